@@ -445,6 +445,8 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
             "--",
             env!("CARGO_BIN_EXE_foreread"),
             "record",
+            "--by",
+            "trace",
             "-o",
             "/tmp/t.frt",
             "--",

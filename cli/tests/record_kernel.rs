@@ -449,7 +449,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
     }
     let (us, of) = (env!("CARGO_BIN_EXE_foreread"), text(&data));
     let script = format!(
-        "unshare --pid --fork --mount-proc '{us}' record -q -o '{}' -- true; [ $? = 3 ] || exit 9; \
+        "unshare --pid --fork --mount-proc '{us}' record --by trace -q -o '{}' -- true; [ $? = 3 ] || exit 9; \
          dd if='{of}' of=/dev/null bs=65536 status=none",
         text(&inner)
     );

@@ -206,3 +206,71 @@ fn the_report_has_three_lines() {
         "{said}"
     );
 }
+
+/// What a recording by samples has of a program that reads a file of 24 MiB in order: most of it, with the times of its waits.
+#[test]
+fn a_recording_has_what_the_program_waits_for() {
+    let Some(disk) = disk() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let (trace, plan) = (dir.path().join("t.frt"), dir.path().join("t.plan"));
+    let (trace, plan) = (
+        trace.to_str().expect("UTF-8"),
+        plan.to_str().expect("UTF-8"),
+    );
+    let foreread = cargo_bin("foreread");
+    let foreread = foreread.to_str().expect("UTF-8");
+    for what in ["read", "pread", "mmap"] {
+        let mut last = String::new();
+        let is_seen = (0..10).any(|_| {
+            let big = big_and_cold(&disk);
+            let words = [
+                foreread, "record", "--force", "--by", "sample", "--json", "-", "-o", trace, "--",
+                "python3", "-S", "-c", READER, what, &big,
+            ];
+            let done = unprivileged(&words).output().expect("it starts");
+            let json = summary(&done);
+            assert_eq!(
+                (&json["by"], done.status.code(), &json["lost_events"]),
+                (&"sample".into(), Some(7), &0.into()),
+                "{json:#}"
+            );
+            let words = [foreread, "plan", trace, "--force", "-o", plan];
+            let planned = unprivileged(&words).output().expect("it starts");
+            let info = unprivileged(&[foreread, "trace", "info", trace, "--json", "-"]).output();
+            let info = summary(&info.expect("it starts"));
+            last = format!(
+                "{json:#}\n{}\n{info:#}",
+                String::from_utf8_lossy(&planned.stderr)
+            );
+            let planned = std::fs::read_to_string(plan).unwrap_or_default();
+            let of_big = |line: &&str| line.starts_with("f ") && line.ends_with("/big");
+            planned.lines().find(of_big).is_some() && planned_bytes(&planned) > 16 << 20
+        });
+        assert!(is_seen, "{what}: {last}");
+    }
+    let words = [
+        foreread,
+        "record",
+        "--force",
+        "--by",
+        "sample",
+        "--kernel-decisions",
+        "-o",
+        trace,
+        "--",
+        "true",
+    ];
+    let done = unprivileged(&words).output().expect("it starts");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(
+        said.contains("cannot be sampled") && done.status.code() == Some(2),
+        "{said}"
+    );
+}
+
+/// The bytes of all ranges of a plan: the third number of its lines `r FILE FIRST BYTES ...`.
+fn planned_bytes(plan: &str) -> u64 {
+    let ranges = plan.lines().filter(|line| line.starts_with("r "));
+    let bytes = |line: &str| -> Option<u64> { line.split(' ').nth(3)?.parse().ok() };
+    ranges.filter_map(bytes).sum()
+}

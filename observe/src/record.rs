@@ -1,10 +1,10 @@
-//! Records what a command reads, from the kernel's tracepoints.
+//! Records what a command reads, from the kernel's tracepoints; or what it waits for, by looks (`sampled.rs`).
 //!
 //! ```text
 //!   active: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
 //!           tracefs               one file for each CPU          names between the two
 //! ```
-//! It needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
+//! Tracing needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
 //! lost event that is not told.
 
 pub mod active;
@@ -14,6 +14,7 @@ pub mod event;
 pub mod names;
 mod only;
 pub(crate) mod processes;
+pub mod sampled;
 #[cfg(test)]
 mod tests;
 
@@ -43,7 +44,7 @@ fn refused(error: impl Into<std::io::Error>) -> Failure {
 }
 
 /// What there is beside recording by tracepoints.
-const OTHER_WAYS: &str = "or record what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
+const OTHER_WAYS: &str = "or record what the program waits for (record --by sample), or what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
 /// Where this machine cannot record, there are other ways to a trace. Says so once.

@@ -25,8 +25,8 @@ use crate::tracefs::now_ns;
 use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+pub use threads::{EndedWait, bytes_read_by, may_look};
 use threads::{SampledThread, ThreadState};
-pub use threads::{bytes_read_by, may_look};
 
 /// The shortest time between two looks while a thread waits, and the longest where none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
@@ -99,6 +99,8 @@ pub struct Sampler {
     guessed: HashMap<u32, u64>,
     /// Threads that may not be looked at.
     hidden: HashSet<u32>,
+    /// Waits that are over, where they are kept.
+    ended: Option<Vec<EndedWait>>,
 }
 
 impl Sampler {
@@ -121,7 +123,19 @@ impl Sampler {
             waits: HashMap::new(),
             guessed: HashMap::new(),
             hidden: HashSet::new(),
+            ended: None,
         }
+    }
+
+    /// Has [`Sampler::ended_waits`] give the waits of threads for reads from now on.
+    pub fn keep_ended_waits(&mut self) {
+        self.ended = Some(Vec::new());
+    }
+
+    /// The waits that were over at the latest looks, once each.
+    pub fn ended_waits(&mut self) -> impl Iterator<Item = EndedWait> + use<> {
+        let ended = self.ended.as_mut().map(std::mem::take);
+        ended.unwrap_or_default().into_iter()
     }
 
     /// The time until the next look.
@@ -160,7 +174,11 @@ impl Sampler {
         let (mut gone, mut is_waiting, mut has_changed) = (Vec::new(), false, false);
         let mut waiting_threads: HashMap<u32, u64> = HashMap::new();
         for (id, thread) in &mut self.threads {
-            match thread.look(*id, since_look_ns, usage, touches) {
+            let state = thread.look(*id, since_look_ns, usage, touches);
+            if let Some(ended) = &mut self.ended {
+                ended.extend(thread.ended);
+            }
+            match state {
                 ThreadState::Reads => {
                     is_waiting = true;
                     has_changed |= thread.is_new;

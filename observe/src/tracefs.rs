@@ -46,6 +46,13 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Processor time of this thread, in seconds.
+#[must_use]
+pub fn thread_cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
+}
+
 /// Where tracefs is, for as long as this lives.
 #[derive(Debug)]
 pub struct Root {

@@ -20,6 +20,7 @@ use super::watcher::{SampleTap, WatchBy, Watcher};
 use super::{RunOptions, RunReport, RunTarget};
 use foreread_core::policy::PolicySpec;
 use foreread_observe::record::join;
+use foreread_observe::record::sampled::hidden;
 use foreread_observe::sample::may_look;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
@@ -126,14 +127,6 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
         began,
         seconds: 0.0,
     })
-}
-
-/// A process that may not be looked at.
-fn hidden(pid: u32, error: std::io::Error) -> Failure {
-    let what = format!("cannot see what process {pid} reads");
-    let remedy =
-        "run it as root or as the user of that process, with kernel.yama.ptrace_scope at 0";
-    Failure::cannot(what, "", remedy).caused_by(error)
 }
 
 /// Tracing, where reads are to be seen by it; nothing where they are sampled.

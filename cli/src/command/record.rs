@@ -6,12 +6,14 @@
 //! ```
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
+use super::run::By;
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::traces::{passed_over, size_of, written};
-use foreread_observe::record::active::{RecordOptions, Target, start};
+use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, possible, start};
+use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
 use foreread_report::number::count;
 use foreread_trace::own;
@@ -28,14 +30,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// Every read of the command and its children: read, pread, readv, preadv, sendfile, copy_file_range, splice,
 /// faults of mapped pages, hints; io_uring where the page cache sees it. With file, descriptor, offset, length, times and
-/// thread, from the kernel's tracepoints: it needs root and tracefs. Names are found by device and inode.
+/// thread, from the kernel's tracepoints: that needs root and tracefs. Names are found by device and inode.
+///
+/// Without root by looks at what the command's threads wait for (--by sample): the reads and faults that wait. Of those that
+/// the page cache answers the bytes are counted and their place is guessed; the trace and the summary say how many.
 ///
 /// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it). Before it
 /// runs: 2 bad input, 3 this machine cannot. After it: 1 with --strict and lost events, or a recording that another program
 /// switched off, 2 if the trace cannot be written.
 ///
-/// Without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread import FILE', or import a text that root has recorded
-/// with ftrace or perf.
+/// Every read without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread import FILE', or import a text that root has
+/// recorded with ftrace or perf.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,9 +50,16 @@ pub struct RecordArgs {
     /// Where to write the trace
     #[arg(short, long, value_name = "TRACE")]
     pub out: PathBuf,
-    /// Record this process and its children until it ends or Ctrl-C
+    /// Record this process until it ends or Ctrl-C
+    ///
+    /// Its children are recorded too.
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub pid: Option<u32>,
+    /// How reads are seen [default: trace where it is allowed]
+    ///
+    /// trace: the kernel's tracepoints, as root. sample: looks from outside, as the command's user.
+    #[arg(long, value_name = "HOW")]
+    pub by: Option<By>,
     /// Memory for event buffers, all CPUs together
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     pub buffer: u64,
@@ -99,20 +111,17 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let signals = CommandSignals::begin(&ENDING_COMMAND, move |_, _| {
         flag.store(true, Ordering::Release);
     })?;
-    let mut running = start(&asked).map_err(with_other_ways)?;
+    let mut running = RunningRecording::begin(&asked, args.by)?;
     let command = args.pid.is_none().then(|| running.pid());
     let status = signals.until_end(command, || running.wait(&enough));
     let status = status.map_err(failed)?;
-    let captured = running.finish().map_err(with_other_ways)?;
-    let lost = captured.lost.overrun + captured.lost.dropped;
-    let off = captured.off.clone();
-    let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
-    let trace = captured.understand(&out)?;
-    let spent = Spent {
-        seconds,
-        event_ns: trace.event_ns,
-        drain_cpu_seconds,
-    };
+    let RecordOutcome {
+        trace,
+        spent,
+        lost,
+        off,
+        by,
+    } = running.end(&out)?;
     let told = RecordSummary::of(&trace, lost, spent, &out, off.as_ref());
     let Understood {
         header,
@@ -123,12 +132,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     written(&out, |output| own::write(&header, items, &left_out, output))?;
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if !args.quiet {
-        let mut text = told.in_words(bytes, args);
+        let mut text = told.in_words(bytes, args, by);
         text.push_str(&passed_over(left_out.in_all()));
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
-    let json = || told.to_json(bytes, left_out.in_all(), status);
+    let json = || told.to_json(bytes, left_out.in_all(), status, by);
     outputs.emit(String::new, json, &[])?;
     if lost > 0 && args.strict {
         let what = format!("{lost} events were lost");
@@ -142,6 +151,96 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     match status.map(code) {
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
+    }
+}
+
+/// A recording under way.
+enum RunningRecording {
+    Traced(Box<ActiveRecording>),
+    Sampled(SampledRecording),
+}
+
+/// What came of it.
+struct RecordOutcome {
+    trace: Understood,
+    spent: Spent,
+    /// Events.
+    lost: u64,
+    off: Option<SwitchedOff>,
+    by: By,
+}
+
+impl RunningRecording {
+    /// By what was asked for, else by tracing where it is possible.
+    fn begin(asked: &RecordOptions, by: Option<By>) -> Result<RunningRecording, Fail> {
+        let is_traced = match by {
+            Some(by) => by == By::Trace,
+            None => asked.decisions || possible().is_ok(),
+        };
+        if is_traced {
+            let running = start(asked).map_err(with_other_ways)?;
+            return Ok(RunningRecording::Traced(Box::new(running)));
+        }
+        if asked.decisions {
+            let remedy = "leave out --kernel-decisions, or record by trace, as root";
+            return Err(Fail::input(
+                "the kernel's own readahead cannot be sampled",
+                "",
+                remedy,
+            ));
+        }
+        Ok(RunningRecording::Sampled(sampled::start(&asked.target)?))
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            RunningRecording::Traced(running) => running.pid(),
+            RunningRecording::Sampled(running) => running.pid(),
+        }
+    }
+
+    fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+        match self {
+            RunningRecording::Traced(running) => running.wait(enough),
+            RunningRecording::Sampled(running) => running.wait(enough),
+        }
+    }
+
+    fn end(self, out: &Path) -> Result<RecordOutcome, Fail> {
+        match self {
+            RunningRecording::Traced(running) => {
+                let captured = running.finish().map_err(with_other_ways)?;
+                let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
+                let lost = captured.lost.overrun + captured.lost.dropped;
+                let off = captured.off.clone();
+                let trace = captured.understand(out)?;
+                Ok(RecordOutcome {
+                    spent: Spent {
+                        seconds,
+                        event_ns: trace.event_ns,
+                        drain_cpu_seconds,
+                    },
+                    trace,
+                    lost,
+                    off,
+                    by: By::Trace,
+                })
+            }
+            RunningRecording::Sampled(running) => {
+                let captured = running.finish()?;
+                Ok(RecordOutcome {
+                    spent: Spent {
+                        seconds: captured.seconds,
+                        event_ns: None,
+                        drain_cpu_seconds: captured.cpu_seconds(),
+                    },
+                    trace: captured.understand(),
+                    lost: 0,
+                    off: None,
+                    by: By::Sample,
+                })
+            }
+        }
     }
 }
 
@@ -199,7 +298,7 @@ impl RecordSummary {
         }
     }
 
-    fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
+    fn in_words(&self, bytes: u64, args: &RecordArgs, by: By) -> String {
         let c = &self.counts;
         let mut text = String::new();
         if self.lost > 0 {
@@ -233,6 +332,14 @@ impl RecordSummary {
             event_ns,
             drain_cpu_seconds,
         } = self.spent;
+        if by == By::Sample {
+            let share = drain_cpu_seconds / seconds * 100.0;
+            text.push_str(&format!(
+                "cost: {events} looks, {:.1} ms of a processor ({share:.1} %)\n",
+                drain_cpu_seconds * 1e3
+            ));
+            return text;
+        }
         text.push_str(&format!(
             "cost: {events} events ({size}), {} lost; ",
             count(self.lost)
@@ -254,9 +361,11 @@ impl RecordSummary {
         bytes: u64,
         left_out: std::collections::BTreeMap<String, u64>,
         status: Option<ExitStatus>,
+        by: By,
     ) -> String {
         let whole = json!({
             "schema": "foreread.record/1",
+            "by": foreread_attach::run::WatchBy::from(by),
             "trace": self.out.display().to_string(),
             "trace_bytes": bytes,
             "seconds": self.spent.seconds,

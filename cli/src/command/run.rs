@@ -69,7 +69,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     Trace,
     Sample,

@@ -13,16 +13,15 @@ use super::event::{Decoder, NEEDED};
 use super::names::Finder;
 use super::processes::{
     before_of, descriptors_of, family, follow_family, no_process, others, processes, threads_of,
-    unsure,
+    unsure, until_ended,
 };
 use super::{Before, Capture, SwitchedOff, refused, with_other_ways};
-use crate::tracefs::{self, Instance, now_ns};
+use crate::tracefs::{self, Instance, now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
 use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use foreread_pagecache::program;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::event::{EventfdFlags, eventfd};
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -239,8 +238,7 @@ impl Drain {
         }
         self.spill.take().map_err(refused)?;
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
-        let spent = clock_gettime(ClockId::ThreadCPUTime);
-        let cpu_seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
+        let cpu_seconds = thread_cpu_seconds();
         Ok(DrainedEvents {
             spill: self.spill,
             off,
@@ -373,22 +371,10 @@ impl ActiveRecording {
         if let Some(child) = &mut self.child {
             return child.wait().map(Some);
         }
-        // It has ended when it can be read: also where its parent has not waited for it yet.
         let Some(joined) = &self.joined else {
             return Ok(None);
         };
-        let time = Timespec {
-            tv_sec: 0,
-            tv_nsec: 20_000_000,
-        };
-        while !enough.load(Ordering::Acquire) {
-            match poll(&mut [PollFd::new(joined, PollFlags::IN)], Some(&time)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(None)
+        until_ended(joined, enough).map(|()| None)
     }
 
     /// Ends the recording and takes what is left of it.
@@ -426,9 +412,6 @@ impl ActiveRecording {
         let looked = self
             .namer
             .map_or(Some(()), |namer| namer.within(END_PATIENCE));
-        let until = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |now| now.as_nanos() as i128);
         Ok(Capture {
             ending,
             spill,
@@ -438,7 +421,7 @@ impl ActiveRecording {
             finder: self.finder,
             answers: looked.is_some(),
             roots: self.roots,
-            until_unix_ns: until,
+            until_unix_ns: unix_now_ns(),
             lost,
             off: off.or(off_now),
             devices: self.devices,
@@ -493,4 +476,11 @@ fn cost_of_an_event(instance: &Instance) -> Result<f64, Failure> {
     instance.stop()?;
     let without = fastest("0")?;
     Ok(with.saturating_sub(without) as f64 / f64::from(2 * CALLS))
+}
+
+/// Now by the machine's calendar, in nanoseconds since 1970.
+pub(super) fn unix_now_ns() -> i128 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |now| now.as_nanos() as i128)
 }

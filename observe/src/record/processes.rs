@@ -8,10 +8,12 @@ use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
 use foreread_trace::follow::OpenBefore;
 use foreread_trace::follow::event::FileKey;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
 /// dup), and nothing in /proc says so. What moves one then moves the other unseen.
@@ -112,6 +114,25 @@ pub fn join(pid: u32) -> Result<OwnedFd, Failure> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     process.ok_or_else(|| no_process(pid))
+}
+
+/// Waits for the end of a process, or until `enough`: it has ended when it can be read, also where its parent has not waited for it yet.
+///
+/// # Errors
+/// The system does not say.
+pub(super) fn until_ended(joined: &OwnedFd, enough: &AtomicBool) -> std::io::Result<()> {
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000_000,
+    };
+    while !enough.load(Ordering::Acquire) {
+        match poll(&mut [PollFd::new(joined, PollFlags::IN)], Some(&time)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn no_process(pid: u32) -> Failure {

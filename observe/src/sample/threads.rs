@@ -69,6 +69,19 @@ impl SampledRead {
     }
 }
 
+/// A read that a thread waited for, and that has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedWait {
+    pub thread: u32,
+    pub file: FileKey,
+    pub offset: u64,
+    /// Bytes that were asked for and that the file has.
+    pub bytes: u64,
+    /// When a look saw it first, and between the last look that did and the next one.
+    pub since_ns: u64,
+    pub ended_ns: u64,
+}
+
 struct SampledRun {
     file: FileKey,
     descriptor: u32,
@@ -126,7 +139,10 @@ pub struct SampledThread {
     io: Option<File>,
     /// What it waits for, and whether the latest look was the first to see it.
     wait: Option<SampledRead>,
+    wait_since_ns: u64,
     pub is_new: bool,
+    /// The wait that this look saw to be over.
+    pub ended: Option<EndedWait>,
     streak: Option<ThreadStreak>,
     runs: Vec<SampledRun>,
 }
@@ -163,7 +179,9 @@ impl SampledThread {
             call: None,
             io: None,
             wait: None,
+            wait_since_ns: 0,
             is_new: false,
+            ended: None,
             streak: None,
             runs: Vec::new(),
         }
@@ -196,6 +214,20 @@ impl SampledThread {
             _ => None,
         };
         let is_new = read.is_some() && read != self.wait;
+        let over = self.wait.filter(|_| read != self.wait);
+        self.ended = over.map(|over| EndedWait {
+            thread: id,
+            file: over.file,
+            offset: over.offset,
+            bytes: over.bytes,
+            since_ns: self.wait_since_ns,
+            ended_ns: now_ns
+                .saturating_sub(since_look_ns / 2)
+                .max(self.wait_since_ns),
+        });
+        if is_new {
+            self.wait_since_ns = now_ns;
+        }
         self.wait = read;
         self.is_new = is_new;
         let looked = read.and_then(|read| usage(read.file.dev).looked());

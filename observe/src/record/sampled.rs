@@ -1,0 +1,540 @@
+//! Records what a command waits for, by looks from outside: no root, no tracing.
+//!
+//! ```text
+//!   a thread of ours begins the command ──► looks until its end: touches, and waits that are over ──► records ──► a trace of our own format
+//!   another one looks what the command has open: a file system may keep it for good
+//! ```
+//! Example: a program reads 1 MiB in order by 64 KiB from a disk of 2 ms. Two of the reads wait and are seen, with their bytes, their start and
+//! their end to half a millisecond. What is between them was answered by the page cache; as many bytes were read, so it is a record with no
+//! duration, and counts as guessed.
+//!
+//! Never: a read that the program did not make by its count of bytes, or a wait for the program.
+
+use super::active::{Target, unix_now_ns};
+use super::names::Finder;
+use super::processes::{family, join, until_ended};
+use super::{FORMAT, Understood, refused};
+use crate::sample::{EndedWait, Sampler, StorageUse, may_look};
+use crate::touch::{Touch, TouchKind};
+use crate::tracefs::{now_ns, thread_cpu_seconds};
+use foreread_os::failure::Failure;
+use foreread_os::threads::{END_PATIENCE, Task, spawn};
+use foreread_pagecache::program;
+use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::{Counts, PAGE_BYTES};
+use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Records that are kept; what comes later is missing, and a note says so.
+const MAX_RECORDS: usize = 4 << 20;
+/// How often it is looked what the command has open, while it reads files without a name.
+const NAMES_EVERY_NS: u64 = 20_000_000;
+/// Pages of a block of a mapping, in which touches are seen.
+const BLOCK_PAGES: u64 = 16;
+
+/// A recording under way.
+pub struct SampledRecording {
+    child: Option<Child>,
+    joined: Option<OwnedFd>,
+    pid: u32,
+    looks: JoinHandle<SampledReads>,
+    stop: Sender<()>,
+    finder: Finder,
+    roots: Vec<PathBuf>,
+    began_ns: u64,
+}
+
+/// Begins.
+///
+/// # Errors
+/// No such command or process, or one that may not be looked at.
+pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
+    let finder = Finder::default();
+    let (to_looks, begins) = channel();
+    let (stop, stops) = channel();
+    let names = finder.clone();
+    let began_ns = now_ns();
+    // Before the command: where the system refuses a thread no command is left behind.
+    let looks = move || match begins.recv() {
+        Ok(pid) => {
+            let pause = |interval| stops.recv_timeout(interval) == Err(RecvTimeoutError::Timeout);
+            SampledReads::new(began_ns).look(pid, &names, pause)
+        }
+        Err(_) => SampledReads::new(began_ns),
+    };
+    let looks = spawn("foreread-looks", looks).map_err(refused)?;
+    let mut roots: Vec<PathBuf> = Vec::new();
+    let (child, joined, pid) = match target {
+        Target::Command(words) => {
+            let (name, rest) = words.split_first().ok_or_else(|| {
+                Failure::input("no command", "foreread record -o TRACE -- CMD", "name one")
+            })?;
+            roots.extend(rest.iter().map(PathBuf::from));
+            roots.extend(std::env::current_dir());
+            let child = program::begin(name, rest)?;
+            let pid = child.id();
+            (Some(child), None, pid)
+        }
+        Target::Process(pid) => {
+            let joined = join(*pid)?;
+            may_look(*pid).map_err(|error| hidden(*pid, error))?;
+            roots.extend(std::fs::read_link(format!("/proc/{pid}/cwd")));
+            (None, Some(joined), *pid)
+        }
+        Target::Devices(_) => {
+            let remedy = "run it as root";
+            return Err(Failure::cannot("devices cannot be sampled", "", remedy));
+        }
+    };
+    // It waits for nothing else.
+    let _ = to_looks.send(pid);
+    Ok(SampledRecording {
+        child,
+        joined,
+        pid,
+        looks,
+        stop,
+        finder,
+        roots,
+        began_ns,
+    })
+}
+
+/// A process that may not be looked at.
+#[must_use]
+pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
+    let what = format!("cannot see what process {pid} reads");
+    let remedy =
+        "run it as root or as the user of that process, with kernel.yama.ptrace_scope at 0";
+    Failure::cannot(what, "", remedy).caused_by(error)
+}
+
+impl SampledRecording {
+    /// The process that is looked at.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Waits until the command has ended, or the process; for that one also until `enough`.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+        match (&mut self.child, &self.joined) {
+            (Some(child), _) => child.wait().map(Some),
+            (None, Some(joined)) => until_ended(joined, enough).map(|()| None),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Ends it, and finds the names of the files.
+    ///
+    /// # Errors
+    /// The program cannot be looked at.
+    pub fn finish(self) -> Result<SampledCapture, Failure> {
+        let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
+        drop(self.stop);
+        let reads = self.looks.join().expect("it does not panic");
+        if reads.is_blind {
+            let error = std::io::ErrorKind::PermissionDenied.into();
+            return Err(hidden(self.pid, error));
+        }
+        let wanted: Vec<FileKey> = reads.files.clone();
+        let (finder, roots) = (self.finder.clone(), self.roots);
+        let until_unix_ns = unix_now_ns();
+        let search = move || {
+            for root in roots {
+                std::fs::canonicalize(root)
+                    .into_iter()
+                    .for_each(|root| finder.root(root));
+            }
+            finder.search(&wanted, until_unix_ns);
+        };
+        let search = Task::start("foreread-names", search).map_err(refused)?;
+        let answers = search
+            .while_moving(END_PATIENCE, || self.finder.looked())
+            .is_some();
+        Ok(SampledCapture {
+            reads,
+            finder: self.finder,
+            answers,
+            is_joined: self.joined.is_some(),
+            seconds,
+        })
+    }
+}
+
+/// What was seen, with names.
+pub struct SampledCapture {
+    reads: SampledReads,
+    finder: Finder,
+    answers: bool,
+    is_joined: bool,
+    /// From the start to the end of the command.
+    pub seconds: f64,
+}
+
+impl SampledCapture {
+    /// Processor time of the looks.
+    #[must_use]
+    pub fn cpu_seconds(&self) -> f64 {
+        self.reads.cpu_seconds
+    }
+
+    /// The trace that is to be written.
+    #[must_use]
+    pub fn understand(self) -> Understood {
+        let nameless = self.finder.nameless(&self.reads.files) as u64;
+        let header = self.header(nameless);
+        let files = self.reads.files.iter().map(|&place| {
+            let named = self.finder.get(place);
+            Item::File(named.map_or_else(
+                || place.nameless(),
+                |named| FileInfo {
+                    name: named.path.display().to_string(),
+                    size: Some(named.size),
+                },
+            ))
+        });
+        let files: Vec<Item> = files.collect();
+        let (looks, number) = (self.reads.looks, self.reads.files.len() as u64);
+        let counts = self.reads.counts;
+        let records = self.reads.records.into_iter().map(Item::Record);
+        Understood {
+            header,
+            items: Box::new(files.into_iter().chain(records).map(Ok)),
+            left_out: LeftOut::default(),
+            counts,
+            files: number,
+            nameless,
+            events: looks,
+            event_bytes: 0,
+            event_ns: None,
+        }
+    }
+
+    fn header(&self, nameless: u64) -> Header {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let (read, guessed) = (
+            mb(self.reads.counts.read_bytes),
+            mb(self.reads.guessed_bytes),
+        );
+        let mut notes = vec![
+            format!(
+                "sampled: reads that waited are seen; {guessed:.1} of {read:.1} MB did not wait, were counted, and their place is guessed"
+            ),
+            "not seen: hints, writes, reads past the page cache, mappings of less than 128 KiB; of larger ones the first touch of each 64 KiB is seen"
+                .to_string(),
+        ];
+        if self.is_joined {
+            notes.push(
+                "pages of mappings that were touched before the recording began are in it"
+                    .to_string(),
+            );
+        }
+        if self.reads.is_full {
+            notes.push(format!("after {MAX_RECORDS} reads nothing was recorded"));
+        }
+        if nameless > 0 {
+            notes.push(format!(
+                "{nameless} files have no name: deleted, or not found"
+            ));
+        }
+        if !self.answers {
+            notes.push(
+                "a file system did not answer, so names were not looked for to the end".to_string(),
+            );
+        }
+        Header {
+            format: FORMAT.to_string(),
+            time_unit: "ns".to_string(),
+            offset_unit: "bytes".to_string(),
+            lacks: Lacks {
+                opens: true,
+                ..Lacks::default()
+            },
+            level: Level::Unknown,
+            notes,
+        }
+    }
+}
+
+/// The end of the latest record of a thread in a file, and which one it is.
+#[derive(Clone, Copy)]
+struct LatestRecord {
+    index: usize,
+    end: u64,
+}
+
+/// What looks have seen.
+struct SampledReads {
+    began_ns: u64,
+    files: Vec<FileKey>,
+    numbers: HashMap<FileKey, u32>,
+    records: Vec<Record>,
+    latest: HashMap<(u32, FileKey), LatestRecord>,
+    counts: Counts,
+    /// Bytes of reads that no look has seen.
+    guessed_bytes: u64,
+    /// The time in which a thread waited, and what of it is a record's.
+    waited_ns: u64,
+    given_ns: u64,
+    /// When the latest fault was seen.
+    fault_at_ns: u64,
+    looks: u64,
+    cpu_seconds: f64,
+    is_full: bool,
+    is_blind: bool,
+}
+
+impl SampledReads {
+    fn new(began_ns: u64) -> SampledReads {
+        SampledReads {
+            began_ns,
+            files: Vec::new(),
+            numbers: HashMap::new(),
+            records: Vec::new(),
+            latest: HashMap::new(),
+            counts: Counts::default(),
+            guessed_bytes: 0,
+            waited_ns: 0,
+            given_ns: 0,
+            fault_at_ns: 0,
+            looks: 0,
+            cpu_seconds: 0.0,
+            is_full: false,
+            is_blind: false,
+        }
+    }
+
+    /// Looks until `pause` says that it is enough.
+    fn look(mut self, pid: u32, finder: &Finder, pause: impl Fn(Duration) -> bool) -> SampledReads {
+        let mut sampler = Sampler::new(pid);
+        sampler.keep_ended_waits();
+        let (to_namer, asked) = sync_channel::<Vec<u32>>(1);
+        let names = finder.clone();
+        let namer = move || asked.iter().for_each(|processes| names.look(&processes));
+        // Without a thread names are searched for at the end alone. It may never come back from a file system.
+        let _namer = Task::start("foreread-names", namer).ok();
+        let mut touches = Vec::new();
+        let mut named_at_ns = 0;
+        let mut known: HashSet<FileKey> = HashSet::new();
+        loop {
+            sampler.look(&mut touches, &|_| StorageUse::ReadAhead);
+            let waited = sampler.waits.values().map(|waits| waits.time_ns);
+            self.waited_ns = waited.sum();
+            // They are of earlier looks than the touches.
+            for wait in sampler.ended_waits() {
+                self.ended(wait);
+            }
+            for touch in touches.drain(..) {
+                self.touch(touch);
+            }
+            let at_ns = now_ns();
+            if known.len() < self.files.len() && at_ns.saturating_sub(named_at_ns) > NAMES_EVERY_NS
+            {
+                named_at_ns = at_ns;
+                known.extend(
+                    self.files
+                        .iter()
+                        .filter(|&&file| finder.get(file).is_some()),
+                );
+                let _ = to_namer.try_send(family(pid));
+            }
+            if sampler.is_blind() {
+                self.is_blind = self.records.is_empty();
+                break;
+            }
+            if !pause(sampler.interval()) {
+                break;
+            }
+        }
+        self.looks = sampler.looks;
+        // A fault begins before it is seen.
+        self.records.sort_by_key(|record| record.start_ns);
+        self.cpu_seconds = thread_cpu_seconds();
+        self
+    }
+
+    fn number(&mut self, file: FileKey) -> u32 {
+        let next = self.files.len() as u32;
+        let number = *self.numbers.entry(file).or_insert(next);
+        if number == next {
+            self.files.push(file);
+        }
+        number
+    }
+
+    fn touch(&mut self, touch: Touch) {
+        let (first, last) = touch.pages;
+        match touch.kind {
+            TouchKind::Miss => {}
+            TouchKind::Read => {
+                let (start, end) = (first * PAGE_BYTES, (last + 1) * PAGE_BYTES);
+                // Two pieces of one run share a page at most.
+                let latest = self.latest.get(&(touch.thread, touch.file));
+                let begun = latest.map(|latest| latest.end);
+                let start = begun
+                    .filter(|&known| (start..end).contains(&known) && known - start < PAGE_BYTES)
+                    .unwrap_or(start);
+                self.guessed_bytes += end - start;
+                self.counts.reads += 1;
+                self.counts.read_bytes += end - start;
+                self.push(Op::Read, touch, start, end);
+            }
+            TouchKind::Mapped | TouchKind::Fault => {
+                let mut page = first;
+                while page <= last {
+                    let next = (page / BLOCK_PAGES + 1) * BLOCK_PAGES;
+                    let end = next.min(last + 1);
+                    self.counts.faults += 1;
+                    self.push(Op::Fault, touch, page * PAGE_BYTES, end * PAGE_BYTES);
+                    page = end;
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, op: Op, touch: Touch, start: u64, end: u64) {
+        if self.records.len() == MAX_RECORDS {
+            self.is_full = true;
+            return;
+        }
+        let file = self.number(touch.file);
+        let index = self.records.len();
+        let at_ns = touch.at_ns.saturating_sub(self.began_ns);
+        // A fault is seen when its pages have come: threads waited before that.
+        let waited_ns = self.waited_ns - std::mem::replace(&mut self.given_ns, self.waited_ns);
+        let since_ns = match op {
+            Op::Fault => at_ns
+                .saturating_sub(waited_ns)
+                .max(self.fault_at_ns)
+                .min(at_ns),
+            _ => at_ns,
+        };
+        if op == Op::Fault {
+            self.fault_at_ns = at_ns;
+        }
+        self.records.push(Record {
+            op,
+            thread: touch.thread,
+            start_ns: Some(since_ns),
+            end_ns: Some(at_ns),
+            ..Record::read(file, start, end - start)
+        });
+        let key = (touch.thread, touch.file);
+        self.latest.insert(key, LatestRecord { index, end });
+    }
+
+    /// A read that waited has returned: its bytes and its end are known.
+    fn ended(&mut self, wait: EndedWait) {
+        let since_ns = wait.since_ns.saturating_sub(self.began_ns);
+        let Some(latest) = self.latest.get_mut(&(wait.thread, wait.file)) else {
+            return;
+        };
+        let record = &mut self.records[latest.index];
+        if record.op != Op::Read || record.start_ns != Some(since_ns) {
+            return;
+        }
+        self.guessed_bytes = self.guessed_bytes.saturating_sub(record.len);
+        self.counts.read_bytes = self.counts.read_bytes - record.len + wait.bytes;
+        (record.offset, record.len) = (wait.offset, wait.bytes);
+        record.end_ns = Some(wait.ended_ns.saturating_sub(self.began_ns).max(since_ns));
+        latest.end = wait.offset + wait.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileKey = FileKey {
+        dev: 7 << 20,
+        ino: 12,
+    };
+
+    fn touch(at_ns: u64, pages: (u64, u64), kind: TouchKind) -> Touch {
+        Touch {
+            at_ns,
+            thread: 1,
+            file: FILE,
+            pages,
+            kind,
+        }
+    }
+
+    fn wait(offset: u64, bytes: u64, since_ns: u64, ended_ns: u64) -> EndedWait {
+        EndedWait {
+            thread: 1,
+            file: FILE,
+            offset,
+            bytes,
+            since_ns,
+            ended_ns,
+        }
+    }
+
+    /// Offset, length, start and end.
+    fn seen(reads: &SampledReads) -> Vec<[u64; 4]> {
+        let times = |record: &Record| {
+            (
+                record.start_ns.expect("known"),
+                record.end_ns.expect("known"),
+            )
+        };
+        let of = |record: &Record| [record.offset, record.len, times(record).0, times(record).1];
+        reads.records.iter().map(of).collect()
+    }
+
+    /// A read of 6000 bytes waits, what follows is read without a wait, and the next one waits again.
+    #[test]
+    fn waits_have_their_bytes_and_what_is_between_is_guessed() {
+        let mut reads = SampledReads::new(100);
+        reads.touch(touch(200, (0, 1), TouchKind::Read));
+        reads.ended(wait(0, 6000, 200, 900));
+        reads.touch(touch(1000, (1, 9), TouchKind::Read));
+        reads.touch(touch(1000, (10, 10), TouchKind::Read));
+        reads.ended(wait(40_960, 100, 1000, 1500));
+        assert_eq!(
+            seen(&reads),
+            [
+                [0, 6000, 100, 800],
+                [6000, 34_960, 900, 900],
+                [40_960, 100, 900, 1400]
+            ]
+        );
+        assert_eq!(
+            (reads.guessed_bytes, reads.counts.read_bytes),
+            (34_960, 41_060)
+        );
+        // A wait of no record is none.
+        reads.ended(wait(0, 1, 7, 8));
+        assert_eq!(reads.records.len(), 3);
+    }
+
+    #[test]
+    fn faults_are_blocks_and_waited_before_they_are_seen() {
+        let mut reads = SampledReads::new(0);
+        reads.waited_ns = 300;
+        reads.touch(touch(1000, (14, 17), TouchKind::Fault));
+        reads.waited_ns = 10_000;
+        reads.touch(touch(5000, (32, 32), TouchKind::Mapped));
+        assert_eq!(
+            seen(&reads),
+            [
+                [14 * 4096, 2 * 4096, 700, 1000],
+                [16 * 4096, 2 * 4096, 1000, 1000],
+                [32 * 4096, 4096, 1000, 5000],
+            ]
+        );
+        assert_eq!((reads.counts.faults, reads.counts.reads), (3, 0));
+    }
+}
