@@ -25,7 +25,7 @@ use crate::tracefs::now_ns;
 use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-pub use threads::{EndedWait, bytes_read_by, may_look};
+pub use threads::{EndedWait, bytes_read_by, may_look, process_of};
 use threads::{SampledThread, ThreadState};
 
 /// The shortest time between two looks while a thread waits, and the longest where none does.

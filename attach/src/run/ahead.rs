@@ -18,7 +18,7 @@ use super::spared::{KnownStorage, WaitTimes, WaitUnion};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
-use foreread_observe::sample::bytes_read_by;
+use foreread_observe::sample::{bytes_read_by, process_of};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs;
 use foreread_os::host::{DeviceNumber, Host};
@@ -221,7 +221,12 @@ impl Ahead {
         };
         let between = self.files.listed_before(number);
         let bytes = between.iter().map(|listed| listed.size).sum();
-        let is_read = self.progress.seen(touch.thread, read_bytes, size, bytes);
+        let thread = touch.thread;
+        let process = self
+            .progress
+            .process_of(thread)
+            .or_else(|| process_of(thread));
+        let is_read = self.progress.seen(thread, process, read_bytes, size, bytes);
         if is_read {
             between
                 .into_iter()
@@ -408,7 +413,9 @@ impl Ahead {
             report.add(&stats, &storage.gain, &known);
         }
         report.files = self.opened;
-        report.guessed_bytes += self.progress.guessed_bytes();
+        let guessed = self.progress.guessed_bytes().min(report.used_bytes);
+        report.used_bytes -= guessed;
+        report.guessed_bytes += guessed;
         report.unknown_files = self.files.unknown();
     }
 }

@@ -14,8 +14,9 @@ const MAX_TIMES: u64 = 16;
 
 #[derive(Default)]
 pub struct ListingProgress {
-    /// By which thread a file was seen last.
+    /// By which thread a file was seen last, and whose it is.
     thread: Option<u32>,
+    process: Option<u32>,
     /// What its process had read then.
     seen_bytes: u64,
     /// The size of that file: its bytes come after it is seen.
@@ -32,13 +33,27 @@ impl ListingProgress {
         self.thread.filter(|_| self.times > 0)
     }
 
-    /// A file of this size is seen, which `thread` reads; its process has read `read_bytes`. Those of the files between it and the last that
+    /// The process of a thread, where it is that of the file that was seen last.
+    pub fn process_of(&self, thread: u32) -> Option<u32> {
+        self.process.filter(|_| self.thread == Some(thread))
+    }
+
+    /// A file of this size is seen, which `thread` of `process` reads; that has read `read_bytes`. Those of the files between it and the last that
     /// was seen are `between_bytes`. Whether these were read.
-    pub fn seen(&mut self, thread: u32, read_bytes: u64, size: u64, between_bytes: u64) -> bool {
+    pub fn seen(
+        &mut self,
+        thread: u32,
+        process: Option<u32>,
+        read_bytes: u64,
+        size: u64,
+        between_bytes: u64,
+    ) -> bool {
         let read = read_bytes.saturating_sub(self.seen_bytes);
-        let is_read = self.thread.is_some() && read >= between_bytes + self.guessed_bytes;
+        // What another process has read is no measure.
+        let is_same = process.is_some() && process == self.process;
+        let is_read = is_same && read >= between_bytes + self.guessed_bytes;
         self.times = if is_read { self.times + 1 } else { 0 };
-        (self.thread, self.seen_bytes) = (Some(thread), read_bytes);
+        (self.thread, self.process, self.seen_bytes) = (Some(thread), process, read_bytes);
         (self.own_bytes, self.guessed_bytes) = (size, 0);
         is_read
     }
@@ -70,29 +85,34 @@ mod tests {
     #[test]
     fn files_between_two_that_were_seen_count_where_as_many_bytes_were_read() {
         let mut progress = ListingProgress::default();
-        assert!(!progress.seen(7, 100 * K, 4 * K, 0), "the first");
-        assert!(progress.seen(7, 114 * K, 6 * K, 10 * K));
+        assert!(!progress.seen(7, Some(5), 100 * K, 4 * K, 0), "the first");
+        assert!(progress.seen(7, Some(5), 114 * K, 6 * K, 10 * K));
         // A program that leaves files out.
-        assert!(!progress.seen(7, 124 * K, 6 * K, 30 * K));
+        assert!(!progress.seen(7, Some(5), 124 * K, 6 * K, 30 * K));
         assert_eq!(progress.thread(), None);
-        // Another process.
-        assert!(!progress.seen(8, 2 * K, 6 * K, 1));
+        // Another thread of the process, and then another process, which has read more.
+        assert!(progress.seen(9, Some(5), 200 * K, 6 * K, K));
+        assert_eq!(
+            (progress.process_of(9), progress.process_of(7)),
+            (Some(5), None)
+        );
+        assert!(!progress.seen(8, Some(6), 900 * K, 6 * K, 1));
     }
 
     #[test]
     fn files_after_the_last_that_was_seen_are_guessed_by_the_bytes() {
         let mut progress = ListingProgress::default();
-        progress.seen(7, 0, 4 * K, 0);
+        progress.seen(7, Some(5), 0, 4 * K, 0);
         assert!(
             !progress.guess(100 * K, 4 * K),
             "nothing shows that none is left out"
         );
-        assert!(progress.seen(7, 50 * K, 6 * K, 40 * K));
+        assert!(progress.seen(7, Some(5), 50 * K, 6 * K, 40 * K));
         assert!(!progress.guess(56 * K, 2 * K) && progress.guess(58 * K, 2 * K));
         assert!(progress.guess(100 * K, 42 * K) && !progress.guess(100 * K, 1));
         assert_eq!(progress.guessed_bytes(), 44 * K);
         // 44 KiB of these were guessed before.
-        assert!(progress.seen(7, 110 * K, 4 * K, 16 * K));
+        assert!(progress.seen(7, Some(5), 110 * K, 4 * K, 16 * K));
         assert!(
             !progress.guess(1 << 30, 5 * MAX_GUESSED_BYTES),
             "no further than is believed"

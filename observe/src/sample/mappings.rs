@@ -246,7 +246,7 @@ impl MappedFiles {
         // The miss is of as many pages as have come for a fault on average.
         let (_, last) = found.pages;
         let missed = FoundPages {
-            pages: (last, last + streak.pages / count),
+            pages: (last, last + (streak.pages / count).max(1) - 1),
             ..found
         };
         let found = FoundPages {

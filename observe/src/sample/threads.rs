@@ -485,6 +485,13 @@ pub fn bytes_read_by(thread: u32) -> Option<u64> {
     field(&line(&file).ok()?, "rchar:")
 }
 
+/// The process of a thread.
+#[must_use]
+pub fn process_of(thread: u32) -> Option<u32> {
+    let file = File::open(format!("/proc/{thread}/status")).ok()?;
+    u32::try_from(field(&line(&file).ok()?, "Tgid:")?).ok()
+}
+
 /// Where a descriptor is, and how it was opened.
 struct DescriptorPlace {
     bytes: u64,
