@@ -33,6 +33,8 @@ use std::time::Instant;
 
 /// Touches of a file that are kept until it is found.
 const MAX_KEPT: usize = 64;
+/// Files that are looked for at once: where a file system does not answer, others of it are left alone.
+const MAX_SOUGHT: usize = 4096;
 /// What readahead beside a program may fill where the kernel does not say what is free. Chosen; otherwise it is half of that, as the
 /// program needs memory, too.
 const UNKNOWN_BYTES: u64 = 64 << 20;
@@ -185,6 +187,9 @@ impl Ahead {
     fn seek(&mut self, touch: &Touch, is_mapped: bool, state: State) {
         let key = touch.file;
         if state == State::Unknown {
+            if self.kept.len() >= MAX_SOUGHT {
+                return;
+            }
             self.files.seek(key);
             self.seeker.add(SoughtFile {
                 key,
