@@ -207,6 +207,50 @@ fn the_report_has_three_lines() {
     );
 }
 
+/// Reads a cold file that it has a write lease of: an open by another process would break that, and be told by a signal.
+const LEASER: &str = "
+import fcntl, os, signal, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+signal.signal(signal.SIGIO, lambda *_: os._exit(9))
+while os.read(file, 32768): pass
+sys.exit(7 if fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_WRLCK else 8)";
+
+#[test]
+fn a_lease_of_the_program_is_not_broken() {
+    let Some(disk) = disk() else { return };
+    let without = |big: &str| {
+        let words = ["python3", "-S", "-c", LEASER, big];
+        let done = unprivileged(&words).output().expect("it starts");
+        done.status.code()
+    };
+    if without(&big_and_cold(&disk)) != Some(7) {
+        println!("skipped: needs a file system with leases");
+        return;
+    }
+    let big = &big_and_cold(&disk);
+    let foreread = cargo_bin("foreread");
+    let foreread = foreread.to_str().expect("UTF-8");
+    for by in ["sample", "trace"] {
+        disk.forget();
+        // Tracing is for root.
+        let words = [
+            foreread, "run", "--by", by, "-q", "--", "python3", "-S", "-c", LEASER, big,
+        ];
+        let done = match by {
+            "sample" => unprivileged(&words).output(),
+            _ => Command::new(words[0]).args(&words[1..]).output(),
+        };
+        let done = done.expect("it starts");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        // Without tracefs nothing runs.
+        if by == "trace" && done.status.code() == Some(3) {
+            continue;
+        }
+        assert_eq!((by, done.status.code()), (by, Some(7)), "{said}");
+    }
+}
+
 /// What a recording by samples has of a program that reads a file of 24 MiB in order: most of it, with the times of its waits.
 #[test]
 fn a_recording_has_what_the_program_waits_for() {

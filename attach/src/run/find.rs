@@ -11,7 +11,8 @@
 //! ```
 //! Our own open description has another position and other readahead: nothing of the command's changes.
 //!
-//! Never: a file that is not the one of the event, or one that is no regular file.
+//! Never: a file that is not the one of the event, one that is no regular file, or one that a program has a write lease of: opening it
+//! would break the lease.
 
 use foreread_observe::record::names::file_key;
 use foreread_os::host::{DeviceNumber, Host};
@@ -58,6 +59,9 @@ pub fn open(path: &Path) -> Option<File> {
 }
 
 fn opened(looked: &UnopenedFile) -> Option<File> {
+    if Host::here().may_have_write_lease(looked.meta().ino()) {
+        return None;
+    }
     let file = looked
         .open(OFlags::RDONLY | OFlags::NOATIME)
         .or_else(|_| looked.for_reading())
@@ -91,7 +95,11 @@ impl Finder {
 
     fn by_inode(&self, wanted: FileKey) -> Option<FoundFile> {
         let mount = self.mount(wanted);
-        let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
+        let mount = mount.as_ref()?;
+        if Host::here().may_have_write_lease(wanted.ino) {
+            return None;
+        }
+        let file = handle::open(mount, wanted.ino).ok()?;
         let _ = readahead::only_as_asked(&file);
         let (key, size) = key_of(&file)?;
         let path = fs::read_link(descriptor_path(&file)).ok();

@@ -96,6 +96,14 @@ impl Host {
             .collect()
     }
 
+    /// Whether a program may hold a write lease (fcntl F_SETLEASE, oplocks of Samba) of an inode of this number on any file system: an open by
+    /// another process would break it.
+    #[must_use]
+    pub fn may_have_write_lease(&self, inode: u64) -> bool {
+        let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
+        has_write_lease(&locks, inode)
+    }
+
     /// The number of the file system, as the kernel itself has it, on which a process has a lock of an inode. stat(2) has another one
     /// for btrfs.
     ///
@@ -114,6 +122,20 @@ impl Host {
         };
         Ok(locks.lines().find_map(of_line))
     }
+}
+
+/// A line is `1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF`.
+fn has_write_lease(locks: &str, inode: u64) -> bool {
+    let is_it = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let of_inode = |place: &&str| {
+            place
+                .rsplit_once(':')
+                .is_some_and(|(_, number)| number.parse() == Ok(inode))
+        };
+        words.contains(&"LEASE") && words.contains(&"WRITE") && words.iter().any(of_inode)
+    };
+    locks.lines().any(is_it)
 }
 
 #[cfg(test)]
@@ -152,5 +174,13 @@ mod tests {
         assert_eq!(of(811, 257), Some(number));
         assert_eq!((of(811, 258), of(812, 257)), (None, None));
         assert!(Host::here().mounts().len() > 1, "this machine has some");
+    }
+
+    #[test]
+    fn a_write_lease_is_found_by_its_inode() {
+        let locks = "1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF\n2: LEASE  ACTIVE    READ  811 00:2b:258 0 EOF\n\
+                     3: POSIX  ADVISORY  WRITE 811 00:2b:259 0 EOF\nnonsense\n";
+        let leased = [257, 258, 259, 1].map(|inode| has_write_lease(locks, inode));
+        assert_eq!(leased, [true, false, false, false]);
     }
 }
