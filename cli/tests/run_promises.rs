@@ -1,10 +1,13 @@
 //! What `foreread run --by sample` promises of the program: nothing in it changes. Locks, descriptors, deleted files, small stacks, seccomp,
 //! forks, exec, stops and deaths are as without it.
 //!
-//! Each program checks itself, and ends with 7 where all is as it should be. Without a C compiler or setpriv the tests are skipped.
+//! Each program checks itself, and ends with 7 where all is as it should be. Without a C compiler, setpriv or what a slow disk needs the tests
+//! are skipped.
 
+use crate::tune::slow_disk::SlowDisk;
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -144,9 +147,10 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The program, and a file of 1 MiB that it reads.
+/// The program, and a file of 1 MiB that it reads: on a slow disk, so that the run opens it for itself and reads ahead.
 struct Promises {
     dir: tempfile::TempDir,
+    disk: SlowDisk,
 }
 
 impl Promises {
@@ -164,13 +168,17 @@ impl Promises {
             println!("skipped: needs cc and setpriv");
             return None;
         }
-        Some(Promises { dir })
+        let disk = SlowDisk::writable()?;
+        Some(Promises { dir, disk })
     }
 
     fn file(&self) -> PathBuf {
-        let path = self.dir.path().join("file");
+        let path = self.disk.mount().join("file");
         if !path.exists() {
-            fs::write(&path, vec![3; 1 << 20]).expect("room");
+            let mut file = fs::File::create(&path).expect("it can be made");
+            file.write_all(&vec![3; 1 << 20]).expect("room");
+            // What is dirty is not dropped from the page cache.
+            file.sync_all().expect("written");
         }
         path
     }
@@ -270,6 +278,50 @@ fn a_program_that_is_stopped_goes_on_at_the_signal() {
     let signal = signal.args(["-CONT", &program.to_string()]);
     assert!(signal.status().expect("it starts").success());
     assert_eq!(run.0.wait().expect("it ends").code(), Some(7));
+}
+
+/// Two writers of one database: while the first is inside of its transaction and reads, the second is refused. Any close of the file in the
+/// program would drop the first one's locks.
+#[test]
+fn the_locks_of_sqlite_hold() {
+    let Some(promises) = Promises::new() else {
+        return;
+    };
+    let script = "import os, sqlite3, subprocess, sys
+path = sys.argv[1] + '.db'
+if len(sys.argv) > 2:
+    try: sqlite3.connect(path, timeout=0, isolation_level=None).execute('begin immediate')
+    except sqlite3.OperationalError: sys.exit(5)
+    sys.exit(6)
+base = sqlite3.connect(path, isolation_level=None)
+base.execute('create table if not exists rows(text)')
+if not base.execute('select count(*) from rows').fetchone()[0]:
+    base.execute('begin')
+    base.executemany('insert into rows values(?)', [('x' * 1000,)] * 3000)
+    base.execute('commit')
+base.close()
+os.sync()
+file = os.open(path, os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+os.close(file)
+base = sqlite3.connect(path, isolation_level=None)
+base.execute('begin immediate')
+assert base.execute('select sum(length(text)) from rows').fetchone() == (3000000,)
+sys.exit(7 if subprocess.run([sys.executable, *sys.orig_argv[1:], 'second']).returncode == 5 else 8)";
+    for with in [false, true] {
+        let mut words: Vec<std::ffi::OsString> = Vec::new();
+        if with {
+            words.push(cargo_bin("foreread").into_os_string());
+            words.extend(["run", "--by", "sample", "--quiet", "--"].map(Into::into));
+        }
+        words.extend(["python3", "-c", script].map(Into::into));
+        words.push(promises.file().into_os_string());
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+        let done = command.args(words).output().expect("it starts");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(7), "{with}: {said}");
+    }
 }
 
 /// A file that the program deletes while it runs is closed by the run as well, so that its bytes are given back.

@@ -25,6 +25,15 @@ impl SlowDisk {
     /// With `big`, 24 MiB, 300 small files in `src`, 12 of 1 MiB in `logs`, and a database of 13 MB, `db`; nothing where this
     /// machine cannot.
     pub fn new() -> Option<SlowDisk> {
+        SlowDisk::made(false)
+    }
+
+    /// The same, and it may be written to.
+    pub fn writable() -> Option<SlowDisk> {
+        SlowDisk::made(true)
+    }
+
+    fn made(is_writable: bool) -> Option<SlowDisk> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
         let (image, socket, fuse) = (
             dir.path().join("image"),
@@ -75,20 +84,16 @@ impl SlowDisk {
             && disk.waits(|| fuse.join("nbd").exists());
         let nbd = fuse.join("nbd");
         let losetup = Command::new("losetup")
-            .args(["-f", "--show", "-r", "--direct-io=on", text(&nbd)])
+            .args(["-f", "--show", "--direct-io=on", text(&nbd)])
+            .args((!is_writable).then_some("-r"))
             .output();
         disk.device = String::from_utf8_lossy(&losetup.map_or(Vec::new(), |done| done.stdout))
             .trim()
             .to_string();
         let ready = made && disk.device.starts_with("/dev/loop") && {
             disk.set(128);
-            disk.runs(&[
-                "mount",
-                "-o",
-                "ro,noload",
-                &disk.device,
-                text(&disk.mount()),
-            ])
+            let options = if is_writable { "noatime" } else { "ro,noload" };
+            disk.runs(&["mount", "-o", options, &disk.device, text(&disk.mount())])
         };
         if !ready {
             println!("skipped: needs nbdkit, nbdfuse, mkfs.ext4, python3 and a loop device");
