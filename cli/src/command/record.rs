@@ -299,6 +299,16 @@ impl RecordSummary {
     }
 
     fn in_words(&self, bytes: u64, args: &RecordArgs, by: By) -> String {
+        let mut text = self.counts_in_words(bytes, args);
+        text.push_str(&self.cost_in_words(by));
+        // What reads the JSON knows what it does next, as `tune` does.
+        if args.json.is_none() {
+            text.push_str(&format!("next: foreread tune {}\n", self.out.display()));
+        }
+        text
+    }
+
+    fn counts_in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let c = &self.counts;
         let mut text = String::new();
         if self.lost > 0 {
@@ -319,13 +329,13 @@ impl RecordSummary {
             count(c.writes),
             self.spent.seconds
         ));
-        text.push_str(&format!(
-            "next: foreread compare {} --on model:nvme\n",
-            self.out.display()
-        ));
         self.notes
             .iter()
             .for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
+        text
+    }
+
+    fn cost_in_words(&self, by: By) -> String {
         let (events, size) = (count(self.events), size_of(self.event_bytes));
         let Spent {
             seconds,
@@ -334,16 +344,15 @@ impl RecordSummary {
         } = self.spent;
         if by == By::Sample {
             let share = drain_cpu_seconds / seconds * 100.0;
-            text.push_str(&format!(
+            return format!(
                 "cost: {events} looks, {:.1} ms of a processor ({share:.1} %)\n",
                 drain_cpu_seconds * 1e3
-            ));
-            return text;
+            );
         }
-        text.push_str(&format!(
+        let mut text = format!(
             "cost: {events} events ({size}), {} lost; ",
             count(self.lost)
-        ));
+        );
         if let Some(event_ns) = event_ns {
             let cost = self.events as f64 * event_ns / 1e9;
             let share = cost / seconds * 100.0;
