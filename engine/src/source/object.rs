@@ -38,6 +38,7 @@ pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::begin;
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
 use refusal::{Refusal, Unfit};
 pub use settings::{NOTATION, ObjectSettings, VARIABLE, VARIABLES, configure, configure_by};
 use std::io::IoSliceMut;
@@ -162,6 +163,73 @@ impl Object {
         })
     }
 
+    /// An object of a store that the program has set up itself, of any kind and with its own credentials. Asks for its size and version first,
+    /// and waits for that; a task asks by `head` and takes [`Object::of_store`].
+    ///
+    /// # Errors
+    /// It is not there, or may not be read.
+    ///
+    /// ```
+    /// use foreread::source::Object;
+    /// use foreread::{Options, Reader};
+    /// use object_store::memory::InMemory;
+    /// use object_store::path::Path;
+    /// use object_store::{ObjectStore, ObjectStoreExt};
+    /// use std::sync::Arc;
+    ///
+    /// let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    /// let path = Path::from("data/numbers");
+    /// pollster::block_on(store.put(&path, vec![7; 1 << 20].into()))?;
+    ///
+    /// let object = Object::in_store(store, &path)?;
+    /// let reader = Reader::open(Arc::new(object), Options::default())?;
+    /// let mut buf = [0; 4096];
+    /// assert_eq!(reader.read_at(&mut buf, 65_536)?, 4096);
+    /// assert_eq!(buf, [7; 4096]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_store(objects: Arc<dyn ObjectStore>, path: &Path) -> Result<Object, SourceOpenError> {
+        let (store, settings) = (Store::foreign(objects), ObjectSettings::default());
+        let (name, tally) = (foreign_name(&store, path), Tally::default());
+        let asker = Asker {
+            store: &store,
+            path,
+            settings: &settings,
+            tally: &tally,
+        };
+        let version = wait(asker.version());
+        let version = version.map_err(|refusal| refusal.open_error(&name, &store.account))?;
+        Ok(Object::known(store, path.clone(), name, settings, version))
+    }
+
+    /// The same for an object of which the store has said by a `head` which version it has. Asks nothing: each read asks for this version,
+    /// by its ETag or its date, and is an error where the store has another one.
+    ///
+    /// ```
+    /// use foreread::source::Object;
+    /// use foreread::{Options, Reader};
+    /// use object_store::memory::InMemory;
+    /// use object_store::path::Path;
+    /// use object_store::{ObjectStore, ObjectStoreExt};
+    /// use std::sync::Arc;
+    ///
+    /// # pollster::block_on(async {
+    /// let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    /// let path = Path::from("data/numbers");
+    /// store.put(&path, vec![7; 1 << 20].into()).await?;
+    ///
+    /// let object = Object::of_store(store.clone(), store.head(&path).await?);
+    /// let reader = Reader::open(Arc::new(object), Options::default())?;
+    /// let mut buf = [0; 4096];
+    /// assert_eq!(reader.read_at_async(&mut buf, 65_536).await?, 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).expect("it reads");
+    /// ```
+    #[must_use]
+    pub fn of_store(objects: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Object {
+        ForeignStore::new(objects).object(meta)
+    }
+
     /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
     fn known(
         store: Store,
@@ -260,6 +328,10 @@ impl Source for Object {
     }
 
     fn exact_version(&self) -> Option<ExactVersion> {
+        // Two stores of the program's own may have one name, and other bytes.
+        if self.store.is_foreign {
+            return None;
+        }
         let version = self.accepted();
         let lists_otherwise = self.store.server.conditions.lists_otherwise();
         let is_known = version.is_exact() && !(version.is_listed() && lists_otherwise);
@@ -271,7 +343,8 @@ impl Source for Object {
     }
 
     fn server(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.store.server_name))
+        let is_known = !self.store.is_foreign;
+        is_known.then(|| Arc::clone(&self.store.server_name))
     }
 
     fn describe(&self) -> String {
@@ -345,6 +418,28 @@ impl StreamingSource for Object {
         }
         Ok(len)
     }
+}
+
+/// A store of the program's own. What is learned of its server is for all objects of it.
+pub(crate) struct ForeignStore(Store);
+
+impl ForeignStore {
+    pub(crate) fn new(objects: Arc<dyn ObjectStore>) -> ForeignStore {
+        ForeignStore(Store::foreign(objects))
+    }
+
+    /// An object in the version that the store has said.
+    pub(crate) fn object(&self, meta: ObjectMeta) -> Object {
+        let store = self.0.clone();
+        let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
+        let version = Version::new(meta);
+        Object::known(store, path, name, ObjectSettings::default(), version)
+    }
+}
+
+/// For messages: `data/numbers of InMemory`.
+fn foreign_name(store: &Store, path: &Path) -> SourceName {
+    format!("{path} of {}", store.place).into()
 }
 
 /// An object, however its name was written.

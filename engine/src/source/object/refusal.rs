@@ -8,7 +8,7 @@
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use crate::source::{SourceError, SourceName, SourceOpenError};
+use crate::source::{Cause, SourceError, SourceName, SourceOpenError};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -92,6 +92,9 @@ pub enum Refusal {
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
     Garbled(String),
+    /// A store of the program's own refuses, which has made its own tries.
+    #[error("{}", one_line(&cause.to_string()))]
+    Foreign { errno: Errno, cause: Cause },
 }
 
 fn status_text(status: u16, code: &str) -> String {
@@ -197,6 +200,21 @@ impl Refusal {
             }
             _ => Refusal::Garbled(text),
         }
+    }
+
+    /// What a store of the program's own says, with its error.
+    pub fn of_foreign(error: object_store::Error) -> Refusal {
+        let errno = match &error {
+            object_store::Error::Precondition { .. } => return Refusal::Unmet,
+            object_store::Error::NotFound { .. } => Errno::NOENT,
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. } => Errno::ACCESS,
+            object_store::Error::NotSupported { .. }
+            | object_store::Error::NotImplemented { .. } => Errno::NOTSUP,
+            _ => Errno::REMOTEIO,
+        };
+        let cause = Cause::new(error);
+        Refusal::Foreign { errno, cause }
     }
 
     /// May the next try go better?
@@ -315,6 +333,7 @@ impl Refusal {
     fn errno_of(&self) -> Errno {
         match self {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
+            Refusal::Foreign { errno, .. } => *errno,
             Refusal::TooMany(_) => Errno::TOOBIG,
             Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => {
                 Errno::ACCESS
@@ -346,6 +365,11 @@ impl Refusal {
         match self {
             Refusal::Changed(_) | Refusal::Unmet => SourceError::Changed {
                 what: format!("{name}: {self}"),
+            },
+            Refusal::Foreign { cause, .. } => SourceError::Other {
+                errno: self.errno(),
+                what: format!("{name}: {self}"),
+                cause: cause.clone(),
             },
             _ => SourceError::Io {
                 errno: self.errno(),
