@@ -13,6 +13,7 @@
 //!
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
+mod client_error;
 mod credentials;
 mod fetch;
 #[cfg(feature = "disk-cache")]
@@ -27,7 +28,7 @@ mod store;
 mod version;
 
 use super::{
-    Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
+    Cause, Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
     StreamingSource, tree,
 };
 use fetch::{Asker, Tally};
@@ -66,6 +67,12 @@ pub struct Object {
     first: FirstBytes,
     /// Of the request that opened it.
     answered_in: Option<Duration>,
+}
+
+/// Why an object was not opened.
+struct RefusedObject {
+    refusal: Refusal,
+    cause: Option<Cause>,
 }
 
 /// What an object has been asked, in all.
@@ -117,6 +124,7 @@ impl Object {
                 why: "it is a prefix, not an object".to_string(),
                 remedy: "name an object; a mount shows a whole prefix".to_string(),
                 errno: EISDIR,
+                cause: None,
             });
         }
         let unfit = |unfit: Unfit| unfit.open_error(&name);
@@ -125,12 +133,16 @@ impl Object {
             let store = place.connect(&settings).map_err(unfit)?;
             let account = store.account.clone();
             let done = Object::at(store, path.clone(), name.clone(), settings, held);
-            Ok::<_, SourceOpenError>(done.map_err(|refusal| (refusal, account)))
+            Ok::<_, SourceOpenError>(done.map_err(|refused| (refused, account)))
         };
         let done = store::open_at(&*place, settings, open, |done| {
-            done.as_ref().err().map(|(refusal, _)| refusal.clone())
+            let refused = done.as_ref().err();
+            refused.map(|(refused, _)| refused.refusal.clone())
         })?;
-        done.map_err(|(refusal, account)| refusal.open_error(&name, &account))
+        done.map_err(|(refused, account)| {
+            let RefusedObject { refusal, cause } = refused;
+            refusal.open_error(&name, &account, cause)
+        })
     }
 
     fn at(
@@ -139,7 +151,7 @@ impl Object {
         name: SourceName,
         settings: ObjectSettings,
         held: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Object, Refusal> {
+    ) -> Result<Object, RefusedObject> {
         let held = held(&source_text(&store, &path));
         let held = held.and_then(|held| Version::of_exact_text(&held, path.clone()));
         let tally = Tally::default();
@@ -151,7 +163,10 @@ impl Object {
         };
         let room = Room::take();
         let first_bytes = if room.is_some() { FIRST_BYTES } else { 1 };
-        let front = wait(asker.front(first_bytes, held))?;
+        let front = wait(asker.front(first_bytes, held)).map_err(|refusal| RefusedObject {
+            cause: tally.last_error.cause_of(&refusal),
+            refusal,
+        })?;
         let (first, answered_in) = (FirstBytes::new(front.bytes, room), Some(front.answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
@@ -198,7 +213,9 @@ impl Object {
             tally: &tally,
         };
         let version = wait(asker.version());
-        let version = version.map_err(|refusal| refusal.open_error(&name, &store.account))?;
+        let cause_of = |refusal: &Refusal| tally.last_error.cause_of(refusal);
+        let version = version
+            .map_err(|refusal| refusal.open_error(&name, &store.account, cause_of(&refusal)))?;
         Ok(Object::known(store, path.clone(), name, settings, version))
     }
 
@@ -263,8 +280,13 @@ impl Object {
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
         let mut place = fetch::SinkRange::new(sink, offset..offset.saturating_add(read as u64));
         fetch::Take::put(&mut place, &bytes[..read])
-            .map_err(|refusal| refusal.read_error(&self.name))?;
+            .map_err(|refusal| self.read_error(&refusal))?;
         Ok(read)
+    }
+
+    fn read_error(&self, refusal: &Refusal) -> SourceError {
+        let cause = self.tally.last_error.cause_of(refusal);
+        refusal.read_error(&self.name, cause)
     }
 
     fn asker(&self) -> Asker<'_> {
@@ -314,7 +336,7 @@ impl Source for Object {
         let len = (range.end - range.start) as usize;
         if len > 0 {
             let done = wait(self.asker().read(&version, bufs, range));
-            done.map_err(|refusal| refusal.read_error(&self.name))?;
+            done.map_err(|refusal| self.read_error(&refusal))?;
         }
         Ok(len)
     }
@@ -369,7 +391,7 @@ impl Source for Object {
                 Err(refusal)
             }
         });
-        same.map_err(|refusal| refusal.read_error(&self.name))
+        same.map_err(|refusal| self.read_error(&refusal))
     }
 
     /// Asks once, since all readers wait. If no server answers the old version stays, and the next read reports the
@@ -411,10 +433,10 @@ impl StreamingSource for Object {
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front
             .unwrap_or(Ok(()))
-            .map_err(|refusal| refusal.read_error(&self.name))?;
+            .map_err(|refusal| self.read_error(&refusal))?;
         if !fetch::Take::left(&place).is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
-            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
+            no_threads(done).map_err(|refusal| self.read_error(&refusal))?;
         }
         Ok(len)
     }
@@ -454,6 +476,7 @@ pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenEr
         why: format!("{VARIABLE}: {why}"),
         remedy: format!("write {NOTATION}"),
         errno: EINVAL,
+        cause: None,
     })
 }
 

@@ -13,6 +13,7 @@
 //! wrong once. The second answer counts. If it is the very version, conditions are left out for that server (`network.rs`).
 //! `Retry-After` is waited for where the time in all allows it; else the read fails at once.
 
+use super::client_error::LastError;
 use super::network::Turn;
 use super::refusal::Refusal;
 use super::settings::ObjectSettings;
@@ -76,6 +77,7 @@ pub struct Tally {
     pub bytes: AtomicU64,
     /// A part of the accepted version has come, and nothing has failed since.
     pub confirmed: AtomicBool,
+    pub last_error: LastError,
 }
 
 /// How often something was asked again, and until when it may be.
@@ -447,7 +449,7 @@ impl Asker<'_> {
         if self.store.is_foreign {
             Refusal::of_foreign(error)
         } else {
-            Refusal::of(&error)
+            self.tally.last_error.take(error)
         }
     }
 }

@@ -8,7 +8,7 @@
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use crate::source::{Cause, SourceError, SourceName, SourceOpenError};
+use crate::source::{Cause, SourceError, SourceName, SourceOpenError, errno_text};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -358,28 +358,41 @@ impl Refusal {
         }
     }
 
-    /// For a read of `name`.
-    pub fn read_error(&self, name: &SourceName) -> SourceError {
+    /// A client said it, and not a reply that was read here.
+    pub fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Refusal::Connect(_)
+                | Refusal::Tls(_)
+                | Refusal::Lost(_)
+                | Refusal::Redirects
+                | Refusal::Garbled(_)
+        )
+    }
+
+    /// For a read of `name`, with the error behind it.
+    pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
         // What a mount is refused beside its reads, too: listings and look-ups.
         tracing::debug!("{name}: {self}");
-        match self {
-            Refusal::Changed(_) | Refusal::Unmet => SourceError::Changed {
-                what: format!("{name}: {self}"),
-            },
-            Refusal::Foreign { cause, .. } => SourceError::Other {
-                errno: self.errno(),
-                what: format!("{name}: {self}"),
-                cause: cause.clone(),
-            },
-            _ => SourceError::Io {
-                errno: self.errno(),
-                what: format!("{name}: {self}"),
-            },
+        let (errno, what) = (self.errno(), format!("{name}: {self}"));
+        match (self, cause) {
+            (Refusal::Changed(_) | Refusal::Unmet, _) => SourceError::Changed { what },
+            (Refusal::Foreign { .. }, Some(cause)) => SourceError::Other { errno, what, cause },
+            (_, Some(cause)) => {
+                let what = format!("{what}: {}", errno_text(errno));
+                SourceError::Other { errno, what, cause }
+            }
+            (_, None) => SourceError::Io { errno, what },
         }
     }
 
-    /// For opening `name`; `account` says with what it was asked.
-    pub fn open_error(&self, name: &SourceName, account: &Account) -> SourceOpenError {
+    /// For opening `name`, with the error behind it; `account` says with what it was asked.
+    pub fn open_error(
+        &self,
+        name: &SourceName,
+        account: &Account,
+        cause: Option<Cause>,
+    ) -> SourceOpenError {
         let remedy = self.remedy(account);
         let mut why = self.to_string();
         if let (true, Some(link)) = (self.is_of_credentials(), &account.link) {
@@ -390,6 +403,7 @@ impl Refusal {
             why,
             remedy,
             errno: self.errno(),
+            cause,
         }
     }
 
@@ -536,6 +550,7 @@ impl Unfit {
             why: self.why,
             remedy: self.remedy,
             errno: Errno::INVAL.raw_os_error(),
+            cause: None,
         }
     }
 }
