@@ -52,7 +52,8 @@ const MAX_OPENED: u32 = 4;
 /// listing that shows a newer version, and after a write through it, the older one is not read any more.
 ///
 /// Of memory it takes what [`Options::cache_bytes`] allows, and the answers that the program holds. It needs the workers of the engine
-/// ([`Options::workers`]): without them a read keeps its task's thread waiting.
+/// ([`Options::threads`]): without them a read keeps its task's thread waiting. It gains where a program reads on in order, or again; it
+/// costs time where each range has tens of megabytes, which one request of the store brings sooner.
 ///
 /// ```
 /// use foreread::Options;
