@@ -2,6 +2,8 @@
 //!
 //! A front end knows the reader and nothing behind it. Never: decides what is read ahead.
 
+#[cfg(feature = "object")]
+mod ahead;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod error;
 #[cfg(feature = "fuse")]
@@ -14,5 +16,7 @@ pub mod observe;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod unix;
 
+#[cfg(feature = "object")]
+pub use ahead::Ahead;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 pub use error::{FrontError, FrontErrorKind};

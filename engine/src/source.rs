@@ -483,9 +483,21 @@ pub struct SourceOpenError {
     pub remedy: String,
     /// The error number.
     pub errno: i32,
+    /// The error of the client or the system, where there is one.
+    #[source]
+    pub cause: Option<Cause>,
 }
 
 impl SourceOpenError {
+    /// The same with the system's error of its number as the cause.
+    pub(crate) fn of_system(self) -> SourceOpenError {
+        let cause = std::io::Error::from_raw_os_error(self.errno);
+        SourceOpenError {
+            cause: Some(Cause::new(cause)),
+            ..self
+        }
+    }
+
     /// What a caller can act on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -659,6 +671,7 @@ fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
         why: "it is not UTF-8".to_string(),
         remedy: "write other bytes as percent sign and two digits (%FF)".to_string(),
         errno: rustix::io::Errno::INVAL.raw_os_error(),
+        cause: None,
     })
 }
 
@@ -670,6 +683,7 @@ fn not_built(name: &SourceName, feature: &str) -> SourceOpenError {
         why: "this build cannot read such sources".to_string(),
         remedy: format!("build it with --features {feature}"),
         errno: rustix::io::Errno::NOTSUP.raw_os_error(),
+        cause: None,
     }
 }
 
@@ -694,6 +708,7 @@ mod tests {
                 why: "404".to_string(),
                 remedy: "check it".to_string(),
                 errno,
+                cause: None,
             };
             with_slash(&text.into(), error).remedy
         };

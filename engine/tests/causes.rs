@@ -147,3 +147,59 @@ fn an_io_error_is_the_cause_of_its_source_error() {
     let own = io.get_ref().and_then(|own| own.downcast_ref::<Jammed>());
     assert_eq!(own.map(|jammed| jammed.drive), Some(3));
 }
+
+#[test]
+fn a_file_that_does_not_open_keeps_the_systems_error() {
+    let error = foreread::source::open("/nowhere/at/all").expect_err("there is none");
+    let io = below::<std::io::Error>(&error).expect("kept");
+    assert_eq!(io.kind(), std::io::ErrorKind::NotFound);
+}
+
+/// A server that answers one request, for the first bytes of an object, and then is gone.
+#[cfg(feature = "object")]
+#[test]
+fn what_a_client_of_objects_said_is_found_below_opens_and_reads() {
+    use foreread::source::Object;
+    use foreread::source::object::ObjectSettings;
+    use std::io::{BufRead, BufReader, Write};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        let lines = BufReader::new(client.try_clone().expect("a socket")).lines();
+        assert!(
+            lines
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .count()
+                > 0
+        );
+        let head = "HTTP/1.1 206 Partial Content\r\nContent-Length: 131072\r\nETag: \"a\"\r\n\
+                    Content-Range: bytes 0-131071/1000000\r\nConnection: close\r\n\r\n";
+        client.write_all(head.as_bytes()).expect("sent");
+        client.write_all(&[7; 131_072]).expect("sent");
+    });
+    let settings = || ObjectSettings {
+        retries: 0,
+        ..ObjectSettings::default()
+    };
+    let url = format!("http://{address}/data?signature=secret");
+    let object = Object::open_with(url.as_str(), settings()).expect("opens");
+    server.join().expect("it answers");
+    let reader = Reader::open(Arc::new(object), Options::default()).expect("opens");
+    let read = reader.read_at(&mut [0; 8], 500_000).expect_err("gone");
+    let open = Object::open_with(url.as_str(), settings()).map(drop);
+    let open = open.expect_err("gone");
+    for error in [&read as &(dyn Error + 'static), &open] {
+        let io = below::<std::io::Error>(error).expect("kept");
+        assert_eq!(io.kind(), std::io::ErrorKind::ConnectionRefused);
+        assert!(below::<object_store::client::HttpError>(error).is_some());
+        let mut link = Some(error);
+        while let Some(error) = link {
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("secret"), "{text}");
+            link = error.source();
+        }
+    }
+}

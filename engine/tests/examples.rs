@@ -37,4 +37,6 @@ fn each_does_what_it_says() {
     assert!(run("custom_source", &[]).is_some_and(|out| out.contains("12 * 12 = 144")));
     let source = format!("file:{}", file.path().display());
     assert!(run("tasks", &[&source, "4", "400"]).is_some_and(|out| out.contains("4 at once: ")));
+    #[cfg(feature = "object")]
+    assert!(run("ahead", &["1", "2", "2"]).is_some_and(|out| out.contains(" of the time (")));
 }

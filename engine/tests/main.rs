@@ -6,6 +6,8 @@
     reason = "a test may panic where a thread is refused"
 )]
 
+#[cfg(feature = "object")]
+mod ahead;
 mod budget;
 mod bytes;
 mod causes;

@@ -16,8 +16,9 @@ from . import _native
 from ._file import File, _flush_in_children, configure, stats
 from ._many import read_files
 from ._open import BufferedFile, open  # noqa: A004
+from ._store import open_in_store
 
-__all__ = ["BufferedFile", "File", "configure", "open", "read_files", "stats"]
+__all__ = ["BufferedFile", "File", "configure", "open", "open_in_store", "read_files", "stats"]
 __version__ = _native.VERSION
 
 if hasattr(os, "register_at_fork"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from . import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Unpack
 
@@ -64,11 +64,18 @@ class File(io.RawIOBase):
     """
 
     # A slot: Python's buffered readers ask for `closed` at each line, and that of `io.RawIOBase` takes longer than the line.
-    __slots__ = ("_handle", "closed")
+    __slots__ = ("_above", "_handle", "closed")
 
     def __init__(self, handle: _native.Handle) -> None:
-        self.closed = False
+        _set_closed(self, False)
+        self._above: Callable[[], Any] | None = None
         self._handle = handle
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A program may not set what Python's own files do not let it set.
+        if name == "closed":
+            raise AttributeError("attribute 'closed' of 'foreread.File' objects is not writable")
+        super().__setattr__(name, value)
 
     @property
     def name(self) -> str:
@@ -192,7 +199,10 @@ class File(io.RawIOBase):
         if handle is not None:
             handle.close()
         super().close()
-        self.closed = True
+        _set_closed(self, True)
+        above = self._above and self._above()
+        if above is not None:
+            above.below_is_closed()
 
     def _check(self) -> None:
         if self._handle.closed:
@@ -203,6 +213,9 @@ class File(io.RawIOBase):
 
     def __reduce__(self) -> Any:
         raise TypeError("an open file cannot be pickled; pickle its name, and open it where it is read")
+
+
+_set_closed = File.__dict__["closed"].__set__
 
 
 def _given(name: str, account: Account) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ Lines, `peek` and small reads are the buffer's: a line costs no call of the exte
 from __future__ import annotations
 
 import io
+import weakref
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._file import File, open_raw
@@ -87,17 +88,26 @@ class BufferedFile(io.BufferedReader):
 
 
 class _BelowText(BufferedFile):
-    """The buffer of a text file, which asks for `closed` at each line: a slot, as that of `File`."""
+    """The buffer of a text file, which asks for `closed` at each line: a slot, as that of `File`, which says when it is closed."""
 
     __slots__ = ("closed",)
 
     def __init__(self, raw: File, buffer_size: int) -> None:
-        self.closed = False
+        _set_closed(self, False)
         super().__init__(raw, buffer_size)
+        raw._above = weakref.ref(self)
 
-    def close(self) -> None:
-        super().close()
-        self.closed = True
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "closed":
+            raise AttributeError("attribute 'closed' of 'foreread.BufferedFile' objects is not writable")
+        super().__setattr__(name, value)
+
+    def below_is_closed(self) -> None:
+        """The file below it is closed: by its `close`, or by another of its owners."""
+        _set_closed(self, True)
+
+
+_set_closed = _BelowText.__dict__["closed"].__set__
 
 
 def _is_text(mode: str) -> bool:

@@ -19,9 +19,10 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fsspec import filesystem, register_implementation
+from fsspec import filesystem, get_filesystem_class, register_implementation
 from fsspec.caching import BaseCache, register_cache
 from fsspec.implementations.chained import ChainedFileSystem
+from fsspec.registry import known_implementations
 
 from . import _native
 from ._file import cache_bytes
@@ -255,6 +256,23 @@ class ForereadFileSystem(ChainedFileSystem):
     def fsid(self) -> str:
         return f"foreread-{self.fs.fsid}"
 
+    def unstrip_protocol(self, name: str) -> str:
+        """The URL of a path: `foreread://s3://bucket/key`. `fsspec.open` takes it with `target_options`, DuckDB by the filesystem."""
+        return f"foreread://{self.fs.unstrip_protocol(_other_path(name))}"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        other = _other_path(os.fspath(path))
+        protocol = _protocol(other)
+        return get_filesystem_class(protocol)._strip_protocol(other) if protocol else super()._strip_protocol(other)
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        protocol = _protocol(_other_path(path))
+        return {"target_protocol": protocol} if protocol else {}
+
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
         if mode == "rb":
             options = {**self.cache_options, **(kwargs.pop("cache_options", None) or {})}
@@ -269,6 +287,12 @@ def _other_path(given: Any) -> Any:
     if isinstance(given, list):
         return [_other_path(path) for path in given]
     return given.removeprefix("foreread://") if isinstance(given, str) else given
+
+
+def _protocol(url: str) -> str | None:
+    """The protocol of a URL; nothing of a path, which may have a colon, too."""
+    protocol, colon, _ = url.partition("://")
+    return protocol if colon and protocol in known_implementations and protocol != "foreread" else None
 
 
 def _delegated(name: str) -> Callable[..., Any]:

@@ -133,35 +133,72 @@ def send(url, body, headers, method):
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).read()
 
 
+def free_port():
+    """A port that is free now; another process may take it before it is used."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def listens(process, port):
+    """Does a process, or one that it has started, listen on a port? An answer alone may be another program's."""
+    listening = set()
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"]:
+        with open(table, encoding="ascii") as lines:
+            fields = [line.split() for line in list(lines)[1:]]
+        # Local address, state (0A: listens), inode.
+        listening |= {f"socket:[{line[9]}]" for line in fields if line[3] == "0A" and int(line[1].rpartition(":")[2], 16) == port}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getsid(int(pid)) == process.pid:
+                folder = f"/proc/{pid}/fd"
+                if any(os.readlink(f"{folder}/{one}") in listening for one in os.listdir(folder)):
+                    return True
+        except OSError:
+            # It has ended, or has closed the descriptor.
+            continue
+    return False
+
+
 @pytest.fixture
 def emulator(tmp_path):
     """Starts the emulator of a store, "s3", "gs" or "az", and returns its port. Those of S3 have `key` and the secret "secret"."""
     started = []
 
-    def start(store, key="key"):
+    def start(store, key="key", ports=free_port):
         words = EMULATORS[store].split()
         program = shutil.which(words[0])
         if not program:
             pytest.skip(f"needs {words[0]} (./setup installs it)")
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        command = [word.replace("PORT", str(port)) for word in words]
         environment = {**os.environ, "ROOT_ACCESS_KEY": key, "ROOT_SECRET_KEY": "secret"}
-        folder = tmp_path / f"{store} {len(started)}"
-        folder.mkdir()
-        started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        until = time.monotonic() + 60
-        while True:
+        for _ in range(5):
+            port = ports()
+            command = [word.replace("PORT", str(port)) for word in words]
+            folder = tmp_path / f"{store} {len(started)}"
+            folder.mkdir()
+            # A session of its processes, by which they are found.
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+            started.append(process)
+            wait_for(lambda: process.poll() is not None or listens(process, port), f"{words[0]} does not start", 60)
+            # One that ends has found its port taken meanwhile: another one, then.
+            if process.poll() is None:
+                answers(port)
+                return port
+        raise AssertionError(f"{words[0]} ends when it starts")
+
+    def answers(port):
+        def asked():
             try:
                 send(f"http://127.0.0.1:{port}/", None, {}, "GET")
             except urllib.error.HTTPError:
-                return port
+                return True
             except OSError:
-                assert time.monotonic() < until and started[-1].poll() is None, f"{words[0]} does not start"
-                time.sleep(0.05)
-            else:
-                return port
+                return False
+            return True
+
+        wait_for(asked, "it does not answer", 60)
 
     yield start
     for process in started:

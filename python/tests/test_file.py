@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import foreread
 import numpy
 import pytest
 
-from conftest import SIZE, open_files, wait_for
+from conftest import SIZE, free_port, open_files, wait_for
 
 
 @pytest.mark.parametrize(("buffering", "kind"), [(0, foreread.File), (-1, foreread.BufferedFile), (1000, foreread.BufferedFile)])
@@ -400,3 +401,30 @@ def test_no_panic_crosses():
     with pytest.raises(OSError, match="please report") as raised:
         panic()
     assert raised.value.errno == errno.EIO
+
+
+def test_closed_is_not_to_be_set(path):
+    with foreread.open(path, buffering=0) as file, foreread.open(path, "r", encoding="latin-1") as text:
+        for one in [file, text.buffer, open(path, "rb", buffering=0)]:
+            with pytest.raises(AttributeError, match="not writable|no setter"):
+                one.closed = True
+        assert not file.closed and not text.closed and text.read(3)
+
+
+def test_the_buffer_of_a_text_knows_that_its_file_is_closed(path):
+    for opened in [foreread.open, open]:
+        text = opened(path, "r", encoding="latin-1")
+        text.buffer.raw.close()
+        assert text.buffer.closed and text.closed, opened
+        with pytest.raises(ValueError, match="closed file"):
+            text.read(1)
+        text.close()
+
+
+def test_an_emulator_takes_another_port_where_one_is_taken(emulator):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [taken.getsockname()[1], free_port()]
+        assert emulator("s3", ports=lambda: ports.pop(0)) != taken.getsockname()[1]
+    assert not ports

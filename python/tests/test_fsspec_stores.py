@@ -93,3 +93,91 @@ def test_duckdb_reads_by_the_filesystem(store):
         database.register_filesystem(fsspec.filesystem("foreread", target_protocol=protocol, target_options=options))
         found = database.sql("select count(*), max(n) from 'foreread://bucket/*.csv'").fetchall()
     assert found == [(5000, 4999)]
+
+
+def test_a_path_has_a_url_that_opens_it_again(store):
+    protocol, options = store
+    fs = fsspec.filesystem("foreread", target_protocol=protocol, target_options=options)
+    for path in ["bucket/dir/a b", "foreread://bucket/dir/a b"]:
+        url = fs.unstrip_protocol(path)
+        assert url.startswith("foreread://") and url.endswith("://bucket/dir/a b")
+        assert fs.unstrip_protocol(url) == url
+        with fsspec.open(url, target_options=options) as file:
+            is_read(file)
+        with fs.open(url) as file:
+            is_read(file)
+
+
+def parquet(fs):
+    """`bucket/t.parquet`: 20 columns of 8 bytes, 100,000 rows. Its size."""
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    table = pa.table({f"c{n}": range(n, 100_000 + n) for n in range(20)})
+    with fs.open("bucket/t.parquet", "wb") as file:
+        pq.write_table(table, file, row_group_size=20_000, compression="none", use_dictionary=False)
+    return fs.info("bucket/t.parquet")["size"]
+
+
+def test_polars_scans_columns_by_a_dataset_and_a_file_in_whole(store):
+    """What docs/python.md says of polars: a dataset of pyarrow reads the columns, a file is read to its end."""
+    polars = pytest.importorskip("polars", reason="needs polars")
+    dataset = pytest.importorskip("pyarrow.dataset", reason="needs pyarrow")
+    protocol, options = store
+    fs = fsspec.filesystem("foreread", target_protocol=protocol, target_options=options)
+    size = parquet(fs)
+    before = read_bytes()
+    with fs.open("bucket/t.parquet") as file:
+        frame = polars.scan_parquet(file).select(polars.col("c3").sum()).collect()
+        assert frame.item() == sum(range(3, 100_003))
+        assert type(file.cache) is foreread.fsspec.ForereadCache
+    assert read_bytes() - before >= size
+    before = read_bytes()
+    frame = polars.scan_pyarrow_dataset(dataset.dataset("bucket/t.parquet", filesystem=fs)).select(polars.col("c3").sum()).collect()
+    assert frame.item() == sum(range(3, 100_003))
+    assert read_bytes() - before < size / 2
+
+
+def read_bytes():
+    """What programs have read of all engines."""
+    return sum(one["demand_bytes"] for one in foreread.stats())
+
+
+def test_an_object_of_a_store_of_obstore(emulator):
+    obstore = pytest.importorskip("obstore", reason="needs obstore")
+    from obstore.store import MemoryStore, S3Store
+
+    url = f"http://127.0.0.1:{emulator('s3')}"
+    s3 = pytest.importorskip("s3fs", reason="needs s3fs").S3FileSystem(key="key", secret="secret", endpoint_url=url)
+    s3.mkdir("bucket")
+    account = {"access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
+    for at in [S3Store("bucket", endpoint=url, client_options={"allow_http": True}, **account), MemoryStore()]:
+        obstore.put(at, "dir/a b", DATA)
+        obstore.put(at, "empty", b"")
+        with foreread.open_in_store(at, "dir/a b", cache="16 MiB") as file:
+            assert (file.size, file.read(1000)) == (len(DATA), DATA[:1000])
+            file.seek(0)
+            assert file.read() == DATA
+            assert file.read_ranges([(5, 9), (3_000_000, 100)]) == [DATA[5:14], DATA[3_000_000:3_000_100]]
+            assert file.stats()["used_bytes"] > 0, "it reads ahead"
+        with foreread.open_in_store(at, "empty") as file:
+            assert file.read() == b""
+        with pytest.raises(FileNotFoundError):
+            foreread.open_in_store(at, "none")
+        with pytest.raises(ValueError, match="concurrency 0"):
+            foreread.open_in_store(at, "empty", concurrency=0)
+        with foreread.open_in_store(at, "dir/a b") as file:
+            obstore.put(at, "dir/a b", DATA[::-1])
+            with pytest.raises(Exception, match="(?i)precondition|changed"):
+                file.read_at(1_000_000, 5000)
+
+
+def test_obstores_filesystem_reads_by_itself():
+    """Its files take no cache of fsspec, so that `foreread::` changes nothing there."""
+    stores = pytest.importorskip("obstore.fsspec", reason="needs obstore")
+    fs = stores.FsspecStore("memory")
+    fs.pipe_file("a", DATA)
+    wrapped = foreread.fsspec.ForereadFileSystem(fs=fs)
+    before = read_bytes()
+    with wrapped.open("a") as file:
+        assert file.read() == DATA
+    assert read_bytes() == before

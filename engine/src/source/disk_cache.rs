@@ -176,6 +176,7 @@ impl DiskCache {
                 why: "it is a disk cache and the shared folder below it".to_string(),
                 remedy: "name another folder of this machine".to_string(),
                 errno: rustix::io::Errno::INVAL.raw_os_error(),
+                cause: None,
             });
         }
         let process = std::process::id();
@@ -303,6 +304,7 @@ impl DiskCache {
             why: format!("it is no disk cache: {why}"),
             remedy: format!("write {NOTATION}"),
             errno: rustix::io::Errno::INVAL.raw_os_error(),
+            cause: None,
         })?;
         DiskCache::open(settings).map(Some)
     }
@@ -357,6 +359,7 @@ fn refused(dir: &Path, error: FolderError) -> SourceOpenError {
         why: format!("it cannot be a disk cache: {}", error.why),
         remedy: error.remedy,
         errno: error.errno,
+        cause: None,
     }
 }
 

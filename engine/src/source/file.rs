@@ -541,7 +541,9 @@ impl OpenRefusal {
             why: self.why,
             remedy: self.remedy.to_string(),
             errno: self.errno,
+            cause: None,
         }
+        .of_system()
     }
 }
 

@@ -13,6 +13,7 @@
 //!
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
+mod client_error;
 mod credentials;
 mod fetch;
 #[cfg(feature = "disk-cache")]
@@ -27,7 +28,7 @@ mod store;
 mod version;
 
 use super::{
-    Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
+    Cause, Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
     StreamingSource, tree,
 };
 use fetch::{Asker, Tally};
@@ -38,6 +39,7 @@ pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::begin;
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
 use refusal::{Refusal, Unfit};
 pub use settings::{NOTATION, ObjectSettings, VARIABLE, VARIABLES, configure, configure_by};
 use std::io::IoSliceMut;
@@ -65,6 +67,12 @@ pub struct Object {
     first: FirstBytes,
     /// Of the request that opened it.
     answered_in: Option<Duration>,
+}
+
+/// Why an object was not opened.
+struct RefusedObject {
+    refusal: Refusal,
+    cause: Option<Cause>,
 }
 
 /// What an object has been asked, in all.
@@ -116,6 +124,7 @@ impl Object {
                 why: "it is a prefix, not an object".to_string(),
                 remedy: "name an object; a mount shows a whole prefix".to_string(),
                 errno: EISDIR,
+                cause: None,
             });
         }
         let unfit = |unfit: Unfit| unfit.open_error(&name);
@@ -124,12 +133,16 @@ impl Object {
             let store = place.connect(&settings).map_err(unfit)?;
             let account = store.account.clone();
             let done = Object::at(store, path.clone(), name.clone(), settings, held);
-            Ok::<_, SourceOpenError>(done.map_err(|refusal| (refusal, account)))
+            Ok::<_, SourceOpenError>(done.map_err(|refused| (refused, account)))
         };
         let done = store::open_at(&*place, settings, open, |done| {
-            done.as_ref().err().map(|(refusal, _)| refusal.clone())
+            let refused = done.as_ref().err();
+            refused.map(|(refused, _)| refused.refusal.clone())
         })?;
-        done.map_err(|(refusal, account)| refusal.open_error(&name, &account))
+        done.map_err(|(refused, account)| {
+            let RefusedObject { refusal, cause } = refused;
+            refusal.open_error(&name, &account, cause)
+        })
     }
 
     fn at(
@@ -138,7 +151,7 @@ impl Object {
         name: SourceName,
         settings: ObjectSettings,
         held: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Object, Refusal> {
+    ) -> Result<Object, RefusedObject> {
         let held = held(&source_text(&store, &path));
         let held = held.and_then(|held| Version::of_exact_text(&held, path.clone()));
         let tally = Tally::default();
@@ -150,7 +163,10 @@ impl Object {
         };
         let room = Room::take();
         let first_bytes = if room.is_some() { FIRST_BYTES } else { 1 };
-        let front = wait(asker.front(first_bytes, held))?;
+        let front = wait(asker.front(first_bytes, held)).map_err(|refusal| RefusedObject {
+            cause: tally.last_error.cause_of(&refusal),
+            refusal,
+        })?;
         let (first, answered_in) = (FirstBytes::new(front.bytes, room), Some(front.answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
@@ -160,6 +176,75 @@ impl Object {
             answered_in,
             ..Object::known(store, path, name, settings, front.version)
         })
+    }
+
+    /// An object of a store that the program has set up itself, of any kind and with its own credentials. Asks for its size and version first,
+    /// and waits for that; a task asks by `head` and takes [`Object::of_store`].
+    ///
+    /// # Errors
+    /// It is not there, or may not be read.
+    ///
+    /// ```
+    /// use foreread::source::Object;
+    /// use foreread::{Options, Reader};
+    /// use object_store::memory::InMemory;
+    /// use object_store::path::Path;
+    /// use object_store::{ObjectStore, ObjectStoreExt};
+    /// use std::sync::Arc;
+    ///
+    /// let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    /// let path = Path::from("data/numbers");
+    /// pollster::block_on(store.put(&path, vec![7; 1 << 20].into()))?;
+    ///
+    /// let object = Object::in_store(store, &path)?;
+    /// let reader = Reader::open(Arc::new(object), Options::default())?;
+    /// let mut buf = [0; 4096];
+    /// assert_eq!(reader.read_at(&mut buf, 65_536)?, 4096);
+    /// assert_eq!(buf, [7; 4096]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_store(objects: Arc<dyn ObjectStore>, path: &Path) -> Result<Object, SourceOpenError> {
+        let (store, settings) = (Store::foreign(objects), ObjectSettings::default());
+        let (name, tally) = (foreign_name(&store, path), Tally::default());
+        let asker = Asker {
+            store: &store,
+            path,
+            settings: &settings,
+            tally: &tally,
+        };
+        let version = wait(asker.version());
+        let cause_of = |refusal: &Refusal| tally.last_error.cause_of(refusal);
+        let version = version
+            .map_err(|refusal| refusal.open_error(&name, &store.account, cause_of(&refusal)))?;
+        Ok(Object::known(store, path.clone(), name, settings, version))
+    }
+
+    /// The same for an object of which the store has said by a `head` which version it has. Asks nothing: each read asks for this version,
+    /// by its ETag or its date, and is an error where the store has another one.
+    ///
+    /// ```
+    /// use foreread::source::Object;
+    /// use foreread::{Options, Reader};
+    /// use object_store::memory::InMemory;
+    /// use object_store::path::Path;
+    /// use object_store::{ObjectStore, ObjectStoreExt};
+    /// use std::sync::Arc;
+    ///
+    /// # pollster::block_on(async {
+    /// let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    /// let path = Path::from("data/numbers");
+    /// store.put(&path, vec![7; 1 << 20].into()).await?;
+    ///
+    /// let object = Object::of_store(store.clone(), store.head(&path).await?);
+    /// let reader = Reader::open(Arc::new(object), Options::default())?;
+    /// let mut buf = [0; 4096];
+    /// assert_eq!(reader.read_at_async(&mut buf, 65_536).await?, 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).expect("it reads");
+    /// ```
+    #[must_use]
+    pub fn of_store(objects: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Object {
+        ForeignStore::new(objects).object(meta)
     }
 
     /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
@@ -195,8 +280,13 @@ impl Object {
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
         let mut place = fetch::SinkRange::new(sink, offset..offset.saturating_add(read as u64));
         fetch::Take::put(&mut place, &bytes[..read])
-            .map_err(|refusal| refusal.read_error(&self.name))?;
+            .map_err(|refusal| self.read_error(&refusal))?;
         Ok(read)
+    }
+
+    fn read_error(&self, refusal: &Refusal) -> SourceError {
+        let cause = self.tally.last_error.cause_of(refusal);
+        refusal.read_error(&self.name, cause)
     }
 
     fn asker(&self) -> Asker<'_> {
@@ -246,7 +336,7 @@ impl Source for Object {
         let len = (range.end - range.start) as usize;
         if len > 0 {
             let done = wait(self.asker().read(&version, bufs, range));
-            done.map_err(|refusal| refusal.read_error(&self.name))?;
+            done.map_err(|refusal| self.read_error(&refusal))?;
         }
         Ok(len)
     }
@@ -260,6 +350,10 @@ impl Source for Object {
     }
 
     fn exact_version(&self) -> Option<ExactVersion> {
+        // Two stores of the program's own may have one name, and other bytes.
+        if self.store.is_foreign {
+            return None;
+        }
         let version = self.accepted();
         let lists_otherwise = self.store.server.conditions.lists_otherwise();
         let is_known = version.is_exact() && !(version.is_listed() && lists_otherwise);
@@ -271,7 +365,8 @@ impl Source for Object {
     }
 
     fn server(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.store.server_name))
+        let is_known = !self.store.is_foreign;
+        is_known.then(|| Arc::clone(&self.store.server_name))
     }
 
     fn describe(&self) -> String {
@@ -296,7 +391,7 @@ impl Source for Object {
                 Err(refusal)
             }
         });
-        same.map_err(|refusal| refusal.read_error(&self.name))
+        same.map_err(|refusal| self.read_error(&refusal))
     }
 
     /// Asks once, since all readers wait. If no server answers the old version stays, and the next read reports the
@@ -338,13 +433,35 @@ impl StreamingSource for Object {
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front
             .unwrap_or(Ok(()))
-            .map_err(|refusal| refusal.read_error(&self.name))?;
+            .map_err(|refusal| self.read_error(&refusal))?;
         if !fetch::Take::left(&place).is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
-            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
+            no_threads(done).map_err(|refusal| self.read_error(&refusal))?;
         }
         Ok(len)
     }
+}
+
+/// A store of the program's own. What is learned of its server is for all objects of it.
+pub(crate) struct ForeignStore(Store);
+
+impl ForeignStore {
+    pub(crate) fn new(objects: Arc<dyn ObjectStore>) -> ForeignStore {
+        ForeignStore(Store::foreign(objects))
+    }
+
+    /// An object in the version that the store has said.
+    pub(crate) fn object(&self, meta: ObjectMeta) -> Object {
+        let store = self.0.clone();
+        let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
+        let version = Version::new(meta);
+        Object::known(store, path, name, ObjectSettings::default(), version)
+    }
+}
+
+/// For messages: `data/numbers of InMemory`.
+fn foreign_name(store: &Store, path: &Path) -> SourceName {
+    format!("{path} of {}", store.place).into()
 }
 
 /// An object, however its name was written.
@@ -359,6 +476,7 @@ pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenEr
         why: format!("{VARIABLE}: {why}"),
         remedy: format!("write {NOTATION}"),
         errno: EINVAL,
+        cause: None,
     })
 }
 

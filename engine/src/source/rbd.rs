@@ -421,6 +421,7 @@ fn not_here(name: &SourceName, missing: LibraryError) -> SourceOpenError {
         why,
         remedy: remedy.to_string(),
         errno,
+        cause: None,
     }
 }
 
@@ -483,5 +484,6 @@ fn cannot_open(
         why,
         remedy,
         errno,
+        cause: None,
     }
 }

@@ -147,6 +147,7 @@ impl CacheInspector {
                 why: format!("cannot look at the disk cache: {}", error.why),
                 remedy: error.remedy,
                 errno: error.errno,
+                cause: None,
             }),
         }
     }
@@ -406,6 +407,7 @@ impl CacheInspector {
             ),
             remedy: "run it as the user of the folder".to_string(),
             errno: errno.raw_os_error(),
+            cause: None,
         }
     }
 }

@@ -157,8 +157,8 @@ impl SharedTier {
                     why: "a bucket cannot be a shared cache: foreread was built without the feature `object`"
                         .to_string(),
                     remedy: "build it with that feature, or share a folder".to_string(),
-                    errno: rustix::io::Errno::OPNOTSUPP.raw_os_error(),
-                })
+                    errno: rustix::io::Errno::OPNOTSUPP.raw_os_error(), cause: None,
+})
             }
         }
     }

@@ -103,6 +103,7 @@ impl LinkError {
             why,
             remedy,
             errno,
+            cause: None,
         }
     }
 

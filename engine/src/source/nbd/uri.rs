@@ -127,6 +127,7 @@ impl Parser<'_> {
             why: why.to_string(),
             remedy: remedy.to_string(),
             errno: EINVAL,
+            cause: None,
         }
     }
 

@@ -13,6 +13,7 @@
 //! wrong once. The second answer counts. If it is the very version, conditions are left out for that server (`network.rs`).
 //! `Retry-After` is waited for where the time in all allows it; else the read fails at once.
 
+use super::client_error::LastError;
 use super::network::Turn;
 use super::refusal::Refusal;
 use super::settings::ObjectSettings;
@@ -76,6 +77,7 @@ pub struct Tally {
     pub bytes: AtomicU64,
     /// A part of the accepted version has come, and nothing has failed since.
     pub confirmed: AtomicBool,
+    pub last_error: LastError,
 }
 
 /// How often something was asked again, and until when it may be.
@@ -166,8 +168,13 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are.
+    /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are. A store of the program's own
+    /// is asked for it alone, since stores refuse the first byte of nothing in different ways.
     pub async fn version(&self) -> Result<Version, Refusal> {
+        if self.store.is_foreign {
+            let head = self.in_time(self.ask(GetOptions::new().with_head(true)));
+            return head.await.map(|answer| Version::new(answer.meta));
+        }
         self.front(1, None).await.map(|front| front.version)
     }
 
@@ -300,7 +307,7 @@ impl Asker<'_> {
             needed(&*place, self.in_time(self.begin(version, &*place))).await??;
         let stall = self.settings.stall;
         while let Some(piece) = next {
-            let bytes = piece.map_err(|error| Refusal::of(&error))?;
+            let bytes = piece.map_err(|error| self.refusal(error))?;
             self.tally
                 .bytes
                 .fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -389,11 +396,19 @@ impl Asker<'_> {
         range: Range<u64>,
         condition: GetOptions,
     ) -> Result<FirstPiece, Refusal> {
-        let range = Some(GetRange::Bounded(range));
-        let answer = self.ask(GetOptions { range, ..condition }).await;
+        let wanted = Some(GetRange::Bounded(range.clone()));
+        let options = GetOptions {
+            range: wanted,
+            ..condition
+        };
+        let answer = self.ask(options).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
         let is_first = version.is_listed();
         version.check(&answer.meta)?;
+        // Replies that are read here were compared already (`reply.rs`).
+        if self.store.is_foreign && answer.range != range {
+            return Err(Refusal::OtherPart);
+        }
         if is_first {
             self.store.server.conditions.replied(version.is_as_listed());
         }
@@ -426,7 +441,16 @@ impl Asker<'_> {
             .objects
             .get_opts(self.path, options)
             .await
-            .map_err(|error| Refusal::of(&error))
+            .map_err(|error| self.refusal(error))
+    }
+
+    /// What the error of a store means.
+    fn refusal(&self, error: object_store::Error) -> Refusal {
+        if self.store.is_foreign {
+            Refusal::of_foreign(error)
+        } else {
+            self.tally.last_error.take(error)
+        }
     }
 }
 

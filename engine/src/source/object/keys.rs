@@ -184,7 +184,7 @@ impl Keys {
             refusal if refusal.is_no_object() => KeyRefusal::Absent,
             Refusal::FirstByte(limit) => KeyRefusal::Late(*limit),
             refusal => {
-                let error = refusal.open_error(&self.name, &self.store.account);
+                let error = refusal.open_error(&self.name, &self.store.account, None);
                 KeyRefusal::Refused(format!("{}; {}", error.why, error.remedy))
             }
         }

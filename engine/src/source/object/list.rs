@@ -98,7 +98,8 @@ impl Prefix {
         let (tree, first) = store::open_at(&*place, settings, open, |(_, first)| {
             first.as_ref().err().cloned()
         })?;
-        let first = first.map_err(|refusal| refusal.open_error(&name, &tree.store.account))?;
+        let first =
+            first.map_err(|refusal| refusal.open_error(&name, &tree.store.account, None))?;
         if !tree.prefix.is_empty() && first.is_none() {
             let list = tree.store.account.advice.list;
             let remedy = format!("check bucket and prefix ({list} {name})");
@@ -107,6 +108,7 @@ impl Prefix {
                 why: "no object has a name that begins so".to_string(),
                 remedy,
                 errno: Errno::NOENT.raw_os_error(),
+                cause: None,
             });
         }
         Ok(tree)
@@ -354,7 +356,7 @@ impl Prefix {
 
     /// A listing that was refused. One that is not found is no name that is not there: the bucket is gone, or another server answers for it.
     fn refused(&self, path: &Path, refusal: &Refusal) -> SourceError {
-        match refusal.read_error(&self.name_of(path)) {
+        match refusal.read_error(&self.name_of(path), None) {
             SourceError::Io { errno, what } if errno == Errno::NOENT.raw_os_error() => {
                 SourceError::Io {
                     errno: Errno::REMOTEIO.raw_os_error(),
@@ -532,10 +534,7 @@ impl Tree for Prefix {
             self.settings.clone(),
             &|_| None,
         );
-        let object = object.map_err(|refusal| SourceError::Io {
-            errno: refusal.errno(),
-            what: format!("{name}: {refusal}"),
-        })?;
+        let object = object.map_err(|refused| refused.refusal.read_error(&name, refused.cause))?;
         let meta = of_version(&object.accepted());
         Ok((Arc::new(object), meta))
     }

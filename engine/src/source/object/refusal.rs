@@ -8,7 +8,7 @@
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use crate::source::{SourceError, SourceName, SourceOpenError};
+use crate::source::{Cause, SourceError, SourceName, SourceOpenError, errno_text};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -92,6 +92,9 @@ pub enum Refusal {
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
     Garbled(String),
+    /// A store of the program's own refuses, which has made its own tries.
+    #[error("{}", one_line(&cause.to_string()))]
+    Foreign { errno: Errno, cause: Cause },
 }
 
 fn status_text(status: u16, code: &str) -> String {
@@ -197,6 +200,21 @@ impl Refusal {
             }
             _ => Refusal::Garbled(text),
         }
+    }
+
+    /// What a store of the program's own says, with its error.
+    pub fn of_foreign(error: object_store::Error) -> Refusal {
+        let errno = match &error {
+            object_store::Error::Precondition { .. } => return Refusal::Unmet,
+            object_store::Error::NotFound { .. } => Errno::NOENT,
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. } => Errno::ACCESS,
+            object_store::Error::NotSupported { .. }
+            | object_store::Error::NotImplemented { .. } => Errno::NOTSUP,
+            _ => Errno::REMOTEIO,
+        };
+        let cause = Cause::new(error);
+        Refusal::Foreign { errno, cause }
     }
 
     /// May the next try go better?
@@ -315,6 +333,7 @@ impl Refusal {
     fn errno_of(&self) -> Errno {
         match self {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
+            Refusal::Foreign { errno, .. } => *errno,
             Refusal::TooMany(_) => Errno::TOOBIG,
             Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => {
                 Errno::ACCESS
@@ -339,23 +358,41 @@ impl Refusal {
         }
     }
 
-    /// For a read of `name`.
-    pub fn read_error(&self, name: &SourceName) -> SourceError {
+    /// A client said it, and not a reply that was read here.
+    pub fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Refusal::Connect(_)
+                | Refusal::Tls(_)
+                | Refusal::Lost(_)
+                | Refusal::Redirects
+                | Refusal::Garbled(_)
+        )
+    }
+
+    /// For a read of `name`, with the error behind it.
+    pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
         // What a mount is refused beside its reads, too: listings and look-ups.
         tracing::debug!("{name}: {self}");
-        match self {
-            Refusal::Changed(_) | Refusal::Unmet => SourceError::Changed {
-                what: format!("{name}: {self}"),
-            },
-            _ => SourceError::Io {
-                errno: self.errno(),
-                what: format!("{name}: {self}"),
-            },
+        let (errno, what) = (self.errno(), format!("{name}: {self}"));
+        match (self, cause) {
+            (Refusal::Changed(_) | Refusal::Unmet, _) => SourceError::Changed { what },
+            (Refusal::Foreign { .. }, Some(cause)) => SourceError::Other { errno, what, cause },
+            (_, Some(cause)) => {
+                let what = format!("{what}: {}", errno_text(errno));
+                SourceError::Other { errno, what, cause }
+            }
+            (_, None) => SourceError::Io { errno, what },
         }
     }
 
-    /// For opening `name`; `account` says with what it was asked.
-    pub fn open_error(&self, name: &SourceName, account: &Account) -> SourceOpenError {
+    /// For opening `name`, with the error behind it; `account` says with what it was asked.
+    pub fn open_error(
+        &self,
+        name: &SourceName,
+        account: &Account,
+        cause: Option<Cause>,
+    ) -> SourceOpenError {
         let remedy = self.remedy(account);
         let mut why = self.to_string();
         if let (true, Some(link)) = (self.is_of_credentials(), &account.link) {
@@ -366,6 +403,7 @@ impl Refusal {
             why,
             remedy,
             errno: self.errno(),
+            cause,
         }
     }
 
@@ -512,6 +550,7 @@ impl Unfit {
             why: self.why,
             remedy: self.remedy,
             errno: Errno::INVAL.raw_os_error(),
+            cause: None,
         }
     }
 }

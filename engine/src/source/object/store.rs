@@ -31,6 +31,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
+/// Of a store that the program has set up itself.
+const FOREIGN: Advice = Advice {
+    refused: "check the credentials that the store was built with",
+    unsigned: "build the store with credentials",
+    absent: "check the path",
+    elsewhere: "check the settings that the store was built with",
+    list: "",
+    no_listing: "",
+};
+
 /// Every store.
 const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &http::HTTP];
 
@@ -68,6 +78,8 @@ pub trait Place: Send + Sync {
 #[derive(Clone)]
 pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
+    /// It is the program's own, and not set up here.
+    pub is_foreign: bool,
     /// Nothing where names cannot be listed.
     pub listing: Option<Arc<dyn Listing>>,
     pub account: Account,
@@ -81,6 +93,21 @@ pub struct Store {
 }
 
 impl Store {
+    /// Of the program's own. Nothing is known of its server, which another store may ask by another name.
+    pub fn foreign(objects: Arc<dyn ObjectStore>) -> Store {
+        let place: Arc<str> = objects.to_string().into();
+        Store {
+            objects,
+            is_foreign: true,
+            listing: None,
+            account: Account::without_chain(&FOREIGN),
+            credentials: None,
+            server: Arc::default(),
+            server_name: Arc::clone(&place),
+            place,
+        }
+    }
+
     /// Of a store that has a chain of credentials, of which `keeper` has what a link had. `server` is a name that all its objects share.
     fn new<C: Send + Sync + PartialEq + 'static>(
         objects: Arc<dyn ObjectStore>,
@@ -93,6 +120,7 @@ impl Store {
         let link = credentials.as_ref().and_then(|keeper| keeper.link());
         Store {
             objects,
+            is_foreign: false,
             listing: Some(listing),
             account: Account::of(advice, link),
             credentials,

@@ -31,6 +31,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         why: why.to_string(),
         remedy: REMEDY.to_string(),
         errno: EINVAL,
+        cause: None,
     };
     let rest = text
         .strip_prefix("rbd:")

@@ -37,13 +37,16 @@ impl Folder {
     pub fn open(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SourceOpenError {
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
+            SourceOpenError {
                 what: path.into(),
                 why: errno_text(errno.raw_os_error()),
                 remedy: "check the path and its permissions".to_string(),
                 errno: errno.raw_os_error(),
-            })?;
+                cause: None,
+            }
+            .of_system()
+        })?;
         Ok(Folder {
             root,
             path: path.to_path_buf(),

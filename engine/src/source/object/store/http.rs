@@ -90,6 +90,7 @@ impl Place for HttpPlace {
         let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;
         Ok(Store {
             objects: Arc::new(store),
+            is_foreign: false,
             listing: None,
             account: Account::without_chain(&ADVICE),
             credentials: None,

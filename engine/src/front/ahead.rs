@@ -1,0 +1,725 @@
+//! A store of objects with readahead: an `ObjectStore` in front of another one.
+//!
+//! Reads of objects go through one engine, with its cache, policy and limits; all else is passed on. An object is opened by a `head`, and stays
+//! open for the next reads of it. Every request names the version of that `head`, so the bytes of one answer are of one version.
+//!
+//! ```text
+//!   get, get_range, get_ranges ──► open, and checked lately? ──yes──► Reader ──► engine ──► Object ──► the store, If-Match
+//!                                        │ no: head                     │ the store has another version
+//!                                        └──────────────────────────────┘ opened anew
+//!   head, list ──► the store; an object that has another version by now is forgotten
+//!   put, copy, rename, delete ──► the store; then the object is forgotten
+//!   conditions, versions ──► the store
+//! ```
+//! Example: a program reads a column of 4 MiB in ranges of 64 KiB. The first read asks by `head` and `get_range`; from the third on the bytes
+//! are there before they are asked for.
+
+use crate::engine::Engine;
+use crate::error::{OpenError, Place, ReadError};
+use crate::error_kind::ErrorKind;
+use crate::options::Options;
+use crate::reader::Reader;
+use crate::source::Defaults;
+use crate::source::object::ForeignStore;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    Attributes, CopyOptions, Error, Extensions, GetOptions, GetRange, GetResult, GetResultPayload,
+    ListResult, MultipartUpload, OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+    coalesce_ranges,
+};
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Objects that stay open between reads, unless a setting says otherwise.
+const MAX_OPEN: usize = 64;
+/// For how long a version is believed, unless a setting says otherwise. Chosen: as long as a mount believes attributes.
+const CHECK_AFTER: Duration = Duration::from_secs(1);
+/// Bytes of one read of the engine; a longer answer is a stream of them.
+const PIECE_BYTES: u64 = 4 << 20;
+/// How often an object is opened anew for one read, where it is replaced again and again.
+const MAX_OPENED: u32 = 4;
+
+/// A store of objects with readahead and a cache, for programs that read by [`ObjectStore`].
+///
+/// The bytes of an answer are of one version. A version is believed for a second, in which an object that another program replaces may
+/// still be read as it was; [`Ahead::check_after`] changes that. What the wrapper itself has said is never contradicted: after a `head` or a
+/// listing that shows a newer version, and after a write through it, the older one is not read any more.
+///
+/// Of memory it takes what [`Options::cache_bytes`] allows, and the answers that the program holds. It needs the workers of the engine
+/// ([`Options::threads`]): without them a read keeps its task's thread waiting. It gains where a program reads on in order, or again; it
+/// costs time where each range has tens of megabytes, which one request of the store brings sooner.
+///
+/// ```
+/// use foreread::Options;
+/// use foreread::front::Ahead;
+/// use object_store::memory::InMemory;
+/// use object_store::path::Path;
+/// use object_store::ObjectStoreExt;
+///
+/// # pollster::block_on(async {
+/// let store = Ahead::new(InMemory::new(), Options::default().cache_bytes(16 << 20))?;
+/// let path = Path::from("data/numbers");
+/// store.put(&path, vec![7; 1 << 20].into()).await?;
+///
+/// let bytes = store.get_range(&path, 4096..8192).await?;
+/// assert_eq!(bytes, vec![7; 4096]);
+/// assert_eq!(store.get(&path).await?.bytes().await?.len(), 1 << 20);
+/// assert!(store.engine().stats().demand_reads > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).expect("it reads");
+/// ```
+pub struct Ahead<S> {
+    inner: Arc<S>,
+    store: ForeignStore,
+    engine: Engine,
+    objects: Arc<OpenObjects>,
+    check_after: Duration,
+}
+
+/// The objects that are open.
+struct OpenObjects {
+    list: Mutex<OpenList>,
+}
+
+struct OpenList {
+    /// The one that was read last at the end.
+    objects: Vec<Arc<OpenObject>>,
+    most: usize,
+    /// Those of which a `head` is under way.
+    heads: Vec<Head>,
+    next_head: u64,
+}
+
+/// An object that is being opened.
+struct Head {
+    number: u64,
+    location: Path,
+    /// It was written since the `head` was sent, so what that says is not kept.
+    is_outdated: bool,
+    /// What another answer has said since.
+    seen: Option<ObjectMeta>,
+}
+
+/// One version of an object.
+struct OpenObject {
+    meta: ObjectMeta,
+    attributes: Attributes,
+    reader: Reader,
+    checked: Mutex<Instant>,
+}
+
+/// A [`Head`], until it is dropped.
+struct HeadGuard<'a> {
+    objects: &'a OpenObjects,
+    number: u64,
+}
+
+impl Drop for HeadGuard<'_> {
+    fn drop(&mut self) {
+        let mut list = self.objects.lock();
+        list.heads.retain(|head| head.number != self.number);
+    }
+}
+
+/// Has an object forgotten when its write ends: whether it is done, refused, or given up.
+struct WriteGuard<'a> {
+    objects: &'a OpenObjects,
+    location: &'a Path,
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        self.objects.forget(self.location);
+    }
+}
+
+/// Has all objects forgotten where a stream of deletions is given up before its end: which of them are deleted is not known.
+struct DeleteGuard {
+    objects: Arc<OpenObjects>,
+    is_ended: bool,
+}
+
+impl Drop for DeleteGuard {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.objects.forget_all();
+        }
+    }
+}
+
+impl OpenObjects {
+    fn lock(&self) -> MutexGuard<'_, OpenList> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It may be another now.
+    fn forget(&self, location: &Path) {
+        let mut list = self.lock();
+        for head in list.of_head(location) {
+            head.is_outdated = true;
+        }
+        let left = list.take(location);
+        drop(list);
+        // Closed without the lock.
+        drop(left);
+    }
+
+    /// Any of them may be another now.
+    fn forget_all(&self) {
+        let mut list = self.lock();
+        for head in &mut list.heads {
+            head.is_outdated = true;
+        }
+        let left = std::mem::take(&mut list.objects);
+        drop(list);
+        drop(left);
+    }
+
+    /// The store has said this of an object, which a `head` of `asked` has found. What is open of another version is forgotten.
+    fn saw(&self, meta: &ObjectMeta, asked: Option<Instant>) {
+        let mut list = self.lock();
+        for head in list.of_head(&meta.location) {
+            head.seen = Some(meta.clone());
+        }
+        let Some(at) = list.position(&meta.location) else {
+            return;
+        };
+        let object = Arc::clone(&list.objects[at]);
+        if !object.is_of(meta) {
+            list.objects.remove(at);
+        } else if let Some(asked) = asked {
+            object.was_checked(asked);
+        }
+        drop(list);
+        drop(object);
+    }
+
+    /// The object as it was checked less than `check_after` ago.
+    fn fresh(&self, location: &Path, check_after: Duration) -> Option<Arc<OpenObject>> {
+        let mut list = self.lock();
+        let at = list.position(location)?;
+        let is_fresh = list.objects[at].age() < check_after;
+        is_fresh.then(|| list.used(at))
+    }
+
+    /// The object, if it is open in the version that a `head` of `asked` has found.
+    fn checked(&self, meta: &ObjectMeta, asked: Instant) -> Option<Arc<OpenObject>> {
+        let mut list = self.lock();
+        let at = list.position(&meta.location)?;
+        if !list.objects[at].is_of(meta) {
+            return None;
+        }
+        list.objects[at].was_checked(asked);
+        Some(list.used(at))
+    }
+
+    fn begin_head(&self, location: &Path) -> HeadGuard<'_> {
+        let mut list = self.lock();
+        let number = list.next_head;
+        list.next_head += 1;
+        list.heads.push(Head {
+            number,
+            location: location.clone(),
+            is_outdated: false,
+            seen: None,
+        });
+        HeadGuard {
+            objects: self,
+            number,
+        }
+    }
+
+    /// Keeps what was opened by a `head`, unless it may be outdated.
+    fn keep(&self, guard: &HeadGuard<'_>, object: &Arc<OpenObject>) {
+        let mut list = self.lock();
+        let head = list.heads.iter().find(|head| head.number == guard.number);
+        let is_outdated = head.is_none_or(|head| {
+            head.is_outdated || head.seen.as_ref().is_some_and(|meta| !object.is_of(meta))
+        });
+        let left = if is_outdated {
+            Vec::new()
+        } else {
+            list.keep(object)
+        };
+        drop(list);
+        drop(left);
+    }
+}
+
+impl OpenList {
+    fn position(&self, location: &Path) -> Option<usize> {
+        let is_it = |object: &Arc<OpenObject>| object.meta.location == *location;
+        self.objects.iter().position(is_it)
+    }
+
+    fn take(&mut self, location: &Path) -> Option<Arc<OpenObject>> {
+        self.position(location).map(|at| self.objects.remove(at))
+    }
+
+    /// The heads of an object that are under way.
+    fn of_head(&mut self, location: &Path) -> impl Iterator<Item = &mut Head> {
+        let heads = self.heads.iter_mut();
+        heads.filter(move |head| head.location == *location)
+    }
+
+    /// The object at that place, which is read now.
+    fn used(&mut self, at: usize) -> Arc<OpenObject> {
+        let object = self.objects.remove(at);
+        self.objects.push(Arc::clone(&object));
+        object
+    }
+
+    /// Keeps an object; returns those that leave for it.
+    fn keep(&mut self, object: &Arc<OpenObject>) -> Vec<Arc<OpenObject>> {
+        let mut left: Vec<_> = self.take(&object.meta.location).into_iter().collect();
+        self.objects.push(Arc::clone(object));
+        let excess = self.objects.len().saturating_sub(self.most);
+        left.extend(self.objects.drain(..excess));
+        left
+    }
+}
+
+impl OpenObject {
+    fn lock(&self) -> MutexGuard<'_, Instant> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn age(&self) -> Duration {
+        self.lock().elapsed()
+    }
+
+    /// The store had this version when it was asked then, or later.
+    fn was_checked(&self, asked: Instant) {
+        let mut checked = self.lock();
+        *checked = asked.max(*checked);
+    }
+
+    /// Is it the version that a `head` or a listing shows? A strong ETag says all: dates may be finer in listings.
+    fn is_of(&self, meta: &ObjectMeta) -> bool {
+        let own = &self.meta;
+        let etag = own.e_tag.as_ref();
+        let is_exact = etag.is_some_and(|etag| !etag.starts_with("W/"));
+        let is_of_date = is_exact || own.last_modified == meta.last_modified;
+        own.size == meta.size && own.e_tag == meta.e_tag && is_of_date
+    }
+}
+
+impl<S: ObjectStore> Ahead<S> {
+    /// Puts readahead in front of a store.
+    ///
+    /// # Errors
+    /// A setting does not fit.
+    pub fn new(inner: S, options: Options) -> std::result::Result<Ahead<S>, OpenError> {
+        let list = Mutex::new(OpenList {
+            objects: Vec::new(),
+            most: MAX_OPEN,
+            heads: Vec::new(),
+            next_head: 0,
+        });
+        let inner = Arc::new(inner);
+        Ok(Ahead {
+            store: ForeignStore::new(inner.clone()),
+            inner,
+            engine: Engine::for_kind(options, Defaults::OBJECT)?,
+            objects: Arc::new(OpenObjects { list }),
+            check_after: CHECK_AFTER,
+        })
+    }
+
+    /// Believes a version for this long; then a read asks for it first, by `head`. With zero every read does: an object that was replaced
+    /// is never read as it was, and each read takes a round trip.
+    #[must_use]
+    pub fn check_after(self, check_after: Duration) -> Ahead<S> {
+        Ahead {
+            check_after,
+            ..self
+        }
+    }
+
+    /// Keeps at most `most` objects open between reads: of those read longest ago the pages are dropped. Default 64.
+    #[must_use]
+    pub fn max_open(self, most: usize) -> Ahead<S> {
+        self.objects.lock().most = most;
+        self
+    }
+
+    /// The engine that reads: its counters, its limits.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The store behind it.
+    #[must_use]
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The object, as the store had it less than `check_after` ago. Nothing where the engine can open no more: then the store is read alone.
+    async fn open(&self, location: &Path) -> Result<Option<Arc<OpenObject>>> {
+        if let Some(object) = self.objects.fresh(location, self.check_after) {
+            return Ok(Some(object));
+        }
+        let (guard, asked) = (self.objects.begin_head(location), Instant::now());
+        let options = GetOptions::new().with_head(true);
+        let head = self.inner.get_opts(location, options).await;
+        let head = head.inspect_err(|error| self.forget_absent(location, error))?;
+        if let Some(object) = self.objects.checked(&head.meta, asked) {
+            return Ok(Some(object));
+        }
+        let source = Arc::new(self.store.object(head.meta.clone()));
+        let reader = match self.engine.open(source) {
+            Ok(reader) => reader.pin_version(),
+            Err(error) => {
+                tracing::debug!("{location} is read without readahead: {error}");
+                return Ok(None);
+            }
+        };
+        // Another task may have opened it meanwhile: then its pages are those that the next reads share.
+        if let Some(object) = self.objects.checked(&head.meta, asked) {
+            return Ok(Some(object));
+        }
+        let object = Arc::new(OpenObject {
+            meta: head.meta,
+            attributes: head.attributes,
+            reader,
+            checked: Mutex::new(asked),
+        });
+        self.objects.keep(&guard, &object);
+        Ok(Some(object))
+    }
+
+    fn forget_absent(&self, location: &Path, error: &Error) {
+        if let Error::NotFound { .. } = error {
+            self.objects.forget(location);
+        }
+    }
+
+    fn write_guard<'a>(&'a self, location: &'a Path) -> WriteGuard<'a> {
+        WriteGuard {
+            objects: &self.objects,
+            location,
+        }
+    }
+
+    /// What to do about a read that failed, of an object that was opened `opened` times for it.
+    fn after(&self, location: &Path, error: ReadError, opened: &mut u32) -> AfterFailure {
+        match error.kind() {
+            ErrorKind::Changed | ErrorKind::NotFound => self.objects.forget(location),
+            // The engine cannot, which says nothing of the store.
+            ErrorKind::Stopped | ErrorKind::TooManyReads => return AfterFailure::WithoutReadahead,
+            _ => {}
+        }
+        if error.kind() == ErrorKind::Changed && *opened < MAX_OPENED {
+            *opened += 1;
+            return AfterFailure::Again;
+        }
+        AfterFailure::Refused(refused(location, error))
+    }
+}
+
+/// What follows a read that failed.
+enum AfterFailure {
+    /// The object was replaced while it was read: it is opened anew, and the read begins again.
+    Again,
+    WithoutReadahead,
+    Refused(Error),
+}
+
+impl OpenObject {
+    /// All bytes of a range that is inside of it.
+    async fn bytes(&self, range: Range<u64>) -> std::result::Result<Bytes, ReadError> {
+        let len = (range.end - range.start) as usize;
+        let bytes = self.reader.read_bytes_at_async(range.start, len).await?;
+        if bytes.len() == len {
+            return Ok(bytes);
+        }
+        let place = Place {
+            offset: range.start,
+            len,
+            source: self.reader.describe(),
+        };
+        Err(ReadError::Short { place, cause: None })
+    }
+
+    /// A range as the store would take it.
+    fn range(&self, wanted: &GetRange) -> Result<Range<u64>> {
+        wanted.as_range(self.meta.size).map_err(generic)
+    }
+
+    /// Those ranges as the store would take them.
+    fn ranges(&self, wanted: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
+        let wanted = wanted.iter().cloned().map(GetRange::Bounded);
+        wanted.map(|range| self.range(&range)).collect()
+    }
+
+    /// An answer, of which the first piece has come.
+    async fn answer(
+        self: Arc<OpenObject>,
+        range: Range<u64>,
+    ) -> std::result::Result<GetResult, ReadError> {
+        let first = range.start..range.end.min(range.start.saturating_add(PIECE_BYTES));
+        let (meta, attributes) = (self.meta.clone(), self.attributes.clone());
+        let (next, end) = (first.end, range.end);
+        let head = stream::once(std::future::ready(Ok(self.bytes(first).await?)));
+        let rest = stream::try_unfold(next, move |at| {
+            let object = Arc::clone(&self);
+            async move {
+                if at == end {
+                    return Ok(None);
+                }
+                let until = end.min(at + PIECE_BYTES);
+                let bytes = object.bytes(at..until).await;
+                let bytes = bytes.map_err(|error| refused(&object.meta.location, error))?;
+                Ok(Some((bytes, until)))
+            }
+        });
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(head.chain(rest).boxed()),
+            meta,
+            range,
+            attributes,
+            extensions: Extensions::default(),
+        })
+    }
+}
+
+/// An error of a read, as stores have it.
+fn refused(location: &Path, error: ReadError) -> Error {
+    let (path, kind) = (location.to_string(), error.kind());
+    let source = Box::new(error);
+    match kind {
+        ErrorKind::NotFound => Error::NotFound { path, source },
+        ErrorKind::PermissionDenied => Error::PermissionDenied { path, source },
+        ErrorKind::Changed => Error::Precondition { path, source },
+        _ => generic(*source),
+    }
+}
+
+fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Generic {
+        store: "Ahead",
+        source: Box::new(error),
+    }
+}
+
+/// It asks for a part of whatever there is, so that any version will do.
+fn is_plain(options: &GetOptions) -> bool {
+    let GetOptions {
+        if_match,
+        if_none_match,
+        if_modified_since,
+        if_unmodified_since,
+        range: _,
+        version,
+        head,
+        extensions,
+    } = options;
+    let has_condition = if_match.is_some()
+        || if_none_match.is_some()
+        || if_modified_since.is_some()
+        || if_unmodified_since.is_some();
+    !(has_condition || version.is_some() || *head) && extensions.is_empty()
+}
+
+#[async_trait]
+impl<S: ObjectStore> ObjectStore for Ahead<S> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let _guard = self.write_guard(location);
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let upload = self.inner.put_multipart_opts(location, options).await?;
+        Ok(Box::new(AheadUpload {
+            upload,
+            objects: Arc::clone(&self.objects),
+            location: location.clone(),
+        }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let is_head = options.head && options.version.is_none();
+        if !is_plain(&options) || self.engine.is_stopped() {
+            let asked = Instant::now();
+            let done = self.inner.get_opts(location, options).await;
+            match &done {
+                Ok(answer) if is_head => self.objects.saw(&answer.meta, Some(asked)),
+                Ok(_) => {}
+                Err(error) => self.forget_absent(location, error),
+            }
+            return done;
+        }
+        let mut opened = 1;
+        loop {
+            let Some(object) = self.open(location).await? else {
+                return self.inner.get_opts(location, options).await;
+            };
+            let size = object.meta.size;
+            let range = options.range.as_ref();
+            let range = range.map_or(Ok(0..size), |wanted| object.range(wanted))?;
+            let error = match object.answer(range).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            match self.after(location, error, &mut opened) {
+                AfterFailure::Again => {}
+                AfterFailure::WithoutReadahead => {
+                    return self.inner.get_opts(location, options).await;
+                }
+                AfterFailure::Refused(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let mut opened = 1;
+        while !self.engine.is_stopped() {
+            let Some(object) = self.open(location).await? else {
+                break;
+            };
+            let inside = object.ranges(ranges)?;
+            // As the store would: gaps up to this are read with what is around them.
+            let read = |range| {
+                let object = Arc::clone(&object);
+                async move { object.bytes(range).await }
+            };
+            let error = match coalesce_ranges(&inside, read, OBJECT_STORE_COALESCE_DEFAULT).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            match self.after(location, error, &mut opened) {
+                AfterFailure::Again => {}
+                AfterFailure::WithoutReadahead => break,
+                AfterFailure::Refused(error) => return Err(error),
+            }
+        }
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let guard = DeleteGuard {
+            objects: Arc::clone(&self.objects),
+            is_ended: false,
+        };
+        let deleted = self.inner.delete_stream(locations);
+        stream::unfold((deleted, guard), |(mut deleted, mut guard)| async move {
+            let next = deleted.next().await;
+            match &next {
+                Some(Ok(location)) => guard.objects.forget(location),
+                // An error does not say of which object it is.
+                Some(Err(_)) => guard.objects.forget_all(),
+                None => guard.is_ended = true,
+            }
+            next.map(|done| (done, (deleted, guard)))
+        })
+        .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        seen(&self.objects, self.inner.list(prefix))
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        seen(&self.objects, self.inner.list_with_offset(prefix, offset))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let done = self.inner.list_with_delimiter(prefix).await?;
+        for meta in &done.objects {
+            self.objects.saw(meta, None);
+        }
+        Ok(done)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let _guard = self.write_guard(to);
+        self.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        let _guards = (self.write_guard(from), self.write_guard(to));
+        self.inner.rename_opts(from, to, options).await
+    }
+}
+
+/// A listing, of which each object is compared with what is open.
+fn seen(
+    objects: &Arc<OpenObjects>,
+    listed: BoxStream<'static, Result<ObjectMeta>>,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    let objects = Arc::clone(objects);
+    listed
+        .inspect_ok(move |meta| objects.saw(meta, None))
+        .boxed()
+}
+
+impl<S: fmt::Display> fmt::Display for Ahead<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ahead({})", self.inner)
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Ahead<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ahead")
+            .field("inner", &self.inner)
+            .field("check_after", &self.check_after)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An upload, at whose end the object is another.
+#[derive(Debug)]
+struct AheadUpload {
+    upload: Box<dyn MultipartUpload>,
+    objects: Arc<OpenObjects>,
+    location: Path,
+}
+
+impl fmt::Debug for OpenObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} objects", self.lock().objects.len())
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for AheadUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.upload.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let _guard = WriteGuard {
+            objects: &self.objects,
+            location: &self.location,
+        };
+        self.upload.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.upload.abort().await
+    }
+}

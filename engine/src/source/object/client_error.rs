@@ -1,0 +1,90 @@
+//! The error of a client behind a refusal, for the programs that look at causes by their type.
+//!
+//! A refusal is a line of our own words; it is compared, copied and kept. So the error is kept beside it, as the last one of an object, and
+//! found again by the refusal that was made of it. Never: shows an address, which may be signed: of the chain it begins at what the client
+//! said.
+//!
+//! ```text
+//!   object_store::Error ─► RetryError (with its URL) ─► HttpError ─► reqwest::Error ─► io::Error
+//!                                                       └────── source() of ours ──────┘
+//! ```
+
+use super::refusal::Refusal;
+use crate::source::Cause;
+use object_store::client::HttpError;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// What a client said of a request.
+struct ClientError {
+    refusal: Refusal,
+    whole: object_store::Error,
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+impl fmt::Debug for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientError").field(&self.refusal).finish()
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let mut link = self.whole.source();
+        while let Some(error) = link {
+            if error.is::<HttpError>() {
+                return link;
+            }
+            link = error.source();
+        }
+        None
+    }
+}
+
+/// The last error of a client, by the refusal that it meant.
+#[derive(Debug, Default)]
+pub struct LastError {
+    of: Mutex<Option<RefusalCause>>,
+}
+
+#[derive(Debug)]
+struct RefusalCause {
+    refusal: Refusal,
+    cause: Cause,
+}
+
+impl LastError {
+    /// Takes an error in, and says what it means. A reply that was read here has no other cause than what it says.
+    pub fn take(&self, whole: object_store::Error) -> Refusal {
+        let refusal = Refusal::of(&whole);
+        if refusal.is_of_client() {
+            let error = ClientError {
+                refusal: refusal.clone(),
+                whole,
+            };
+            let cause = Cause::new(error);
+            let kept = RefusalCause {
+                refusal: refusal.clone(),
+                cause,
+            };
+            *self.of.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        }
+        refusal
+    }
+
+    /// The error that a refusal was made of, as long as no other has come since.
+    pub fn cause_of(&self, refusal: &Refusal) -> Option<Cause> {
+        if let Refusal::Foreign { cause, .. } = refusal {
+            return Some(cause.clone());
+        }
+        let kept = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = kept.as_ref().filter(|kept| kept.refusal == *refusal)?;
+        Some(kept.cause.clone())
+    }
+}
