@@ -134,6 +134,10 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     if !args.quiet {
         let mut text = told.in_words(bytes, args, by);
         text.push_str(&passed_over(left_out.in_all()));
+        // What reads the JSON knows what it does next, as `tune` does.
+        if args.json.is_none() {
+            text.push_str(&format!("next: foreread tune {}\n", out.display()));
+        }
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
@@ -301,10 +305,6 @@ impl RecordSummary {
     fn in_words(&self, bytes: u64, args: &RecordArgs, by: By) -> String {
         let mut text = self.counts_in_words(bytes, args);
         text.push_str(&self.cost_in_words(by));
-        // What reads the JSON knows what it does next, as `tune` does.
-        if args.json.is_none() {
-            text.push_str(&format!("next: foreread tune {}\n", self.out.display()));
-        }
         text
     }
 
