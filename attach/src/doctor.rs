@@ -339,7 +339,7 @@ fn pressure(
     let refaulted = pressure.refaulted_bytes().map(|bytes| {
         format!(
             "; {} of files were read again soon after they were dropped",
-            size(bytes >> 20 << 20)
+            size(bytes)
         )
     });
     let faults = faults_of_reads.map(|part| {

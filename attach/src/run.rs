@@ -126,6 +126,9 @@ pub struct RunReport {
     most: Duration,
 }
 
+/// A reason for nothing to gain.
+const NO_PATTERN: &str = "the reads follow no pattern that can be read ahead";
+
 impl RunReport {
     /// Adds what came of one storage.
     fn add(&mut self, stats: &Stats, gain: &Gain, known: &KnownStorage) {
@@ -181,6 +184,12 @@ impl RunReport {
         }
     }
 
+    /// Whether nothing was gained because no policy knows what is read next: a plan of a recorded run does.
+    #[must_use]
+    pub fn has_no_pattern(&self) -> bool {
+        self.nothing() == Some(NO_PATTERN)
+    }
+
     /// Why nothing was gained, where nothing was.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
@@ -192,7 +201,7 @@ impl RunReport {
             _ if self.refused.is_some() => "reads could not be watched",
             Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
             Some(Reason::Busy) => "the command hardly waited for the storage",
-            Some(Reason::Random) => "the reads follow no pattern that can be read ahead",
+            Some(Reason::Random) => NO_PATTERN,
             None if !self.is_watched => "the command ended before its reads could be watched",
             None if self.files == 0 && self.unknown_files > 0 => {
                 "the files were closed before they could be found"
@@ -201,9 +210,7 @@ impl RunReport {
                 "no read was seen that waited: the bytes were in the page cache, or pass it by (direct I/O, some FUSE file systems)"
             }
             None if self.waits == 0 => "no read waited for the storage",
-            None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => {
-                "the reads follow no pattern that can be read ahead"
-            }
+            None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => NO_PATTERN,
             None => "the kernel's own readahead came first",
         })
     }

@@ -11,7 +11,7 @@ use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
 use foreread_report::block::{self, Block, Table};
 use foreread_report::json;
-use foreread_report::number::size;
+use foreread_report::number::exact_size as size;
 use foreread_report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};

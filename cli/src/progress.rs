@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar where stderr is a terminal; and figures of what takes long, a line each few seconds, anywhere.
+//! Progress on stderr: a bar with the last figure where stderr is a terminal; elsewhere figures of what takes long, a line each few seconds.
 //!
 //! Never: writes to stdout, and never draws by itself; it moves only when it is updated, which happens
 //! between runs and not in them.
@@ -92,6 +92,11 @@ impl Progress for Bar {
     }
 
     fn found(&mut self, text: &str) {
+        if !self.bar.is_hidden() {
+            // The terminal keeps the last one beside the bar.
+            self.bar.set_message(format!("{}: {text}", self.stage));
+            return;
+        }
         let now = self.bar.elapsed();
         if now - self.said >= SAID_EACH {
             self.said = now;

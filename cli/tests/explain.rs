@@ -54,7 +54,7 @@ fn a_trace_is_explained_on_one_screen() {
     ] {
         assert!(flat.contains(part), "{part} is missing:\n{text}");
     }
-    assert!(text.lines().count() <= 40, "{text}");
+    assert!(text.lines().count() <= 42, "{text}");
     let path = path.to_str().expect("UTF-8");
     let json = foreread(["explain", path, "--alone", "--json", "-"]);
     let json: serde_json::Value = serde_json::from_str(json.is_done()).expect("JSON");

@@ -6,6 +6,7 @@ mod activation;
 mod cache;
 mod check;
 mod common;
+mod compare;
 mod configuration;
 mod doctor;
 mod explain;

@@ -10,9 +10,14 @@
 //! The advice is the cheapest that is within 5 % of the best. Example: `grep -r` over 2,000 files of 3 ms. No setting helps, as no file is
 //! long enough; `run` lists the folders ahead of it. Measured 0.79 s beside 7.41 s.
 //!
-//! Never: a line that does not exist for the storage.
+//! [`after_compare`] says which line follows from a comparison. Never: a line that does not exist for the storage.
 
 use crate::replay::LoadedTrace;
+use crate::report::{Decision, Report, by_source, decide};
+use foreread_core::policy::DEFAULT;
+use foreread_report::block::Block;
+use foreread_report::number::TIE;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// In the order of what they cost the user.
@@ -30,6 +35,13 @@ const WALK_FILES: usize = 32;
 const WALK_WHOLE: f64 = 0.8;
 /// Files of a folder, in the mean: `run` lists a folder from its second file on.
 const WALK_IN_FOLDER: usize = 4;
+
+/// Whether 'foreread run' can help the program of a trace: it reads ahead into the page cache. What a workload of ours reads is not known to
+/// pass it by.
+#[must_use]
+pub fn can_run(trace: Option<&LoadedTrace>) -> bool {
+    trace.is_none_or(LoadedTrace::is_through_page_cache)
+}
 
 /// A program that goes through folders and reads their files to the end, one after the other. `run` knows what it reads next by listing the
 /// folders.
@@ -49,6 +61,112 @@ pub fn is_walk(trace: &LoadedTrace) -> bool {
     count >= WALK_FILES
         && whole as f64 >= WALK_WHOLE * count as f64
         && folders.len() * WALK_IN_FOLDER <= count
+}
+
+/// What to do after a measurement: why, and the line to paste.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextStep {
+    pub why: String,
+    pub line: String,
+}
+
+impl NextStep {
+    fn new(why: &str, line: String) -> NextStep {
+        NextStep {
+            why: why.to_string(),
+            line,
+        }
+    }
+
+    /// Below a result, after an empty line.
+    #[must_use]
+    pub fn blocks(&self) -> [Block; 3] {
+        [
+            Block::Gap,
+            Block::Screen(format!("Next:{TIE}{}", self.why)),
+            Block::line(format!("    {}", self.line)),
+        ]
+    }
+
+    fn of_program(line: impl Into<String>) -> NextStep {
+        NextStep::new("what a program of yours needs, as root:", line.into())
+    }
+}
+
+/// After a comparison. `again`: the same comparison with this many runs. Nothing where no command of foreread would gain.
+#[must_use]
+pub fn after_compare(reports: &[Report], again: impl Fn(u32) -> String) -> Option<NextStep> {
+    let first = reports
+        .first()
+        .filter(|first| first.disk_cache.is_none() && reports.iter().all(Report::is_whole))?;
+    if by_source(reports).len() > 1 {
+        return Some(NextStep::of_program("foreread tune -- CMD"));
+    }
+    let decision = decide(reports);
+    if let Decision::MoreRuns(runs) = decision {
+        let why = "more runs show what these leave open:";
+        return Some(NextStep::new(why, again(runs)));
+    }
+    Some(for_storage(&first.source, decision, None))
+}
+
+/// After an explanation of a trace, which was replayed here under other policies too. Nothing where more runs have to come first.
+#[must_use]
+pub fn after_explain(report: &Report, trace: Option<&LoadedTrace>) -> Option<NextStep> {
+    let decision = decide(std::slice::from_ref(report));
+    if matches!(decision, Decision::MoreRuns(_)) {
+        return None;
+    }
+    if let Some(trace) = trace.filter(|trace| is_walk(trace) && can_run(Some(trace))) {
+        let why = format!(
+            "{} is a walk through folders, of which no policy knows the next file; 'run' does:",
+            trace.name
+        );
+        return Some(NextStep::new(&why, "foreread run -- CMD".to_string()));
+    }
+    Some(for_storage(&report.source, decision, trace))
+}
+
+/// The line for this kind of storage. A trace is given to `tune`, which knows all means.
+fn for_storage(name: &str, decision: Decision<'_>, trace: Option<&LoadedTrace>) -> NextStep {
+    let source = in_shell([name]);
+    let policy = match decision {
+        Decision::Take(policy) => policy,
+        Decision::MoreRuns(_) | Decision::Nothing => "none",
+    };
+    let flag = match policy {
+        DEFAULT => String::new(),
+        policy => format!(" --policy {}", in_shell([policy])),
+    };
+    let served = |why: &str| {
+        let line = format!("foreread serve {source} --unix foreread.sock{flag}");
+        NextStep::new(why, line)
+    };
+    let kind = name.split_once(':').map_or("file", |(kind, _)| kind);
+    match (kind, trace) {
+        ("file" | "model" | "model-live", Some(trace)) => {
+            let on = source.replacen("model-live:", "model:", 1);
+            let line = format!("foreread tune {} --on {on}", in_shell([&trace.name]));
+            let means = match can_run(Some(trace)) {
+                true => "a setting of the kernel, 'foreread run' and a policy",
+                false => "a setting of the kernel and a policy",
+            };
+            NextStep::new(&format!("what {means} would gain for these reads:"), line)
+        }
+        ("file", None) => NextStep::of_program("foreread tune -- CMD"),
+        ("model" | "model-live", None) => {
+            let model = source.replacen("model-live:", "model:", 1);
+            NextStep::of_program(format!("foreread tune --on {model} -- CMD"))
+        }
+        ("nbd" | "nbd+unix" | "nbds" | "nbds+unix" | "rbd", _) => {
+            served("serve it so to virtual machines and other clients of NBD:")
+        }
+        _ if cfg!(feature = "fuse") => {
+            let line = format!("foreread mount {source} DIR{flag}");
+            NextStep::new("mount it so for programs:", line)
+        }
+        _ => served("serve it so to clients of NBD:"),
+    }
 }
 
 /// Arguments as a shell wants them.
@@ -87,9 +205,65 @@ pub fn replay_lines(trace: &str, command: &str) -> String {
     format!("foreread plan {trace} --out {plan}\nforeread replay {plan} -- {command}")
 }
 
+/// The same from the recording on, for a command of which there is no trace yet.
+#[must_use]
+pub fn record_lines(command: &str) -> String {
+    let trace = "run.frt";
+    format!(
+        "foreread record -o {trace} -- {command}\n{}",
+        replay_lines(trace, command)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Table;
+    use crate::report::samples::{runs, table};
+
+    fn measured(source: &str, auto: f64) -> Table {
+        let rows = [("none", 1.0), ("linux-6.18:max=4M", 0.5), ("auto", auto)];
+        let rows = rows.map(|(name, time)| runs(name, &[time; 3], 0, 0, 4_096_000));
+        table("w", source, rows.to_vec())
+    }
+
+    #[test]
+    fn only_lines_that_exist_for_the_storage() {
+        let of = |tables: &[Table]| {
+            let reports: Vec<Report> = tables.iter().map(Report::of).collect();
+            let again = |runs| format!("foreread compare --runs {runs}");
+            after_compare(&reports, again).expect("there is one").line
+        };
+        let mount = |flag: &str| match cfg!(feature = "fuse") {
+            true => format!("foreread mount s3://b/k DIR{flag}"),
+            false => format!("foreread serve s3://b/k --unix foreread.sock{flag}"),
+        };
+        for (source, auto, line) in [
+            ("file:/a b", 0.5, "foreread tune -- CMD"),
+            ("model:rbd", 0.5, "foreread tune --on model:rbd -- CMD"),
+            ("model-live:rbd", 0.5, "foreread tune --on model:rbd -- CMD"),
+            (
+                "nbd://h/x y",
+                0.5,
+                "foreread serve 'nbd://h/x y' --unix foreread.sock",
+            ),
+            (
+                "rbd:p/i",
+                0.6,
+                "foreread serve rbd:p/i --unix foreread.sock --policy linux-6.18:max=4M",
+            ),
+            ("s3://b/k", 0.5, &mount("")),
+            ("s3://b/k", 0.6, &mount(" --policy linux-6.18:max=4M")),
+        ] {
+            assert_eq!(of(&[measured(source, auto)]), line);
+        }
+        let two = [measured("file:x", 0.5), measured("model:rbd", 0.5)];
+        assert_eq!(of(&two), "foreread tune -- CMD");
+        let mut once = measured("s3://b/k", 0.5);
+        once.policies.iter_mut().for_each(|p| p.runs.truncate(1));
+        once.runs = 1;
+        assert_eq!(of(&[once]), "foreread compare --runs 5");
+    }
 
     #[test]
     fn words_are_quoted_where_a_shell_would_split_them() {
@@ -105,6 +279,10 @@ mod tests {
         ] {
             assert_eq!(in_shell(words), wanted);
         }
+        assert_eq!(
+            record_lines("./app"),
+            "foreread record -o run.frt -- ./app\nforeread plan run.frt --out run.plan\nforeread replay run.plan -- ./app"
+        );
         assert_eq!(
             replay_lines("a b.frt", "./app"),
             "foreread plan 'a b.frt' --out 'a b.plan'\nforeread replay 'a b.plan' -- ./app"

@@ -22,6 +22,7 @@ pub mod watched;
 
 use crate::live;
 use crate::replay::Replay;
+use crate::report::row::NOTE_OF_PAGES;
 use crate::report::{
     CacheRun, MappedRun, PolicyRuns, ReportDiskCache, RowKind, SpanCut, Table, TableDiskCache,
 };
@@ -42,6 +43,7 @@ pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 pub use targets::{CompareOn, NameError, file, model, model_live, parse, preset, source};
 use targets::{Description, Run, Target};
 pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
@@ -85,9 +87,15 @@ pub struct ComparePlan {
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
     pub maps: bool,
     pub site: Site,
+    /// Where this is not 0, a comparison ends after the run that is under way, with what there is.
+    pub stop: Arc<AtomicUsize>,
 }
 
 impl ComparePlan {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+
     /// Milliseconds for one table on a named source: all of them, where it is alone.
     fn table_ms(&self) -> u64 {
         self.limit_ms.unwrap_or(NAMED_SECONDS * 1000)
@@ -119,18 +127,21 @@ pub fn run(
     plan: &ComparePlan,
     mut progress: &mut dyn Progress,
 ) -> Result<Vec<Table>, CompareError> {
-    run_each(plan, &mut progress, |_, _| ())
+    let mut tables = Vec::new();
+    run_each(plan, &mut progress, |_, table| tables.push(table))?;
+    Ok(tables)
 }
 
-/// The same; `each` is given every table as soon as it is complete, between two measurements.
+/// The same; `each` is given every table as soon as it is complete, between two measurements. The result names the tables that were not
+/// begun because the plan was stopped, "boot-ide on model:rbd"; one that was begun has a note.
 ///
 /// # Errors
 /// As above.
 pub fn run_each<P: Progress>(
     plan: &ComparePlan,
     progress: &mut P,
-    mut each: impl FnMut(&mut P, &Table),
-) -> Result<Vec<Table>, CompareError> {
+    mut each: impl FnMut(&mut P, Table),
+) -> Result<Vec<String>, CompareError> {
     // The names first: a mistyped one should not cost a scratch file.
     let workloads = reads::all(plan)?;
     possible(plan)?;
@@ -166,14 +177,17 @@ pub fn run_each<P: Progress>(
         }
     }
     site::make_log_folder(plan, &places)?;
-    let mut tables = Vec::new();
+    let mut missing = Vec::new();
     for case in cases {
+        if plan.is_stopped() {
+            missing.push(case.name());
+            continue;
+        }
         for table in case.run(progress)? {
-            each(progress, &table);
-            tables.push(table);
+            each(progress, table);
         }
     }
-    Ok(tables)
+    Ok(missing)
 }
 
 /// Refuses what only a model can do anywhere else, before a scratch file is made.
@@ -324,9 +338,13 @@ impl<'a> Case<'a> {
         PageSize::new(page).ok_or_else(refused)
     }
 
+    fn name(&self) -> String {
+        format!("{} on {}", self.workload, self.place.name)
+    }
+
     /// One table, or with a cache on disk two.
     fn run(mut self, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
-        progress.stage(&format!("{} on {}", self.workload, self.place.name));
+        progress.stage(&self.name());
         let rows = self.rows.len();
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
@@ -337,8 +355,12 @@ impl<'a> Case<'a> {
             .limit_ms(self.plan)
             .map(live::Budget::milliseconds);
         progress.step(done, total);
-        for run in 0..self.runs {
-            if run >= MIN_RUNS && budget.as_ref().is_some_and(live::Budget::is_spent) {
+        'runs: for run in 0..self.runs {
+            if run >= MIN_RUNS
+                && budget
+                    .as_ref()
+                    .is_some_and(|budget| budget.is_too_short_for_more(run))
+            {
                 break;
             }
             let workload = self.workload(run)?;
@@ -347,6 +369,17 @@ impl<'a> Case<'a> {
             let bound = self.target.bound(page, &self.nth_run(&workload, run));
             self.bounds.extend(bound);
             for turn in 0..rows {
+                if self.plan.is_stopped() {
+                    self.notes.push(interrupted(run, turn, rows, self.runs));
+                    // Only whole rounds are pairs. Of the first one what there is.
+                    if run > 0 {
+                        results
+                            .iter_mut()
+                            .for_each(|row| row.truncate(run as usize));
+                        self.second.truncate(run as usize);
+                    }
+                    break 'runs;
+                }
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
                 if self.place.disk_cache.is_some() {
@@ -419,7 +452,7 @@ impl<'a> Case<'a> {
 
     /// The first run of each policy once more, watched: the runs that are measured are not.
     fn maps(&self) -> Result<Vec<MappedRun>, CompareError> {
-        if !self.plan.maps || !self.place.is_simulated {
+        if !self.plan.maps || !self.place.is_simulated || self.plan.is_stopped() {
             return Ok(Vec::new());
         }
         let workload = &self.workload(0)?;
@@ -502,6 +535,7 @@ impl<'a> Case<'a> {
             .iter()
             .zip(&results)
             .any(|(row, runs)| row.read_by.kind().is_limit() && runs.is_empty())
+            && !self.plan.is_stopped()
         {
             notes.push(format!(
                 "The oracle was left out: it takes at most {} reads",
@@ -515,10 +549,7 @@ impl<'a> Case<'a> {
                 .iter()
                 .map(|r| format!("{} {}", r.policy, r.page.bytes()))
                 .collect();
-            notes.push(format!(
-                "The rows have different cache pages, in bytes: {}",
-                list.join(", ")
-            ));
+            notes.push(format!("{NOTE_OF_PAGES}{}", list.join(", ")));
         }
         let rows = self.rows.into_iter().zip(results);
         let policies = rows.map(|(row, runs)| PolicyRuns {
@@ -545,7 +576,21 @@ impl<'a> Case<'a> {
     }
 }
 
+/// What a table that was stopped has.
+fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
+    match run {
+        0 => format!("Interrupted: {turn} of {rows} rows were measured, one time"),
+        run => format!("Interrupted: {run} of {runs} runs of each row were made"),
+    }
+}
+
 impl SecondRuns {
+    fn truncate(&mut self, runs: usize) {
+        self.results.iter_mut().for_each(|row| row.truncate(runs));
+        let counts = self.counts.iter_mut().flatten();
+        counts.for_each(|row| row.truncate(runs));
+    }
+
     fn of(rows: usize) -> SecondRuns {
         SecondRuns {
             results: vec![Vec::new(); rows],

@@ -36,6 +36,7 @@ pub use share::Share;
 pub use streams::Shape;
 pub use table::{View, render};
 
+use crate::advice::NextStep;
 use crate::compare::{self, ComparePlan};
 use crate::report::row::OracleBeaten;
 use foreread_core::policy::{DEFAULT, PolicyDraft};
@@ -112,6 +113,9 @@ pub struct ExplainReport {
     pub oracle_beaten: Option<OracleBeaten>,
     /// The conclusion, in one sentence.
     pub verdict: String,
+    /// What to do with it. Null where more runs have to come first, and without other policies.
+    #[serde(default)]
+    pub next: Option<NextStep>,
 }
 
 /// One file of the trace.

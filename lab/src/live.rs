@@ -171,6 +171,7 @@ fn opens(workload: &Workload) -> u32 {
 
 /// Time that something may take, on the wall clock.
 pub struct Budget {
+    began: Instant,
     until: Instant,
 }
 
@@ -178,15 +179,18 @@ impl Budget {
     /// That long from now.
     #[must_use]
     pub fn milliseconds(milliseconds: u64) -> Budget {
+        let began = Instant::now();
         Budget {
-            until: Instant::now() + Duration::from_millis(milliseconds),
+            began,
+            until: began + Duration::from_millis(milliseconds),
         }
     }
 
-    /// It is over.
+    /// One more of the same would end after it: this many were done.
     #[must_use]
-    pub fn is_spent(&self) -> bool {
-        Instant::now() >= self.until
+    pub fn is_too_short_for_more(&self, done: u32) -> bool {
+        let now = Instant::now();
+        now + now.duration_since(self.began) / done.max(1) > self.until
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
-//!                            │     └─────►  table::render   the terminal
+//!                            │     └─────►  screen::screen  the terminal: the verdict, the tables, what to do next
 //!                         verdict    └───►  advice::advise  two sentences
 //!   several Reports ────►  series::Series ►  the same for a parameter that varies, and a picture (chart)
 //!   all of these ────────►  page            one HTML file
@@ -17,22 +17,25 @@ mod kind;
 pub mod page;
 pub mod price;
 pub mod row;
+pub mod screen;
 pub mod series;
 pub mod table;
 pub mod trace_info;
 pub mod verdict;
 
 use crate::replay::Mode;
+use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::OutcomeMap;
 use serde::{Deserialize, Serialize};
 
-pub use advice::{advise, by_source};
+pub use advice::{Decision, advise, by_source, decide};
 pub use disk_cache::{CacheRun, ReportDiskCache, RowDiskCache, TableDiskCache};
 pub use kind::RowKind;
 pub use price::Price;
 pub use row::{Report, Row, to_json};
+pub use screen::screen;
 pub use series::Series;
 pub use table::render;
 
@@ -128,6 +131,25 @@ pub struct SpanCut {
 }
 
 impl Table {
+    /// What it comes to before it is tested: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
+    #[must_use]
+    pub fn in_a_line(&self) -> String {
+        let mean = |row: &PolicyRuns| {
+            let times = row.judged_s(self.judge());
+            (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+        };
+        let rows = self.policies.iter().filter(|row| !row.kind.is_limit());
+        let mut rows: Vec<(f64, &str)> = rows
+            .filter_map(|row| Some((mean(row)?, row.policy.as_str())))
+            .collect();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let rows = rows
+            .iter()
+            .map(|(mean, policy)| format!("{policy} {} s", number::span_s(*mean, None)));
+        let rows: Vec<String> = rows.collect();
+        format!("{} on {}: {}", self.workload, self.source, rows.join(", "))
+    }
+
     #[must_use]
     pub fn judge(&self) -> Judge {
         if self.pace.is_some_and(|pace| pace.mode == Mode::Open) {

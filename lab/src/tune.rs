@@ -194,8 +194,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .first()
         .map(Report::of)
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
-    let loaded = asked.plan.replay.as_ref().map(|replay| &replay.loaded);
-    let is_walk = loaded.is_some_and(|loaded| advice::is_walk(loaded));
+    let loaded = asked.plan.replay.as_ref().map(|replay| &*replay.loaded);
+    let is_walk = loaded.is_some_and(advice::is_walk);
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
     let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
@@ -208,7 +208,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         today_is_known: known.is_some(),
         kernel: choose::kernel(&report, &today, &candidates),
         policy: choose::any(&report, &today, &candidates),
-        run: choose::run(&report, &today, is_walk),
+        run: choose::run(&report, &today, is_walk).filter(|_| advice::can_run(loaded)),
         replay: choose::foresight(&report, &today),
         probe,
         today,

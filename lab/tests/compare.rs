@@ -1,8 +1,11 @@
 //! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
 
 use foreread_lab::compare::{self, CompareError, ComparePlan};
-use foreread_lab::report::{Report, Table};
-use foreread_report::progress::Silent;
+use foreread_lab::report::table::Style;
+use foreread_lab::report::{Report, Table, render};
+use foreread_report::progress::{Progress, Silent};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
     let plan = ComparePlan {
@@ -362,4 +365,61 @@ fn a_cache_on_a_real_disk_is_filled_by_the_first_run() {
     );
     let left = std::fs::read_dir(dir.path()).expect("a folder").count();
     assert_eq!(left, 0);
+}
+
+/// Stops its plan after this number of runs.
+struct Stopping {
+    stop: Arc<AtomicUsize>,
+    after: u64,
+}
+
+impl Progress for Stopping {
+    fn stage(&mut self, _text: &str) {}
+
+    fn step(&mut self, done: u64, _total: u64) {
+        if done == self.after {
+            self.stop.store(2, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A comparison that is stopped has the rounds that are whole, or of the first one what there is, and names what is missing.
+#[test]
+fn a_stopped_comparison_keeps_what_was_measured() {
+    let stopped = |after| {
+        let plan = ComparePlan {
+            on: Some(compare::model("nvme").expect("a model")),
+            policies: ["none", "linux-6.18", "rbd-plain"]
+                .iter()
+                .map(|p| foreread_history::parse(p).expect("a policy"))
+                .collect(),
+            runs: Some(4),
+            seed: 1,
+            ..ComparePlan::default()
+        };
+        let stop = Arc::clone(&plan.stop);
+        let mut tables: Vec<Table> = Vec::new();
+        let mut progress = Stopping { stop, after };
+        let missing = compare::run_each(&plan, &mut progress, |_, table| tables.push(table));
+        let first = tables.remove(0);
+        assert!(tables.is_empty(), "the others were not begun");
+        let wanted =
+            ["random", "interleaved", "boot-ide"].map(|name| format!("{name} on model:nvme"));
+        assert_eq!(missing.expect("no failure"), wanted);
+        let runs: Vec<usize> = first.policies.iter().map(|row| row.runs.len()).collect();
+        (runs, Report::of(&first))
+    };
+    let (runs, report) = stopped(8);
+    assert_eq!((runs, report.runs), (vec![2, 2, 2], 2));
+    let note = "Interrupted: 2 of 4 runs of each row were made";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    let (runs, report) = stopped(2);
+    assert_eq!(runs, [1, 1, 0]);
+    let note = "Interrupted: 2 of 3 rows were measured, one time";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    let text = render(&report, Style::default());
+    assert!(
+        text.contains("\n  rbd-plain ") && text.contains(note),
+        "{text}"
+    );
 }

@@ -527,7 +527,7 @@ fn open_loops_are_judged_by_latency() {
         "{text}"
     );
     assert!(
-        text.contains("wait") && text.contains("ms ±95%") && text.contains("since it was due"),
+        text.contains("wait") && text.contains("wait, ms") && text.contains("since it was due"),
         "{text}"
     );
     let advice = foreread_lab::report::advise(std::slice::from_ref(&report));

@@ -75,7 +75,11 @@ fn text_lines(
             Block::Table(table) => {
                 let (table, out) = table.lines(width, bold);
                 lines.extend(table);
-                left_out.extend(out);
+                for name in out {
+                    if !left_out.contains(&name) {
+                        left_out.push(name);
+                    }
+                }
             }
             Block::Indented(spaces, blocks) => {
                 let inner = text_lines(blocks, width.saturating_sub(spaces), bold, left_out);
@@ -154,6 +158,12 @@ impl<'a, R> Column<'a, R> {
     #[must_use]
     pub fn name(&self) -> String {
         self.head.in_one_line()
+    }
+
+    /// Its head as it was given.
+    #[must_use]
+    pub fn head(&self) -> &str {
+        &self.head.text
     }
 
     pub fn new(text: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Column<'a, R> {

@@ -1,7 +1,8 @@
 //! How numbers look in a table and in a sentence: few digits, narrow, and never rounded into a claim
 //! ("100 %" is all of it). Never: used for JSON, which gets every digit.
 
-pub use foreread_core::units::format_size as size;
+/// A size as it is written for a policy, with all its digits: `512K`, `1000`.
+pub use foreread_core::units::format_size as exact_size;
 
 /// The sign for what is not defined.
 pub const UNDEFINED: &str = "-";
@@ -114,11 +115,11 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// A ratio to the row `none`: `x0.25`, `x1.00`, `x<.01`.
+/// A ratio to the row `none`: `x0.25`, `x1.00`, `x0.0011`.
 #[must_use]
 pub fn times(ratio: f64) -> String {
-    if ratio > 0.0 && ratio < 0.005 {
-        "x<.01".to_string()
+    if (0.000_05..0.005).contains(&ratio) {
+        format!("x{ratio:.4}")
     } else {
         format!("x{}", three(ratio))
     }
@@ -133,6 +134,23 @@ pub fn interval([low, high]: [f64; 2]) -> String {
         (low, high) => format!(" (95 %: {low} to {high})"),
     }
 }
+
+/// A size in units of 1024: exact where that is short, such as `128K` and `1536`, else three digits, such as `1.35T`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let text = exact_size(bytes);
+    let unit = UNITS.iter().find(|(shift, _)| bytes >> shift > 0);
+    match unit {
+        Some((shift, unit)) if text.len() > SHORT_SIZE => {
+            format!("{}{unit}", three(bytes as f64 / (1_u64 << shift) as f64))
+        }
+        _ => text,
+    }
+}
+
+/// Letters of a size that is printed with all its digits: `1023K`.
+const SHORT_SIZE: usize = 5;
 
 /// An amount of bytes for a sentence, in units of 1000: `3 B`, `12.0 kB`, `134 MB`, `1.20 GB`.
 #[must_use]
@@ -266,8 +284,8 @@ mod tests {
         }
         assert_eq!(times(1.0), "x1.00");
         assert_eq!(
-            (times(0.0049), times(0.005), times(0.0)),
-            ("x<.01".into(), "x0.01".into(), "x0".into())
+            [0.0049, 0.005, 0.0011, 0.0].map(times),
+            ["x0.0049", "x0.01", "x0.0011", "x0"].map(String::from)
         );
         assert_eq!(or_dash(None, percent), "-");
         assert_eq!(interval([0.25, 0.3]), " (95 %: x0.25 to x0.30)");
@@ -302,9 +320,19 @@ mod tests {
             (64 << 20, "64M"),
             (1536, "1536"),
             (3 << 30, "3G"),
+            (1023 << 10, "1023K"),
+            (65_535, "65535"),
+            (1_414_732 << 20, "1.35T"),
+            (4_194_300, "4.00M"),
+            (1_000_204_886_016, "932G"),
         ] {
             assert_eq!(size(bytes), text);
         }
+        assert_eq!(size_in_words(1_414_732 << 20), "1.35 TiB");
+        assert_eq!(
+            (size_b(65_535), size_b(1_000_000)),
+            ("65535 B".into(), "977K".into())
+        );
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "  cc"]);
         assert_eq!(wrap("", 5), [""]);
         assert_eq!(wrap("aa 12 %, bb\u{a0}7", 6), ["aa", "  12 %,", "  bb 7"]);

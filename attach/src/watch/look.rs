@@ -8,6 +8,7 @@
 
 use super::decide::{Answer, Harm};
 use super::{WatchOptions, WatchedDisk};
+use foreread_lab::advice;
 use foreread_lab::replay::{self, Part, Replay};
 use foreread_lab::setting::{MANY_FAULTS, SettingLimits, StorageCosts};
 use foreread_lab::tune;
@@ -56,6 +57,8 @@ pub struct Recording {
     pub lost_events: u64,
     /// It ended early, because there were as many events as there may be.
     pub is_cut: bool,
+    /// Most of it goes through folders and reads their files, which no value of the disk makes faster.
+    pub is_walk: bool,
 }
 
 impl Recording {
@@ -199,6 +202,7 @@ impl Question {
             left_out: understood.left_out,
         };
         let loaded = replay::load("the recording", import, &Part::default())?;
+        recording.is_walk = advice::is_walk(&loaded);
         for file in loaded.read_of_files() {
             recording.bytes += file.bytes;
             recording.waited_s += file.time_ns.unwrap_or(0) as f64 / 1e9;

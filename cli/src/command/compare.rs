@@ -1,29 +1,29 @@
 //! `foreread compare`: passes a checked plan to the lab, prints the advice, the tables and the JSON.
 //!
-//! Each table is printed as soon as it is complete, between two measurements, its advice first. With several tables the
-//! advice for all of them follows at the end. Never: prints in a measurement.
+//! The text is printed at the end, the verdict over all tables first. Of several tables each is a line on stderr as soon as it is complete.
+//! Ctrl-C and a source that fails end it with what there is. Never: prints in a measurement.
 
 use crate::args::values::{page_size, size, time};
 use crate::config;
-use crate::fail::Fail;
+use crate::fail::{Fail, note};
 use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, Part, RequestedReads};
+use crate::signals;
 use crate::source;
 use crate::vary;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
+use foreread_lab::advice::{NextStep, after_compare, in_shell};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::{Mode, Replay};
 use foreread_lab::report::Price;
-use foreread_lab::report::{
-    MappedRun, Report, Table, advise, by_source, page, render, table, to_json,
-};
-use foreread_report::{number, width};
+use foreread_lab::report::{MappedRun, Report, Table, page, screen, table, to_json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Measure readahead policies on a file, a disk or a model
@@ -176,36 +176,68 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
         return vary::run(text, &plan, &outputs, args.details);
     }
     let outputs = Outputs::new(&[json, html])?;
+    let signalled = signals::first()?;
+    let plan = ComparePlan {
+        stop: Arc::clone(&signalled),
+        ..plan
+    };
+    let mut tables = Vec::new();
+    let ended = compare::run_each(&plan, &mut Bar::new(), |bar, table| {
+        tables.push(table);
+        let table = &tables[tables.len() - 1];
+        // The first tables of many are known before the last.
+        if plan.workload.is_none() && plan.replay.is_none() {
+            bar.aside(|| note(table.in_a_line()));
+        }
+    });
+    // Where the source fails or Ctrl-C ends it, what was measured is printed all the same.
+    if ended.is_ok() || !tables.is_empty() {
+        print(args, &tables, &outputs)?;
+    }
+    let missing = ended?;
+    match signalled.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        signal => {
+            if !missing.is_empty() {
+                note(format!("interrupted; not measured: {}", missing.join(", ")));
+            }
+            Err(Fail::Passed(128 + signal as u8))
+        }
+    }
+}
+
+fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), Fail> {
     let style = table::Style {
         bold: out::may_style(),
         details: args.details,
     };
-    let mut printed = Ok(());
-    // Each table is printed when it is complete: the first one is not kept back for the last.
-    let print = |bar: &mut Bar, table: &Table| {
-        if outputs.has_text() && printed.is_ok() {
-            let report = Report::of(table).priced(args.price.as_deref());
-            printed = bar.aside(|| out::print(in_words(&report, style)));
-        }
-    };
-    let tables = compare::run_each(&plan, &mut Bar::new(), print)?;
-    printed?;
     let reports: Vec<Report> = tables
         .iter()
         .map(|t| Report::of(t).priced(args.price.as_deref()))
         .collect();
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
-    let rest = || match &reports[..] {
-        [_] => String::new(),
-        // The two runs with a cache on disk.
-        [one, other] if one.workload == other.workload && one.disk_cache.is_some() => String::new(),
-        several => advice(several),
-    };
     outputs.emit(
-        rest,
+        || {
+            let next = after_compare(&reports, |runs| again(args, runs));
+            screen(&reports, next.iter().flat_map(NextStep::blocks), style)
+        },
         || to_json(&reports),
         &[("html", &|| page::compare(&reports, &maps))],
     )
+}
+
+/// The command that measures the same with more runs.
+fn again(args: &CompareArgs, runs: u32) -> String {
+    let mut words = vec!["foreread".to_string(), "compare".to_string()];
+    words.extend(args.workload.iter().map(|w| w.to_string_lossy().into()));
+    if let Some(on) = &args.on {
+        words.extend(["--on".to_string(), on.to_string()]);
+    }
+    if let Some(policy) = &args.policy {
+        words.extend(["--policy".to_string(), policy.clone()]);
+    }
+    words.extend(["--runs".to_string(), runs.to_string()]);
+    in_shell(words)
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -241,28 +273,8 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         appending: args.appending,
         maps: args.html.is_some(),
         site: config::load()?.site(args.policy.is_some()),
+        ..ComparePlan::default()
     })
-}
-
-/// One table, its advice first.
-fn in_words(report: &Report, style: table::Style) -> String {
-    let advice = number::wrap(&advise(std::slice::from_ref(report)), width::columns()).join("\n");
-    format!("{advice}\n\n{}\n", render(report, style))
-}
-
-/// What follows from all tables, for each source.
-fn advice(reports: &[Report]) -> String {
-    let mut text = String::new();
-    // With a cache on disk: all first runs, then all second ones.
-    let mut reports = reports.to_vec();
-    reports.sort_by_key(|report| report.disk_cache.as_ref().map(|cache| cache.run));
-    for of_source in by_source(&reports) {
-        text.push_str(
-            &number::wrap(&format!("For all: {}", advise(of_source)), width::columns()).join("\n"),
-        );
-        text.push('\n');
-    }
-    text
 }
 
 /// What `--price` takes.
@@ -312,83 +324,4 @@ fn part(args: &CompareArgs) -> Part<'_> {
 /// Refuses what only a trace has, where there is none.
 fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
     part(args).none_is_set("--limit")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use foreread_core::stats::Stats;
-    use foreread_lab::report::{PolicyRuns, RowKind};
-    use foreread_sim::simulator::RunResult;
-    use foreread_sim::stats::latency_histogram;
-
-    fn report(workload: &str, source: &str) -> Report {
-        let run = |time_s| RunResult {
-            time_s,
-            stats: Stats::of(|stats| {
-                stats.demand_reads = 1;
-                stats.demand_bytes = 1;
-                stats.source_bytes = 1;
-            }),
-            latency: latency_histogram(),
-            distinct_bytes: 1,
-            kernel: false,
-            late_p99_ns: None,
-            refault_bytes: None,
-        };
-        let policy = |name: &str, kind, times: [f64; 2]| PolicyRuns {
-            policy: name.to_string(),
-            kind,
-            runs: times.map(run).into(),
-        };
-        Report::of(&Table {
-            workload: workload.to_string(),
-            source: source.to_string(),
-            runs: 2,
-            policies: vec![
-                policy("none", RowKind::NoReadahead, [2.0, 2.0]),
-                policy("rbd-plain", RowKind::Policy, [1.0, 1.0]),
-            ],
-            ..Table::default()
-        })
-    }
-
-    #[test]
-    fn each_table_has_its_advice_first_and_the_advice_for_each_source_is_last() {
-        let reports = [
-            report("boot-ide", "file:x"),
-            report("random", "file:x"),
-            report("random", "model:rbd"),
-        ];
-        let tables: String = reports
-            .iter()
-            .map(|report| in_words(report, table::Style::default()))
-            .collect();
-        let text = tables + &advice(&reports);
-        let places: Vec<usize> = [
-            "Use rbd-plain on file:x: it makes boot-ide",
-            "boot-ide on file:x: 2 runs",
-            "random on file:x: 2 runs",
-            "random on model:rbd: 2 runs",
-            "For all: Use rbd-plain on file:x",
-        ]
-        .map(|part| {
-            text.find(part)
-                .unwrap_or_else(|| panic!("{part} is missing:\n{text}"))
-        })
-        .into();
-        assert!(places.is_sorted(), "{places:?}");
-        assert_eq!(text.matches("For all: ").count(), 2);
-        assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
-        assert!(
-            in_words(
-                &reports[0],
-                table::Style {
-                    bold: true,
-                    ..table::Style::default()
-                }
-            )
-            .contains('\u{1b}')
-        );
-    }
 }

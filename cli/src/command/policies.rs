@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::out;
 use foreread_core::policy::{Info, Scope};
 use foreread_history::{peer, policies};
-use foreread_report::number::{size, wrap};
+use foreread_report::number::{exact_size as size, wrap};
 
 /// The text below the list.
 const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the storage allows, nor than max would be \

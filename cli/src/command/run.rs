@@ -13,6 +13,7 @@ use foreread::OpenError;
 use foreread_attach::run::command::start;
 use foreread_attach::run::{RunOptions, RunReport, RunTarget, WatchBy};
 use foreread_core::policy::PolicySpec;
+use foreread_lab::advice::{in_shell, record_lines};
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -130,6 +131,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         } else {
             in_words(&report)
         };
+        let words = words + &advice(&report, &args.command);
         let _ = std::io::stderr().write_all(words.as_bytes());
     }
     outputs.emit(String::new, || to_json(&report, status), &[])?;
@@ -137,6 +139,18 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
     }
+}
+
+/// What else there is for a command of which no policy knows what it reads next.
+fn advice(report: &RunReport, command: &[OsString]) -> String {
+    if !report.has_no_pattern() || command.is_empty() {
+        return String::new();
+    }
+    let command = in_shell(command.iter().map(|word| word.to_string_lossy()));
+    let lines = record_lines(&command);
+    let lines = lines.lines().map(|line| format!("    {line}\n"));
+    let why = "  where it reads the same each time, a plan of one run can help the next:\n";
+    why.to_string() + &lines.collect::<String>()
 }
 
 fn in_words(report: &RunReport) -> String {

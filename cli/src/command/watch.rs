@@ -214,6 +214,7 @@ fn of_recording(recording: &Recording) -> String {
         disk_bytes: _,
         lost_events,
         is_cut,
+        is_walk,
     } = recording;
     let mut text = format!(
         "{} reads ({}) took {waited_s:.2} s in {seconds:.1} s",
@@ -234,6 +235,9 @@ fn of_recording(recording: &Recording) -> String {
     }
     if *lost_events > 0 {
         text.push_str(&format!(", {} events lost", count(*lost_events)));
+    }
+    if *is_walk {
+        text.push_str(", a walk through folders: no value helps it, 'foreread run -- CMD' does");
     }
     text
 }
@@ -327,6 +331,7 @@ fn recorded(finding: &Finding<'_>) -> Value {
         "waited_s": recording.waited_s,
         "lost_events": recording.lost_events,
         "is_cut": recording.is_cut,
+        "is_walk": recording.is_walk,
         "decision": word,
         "wanted_kb": wanted,
         "read_ahead_kb": kib,

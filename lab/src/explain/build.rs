@@ -85,6 +85,7 @@ pub(super) fn explained(
         other_runs: 0,
         oracle_beaten: None,
         verdict: String::new(),
+        next: None,
     })
 }
 

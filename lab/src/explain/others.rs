@@ -4,6 +4,7 @@
 //! it one. Never: a limit as a choice.
 
 use super::{ExplainOptions, ExplainReport, OTHER_RUNS};
+use crate::advice::after_explain;
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Report, Row, RowKind};
@@ -76,6 +77,8 @@ pub(super) fn add(
         .iter()
         .map(|row| other(&report, row, &ours))
         .collect();
+    let loaded = asked.plan.replay.as_ref().map(|replay| &*replay.loaded);
+    explained.next = after_explain(&report, loaded);
     explained.other_runs = report.runs;
     explained.oracle_beaten = report.oracle_beaten;
     explained.verdict = verdict(explained);
@@ -300,6 +303,7 @@ mod tests {
             other_runs: 3,
             oracle_beaten: None,
             verdict: empty(),
+            next: None,
         })
     }
 

@@ -5,6 +5,7 @@
 
 use super::share::Share;
 use super::{ExplainReport, File, Other, RecordedReadahead, Stream};
+use crate::advice::NextStep;
 use crate::replay::Mode;
 use crate::report::RowKind;
 use foreread_report::block::{self, Block, Column, Table};
@@ -84,6 +85,7 @@ pub fn render(explained: &ExplainReport, view: &View) -> String {
         blocks.push(Block::Gap);
     }
     blocks.extend(explained.notes.iter().cloned().map(Block::Note));
+    blocks.extend(explained.next.iter().flat_map(NextStep::blocks));
     block::text(blocks, width::columns(), false)
 }
 
@@ -139,9 +141,15 @@ fn seconds(ns: u64) -> String {
 
 /// An offset: exact where that is short, else to three digits. Never without its unit, but at the start.
 fn place(bytes: u64) -> String {
-    let exact = number::size_b(bytes);
-    if exact.len() <= 7 {
-        exact.replace(' ', &TIE.to_string())
+    let exact = number::exact_size(bytes);
+    let is_plain = bytes > 0 && exact.ends_with(|c: char| c.is_ascii_digit());
+    let unit = if is_plain {
+        format!("{TIE}B")
+    } else {
+        String::new()
+    };
+    if exact.len() + unit.len() <= 7 {
+        exact + &unit
     } else {
         amount(bytes)
     }

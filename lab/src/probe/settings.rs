@@ -11,7 +11,7 @@ use crate::advice::in_shell;
 use crate::setting::{Setting, to_set};
 use foreread::source::default_readahead_bytes;
 use foreread_os::host::devices::mount_setting;
-use foreread_report::number::size;
+use foreread_report::number::exact_size as size;
 use std::path::Path;
 
 /// Most that librbd should read ahead in one go beyond its objects' usual 4 MiB.

@@ -109,7 +109,12 @@ pub fn verify(
 /// out: a model has no setting to take it from.
 fn policies(readahead: Option<u64>) -> Vec<PolicyDraft> {
     let usual = [128 << 10, readahead.unwrap_or(0)];
-    let linux = |max: &u64| format!("linux-6.18:max={}", foreread_report::number::size(*max));
+    let linux = |max: &u64| {
+        format!(
+            "linux-6.18:max={}",
+            foreread_report::number::exact_size(*max)
+        )
+    };
     let mut names = vec!["none".to_string(), "rbd-plain".to_string()];
     names.extend(usual.iter().filter(|max| **max > 0).map(linux));
     names.dedup();

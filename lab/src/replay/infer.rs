@@ -60,6 +60,7 @@ mod tests {
             start_ns,
             end_ns,
             executable: false,
+            direct: false,
             after: Vec::new(),
         }
     }

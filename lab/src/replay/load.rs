@@ -39,6 +39,8 @@ pub struct KeptRecord {
     pub start_ns: Option<u64>,
     pub end_ns: Option<u64>,
     pub executable: bool,
+    /// It passes the page cache by (O_DIRECT).
+    pub direct: bool,
     pub after: Vec<After>,
 }
 
@@ -256,6 +258,7 @@ impl Loading {
             self.files_of_opens.push(file);
         }
         let executable = flags.has(Flags::EXECUTABLE);
+        let direct = flags.has(Flags::DIRECT);
         self.records.push(KeptRecord {
             what,
             open: number,
@@ -265,6 +268,7 @@ impl Loading {
             start_ns,
             end_ns,
             executable,
+            direct,
             after,
         });
         Ok(())
@@ -414,6 +418,14 @@ impl LoadedTrace {
             }
         }
         files
+    }
+
+    /// Whether most of what is read goes through the page cache: only there does a program find what another has read ahead.
+    #[must_use]
+    pub fn is_through_page_cache(&self) -> bool {
+        let reads = || self.records.iter().filter(|r| r.what == What::Read);
+        let direct = reads().filter(|r| r.direct).map(|r| r.len);
+        2 * direct.sum::<u64>() <= reads().map(|r| r.len).sum::<u64>()
     }
 
     /// Whether it is of the calls of a program.

@@ -89,6 +89,7 @@ mod tests {
             start_ns: None,
             end_ns: None,
             executable: false,
+            direct: false,
             after: Vec::new(),
         };
         let mut records: Vec<KeptRecord> = faults.iter().map(touch).collect();

@@ -2,7 +2,7 @@
 //!
 //! Never: takes a mean of ratios. Sums over the runs first, one division last.
 
-use super::row::{Comparison, OracleBeaten, Report, Row, SCHEMA, Time};
+use super::row::{Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
 use super::{Judge, PolicyRuns, RowDiskCache, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
@@ -355,10 +355,7 @@ fn own_notes(table: &Table) -> Vec<String> {
         }
     }
     if !untouched.is_empty() {
-        notes.insert(
-            0,
-            format!("Read ahead but not used so far: {}", untouched.join(", ")),
-        );
+        notes.insert(0, format!("{NOTE_OF_UNUSED}{}", untouched.join(", ")));
     }
     if table.runs == 1 {
         notes.push("one run: no interval and no test; use more with --runs".to_string());

@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.compare/1";
 
+/// The beginnings of notes that the terminal shows with details alone; the page and the JSON have them always.
+pub const NOTE_OF_PAGES: &str = "The rows have different cache pages, in bytes: ";
+pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";
+
 /// One table: one workload on one source under several policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -264,6 +268,13 @@ impl Report {
     pub fn tests(&self) -> usize {
         let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
         tested.count()
+    }
+
+    /// Whether each row that is a choice was measured: one that was interrupted may have none.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let choices = self.rows.iter().filter(|row| !row.limit);
+        choices.clone().all(|row| row.judged().is_some())
     }
 
     /// The test of two rows, in whichever order.

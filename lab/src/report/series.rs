@@ -59,7 +59,7 @@ impl VariedParameter {
     #[must_use]
     pub fn label(&self, value: &Value) -> String {
         match value {
-            Value::Number(bytes) if self.bytes => number::size(*bytes),
+            Value::Number(bytes) if self.bytes => number::exact_size(*bytes),
             Value::Number(count) => count.to_string(),
             Value::Word(word) => word.clone(),
         }
@@ -102,7 +102,7 @@ impl Series {
             Block::Screen(format!("{}: {}", self.title(), self.how())),
             Block::Gap,
             Block::Lines(self.block(&["s", "ratio", "MB/s"], times)),
-            Block::Lines(self.block(&["read MB", "read ampl."], source)),
+            Block::Lines(self.block(&["read MB", "read/asked"], source)),
             Block::Screen(self.legend().to_string()),
             Block::Lines(LEGEND.map(ToString::to_string).into()),
         ];
@@ -191,7 +191,9 @@ impl Series {
     fn legend(&self) -> &'static str {
         match self.tests() {
             0 => "Nothing is marked: no test was possible.",
-            _ => "In each row: * fastest, = tied for it, or not told apart from it by the runs.",
+            _ => {
+                "In each row: * fastest, = tied for it (within 5 %), ? may be it: not told apart by the runs."
+            }
         }
     }
 
@@ -331,7 +333,7 @@ fn column(name: &str, heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
 /// What the columns are.
 const LEGEND: [&str; 2] = [
     "s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.",
-    "read ampl.: read amplification, bytes read / distinct bytes asked for.",
+    "read/asked: bytes read from the source for each byte asked for.",
 ];
 
 /// Most notes on single values; more is not read.
@@ -422,13 +424,13 @@ cache              none          linux-6.18           rbd-plain
    1M  46.20 x1.00 0.09  = 13.00 x0.28 0.32  = 13.02 x0.28 0.31
 
 cache                none          linux-6.18           rbd-plain
-       read MB read ampl.  read MB read ampl.  read MB read ampl.
+       read MB read/asked  read MB read/asked  read MB read/asked
   64M     4.10       1.00     5.50       1.34     4.20       1.03
    1M     4.10       1.00     5.50       1.34     8.20       2.00
 
-In each row: * fastest, = tied for it, or not told apart from it by the runs.
+In each row: * fastest, = tied for it (within 5 %), ? may be it: not told apart by the runs.
 s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.
-read ampl.: read amplification, bytes read / distinct bytes asked for.
+read/asked: bytes read from the source for each byte asked for.
 Note: cache=1M: The cache was small.
 Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row, alpha 0.05.
 ";

@@ -1,7 +1,7 @@
 //! The line that sets the readahead of a device.
 
 use foreread_os::host::devices::{Device, mount_setting};
-use foreread_report::number::size;
+use foreread_report::number::exact_size as size;
 use serde::{Deserialize, Serialize};
 
 /// Something to set.

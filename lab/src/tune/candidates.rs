@@ -63,7 +63,7 @@ impl Candidate {
 pub(super) fn kernel(max_bytes: u64) -> String {
     format!(
         "linux-6.18:max={}",
-        foreread_report::number::size(max_bytes)
+        foreread_report::number::exact_size(max_bytes)
     )
 }
 

@@ -95,11 +95,32 @@ impl SourceTables<'_> {
             })
     }
 
-    /// Beside the kernel's own readahead the policy gains nothing.
+    /// The row of a policy that the runs do not tell apart from the kernel's own readahead, with its time beside that one's.
+    pub(super) fn undecided_beside_kernel(&self, policy: &str) -> Option<LowestRow<'_>> {
+        let open = self.reports.iter().filter_map(|report| {
+            let (row, kernel) = (report.row(policy)?, report.kernel()?);
+            let relation = report.relation(&kernel.policy, policy)?;
+            let ratio = row.judged()?.mean / kernel.judged()?.mean;
+            (relation == Relation::NotToldApart).then_some(LowestRow { report, row, ratio })
+        });
+        open.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    }
+
+    /// Beside the kernel's own readahead the policy gains nothing, or the runs do not show whether it does.
     pub(super) fn no_faster_than_kernel(&self, policy: &str) -> String {
+        if let Some(LowestRow { report, ratio, .. }) = self.undecided_beside_kernel(policy) {
+            let (runs, more) = self.runs();
+            return format!(
+                "Not decided on {}: {runs} do not tell {policy} and the kernel's own readahead apart for {} ({policy} took {} of its \
+                 time); measure again with --runs {more}.",
+                self.source,
+                report.workload,
+                number::times(ratio)
+            );
+        }
         let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
         format!(
-            "Nothing to change on {}: no test finds {policy} faster than the kernel's own readahead for {workloads}.",
+            "Nothing to change on {}: the kernel's own readahead is as fast as {policy} or faster for {workloads}.",
             self.source
         )
     }
@@ -175,6 +196,27 @@ mod tests {
             text.starts_with("Use linux-6.18:max=4M on model:s: it makes"),
             "{text}"
         );
+    }
+
+    /// Where the runs show no difference, no policy is called "no faster".
+    #[test]
+    fn what_is_not_told_apart_from_the_kernel_is_not_called_no_faster() {
+        let of = |kernel: [f64; 3]| {
+            let rows = [
+                ("none", [1.0, 1.1, 0.9]),
+                ("rbd-plain", [0.078, 0.079, 0.077]),
+                ("kernel", kernel),
+            ];
+            let rows = rows.map(|(name, times)| runs(name, &times, 0, 0, 4_096_000));
+            advise(&[Report::of(&table("w", "file:x", rows.to_vec()))])
+        };
+        let start = "Not decided on file:x: 3 runs do not tell rbd-plain and the kernel's own readahead apart for w (rbd-plain took x0.52 of \
+            its time); measure again with --runs 6.";
+        let text = of([0.1, 0.25, 0.1]);
+        assert!(text.starts_with(start), "{text}");
+        let text = of([0.058, 0.059, 0.057]);
+        let start = "Nothing to change on file:x: the kernel's own readahead is as fast as rbd-plain or faster for w.";
+        assert!(text.starts_with(start), "{text}");
     }
 
     /// Equal runs have no spread: the ratio decides, and no number of runs would tell more.

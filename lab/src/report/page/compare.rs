@@ -118,7 +118,7 @@ fn verdict(report: &Report) -> String {
         [] => "No test was possible, so none is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
         several => format!(
-            "The fastest is one of {}, marked =: {}.",
+            "The fastest is one of {}: {}.",
             several.join(", "),
             table::tied(report)
         ),

@@ -157,7 +157,7 @@ fn section(series: &Series) -> Section {
 
 /// The rows of a policy at every value.
 fn grid(series: &Series, policy: usize, labels: &[String]) -> Option<Grid> {
-    let columns = table::columns(series.reports.first()?);
+    let columns = table::columns(series.reports.first()?, true);
     let at_values = series.reports.iter().zip(labels);
     let known = at_values.filter_map(|(r, label)| Some((r, label, r.rows.get(policy)?)));
     let known: Vec<_> = known.collect();

@@ -1,0 +1,145 @@
+//! The text of a comparison: the verdict over all tables, a table for each workload, what their words mean, once, and the next command.
+//!
+//! ```text
+//!   Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast ...    for each source
+//!
+//!   boot-ide on model:rbd (...): 5 runs ...                                 one screen for each table
+//!   policy  time ...
+//!
+//!   * fastest. MB: 10^6 bytes. ...                                          the legend, notes that all tables have, one time
+//!
+//!   Next: foreread tune -- CMD
+//! ```
+
+use super::table::{self, Style};
+use super::{Report, advise, by_source};
+use foreread_report::block::{self, Block};
+use foreread_report::width;
+
+/// All of it, `next` last; ends with a newline.
+#[must_use]
+pub fn screen(reports: &[Report], next: impl IntoIterator<Item = Block>, style: Style) -> String {
+    let mut blocks: Vec<Block> = advices(reports).into_iter().map(Block::Screen).collect();
+    let said = common(reports);
+    for report in reports {
+        blocks.push(Block::Gap);
+        blocks.extend(table::measured(report, style.details, &said));
+    }
+    if !reports.is_empty() {
+        blocks.push(Block::Gap);
+        blocks.extend(table::below(
+            &reports.iter().collect::<Vec<_>>(),
+            style.details,
+        ));
+    }
+    blocks.extend(said.into_iter().map(Block::Note));
+    blocks.extend(next);
+    block::text(blocks, width::columns(), style.bold)
+}
+
+/// What follows for each source. With a cache on disk there are two tables of a workload, each with its own: all first runs, then all second
+/// ones.
+fn advices(reports: &[Report]) -> Vec<String> {
+    // A table that was interrupted in its first round says nothing of the others.
+    let whole = reports.iter().filter(|report| report.is_whole());
+    let mut reports: Vec<Report> = whole.cloned().collect();
+    if reports.is_empty() {
+        return vec!["No advice: not every row was measured.".to_string()];
+    }
+    reports.sort_by_key(|report| report.disk_cache.as_ref().map(|cache| cache.run));
+    by_source(&reports).into_iter().map(advise).collect()
+}
+
+/// Notes that several tables have, and all of them: they are said one time.
+fn common(reports: &[Report]) -> Vec<String> {
+    let [first, more @ ..] = reports else {
+        return Vec::new();
+    };
+    if more.is_empty() {
+        return Vec::new();
+    }
+    let in_all = |note: &&String| more.iter().all(|report| report.notes.contains(note));
+    first.notes.iter().filter(in_all).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples::{boot, runs, table};
+
+    fn reports() -> Vec<Report> {
+        let random = |source: &str| {
+            let rows = [
+                ("none", [1.0, 1.1, 0.9]),
+                ("rbd-plain", [1.0, 1.11, 0.9]),
+                ("kernel", [1.3, 0.5, 1.6]),
+            ];
+            let rows = rows.map(|(name, times)| runs(name, &times, 0, 0, 4_096_000));
+            table("random", source, rows.to_vec())
+        };
+        let mut tables = [random("file:x"), boot(), random("model:rbd")];
+        for (n, table) in tables.iter_mut().enumerate() {
+            table.notes = vec!["in all of them".to_string(), format!("in table {n} alone")];
+        }
+        tables.iter().map(Report::of).collect()
+    }
+
+    #[test]
+    fn the_verdict_is_first_the_next_command_last_and_the_legend_there_once() {
+        let mut reports = reports();
+        let mut cut = reports[0].clone();
+        cut.workload = "cut".to_string();
+        cut.rows[1].time_s = None;
+        reports.push(cut);
+        let next = [
+            Block::Screen("Next: what a program needs:".to_string()),
+            Block::line("    foreread tune -- CMD"),
+        ];
+        let text = screen(&reports, next, Style::default());
+        assert!(!text.contains("No advice"), "{text}");
+        let alone = screen(&reports[3..], None, Style::default());
+        assert!(alone.starts_with("No advice: not every row was measured.\n"));
+        let places: Vec<usize> = [
+            "Leave readahead off (none) for random on file:x: 3 runs do not tell",
+            "Use rbd-plain on model:rbd: it makes boot-ide",
+            "random on file:x: 3 runs, cache",
+            "Note: in table 0 alone.",
+            "boot-ide on model:rbd (",
+            "random on model:rbd: 3 runs, cache",
+            "* fastest. ",
+            "Note: in all of them.",
+            "Next: what a program",
+            "    foreread tune -- CMD\n",
+        ]
+        .map(|part| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} is missing:\n{text}"))
+        })
+        .into();
+        assert!(places.is_sorted(), "{places:?}\n{text}");
+        for once in ["mean ± half", "in all of them", "Next:", "same: within 5 %"] {
+            assert_eq!(text.matches(once).count(), 1, "{once}:\n{text}");
+        }
+        assert!(text.ends_with("CMD\n") && !text.contains('\u{1b}'));
+        let bold = Style {
+            bold: true,
+            ..Style::default()
+        };
+        assert!(screen(&reports, None, bold).contains('\u{1b}'));
+    }
+
+    /// 80 columns and 24 lines: one workload with what is said of it.
+    #[test]
+    fn a_table_is_one_screen() {
+        let mut table = boot();
+        for name in ["auto", "linux-6.18:max=4M", "linux-6.18:max=64M", "oracle"] {
+            let times = [11.9, 11.8, 12.1, 12.0, 11.7];
+            table
+                .policies
+                .push(runs(name, &times, 3_932_160, 3_801_088, 4_200_000));
+        }
+        let next = [Block::Gap, Block::line("why"), Block::line("    line")];
+        let text = screen(&[Report::of(&table)], next, Style::default());
+        assert!(text.lines().count() <= 24, "{text}");
+    }
+}
