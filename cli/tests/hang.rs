@@ -219,7 +219,7 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     for arguments in [
         &["run", "-q"][..],
         &["run", "-q", "--by", "sample"],
-        &["record", "-q", "-o", &trace],
+        &["record", "--by", "trace", "-q", "-o", &trace],
     ] {
         let (code, err) = ended(start(
             &[arguments, &["--", "timeout", "0.5", "cat", &a]].concat(),

@@ -107,7 +107,7 @@ fn what_was_open_before_and_what_threads_read_is_known() {
     let mut stdin = std::fs::File::open(&data).expect("there");
     std::io::Seek::seek(&mut stdin, std::io::SeekFrom::Start(12_345)).expect("a file");
     let command = [
-        &["record", "-q", "-o", text(&trace), "--"][..],
+        &["record", "--by", "trace", "-q", "-o", text(&trace), "--"][..],
         &python(script),
     ]
     .concat();
@@ -275,6 +275,8 @@ fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
     );
     let args = [
         "record",
+        "--by",
+        "trace",
         "-q",
         "--force",
         "-o",

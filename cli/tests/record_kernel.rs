@@ -122,6 +122,8 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
         "--default-signal=INT",
         env!("CARGO_BIN_EXE_foreread"),
         "record",
+        "--by",
+        "trace",
         "-q",
         "--force",
     ]);

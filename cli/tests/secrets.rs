@@ -290,7 +290,16 @@ fn a_recorded_command_line_is_not_kept() {
     let url = format!("http://user:{CANARY}@{NOWHERE}/x");
     std::fs::write(at("data"), vec![7; 1 << 20]).expect("room");
     let script = ["sh", "-c", "cat \"$1\" > /dev/null", &url, &at("data")];
-    let record = ["record", "-o", &at("t.frt"), "--json", &at("t.json"), "--"];
+    let record = [
+        "record",
+        "--by",
+        "trace",
+        "-o",
+        &at("t.frt"),
+        "--json",
+        &at("t.json"),
+        "--",
+    ];
     let output = command(record.iter().chain(&script))
         .output()
         .expect("the binary starts");

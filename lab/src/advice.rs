@@ -89,7 +89,7 @@ impl NextStep {
     }
 
     fn of_program(line: impl Into<String>) -> NextStep {
-        NextStep::new("what a program of yours needs, as root:", line.into())
+        NextStep::new("what a program of yours needs:", line.into())
     }
 }
 

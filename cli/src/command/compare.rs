@@ -218,7 +218,7 @@ fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), 
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     outputs.emit(
         || {
-            let next = after_compare(&reports, |runs| again(args, runs));
+            let next = after_compare(&reports, again);
             screen(&reports, next.iter().flat_map(NextStep::blocks), style)
         },
         || to_json(&reports),
@@ -226,18 +226,26 @@ fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), 
     )
 }
 
-/// The command that measures the same with more runs.
-fn again(args: &CompareArgs, runs: u32) -> String {
-    let mut words = vec!["foreread".to_string(), "compare".to_string()];
-    words.extend(args.workload.iter().map(|w| w.to_string_lossy().into()));
-    if let Some(on) = &args.on {
-        words.extend(["--on".to_string(), on.to_string()]);
-    }
-    if let Some(policy) = &args.policy {
-        words.extend(["--policy".to_string(), policy.clone()]);
+/// The command that measures the same with more runs: as it was given, but for them and the time, which may not be given beside them.
+fn again(runs: u32) -> String {
+    let given = std::env::args_os().skip(1);
+    let given = given.map(|word| word.to_string_lossy().into_owned());
+    in_shell(with_runs(given, runs))
+}
+
+fn with_runs(given: impl Iterator<Item = String>, runs: u32) -> Vec<String> {
+    let mut words = vec!["foreread".to_string()];
+    let mut is_value = false;
+    for word in given {
+        let is_left_out = std::mem::take(&mut is_value);
+        is_value = word == "--runs" || word == "--time";
+        let is_joined = word.starts_with("--runs=") || word.starts_with("--time=");
+        if !(is_left_out || is_value || is_joined) {
+            words.push(word);
+        }
     }
     words.extend(["--runs".to_string(), runs.to_string()]);
-    in_shell(words)
+    words
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -324,4 +332,19 @@ fn part(args: &CompareArgs) -> Part<'_> {
 /// Refuses what only a trace has, where there is none.
 fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
     part(args).none_is_set("--limit")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_command_measures_the_same() {
+        let given = "compare random --on model:rbd --runs 1 --cache 1M --time=3s --policy auto";
+        let next = with_runs(given.split(' ').map(String::from), 5);
+        assert_eq!(
+            in_shell(next),
+            "foreread compare random --on model:rbd --cache 1M --policy auto --runs 5"
+        );
+    }
 }

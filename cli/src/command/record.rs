@@ -12,6 +12,7 @@ use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::traces::{passed_over, size_of, written};
+use foreread_lab::advice::in_shell;
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, possible, start};
 use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
@@ -135,8 +136,9 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         let mut text = told.in_words(bytes, args, by);
         text.push_str(&passed_over(left_out.in_all()));
         // What reads the JSON knows what it does next, as `tune` does.
-        if args.json.is_none() {
-            text.push_str(&format!("next: foreread tune {}\n", out.display()));
+        if args.json.is_none() && told.counts.reads + told.counts.faults > 0 {
+            let words = ["foreread", "tune", &out.display().to_string()];
+            text.push_str(&format!("next: {}\n", in_shell(words)));
         }
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());

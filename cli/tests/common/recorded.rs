@@ -37,7 +37,7 @@ pub fn has(program: &[&str]) -> bool {
 
 /// Records a command; nothing where this machine cannot.
 pub fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
-    let args = ["record", "--force", "-o", text(trace)]
+    let args = ["record", "--by", "trace", "--force", "-o", text(trace)]
         .into_iter()
         .chain(options.iter().copied());
     let got = foreread(args.chain(["--"]).chain(command.iter().copied()));

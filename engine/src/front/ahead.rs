@@ -369,7 +369,9 @@ impl<S: ObjectStore> Ahead<S> {
         let (guard, asked) = (self.objects.begin_head(location), Instant::now());
         let options = GetOptions::new().with_head(true);
         let head = self.inner.get_opts(location, options).await;
-        let head = head.inspect_err(|error| self.forget_absent(location, error))?;
+        let mut head = head.inspect_err(|error| self.forget_absent(location, error))?;
+        // A store that puts a prefix before names may give the longer one.
+        head.meta.location = location.clone();
         if let Some(object) = self.objects.checked(&head.meta, asked) {
             return Ok(Some(object));
         }
@@ -416,7 +418,11 @@ impl<S: ObjectStore> Ahead<S> {
             ErrorKind::Stopped | ErrorKind::TooManyReads => return AfterFailure::WithoutReadahead,
             _ => {}
         }
-        if error.kind() == ErrorKind::Changed && *opened < MAX_OPENED {
+        if error.kind() == ErrorKind::Changed {
+            // Replaced again and again, or a store whose replies to HEAD and GET differ.
+            if *opened >= MAX_OPENED {
+                return AfterFailure::WithoutReadahead;
+            }
             *opened += 1;
             return AfterFailure::Again;
         }
@@ -554,12 +560,13 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let is_head = options.head && options.version.is_none();
+        // A conditional get and a head say which version is there, too.
+        let is_latest = options.version.is_none();
         if !is_plain(&options) || self.engine.is_stopped() {
             let asked = Instant::now();
             let done = self.inner.get_opts(location, options).await;
             match &done {
-                Ok(answer) if is_head => self.objects.saw(&answer.meta, Some(asked)),
+                Ok(answer) if is_latest => self.objects.saw(&answer.meta, Some(asked)),
                 Ok(_) => {}
                 Err(error) => self.forget_absent(location, error),
             }

@@ -442,6 +442,9 @@ impl StreamingSource for Object {
     }
 }
 
+/// How long a request of a store of the program's own may take at most: longer than clients try by themselves.
+const FOREIGN_PATIENCE: Duration = Duration::from_secs(600);
+
 /// A store of the program's own. What is learned of its server is for all objects of it.
 pub(crate) struct ForeignStore(Store);
 
@@ -455,7 +458,14 @@ impl ForeignStore {
         let store = self.0.clone();
         let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
         let version = Version::new(meta);
-        Object::known(store, path, name, ObjectSettings::default(), version)
+        // The store has limits and retries of the program's choice.
+        let settings = ObjectSettings {
+            first_byte: FOREIGN_PATIENCE,
+            stall: FOREIGN_PATIENCE,
+            total: FOREIGN_PATIENCE,
+            ..ObjectSettings::default()
+        };
+        Object::known(store, path, name, settings, version)
     }
 }
 
