@@ -407,3 +407,31 @@ fn objects_are_warmed_on_a_disk_and_files_in_memory() {
         assert!(got.is_refused().contains(line), "{}", got.err);
     }
 }
+
+/// A folder of another version of the format is neither read nor changed, with and without a cache beside it.
+#[test]
+fn a_folder_of_another_format_is_left_alone() {
+    let filled = Filled::new(&[("s3:b/a", 5000)]);
+    let newer = filled.dir.path().join("foreread-cache-9");
+    fs::create_dir(&newer).expect("made");
+    fs::write(newer.join("size"), "not ours\n").expect("written");
+    for (command, more) in [
+        ("trim", &["--size", "1"][..]),
+        ("remove", &[]),
+        ("list", &[]),
+    ] {
+        filled.run(command, more).is_done();
+        assert_eq!(files(&newer), [newer.join("size")], "{command}");
+    }
+    fs::remove_dir_all(filled.dir.path().join("foreread-cache-1")).expect("removed");
+    for command in ["list", "stat", "verify", "remove"] {
+        let got = filled.run(command, &[]);
+        let refused = got.is_refused();
+        assert!(
+            refused.contains("it has no folder foreread-cache-1;"),
+            "{refused}"
+        );
+        assert_eq!(refused.trim_end().lines().count(), 1, "{refused}");
+        assert_eq!(files(&newer), [newer.join("size")], "{command}");
+    }
+}

@@ -103,6 +103,14 @@ fn a_second_sweep_measures_only_what_is_missing() {
         unchanged, 1,
         "the cut one was measured anew, the whole one was not"
     );
+    // A cell of another version of the format is measured anew as well.
+    let text = || std::fs::read_to_string(&after[0].0).expect("read");
+    let whole = text();
+    let version_9 = whole.replace("foreread.sweep/1", "foreread.sweep/9");
+    assert_ne!(version_9, whole);
+    std::fs::write(&after[0].0, version_9).expect("written");
+    assert_eq!(sweep(dir.path(), &["--policy", "none,linux-6.18"]).len(), 4);
+    assert!(text().contains("foreread.sweep/1"));
 }
 
 #[test]

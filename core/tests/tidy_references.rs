@@ -267,7 +267,8 @@ impl Names {
         let top = text.split('/').next().unwrap_or_default();
         if has(&|c| "./-".contains(c)) && text.contains('/') {
             // Recorded data is no text, but is there. What is built is not, until it is.
-            let is_ours = !top.is_empty() && top != "target" && tree::root().join(top).is_dir();
+            let is_built = ["target", "dist"].contains(&top);
+            let is_ours = !top.is_empty() && !is_built && tree::root().join(top).is_dir();
             let is_there =
                 self.paths.contains(text.trim_end_matches('/')) || tree::root().join(text).exists();
             return (is_ours && !is_there).then_some("no such path");

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that are built or are git's.
-const NOT_OURS: [&str; 2] = ["target", ".git"];
+const NOT_OURS: [&str; 3] = ["target", "dist", ".git"];
 
 /// Folders of recorded data, whose words are not ours.
 const RECORDED: [&str; 2] = ["traces", "recordings"];

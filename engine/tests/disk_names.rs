@@ -170,7 +170,15 @@ fn names_that_are_not_right_are_none() {
         let elsewhere = rig.dir.path().join("elsewhere");
         std::fs::write(&elsewhere, &one).expect("written");
         let flipped = one.replace("\t0\t", "\t1\t").replace("5000", "5001");
-        let wrong = ["", &one[..one.len() / 2], &flipped, &other, "a\0b"];
+        let version_9 = one.replace("names 1 ", "names 9 ");
+        let wrong = [
+            "",
+            &one[..one.len() / 2],
+            &flipped,
+            &other,
+            &version_9,
+            "a\0b",
+        ];
         let is_asked = |number: u64| {
             let before = bucket.names.seen();
             let cache = rig.open_other(number);

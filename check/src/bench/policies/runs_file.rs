@@ -348,7 +348,9 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("readable");
         std::fs::write(&path, text + "{\"key\":1}\n").expect("written");
         assert!(said(RunsFile::open(&path, header("a"))).contains("line 3 is no run"));
-        for odd in ["policy,seed\nnone,1\n", "\0\u{1}", "{}\n"] {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let version_9 = text.replace("policies-runs/1", "policies-runs/9");
+        for odd in ["policy,seed\nnone,1\n", "\0\u{1}", "{}\n", &version_9] {
             std::fs::write(&path, odd).expect("written");
             assert!(
                 said(RunsFile::open(&path, header("a"))).contains("it is not a file of runs"),

@@ -559,6 +559,22 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_of_another_format_is_none() {
+        let version = VersionHash::of("s3:b/k", "\"1\"");
+        let (extent, mut file) = sealed(0, &bytes(5000), version);
+        let format_as = |file: &mut [u8], format: u32| {
+            file[8..12].copy_from_slice(&format.to_le_bytes());
+            let sum = checksum_of_header(&file[..HEADER_BYTES]);
+            file[56..64].copy_from_slice(&sum.to_le_bytes());
+        };
+        format_as(&mut file, 9);
+        let found = open(&file, extent, version).err();
+        assert!(matches!(found, Some(PieceFault::Wrong)), "{found:?}");
+        format_as(&mut file, FORMAT);
+        assert!(open(&file, extent, version).is_ok());
+    }
+
+    #[test]
     fn names_are_read_as_they_are_written() {
         let extent = Extent {
             offset: 0x10_0000,
