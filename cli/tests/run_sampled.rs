@@ -7,6 +7,10 @@ use crate::tune::slow_disk::SlowDisk;
 use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Only a test that fails takes so long.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Reads the file once, in the way that is named first; its exit code is 7.
 const READER: &str = "
@@ -125,6 +129,16 @@ fn a_process_that_runs_is_joined_until_its_end() {
         let mut command = unprivileged(&["python3", "-S", "-c", READER, "read", big]);
         let reader = Reader(command.stdout(Stdio::null()).spawn().expect("it starts"));
         let pid = reader.0.id().to_string();
+        // Until then it is setpriv, which has more rights than the run.
+        let is_python = || {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.starts_with("python"))
+        };
+        let until = Instant::now() + LONGEST;
+        while !is_python() {
+            assert!(Instant::now() < until, "it does not begin");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let done = run(&["--by", "sample", "--json", "-", "--pid", &pid]);
         // It may have read all by then.
         if String::from_utf8_lossy(&done.stderr).contains("no such process") {
@@ -183,6 +197,25 @@ fn a_command_that_hides_is_left_alone() {
             last = String::from_utf8_lossy(&done.stderr).into_owned();
             assert_eq!(done.status.code(), Some(0), "{last}");
             last.contains("the program hides what it does")
+        });
+    assert!(is_said, "{last}");
+    // A recording of it has nothing, says so, and passes its exit code on.
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.frt");
+    let (trace, foreread) = (trace.to_str().expect("UTF-8"), cargo_bin("foreread"));
+    let foreread = foreread.to_str().expect("UTF-8");
+    let hides = format!("{hides}; raise SystemExit(5)");
+    let is_said = ["0.1", "0.4", "1", "3", "10", "30"]
+        .into_iter()
+        .any(|time| {
+            let words = [
+                foreread, "record", "--force", "--by", "sample", "-o", trace, "--", "python3",
+                "-c", &hides, time,
+            ];
+            let done = unprivileged(&words).output().expect("it starts");
+            last = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(5), "{last}");
+            last.contains("hides what it does")
         });
     assert!(is_said, "{last}");
 }

@@ -367,6 +367,7 @@ impl<'a> Case<'a> {
             let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
             let page = PageSize::new(smallest).unwrap_or(self.rows[0].page);
             let bound = self.target.bound(page, &self.nth_run(&workload, run));
+            let bounds_before = self.bounds.len();
             self.bounds.extend(bound);
             for turn in 0..rows {
                 if self.plan.is_stopped() {
@@ -377,6 +378,7 @@ impl<'a> Case<'a> {
                             .iter_mut()
                             .for_each(|row| row.truncate(run as usize));
                         self.second.truncate(run as usize);
+                        self.bounds.truncate(bounds_before);
                     }
                     break 'runs;
                 }

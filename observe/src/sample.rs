@@ -99,6 +99,7 @@ pub struct Sampler {
     guessed: HashMap<u32, u64>,
     /// Threads that may not be looked at.
     hidden: HashSet<u32>,
+    has_hidden: bool,
     /// Waits that are over, where they are kept.
     ended: Option<Vec<EndedWait>>,
 }
@@ -123,6 +124,7 @@ impl Sampler {
             waits: HashMap::new(),
             guessed: HashMap::new(),
             hidden: HashSet::new(),
+            has_hidden: false,
             ended: None,
         }
     }
@@ -143,6 +145,12 @@ impl Sampler {
     pub fn interval(&self) -> Duration {
         let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
+    }
+
+    /// A thread could not be looked at, at any time.
+    #[must_use]
+    pub fn has_hidden(&self) -> bool {
+        self.has_hidden
     }
 
     /// No thread can be seen: the program hides.
@@ -194,6 +202,7 @@ impl Sampler {
                 ThreadState::Gone => gone.push(*id),
                 ThreadState::Hidden => {
                     self.hidden.insert(*id);
+                    self.has_hidden = true;
                     gone.push(*id);
                 }
             }

@@ -410,7 +410,8 @@ impl<'a> SourceTables<'a> {
         Some(format!(
             "{} reads {} times the bytes that {workload} asks for",
             row.policy,
-            number::three(overfetch)
+            // As in the table, with what was not used yet at the end.
+            number::three(row.overfetch.unwrap_or(overfetch))
         ))
     }
 

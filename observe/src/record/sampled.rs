@@ -23,7 +23,7 @@ use foreread_pagecache::program;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, PAGE_BYTES};
 use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -36,6 +36,7 @@ use std::time::Duration;
 const MAX_RECORDS: usize = 4 << 20;
 /// How often it is looked what the command has open, while it reads files without a name.
 const NAMES_EVERY_NS: u64 = 20_000_000;
+const MAX_NAMES_EVERY_NS: u64 = 2_000_000_000;
 /// Pages of a block of a mapping, in which touches are seen.
 const BLOCK_PAGES: u64 = 16;
 
@@ -138,15 +139,11 @@ impl SampledRecording {
     /// Ends it, and finds the names of the files.
     ///
     /// # Errors
-    /// The program cannot be looked at.
+    /// The system refuses a thread.
     pub fn finish(self) -> Result<SampledCapture, Failure> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         drop(self.stop);
         let reads = self.looks.join().expect("it does not panic");
-        if reads.is_blind {
-            let error = std::io::ErrorKind::PermissionDenied.into();
-            return Err(hidden(self.pid, error));
-        }
         let wanted: Vec<FileKey> = reads.files.clone();
         let (finder, roots) = (self.finder.clone(), self.roots);
         let until_unix_ns = unix_now_ns();
@@ -240,6 +237,12 @@ impl SampledCapture {
                     .to_string(),
             );
         }
+        if self.reads.hides {
+            notes.push(
+                "a part of it hides what it does (setuid, PR_SET_DUMPABLE, or Yama): what that read is missing; record it as root"
+                    .to_string(),
+            );
+        }
         if self.reads.is_full {
             notes.push(format!("after {MAX_RECORDS} reads nothing was recorded"));
         }
@@ -292,7 +295,8 @@ struct SampledReads {
     looks: u64,
     cpu_seconds: f64,
     is_full: bool,
-    is_blind: bool,
+    /// Some of its threads could not be looked at.
+    hides: bool,
 }
 
 impl SampledReads {
@@ -311,7 +315,7 @@ impl SampledReads {
             looks: 0,
             cpu_seconds: 0.0,
             is_full: false,
-            is_blind: false,
+            hides: false,
         }
     }
 
@@ -325,8 +329,9 @@ impl SampledReads {
         // Without a thread names are searched for at the end alone. It may never come back from a file system.
         let _namer = Task::start("foreread-names", namer).ok();
         let mut touches = Vec::new();
-        let mut named_at_ns = 0;
-        let mut known: HashSet<FileKey> = HashSet::new();
+        let (mut named_at_ns, mut pause_ns) = (0, NAMES_EVERY_NS);
+        let mut nameless: Vec<FileKey> = Vec::new();
+        let mut seen_files = 0;
         loop {
             sampler.look(&mut touches, &|_| StorageUse::ReadAhead);
             let waited = sampler.waits.values().map(|waits| waits.time_ns);
@@ -339,25 +344,22 @@ impl SampledReads {
                 self.touch(touch);
             }
             let at_ns = now_ns();
-            if known.len() < self.files.len() && at_ns.saturating_sub(named_at_ns) > NAMES_EVERY_NS
-            {
-                named_at_ns = at_ns;
-                known.extend(
-                    self.files
-                        .iter()
-                        .filter(|&&file| finder.get(file).is_some()),
-                );
-                let _ = to_namer.try_send(family(pid));
+            if self.files.len() > seen_files {
+                nameless.extend(&self.files[seen_files..]);
+                (seen_files, pause_ns) = (self.files.len(), NAMES_EVERY_NS);
             }
-            if sampler.is_blind() {
-                self.is_blind = self.records.is_empty();
-                break;
+            if !nameless.is_empty() && at_ns.saturating_sub(named_at_ns) > pause_ns {
+                // A file that was deleted has no name, however often it is asked for.
+                (named_at_ns, pause_ns) = (at_ns, (2 * pause_ns).min(MAX_NAMES_EVERY_NS));
+                nameless.retain(|&file| finder.get(file).is_none());
+                let _ = to_namer.try_send(family(pid));
             }
             if !pause(sampler.interval()) {
                 break;
             }
         }
         self.looks = sampler.looks;
+        self.hides = sampler.has_hidden();
         // A fault begins before it is seen.
         self.records.sort_by_key(|record| record.start_ns);
         self.cpu_seconds = thread_cpu_seconds();

@@ -6,7 +6,7 @@
 //!      └─ends──► its figures, to that thread                        (while it writes)
 //! ```
 
-use foreread_core::storage::Measurements;
+use foreread_core::storage::{Measurements, RunEnds, SourceFigures};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -62,8 +62,35 @@ impl Learner {
         if state.is_mixed || now.figures.latency_ns == 0 || now == state.kept {
             return None;
         }
-        state.kept.clone_from(&now);
-        Some((Arc::clone(&self.server), now))
+        let news = since(&now, &state.kept);
+        state.kept = now;
+        Some((Arc::clone(&self.server), news))
+    }
+}
+
+/// What is new since `before`: figures that have changed, and runs that were not counted yet. Counts that were halved meanwhile are all new.
+fn since(now: &Measurements, before: &Measurements) -> Measurements {
+    let is_new = now.figures != before.figures;
+    let new_runs = |runs: &RunEnds| {
+        let of_it = |known: &&RunEnds| (known.kind, known.octave) == (runs.kind, runs.octave);
+        let known = before.runs.iter().find(of_it);
+        let known =
+            known.filter(|known| known.reached <= runs.reached && known.ended <= runs.ended);
+        let (reached, ended) = known.map_or((0, 0), |known| (known.reached, known.ended));
+        RunEnds {
+            reached: runs.reached - reached,
+            ended: runs.ended - ended,
+            ..*runs
+        }
+    };
+    let runs = now.runs.iter().map(new_runs);
+    Measurements {
+        figures: if is_new {
+            now.figures
+        } else {
+            SourceFigures::default()
+        },
+        runs: runs.filter(|runs| runs.reached > 0).collect(),
     }
 }
 
@@ -104,5 +131,43 @@ impl Learners {
         } else {
             Vec::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreread_core::storage::RunKind;
+
+    fn runs(octave: u8, reached: u32, ended: u32) -> RunEnds {
+        RunEnds {
+            kind: RunKind::Start,
+            octave,
+            reached,
+            ended,
+        }
+    }
+
+    #[test]
+    fn a_run_and_a_figure_are_news_once() {
+        let figures = SourceFigures {
+            latency_ns: 7,
+            ..SourceFigures::default()
+        };
+        let of = |runs: &[RunEnds]| Measurements {
+            figures,
+            runs: runs.to_vec(),
+        };
+        let before = of(&[runs(3, 10, 4), runs(4, 6, 6), runs(5, 200, 9)]);
+        assert_eq!(since(&before, &Measurements::default()), before);
+        let now = of(&[
+            runs(3, 12, 5),
+            runs(4, 6, 6),
+            runs(5, 128, 5),
+            runs(6, 1, 0),
+        ]);
+        let news = since(&now, &before);
+        assert_eq!(news.figures, SourceFigures::default());
+        assert_eq!(news.runs, [runs(3, 2, 1), runs(5, 128, 5), runs(6, 1, 0)]);
     }
 }
