@@ -224,6 +224,11 @@ impl Beside {
         fs::create_dir(&folder).expect("root may");
         let beside = Beside(folder);
         beside.set("buffer_size_kb", "8192");
+        // Of what this thread begins alone: all that a busy machine reads has no room.
+        let thread = fs::read_link("/proc/thread-self").expect("it is there");
+        let thread = thread.file_name().and_then(|name| name.to_str());
+        beside.set("options/event-fork", "1");
+        beside.set("set_event_pid", thread.expect("a number"));
         for event in [
             "readahead/page_cache_ra_order",
             "readahead/page_cache_ra_unbounded",

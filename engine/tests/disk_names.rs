@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -263,8 +264,13 @@ fn a_check_that_is_refused_opens_nothing() {
         let rig = Rig::new();
         fill(&bucket);
         list_once(&rig, &bucket);
+        // The check is answered once its folder was shown.
+        let (shown, waits) = channel::<()>();
+        let waits = Arc::new(Mutex::new(waits));
         for proxy in [&bucket.names, &bucket.objects] {
-            proxy.edit(|_, answer| {
+            let waits = Arc::clone(&waits);
+            proxy.edit(move |_, answer| {
+                let _ = waits.lock().expect("no panic").recv();
                 answer.status = 403;
                 answer.body.clear();
             });
@@ -272,6 +278,7 @@ fn a_check_that_is_refused_opens_nothing() {
         let second = tree(&rig.open_other(1), &bucket);
         assert_eq!(names(&*second, "").expect("kept"), ["a", "b", "c", "sub"]);
         let a = look(&*second, "a").expect("kept");
+        drop(shown);
         assert!(read(&*second, "a", &a).is_err());
         // The check is over, or its folder would be waited for.
         while second.is_unsure(Path::new("a")) && names(&*second, "").is_ok() {

@@ -16,7 +16,6 @@ use foreread_lab::advice::in_shell;
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, possible, start};
 use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
-use foreread_os::failure::FailureKind;
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
@@ -185,13 +184,8 @@ impl RunningRecording {
             None => asked.decisions || possible().is_ok(),
         };
         if is_traced {
-            match start(asked) {
-                Ok(running) => return Ok(RunningRecording::Traced(Box::new(running))),
-                // tracefs that may be read and not written to.
-                Err(error)
-                    if by.is_none() && !asked.decisions && error.kind == FailureKind::Cannot => {}
-                Err(error) => return Err(with_other_ways(error).into()),
-            }
+            let running = start(asked).map_err(with_other_ways)?;
+            return Ok(RunningRecording::Traced(Box::new(running)));
         }
         if asked.decisions {
             let remedy = "leave out --kernel-decisions, or record by trace, as root";
