@@ -23,7 +23,6 @@ use drain::{Merge, Spill};
 use event::Decoder;
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::host::DeviceNumber;
-use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, Follow, LearnedFiles, LearnedRun, Names, OpenBefore};
@@ -201,47 +200,19 @@ impl Capture {
 
     /// Looks for the names of files, as long as file systems answer; gives how many have none in the end.
     fn find(&mut self, ran: Vec<PathBuf>, wanted: &[FileKey]) -> u64 {
-        let (finder, roots) = (self.finder.clone(), std::mem::take(&mut self.roots));
-        let (own, until_unix_ns) = (wanted.to_vec(), self.until_unix_ns);
-        let search = move || {
-            // Our own libraries are mostly those of the command.
-            finder.look(&[std::process::id()]);
-            for root in roots {
-                std::fs::canonicalize(root)
-                    .into_iter()
-                    .for_each(|root| finder.root(root));
-            }
-            ran.into_iter().for_each(|name| finder.root(name));
-            finder.search(&own, until_unix_ns);
-        };
-        // Without a thread, or an answer until now, names are those that were found meanwhile.
-        let search = if self.answers {
-            Task::start("foreread-names", search).ok()
-        } else {
-            None
-        };
-        self.answers = search.is_some_and(|search| {
-            search
-                .while_moving(END_PATIENCE, || self.finder.looked())
-                .is_some()
-        });
+        let roots = std::mem::take(&mut self.roots);
+        let own = wanted.to_vec();
+        self.answers = self.answers
+            && self
+                .finder
+                .search_while_answered(own, roots, ran, self.until_unix_ns);
         self.finder.nameless(wanted) as u64
     }
 
     fn info(&self, place: FileKey) -> FileInfo {
-        match self
-            .decoder
-            .blocks
-            .get(place)
-            .cloned()
-            .or_else(|| self.finder.get(place))
-        {
-            Some(named) => FileInfo {
-                name: named.path.display().to_string(),
-                size: Some(named.size),
-            },
-            None => place.nameless(),
-        }
+        let of_block = self.decoder.blocks.get(place).cloned();
+        let named = of_block.or_else(|| self.finder.get(place));
+        named.map_or_else(|| place.nameless(), |named| named.info())
     }
 
     fn steps(
@@ -290,16 +261,7 @@ impl Capture {
                 counts.by_page
             ));
         }
-        if nameless > 0 {
-            notes.push(format!(
-                "{nameless} files have no name: deleted, or not found"
-            ));
-        }
-        if !self.answers {
-            notes.push(
-                "a file system did not answer, so names were not looked for to the end".to_string(),
-            );
-        }
+        notes.extend(notes_of_names(nameless, self.answers));
         let lost = self.lost.overrun + self.lost.dropped;
         if lost > 0 {
             notes.push(format!(
@@ -323,6 +285,15 @@ impl Capture {
             notes,
         }
     }
+}
+
+/// What is to be known of the names of a trace.
+fn notes_of_names(nameless: u64, answers: bool) -> impl Iterator<Item = String> {
+    let some = format!("{nameless} files have no name: deleted, or not found");
+    let none = "a file system did not answer, so names were not looked for to the end";
+    let some = Some(some).filter(|_| nameless > 0);
+    let none = Some(none.to_string()).filter(|_| !answers);
+    some.into_iter().chain(none)
 }
 
 /// Events that become items.

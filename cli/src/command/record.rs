@@ -116,14 +116,11 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let command = args.pid.is_none().then(|| running.pid());
     let status = signals.until_end(command, || running.wait(&enough));
     let status = status.map_err(failed)?;
+    let outcome = running.end(&out)?;
+    let told = RecordSummary::of(&outcome, &out);
     let RecordOutcome {
-        trace,
-        spent,
-        lost,
-        off,
-        by,
-    } = running.end(&out)?;
-    let told = RecordSummary::of(&trace, lost, spent, &out, off.as_ref());
+        trace, lost, off, ..
+    } = outcome;
     let Understood {
         header,
         items,
@@ -133,7 +130,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     written(&out, |output| own::write(&header, items, &left_out, output))?;
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if !args.quiet {
-        let mut text = told.in_words(bytes, args, by);
+        let mut text = told.in_words(bytes, args);
         text.push_str(&passed_over(left_out.in_all()));
         // What reads the JSON knows what it does next, as `tune` does.
         if args.json.is_none() && told.counts.reads + told.counts.faults > 0 {
@@ -143,7 +140,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
-    let json = || told.to_json(bytes, left_out.in_all(), status, by);
+    let json = || told.to_json(bytes, left_out.in_all(), status);
     outputs.emit(String::new, json, &[])?;
     if lost > 0 && args.strict {
         let what = format!("{lost} events were lost");
@@ -233,7 +230,7 @@ impl RunningRecording {
                 })
             }
             RunningRecording::Sampled(running) => {
-                let captured = running.finish()?;
+                let captured = running.finish();
                 Ok(RecordOutcome {
                     spent: Spent {
                         seconds: captured.seconds,
@@ -270,6 +267,7 @@ struct Spent {
 
 /// What is printed at the end.
 struct RecordSummary {
+    by: By,
     counts: foreread_trace::follow::Counts,
     files: u64,
     nameless: u64,
@@ -283,30 +281,26 @@ struct RecordSummary {
 }
 
 impl RecordSummary {
-    fn of(
-        trace: &Understood,
-        lost: u64,
-        spent: Spent,
-        out: &Path,
-        off: Option<&SwitchedOff>,
-    ) -> RecordSummary {
+    fn of(outcome: &RecordOutcome, out: &Path) -> RecordSummary {
+        let trace = &outcome.trace;
         RecordSummary {
+            by: outcome.by,
             counts: trace.counts,
             files: trace.files,
             nameless: trace.nameless,
             events: trace.events,
             event_bytes: trace.event_bytes,
-            lost,
-            off: off.map(ToString::to_string),
-            spent,
+            lost: outcome.lost,
+            off: outcome.off.as_ref().map(ToString::to_string),
+            spent: outcome.spent,
             notes: trace.header.notes.clone(),
             out: out.to_path_buf(),
         }
     }
 
-    fn in_words(&self, bytes: u64, args: &RecordArgs, by: By) -> String {
+    fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let mut text = self.counts_in_words(bytes, args);
-        text.push_str(&self.cost_in_words(by));
+        text.push_str(&self.cost_in_words());
         text
     }
 
@@ -337,14 +331,14 @@ impl RecordSummary {
         text
     }
 
-    fn cost_in_words(&self, by: By) -> String {
+    fn cost_in_words(&self) -> String {
         let (events, size) = (count(self.events), size_of(self.event_bytes));
         let Spent {
             seconds,
             event_ns,
             drain_cpu_seconds,
         } = self.spent;
-        if by == By::Sample {
+        if self.by == By::Sample {
             let share = drain_cpu_seconds / seconds * 100.0;
             return format!(
                 "cost: {events} looks, {:.1} ms of a processor ({share:.1} %)\n",
@@ -372,11 +366,10 @@ impl RecordSummary {
         bytes: u64,
         left_out: std::collections::BTreeMap<String, u64>,
         status: Option<ExitStatus>,
-        by: By,
     ) -> String {
         let whole = json!({
             "schema": "foreread.record/1",
-            "by": foreread_attach::run::WatchBy::from(by),
+            "by": foreread_attach::run::WatchBy::from(self.by),
             "trace": self.out.display().to_string(),
             "trace_bytes": bytes,
             "seconds": self.spent.seconds,

@@ -205,7 +205,7 @@ struct Drain {
 }
 
 /// A thread that looks at what processes have open. While it waits for a file system others are not looked at.
-fn namer(finder: &Finder) -> std::io::Result<(SyncSender<Vec<u32>>, Task<()>)> {
+pub(super) fn namer(finder: &Finder) -> std::io::Result<(SyncSender<Vec<u32>>, Task<()>)> {
     let (to, looks) = sync_channel::<Vec<u32>>(1);
     let own = finder.clone();
     let look = move || looks.iter().for_each(|processes| own.look(&processes));
@@ -368,13 +368,7 @@ impl ActiveRecording {
     /// # Errors
     /// The system does not tell.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
-        if let Some(child) = &mut self.child {
-            return child.wait().map(Some);
-        }
-        let Some(joined) = &self.joined else {
-            return Ok(None);
-        };
-        until_ended(joined, enough).map(|()| None)
+        until_ended(self.child.as_mut(), self.joined.as_ref(), enough)
     }
 
     /// Ends the recording and takes what is left of it.

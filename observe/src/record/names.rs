@@ -18,6 +18,8 @@
 //! Never: more entries of folders than the limit, or a link followed while searching.
 
 use foreread_os::host::Host;
+use foreread_os::threads::{END_PATIENCE, Task};
+use foreread_trace::FileInfo;
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -50,6 +52,17 @@ pub struct FoundName {
     pub path: PathBuf,
     /// Its size in bytes, when it was looked at.
     pub size: u64,
+}
+
+impl FoundName {
+    /// As traces have it.
+    #[must_use]
+    pub fn info(&self) -> FileInfo {
+        FileInfo {
+            name: self.path.display().to_string(),
+            size: Some(self.size),
+        }
+    }
 }
 
 /// The names that were found, and where to look for others.
@@ -206,6 +219,35 @@ impl Finder {
                 }
             }
         }
+    }
+
+    /// Searches for these files from `roots` and from what was run (`ran`) on, on a thread, as long as file systems answer; whether they did to the
+    /// end. Without a thread, or an answer, names are those that were found meanwhile.
+    pub(super) fn search_while_answered(
+        &self,
+        wanted: Vec<FileKey>,
+        roots: Vec<PathBuf>,
+        ran: Vec<PathBuf>,
+        until_unix_ns: i128,
+    ) -> bool {
+        let finder = self.clone();
+        let search = move || {
+            // Our own libraries are mostly those of the command.
+            finder.look(&[std::process::id()]);
+            for root in roots {
+                fs::canonicalize(root)
+                    .into_iter()
+                    .for_each(|root| finder.root(root));
+            }
+            ran.into_iter().for_each(|name| finder.root(name));
+            finder.search(&wanted, until_unix_ns);
+        };
+        let search = Task::start("foreread-names", search).ok();
+        search.is_some_and(|search| {
+            search
+                .while_moving(END_PATIENCE, || self.looked())
+                .is_some()
+        })
     }
 
     /// Searches for the files of `wanted` that have no name yet. A file that was made after `until_unix_ns` is another one.

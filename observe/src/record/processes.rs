@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
@@ -116,15 +117,26 @@ pub fn join(pid: u32) -> Result<OwnedFd, Failure> {
     process.ok_or_else(|| no_process(pid))
 }
 
-/// Waits for the end of a process, or until `enough`: it has ended when it can be read, also where its parent has not waited for it yet.
+/// Waits until a command has ended, or a process of others; for that one also until `enough`.
 ///
 /// # Errors
 /// The system does not say.
-pub(super) fn until_ended(joined: &OwnedFd, enough: &AtomicBool) -> std::io::Result<()> {
+pub(super) fn until_ended(
+    child: Option<&mut Child>,
+    joined: Option<&OwnedFd>,
+    enough: &AtomicBool,
+) -> std::io::Result<Option<ExitStatus>> {
+    if let Some(child) = child {
+        return child.wait().map(Some);
+    }
+    let Some(joined) = joined else {
+        return Ok(None);
+    };
     let time = Timespec {
         tv_sec: 0,
         tv_nsec: 20_000_000,
     };
+    // It has ended when it can be read: also where its parent has not waited for it yet.
     while !enough.load(Ordering::Acquire) {
         match poll(&mut [PollFd::new(joined, PollFlags::IN)], Some(&time)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -132,7 +144,7 @@ pub(super) fn until_ended(joined: &OwnedFd, enough: &AtomicBool) -> std::io::Res
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 pub(super) fn no_process(pid: u32) -> Failure {

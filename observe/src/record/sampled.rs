@@ -10,25 +10,25 @@
 //!
 //! Never: a read that the program did not make by its count of bytes, or a wait for the program.
 
-use super::active::{Target, unix_now_ns};
+use super::active::{Target, namer, unix_now_ns};
 use super::names::Finder;
 use super::processes::{family, join, until_ended};
-use super::{FORMAT, Understood, refused};
+use super::{FORMAT, Understood, notes_of_names, refused};
 use crate::sample::{EndedWait, Sampler, StorageUse, may_look};
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::{now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
-use foreread_os::threads::{END_PATIENCE, Task, spawn};
+use foreread_os::threads::spawn;
 use foreread_pagecache::program;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, PAGE_BYTES};
-use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record};
+use foreread_trace::{Header, Item, Lacks, LeftOut, Level, Op, Record};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -129,43 +129,24 @@ impl SampledRecording {
     /// # Errors
     /// The system does not say.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
-        match (&mut self.child, &self.joined) {
-            (Some(child), _) => child.wait().map(Some),
-            (None, Some(joined)) => until_ended(joined, enough).map(|()| None),
-            (None, None) => Ok(None),
-        }
+        until_ended(self.child.as_mut(), self.joined.as_ref(), enough)
     }
 
     /// Ends it, and finds the names of the files.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub fn finish(self) -> Result<SampledCapture, Failure> {
+    #[must_use]
+    pub fn finish(self) -> SampledCapture {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         drop(self.stop);
         let reads = self.looks.join().expect("it does not panic");
-        let wanted: Vec<FileKey> = reads.files.clone();
-        let (finder, roots) = (self.finder.clone(), self.roots);
-        let until_unix_ns = unix_now_ns();
-        let search = move || {
-            for root in roots {
-                std::fs::canonicalize(root)
-                    .into_iter()
-                    .for_each(|root| finder.root(root));
-            }
-            finder.search(&wanted, until_unix_ns);
-        };
-        let search = Task::start("foreread-names", search).map_err(refused)?;
-        let answers = search
-            .while_moving(END_PATIENCE, || self.finder.looked())
-            .is_some();
-        Ok(SampledCapture {
+        let (finder, files) = (self.finder, reads.files.clone());
+        let answers = finder.search_while_answered(files, self.roots, Vec::new(), unix_now_ns());
+        SampledCapture {
             reads,
-            finder: self.finder,
+            finder,
             answers,
             is_joined: self.joined.is_some(),
             seconds,
-        })
+        }
     }
 }
 
@@ -193,13 +174,7 @@ impl SampledCapture {
         let header = self.header(nameless);
         let files = self.reads.files.iter().map(|&place| {
             let named = self.finder.get(place);
-            Item::File(named.map_or_else(
-                || place.nameless(),
-                |named| FileInfo {
-                    name: named.path.display().to_string(),
-                    size: Some(named.size),
-                },
-            ))
+            Item::File(named.map_or_else(|| place.nameless(), |named| named.info()))
         });
         let files: Vec<Item> = files.collect();
         let (looks, number) = (self.reads.looks, self.reads.files.len() as u64);
@@ -246,16 +221,7 @@ impl SampledCapture {
         if self.reads.is_full {
             notes.push(format!("after {MAX_RECORDS} reads nothing was recorded"));
         }
-        if nameless > 0 {
-            notes.push(format!(
-                "{nameless} files have no name: deleted, or not found"
-            ));
-        }
-        if !self.answers {
-            notes.push(
-                "a file system did not answer, so names were not looked for to the end".to_string(),
-            );
-        }
+        notes.extend(notes_of_names(nameless, self.answers));
         Header {
             format: FORMAT.to_string(),
             time_unit: "ns".to_string(),
@@ -323,11 +289,8 @@ impl SampledReads {
     fn look(mut self, pid: u32, finder: &Finder, pause: impl Fn(Duration) -> bool) -> SampledReads {
         let mut sampler = Sampler::new(pid);
         sampler.keep_ended_waits();
-        let (to_namer, asked) = sync_channel::<Vec<u32>>(1);
-        let names = finder.clone();
-        let namer = move || asked.iter().for_each(|processes| names.look(&processes));
         // Without a thread names are searched for at the end alone. It may never come back from a file system.
-        let _namer = Task::start("foreread-names", namer).ok();
+        let namer = namer(finder).ok();
         let mut touches = Vec::new();
         let (mut named_at_ns, mut pause_ns) = (0, NAMES_EVERY_NS);
         let mut nameless: Vec<FileKey> = Vec::new();
@@ -352,7 +315,9 @@ impl SampledReads {
                 // A file that was deleted has no name, however often it is asked for.
                 (named_at_ns, pause_ns) = (at_ns, (2 * pause_ns).min(MAX_NAMES_EVERY_NS));
                 nameless.retain(|&file| finder.get(file).is_none());
-                let _ = to_namer.try_send(family(pid));
+                if let Some((to_namer, _)) = &namer {
+                    let _ = to_namer.try_send(family(pid));
+                }
             }
             if !pause(sampler.interval()) {
                 break;
