@@ -65,8 +65,12 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// All of them.
-    pub const ALL: [RunKind; 3] = [RunKind::Start, RunKind::Next, RunKind::Elsewhere];
+    /// All of them, with what files and logs call them.
+    pub const ALL: &'static [(RunKind, &'static str)] = &[
+        (RunKind::Start, "start"),
+        (RunKind::Next, "next"),
+        (RunKind::Elsewhere, "elsewhere"),
+    ];
 }
 
 /// How many runs of reads reached a length, and how many of them ended before twice that.

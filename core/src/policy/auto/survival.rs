@@ -124,10 +124,8 @@ impl Survival {
     /// What this process has seen of the kinds of which runs have grown.
     pub fn run_ends(&self) -> Vec<RunEnds> {
         let mut all = Vec::new();
-        for kind in RunKind::ALL
-            .into_iter()
-            .filter(|&kind| self.grown[kind as usize])
-        {
+        let kinds = RunKind::ALL.iter().map(|&(kind, _)| kind);
+        for kind in kinds.filter(|&kind| self.grown[kind as usize]) {
             let octaves = self.classes[kind as usize]
                 .iter()
                 .zip(0..=RunEnds::MAX_OCTAVE);

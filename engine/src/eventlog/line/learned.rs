@@ -6,11 +6,7 @@ use foreread_core::storage::{RunEnds, RunKind, SourceFigures};
 use std::fmt::{self, Write};
 
 impl Word for RunKind {
-    const ALL: &'static [(RunKind, &'static str)] = &[
-        (RunKind::Start, "start"),
-        (RunKind::Next, "next"),
-        (RunKind::Elsewhere, "elsewhere"),
-    ];
+    const ALL: &'static [(RunKind, &'static str)] = RunKind::ALL;
     const WANT: &'static str = "start, next or elsewhere";
 }
 

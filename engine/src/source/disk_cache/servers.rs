@@ -48,11 +48,6 @@ const LATENCIES_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
 const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 /// The part of runs that ended is in thousandths.
 const PER_MILLE: u64 = 1_000;
-const KINDS: [(RunKind, &str); 3] = [
-    (RunKind::Start, "start"),
-    (RunKind::Next, "next"),
-    (RunKind::Elsewhere, "elsewhere"),
-];
 
 /// A figure and how much it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -156,12 +151,12 @@ impl ServerFile {
                 "single_rate" => (&mut file.single_rate, RATES),
                 "run" => {
                     let kind = words.next()?;
-                    let (kind, _) = KINDS.into_iter().find(|(_, word)| *word == kind)?;
+                    let (kind, _) = RunKind::ALL.iter().find(|(_, word)| *word == kind)?;
                     let octave = u8::try_from(number(words.next()?)?).ok()?;
                     if octave > RunEnds::MAX_OCTAVE {
                         return None;
                     }
-                    (file.runs.entry((kind, octave)).or_default(), 0..=PER_MILLE)
+                    (file.runs.entry((*kind, octave)).or_default(), 0..=PER_MILLE)
                 }
                 _ => return None,
             };
@@ -188,7 +183,7 @@ impl ServerFile {
             }
         }
         for (&(kind, octave), share) in &self.runs {
-            let (_, kind) = KINDS[kind as usize];
+            let (_, kind) = RunKind::ALL[kind as usize];
             let _ = writeln!(
                 text,
                 "run {kind} {octave} {} {:.3}",
