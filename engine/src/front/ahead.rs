@@ -182,12 +182,12 @@ impl OpenObjects {
     }
 
     /// The store has said this of an object, which a `head` of `asked` has found. What is open of another version is forgotten.
-    fn saw(&self, meta: &ObjectMeta, asked: Option<Instant>) {
+    fn saw(&self, location: &Path, meta: &ObjectMeta, asked: Option<Instant>) {
         let mut list = self.lock();
-        for head in list.of_head(&meta.location) {
+        for head in list.of_head(location) {
             head.seen = Some(meta.clone());
         }
-        let Some(at) = list.position(&meta.location) else {
+        let Some(at) = list.position(location) else {
             return;
         };
         let object = Arc::clone(&list.objects[at]);
@@ -566,7 +566,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
             let asked = Instant::now();
             let done = self.inner.get_opts(location, options).await;
             match &done {
-                Ok(answer) if is_latest => self.objects.saw(&answer.meta, Some(asked)),
+                Ok(answer) if is_latest => self.objects.saw(location, &answer.meta, Some(asked)),
                 Ok(_) => {}
                 Err(error) => self.forget_absent(location, error),
             }
@@ -656,7 +656,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let done = self.inner.list_with_delimiter(prefix).await?;
         for meta in &done.objects {
-            self.objects.saw(meta, None);
+            self.objects.saw(&meta.location, meta, None);
         }
         Ok(done)
     }
@@ -679,7 +679,7 @@ fn seen(
 ) -> BoxStream<'static, Result<ObjectMeta>> {
     let objects = Arc::clone(objects);
     listed
-        .inspect_ok(move |meta| objects.saw(meta, None))
+        .inspect_ok(move |meta| objects.saw(&meta.location, meta, None))
         .boxed()
 }
 

@@ -204,7 +204,7 @@ impl Object {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn in_store(objects: Arc<dyn ObjectStore>, path: &Path) -> Result<Object, SourceOpenError> {
-        let (store, settings) = (Store::foreign(objects), ObjectSettings::default());
+        let (store, settings) = (Store::foreign(objects), foreign_settings());
         let (name, tally) = (foreign_name(&store, path), Tally::default());
         let asker = Asker {
             store: &store,
@@ -458,14 +458,17 @@ impl ForeignStore {
         let store = self.0.clone();
         let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
         let version = Version::new(meta);
-        // The store has limits and retries of the program's choice.
-        let settings = ObjectSettings {
-            first_byte: FOREIGN_PATIENCE,
-            stall: FOREIGN_PATIENCE,
-            total: FOREIGN_PATIENCE,
-            ..ObjectSettings::default()
-        };
-        Object::known(store, path, name, settings, version)
+        Object::known(store, path, name, foreign_settings(), version)
+    }
+}
+
+/// The store has limits and retries of the program's choice.
+fn foreign_settings() -> ObjectSettings {
+    ObjectSettings {
+        first_byte: FOREIGN_PATIENCE,
+        stall: FOREIGN_PATIENCE,
+        total: FOREIGN_PATIENCE,
+        ..ObjectSettings::default()
     }
 }
 
