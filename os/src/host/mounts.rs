@@ -111,31 +111,47 @@ impl Host {
     /// The list of locks cannot be read.
     pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
         let locks = std::fs::read_to_string(self.proc.join("locks"))?;
-        // 1: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF
         let of_line = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let is_its = words.get(4)?.parse() == Ok(pid);
-            let mut place = words.get(5).filter(|_| is_its)?.split(':');
-            let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
-            let (major, minor) = (hex()?, hex()?);
-            (place.next()?.parse() == Ok(inode)).then_some(DeviceNumber { major, minor })
+            let lock = LockLine::parse(line)?;
+            (lock.pid == pid && lock.inode == inode).then_some(lock.device)
         };
         Ok(locks.lines().find_map(of_line))
     }
 }
 
-/// A line is `1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF`.
+/// A line of the list of locks: `1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF`; `1: -> FLOCK ...` waits for the one before it.
+struct LockLine<'a> {
+    kind: &'a str,
+    access: &'a str,
+    pid: u32,
+    device: DeviceNumber,
+    inode: u64,
+}
+
+impl LockLine<'_> {
+    fn parse(line: &str) -> Option<LockLine<'_>> {
+        let mut words = line
+            .split_ascii_whitespace()
+            .skip(1)
+            .skip_while(|word| *word == "->");
+        let (kind, access) = (words.next()?, words.nth(1)?);
+        let pid = words.next()?.parse().ok()?;
+        let mut place = words.next()?.split(':');
+        let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
+        let (major, minor) = (hex()?, hex()?);
+        Some(LockLine {
+            kind,
+            access,
+            pid,
+            device: DeviceNumber { major, minor },
+            inode: place.next()?.parse().ok()?,
+        })
+    }
+}
+
 fn has_write_lease(locks: &str, inode: u64) -> bool {
-    let is_it = |line: &str| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let of_inode = |place: &&str| {
-            place
-                .rsplit_once(':')
-                .is_some_and(|(_, number)| number.parse() == Ok(inode))
-        };
-        words.contains(&"LEASE") && words.contains(&"WRITE") && words.iter().any(of_inode)
-    };
-    locks.lines().any(is_it)
+    let mut locks = locks.lines().filter_map(LockLine::parse);
+    locks.any(|lock| (lock.kind, lock.access, lock.inode) == ("LEASE", "WRITE", inode))
 }
 
 #[cfg(test)]
