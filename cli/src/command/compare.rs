@@ -218,7 +218,7 @@ fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), 
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     outputs.emit(
         || {
-            let next = after_compare(&reports, again);
+            let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
             screen(&reports, next.iter().flat_map(NextStep::blocks), style)
         },
         || to_json(&reports),
@@ -226,26 +226,54 @@ fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), 
     )
 }
 
-/// The command that measures the same with more runs: as it was given, but for them and the time, which may not be given beside them.
-fn again(runs: u32) -> String {
+/// The command that measures the same with more runs: as it was given, but for them and the time, which may not be given beside them, and
+/// for what is secret in names of sources.
+fn again(on: Option<&SourceName>, runs: u32) -> String {
     let given = std::env::args_os().skip(1);
     let given = given.map(|word| word.to_string_lossy().into_owned());
-    in_shell(with_runs(given, runs))
+    in_shell(with_runs(given, on, runs))
 }
 
-fn with_runs(given: impl Iterator<Item = String>, runs: u32) -> Vec<String> {
+fn with_runs(
+    given: impl Iterator<Item = String>,
+    on: Option<&SourceName>,
+    runs: u32,
+) -> Vec<String> {
     let mut words = vec!["foreread".to_string()];
     let mut is_value = false;
     for word in given {
-        let is_left_out = std::mem::take(&mut is_value);
-        is_value = word == "--runs" || word == "--time";
-        let is_joined = word.starts_with("--runs=") || word.starts_with("--time=");
-        if !(is_left_out || is_value || is_joined) {
-            words.push(word);
+        if std::mem::take(&mut is_value) {
+            continue;
+        }
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+            _ => (word.as_str(), None),
+        };
+        match (option, on) {
+            ("--runs" | "--time", _) => is_value = value.is_none(),
+            ("--on", Some(on)) => {
+                words.extend(["--on".to_string(), on.to_string()]);
+                is_value = value.is_none();
+            }
+            _ => words.push(without_secrets(&word)),
         }
     }
     words.extend(["--runs".to_string(), runs.to_string()]);
     words
+}
+
+/// A word in which a URL, from its scheme to the end, is shown as the name of a source.
+fn without_secrets(word: &str) -> String {
+    let Some(colon) = word.find("://") else {
+        return word.to_string();
+    };
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
+    let scheme = word[..colon].trim_end_matches(is_scheme).len();
+    format!(
+        "{}{}",
+        &word[..scheme],
+        SourceName::from(word[scheme..].to_string())
+    )
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -340,11 +368,31 @@ mod tests {
 
     #[test]
     fn the_next_command_measures_the_same() {
+        let rbd = SourceName::from("model:rbd".to_string());
         let given = "compare random --on model:rbd --runs 1 --cache 1M --time=3s --policy auto";
-        let next = with_runs(given.split(' ').map(String::from), 5);
+        let next = with_runs(given.split(' ').map(String::from), Some(&rbd), 5);
         assert_eq!(
             in_shell(next),
             "foreread compare random --on model:rbd --cache 1M --policy auto --runs 5"
         );
+    }
+
+    #[test]
+    fn the_next_command_has_no_secret() {
+        let name = "https://user:secret@host/object?token=secret";
+        let source = SourceName::from(name.to_string());
+        for on in [format!("--on {name}"), format!("--on={name}")] {
+            let given = format!("compare random {on} --disk-cache d,shared={name} --time 3s");
+            let next = in_shell(with_runs(
+                given.split(' ').map(String::from),
+                Some(&source),
+                5,
+            ));
+            assert!(!next.contains("secret"), "{next}");
+            assert!(
+                next.contains("d,shared=https://") && next.ends_with("--runs 5"),
+                "{next}"
+            );
+        }
     }
 }
