@@ -50,7 +50,7 @@ struct foreread_stats {
 
 /* Opens a source: a path, file:PATH, nbd://HOST/EXPORT, nbds://HOST/EXPORT?tls-certificates=DIR,
  * nbd+unix:///EXPORT?socket=PATH, rbd:POOL/IMAGE, ...
- * policy: NAME[:key=value,...] ("foreread policies" lists them), NULL for the default.
+ * policy: NAME[:key=value,...] ("foreread list policies" lists them), NULL for the default.
  * cache_bytes: memory for pages, 0 for the default (256 MiB).
  * NULL: errno is EINVAL for a policy or size that does not fit, else the source's own. */
 foreread *foreread_open(const char *source, const char *policy, uint64_t cache_bytes);

@@ -4,6 +4,7 @@ mod bench;
 mod bench_policies;
 mod conform;
 mod conform_live;
+mod replay_log;
 mod reproduce;
 #[cfg(feature = "object")]
 mod store;
@@ -42,6 +43,7 @@ enum Command {
     Reproduce(reproduce::ReproduceArgs),
     Conform(conform::ConformArgs),
     Bench(bench::BenchArgs),
+    ReplayLog(replay_log::ReplayLogArgs),
     #[cfg(feature = "object")]
     Store(store::StoreArgs),
     #[command(hide = true)]
@@ -62,6 +64,7 @@ impl CommandLine for Args {
             Command::Reproduce(asked) => reproduce::run(asked),
             Command::Conform(asked) => conform::run(asked),
             Command::Bench(asked) => bench::run(asked),
+            Command::ReplayLog(asked) => replay_log::run(asked),
             #[cfg(feature = "object")]
             Command::Store(asked) => store::run(asked),
             Command::Completions(asked) => {

@@ -1,4 +1,4 @@
-//! `foreread bench policies` on a few cells: what every output holds, that a stopped bench continues to the same result, and what
+//! `foreread check bench policies` on a few cells: what every output holds, that a stopped bench continues to the same result, and what
 //! is refused.
 
 use foreread_check::bench::policies::{self, BenchOptions, CellFilter, Results};

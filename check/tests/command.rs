@@ -12,7 +12,7 @@ fn short_help_fits_24_lines_of_80_columns() {
     fits(&[]);
     assert_eq!(
         listed(foreread(["-h"]).is_done()),
-        ["reproduce", "conform", "bench", "store"]
+        ["reproduce", "conform", "bench", "replay-log", "store"]
     );
 }
 
@@ -21,6 +21,7 @@ fn long_help_says_more_than_short_help() {
     for (command, words) in [
         ("reproduce", "The score by kind comes first"),
         ("conform", "After a difference the check goes on"),
+        ("replay-log", "A fresh core fed with the same events"),
     ] {
         let (short, long) = (foreread([command, "-h"]), foreread([command, "--help"]));
         let joined = long.is_done().split_whitespace().collect::<Vec<_>>();
@@ -89,7 +90,8 @@ fn odd_arguments_never_panic() {
     survive_odd_arguments(&[
         &[],
         &["bench"],
-        &["reproduce"],
+        &["replay-log"],
+        &["reproduce", "--runs"],
         &["conform", "linux", "--check"],
     ]);
 }

@@ -1,4 +1,4 @@
-//! `foreread conform linux --check`, end to end.
+//! `foreread check conform linux --check`, end to end.
 
 use crate::common::foreread;
 

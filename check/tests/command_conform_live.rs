@@ -1,4 +1,4 @@
-//! `foreread conform linux` on the kernel that runs here: a short form of the whole, what is left behind, and what is said
+//! `foreread check conform linux` on the kernel that runs here: a short form of the whole, what is left behind, and what is said
 //! where it cannot be done. Asks for root, loop devices and tracefs, and says so where they are missing.
 
 use crate::common::foreread;

@@ -1,4 +1,4 @@
-//! `foreread reproduce`: tables for people, JSON for programs, the exit code.
+//! `foreread check reproduce`: tables for people, JSON for programs, the exit code.
 
 use crate::common::foreread;
 

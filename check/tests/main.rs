@@ -8,6 +8,7 @@ mod command;
 mod command_bench_policies;
 mod command_conform;
 mod command_conform_live;
+mod command_replay_log;
 mod command_reproduce;
 mod command_reproduce_real;
 #[cfg(feature = "object")]

@@ -8,7 +8,7 @@ pub mod values;
 use crate::CommandLine;
 #[cfg(feature = "object")]
 use crate::config;
-use crate::fail::Fail;
+use crate::fail::{Fail, note};
 use crate::log::LogLevel;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 #[cfg(feature = "object")]
@@ -124,17 +124,61 @@ pub fn global() -> GlobalArgs {
     GLOBAL.get().cloned().unwrap_or_default()
 }
 
-/// A list.
+/// The option of a command that has no other.
 #[cfg(feature = "lab")]
 #[derive(Debug, clap::Args)]
-pub struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+pub struct JsonArgs {
+    /// Write JSON to a file, or to stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<OsString>,
+}
+
+/// The command line, parsed; none where it asked for help, which was shown. One that names a command by an old name is read with
+/// the new one, and noted.
+pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
+    let refused = match A::try_parse_from(arguments) {
+        Ok(args) => return Ok(Some(args)),
+        Err(error) => error,
+    };
+    let Some((at, words)) = moved::<A>(&refused, arguments) else {
+        return refuse::<A>(&refused, arguments).map(|()| None);
+    };
+    let now = words.join(" ");
+    let mut renamed = arguments.to_vec();
+    let old = renamed.splice(at..=at, words.iter().map(OsString::from));
+    let old = Vec::from_iter(old);
+    note(format!(
+        "'{}' is '{now}' now; the old name goes with the release after 0.2",
+        old[0].display()
+    ));
+    match A::try_parse_from(&renamed) {
+        Ok(args) => Ok(Some(args)),
+        Err(error) => refuse::<A>(&error, &renamed).map(|()| None),
+    }
+}
+
+/// Where the old name of a command is, and the words for it now.
+fn moved<A: CommandLine>(
+    refused: &clap::Error,
+    arguments: &[OsString],
+) -> Option<(usize, &'static [&'static str])> {
+    if refused.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(name)) = refused.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let words = A::moved(name)?;
+    let at = arguments
+        .iter()
+        .skip(1)
+        .position(|word| word == name.as_str())?
+        + 1;
+    Some((at, words))
 }
 
 /// Answers what the parser refused: help and version are results, everything else is one line.
-pub fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
+fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
     let (command, program) = (&A::command(), A::PROGRAM);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -222,13 +266,16 @@ fn is_a_commands_word(error: &clap::Error, command: &clap::Command, asked: &str)
     is_word && command.find_subcommand(asked).is_some_and(runs)
 }
 
-/// ` compare`, if that is the command that was asked for. The parser does not always say.
+/// ` compare` or ` trace import`, if that is what was asked for. The parser does not always say.
 fn command_asked(command: &clap::Command, arguments: &[OsString]) -> String {
-    let asked = arguments.get(1).cloned().unwrap_or_default();
-    let known = command.get_subcommands().any(|c| asked == c.get_name());
-    if known {
-        format!(" {}", asked.display())
-    } else {
-        String::new()
+    let mut asked = String::new();
+    let mut within = command;
+    for word in arguments.iter().skip(1) {
+        let found = within.get_subcommands().find(|c| word == c.get_name());
+        let Some(found) = found else { break };
+        asked.push(' ');
+        asked.push_str(found.get_name());
+        within = found;
     }
+    asked
 }

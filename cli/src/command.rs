@@ -11,14 +11,13 @@ mod check;
 mod compare;
 pub mod completions;
 #[cfg(feature = "lab")]
-mod convert;
-#[cfg(feature = "lab")]
 mod doctor;
 #[cfg(feature = "lab")]
 mod explain;
-pub mod man;
+mod first_page;
 #[cfg(feature = "lab")]
-mod models;
+mod list;
+pub mod man;
 #[cfg(feature = "mount")]
 mod mount;
 #[cfg(feature = "mount")]
@@ -26,13 +25,9 @@ mod next;
 #[cfg(feature = "lab")]
 mod plan;
 #[cfg(feature = "lab")]
-mod policies;
-#[cfg(feature = "lab")]
 mod probe;
 #[cfg(feature = "lab")]
 mod record;
-#[cfg(feature = "lab")]
-mod replay_log;
 #[cfg(feature = "lab")]
 mod replay_plan;
 #[cfg(feature = "lab")]
@@ -49,13 +44,9 @@ mod tune;
 mod warm;
 #[cfg(feature = "lab")]
 mod watch;
-#[cfg(feature = "lab")]
-mod workloads;
 
 use crate::CommandLine;
 use crate::args::GlobalArgs;
-#[cfg(feature = "lab")]
-use crate::args::ListArgs;
 use crate::fail::Fail;
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -82,97 +73,41 @@ macro_rules! commands {
 }
 
 commands! {
-    "lab" Compare(Box<compare::CompareArgs>) => compare::run,
-    "lab" Explain(Box<explain::ExplainArgs>) => explain::run,
-    "lab" Tune(Box<tune::TuneArgs>) => tune::run,
-    #[command(hide = true)]
-    "lab" Doctor(doctor::DoctorArgs) => doctor::run,
-    "lab" Probe(probe::ProbeArgs) => probe::run,
-    "lab" Record(record::RecordArgs) => record::run,
+    "mount" Mount(mount::MountArgs) => mount::run,
+    "serve" Serve(serve::ServeArgs) => serve::run,
     "lab" Run(run::RunArgs) => run::run,
+    "lab" Warm(warm::WarmArgs) => warm::run,
     "lab" Plan(plan::PlanArgs) => plan::run,
     "lab" Replay(replay_plan::ReplayPlanArgs) => replay_plan::run,
-    "lab" Warm(warm::WarmArgs) => warm::run,
-    /// Make the published tables again (foreread-check)
-    "lab" Reproduce(check::CheckArgs) => check::reproduce,
-    "serve" Serve(serve::ServeArgs) => serve::run,
-    "mount" Mount(mount::MountArgs) => mount::run,
-    #[command(hide = true)]
-    "mount" Next(next::NextArgs) => next::run,
-    #[command(hide = true)]
-    "object" Cache(cache::CacheArgs) => cache::run,
-    "lab" Import(convert::ImportArgs) => convert::import,
-    "lab" Export(convert::ExportArgs) => convert::export,
-    "lab" Trace(trace::TraceArgs) => trace::run,
-    /// List the policies: parameters, defaults, units, origin
-    #[command(
-        hide = true,
-        after_help = "\
-Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
-
-Example:
-  foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M"
-    )]
-    "lab" Policies(ListArgs) => policies::run,
-    #[command(hide = true)]
-    "lab" Models(models::ModelsArgs) => models::run,
-    /// List the workloads: parameters, defaults, units, origin
-    #[command(
-        hide = true,
-        after_help = "\
-Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
-
-Example:
-  foreread compare random:record=16K --on model:nvme"
-    )]
-    "lab" Workloads(ListArgs) => workloads::run,
-    /// Check decisions against a kernel's or librbd's (foreread-check)
-    #[command(hide = true)]
-    "lab" Conform(check::CheckArgs) => check::conform,
-    #[command(hide = true)]
-    "lab" Sweep(sweep::SweepArgs) => sweep::run,
-    #[command(hide = true)]
+    "lab" Doctor(doctor::DoctorArgs) => doctor::run,
+    "lab" Compare(Box<compare::CompareArgs>) => compare::run,
+    "lab" Tune(Box<tune::TuneArgs>) => tune::run,
+    "lab" Probe(probe::ProbeArgs) => probe::run,
+    "lab" Record(record::RecordArgs) => record::run,
+    "lab" Explain(Box<explain::ExplainArgs>) => explain::run,
     "lab" Watch(watch::WatchArgs) => watch::run,
-    #[command(hide = true)]
-    "lab" ReplayLog(replay_log::ReplayLogArgs) => replay_log::run,
-    /// Measure foreread itself (foreread-check)
-    #[command(hide = true)]
-    "lab" Bench(check::CheckArgs) => check::bench,
-    /// Run a check: reproduce, conform, bench (foreread-check)
-    #[command(hide = true)]
-    "lab" Check(check::CheckArgs) => check::check,
-    #[command(hide = true)]
+    "lab" Trace(trace::TraceArgs) => trace::run,
+    "lab" List(list::ListArgs) => list::run,
+    "object" Cache(cache::CacheArgs) => cache::run,
+    "lab" Check(check::CheckArgs) => check::run,
+    "lab" Sweep(sweep::SweepArgs) => sweep::run,
+    "mount" Next(next::NextArgs) => next::run,
     Completions(completions::CompletionsArgs) => complete,
-    #[command(hide = true)]
     Man(man::ManArgs) => describe,
 }
 
-#[cfg(feature = "lab")]
-macro_rules! examples {
-    () => {
-        "Example: foreread compare boot-ide --on model:rbd --policy none,linux-6.18"
-    };
-}
-#[cfg(not(feature = "lab"))]
-macro_rules! examples {
-    () => {
-        "Example: foreread serve disk.img --unix disk.sock"
-    };
-}
-
-/// What the list of commands leaves out.
-#[cfg(feature = "lab")]
-macro_rules! also {
-    () => {
-        "Also: bench, cache, check, completions, conform, doctor, man, models, next,\n      policies, replay-log, sweep, watch, workloads\n"
-    };
-}
-#[cfg(not(feature = "lab"))]
-macro_rules! also {
-    () => {
-        "Also: cache, completions, man\n"
-    };
-}
+/// Commands that had another place, and the words for them now. The old names go with the release after 0.2.
+const MOVED: &[(&str, &[&str])] = &[
+    ("import", &["trace", "import"]),
+    ("export", &["trace", "export"]),
+    ("policies", &["list", "policies"]),
+    ("models", &["list", "models"]),
+    ("workloads", &["list", "workloads"]),
+    ("reproduce", &["check", "reproduce"]),
+    ("conform", &["check", "conform"]),
+    ("bench", &["check", "bench"]),
+    ("replay-log", &["check", "replay-log"]),
+];
 
 /// Readahead (prefetch) for S3, RBD, NBD and files: measure, simulate, serve
 ///
@@ -186,19 +121,12 @@ macro_rules! also {
 #[command(
     name = "foreread",
     version,
+    long_version = first_page::version(),
     max_term_width = 80,
-    disable_help_subcommand = true
-)]
-// The commands in the list leave no room for a line of each option, nor for all commands: some are hidden in it and named below. Manual pages have the examples from the second place.
-#[command(
     arg_required_else_help = true,
-    help_template = concat!(
-        "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        also!(),
-        "Options: -h, --help (long), -V, --version\n",
-        examples!()
-    ),
-    after_help = examples!()
+    help_template = first_page::template(&Command::augment_subcommands(clap::Command::new(""))),
+    // The manual page has the example from here.
+    after_help = first_page::EXAMPLE
 )]
 pub struct Args {
     /// What to do.
@@ -225,6 +153,11 @@ impl CommandLine for Args {
 
     fn run(&self) -> Result<(), Fail> {
         run_command(&self.command)
+    }
+
+    fn moved(command: &str) -> Option<&'static [&'static str]> {
+        let found = MOVED.iter().find(|(old, _)| *old == command);
+        found.map(|(_, words)| *words)
     }
 
     fn left_out(command: &str) -> Option<&'static str> {

@@ -237,7 +237,7 @@ impl Config {
         let draft = self::draft(&set.value);
         let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
         let value = bounded
-            .map_err(|error| names::refused("policy", &error, "foreread policies"))?
+            .map_err(|error| names::refused("policy", &error, "foreread list policies"))?
             .to_string();
         if value == set.value {
             let place = format!(
@@ -397,7 +397,7 @@ pub fn hint_named(word: &str) -> Option<Advice> {
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
     match draft(&text) {
         Ok(_) => Ok(Set { value: text, from }),
-        Err(error) => Err(names::refused("policy", &error, "foreread policies")
+        Err(error) => Err(names::refused("policy", &error, "foreread list policies")
             .within(&from)
             .into()),
     }

@@ -14,8 +14,6 @@
 compile_error!("a build has at least one of the features lab, serve, mount");
 
 pub mod args;
-#[cfg(feature = "lab")]
-mod catalog;
 pub mod command;
 mod config;
 mod crash;
@@ -58,6 +56,11 @@ pub trait CommandLine: Parser {
 
     fn run(&self) -> Result<(), Fail>;
 
+    /// The words for a command that had this name before.
+    fn moved(_command: &str) -> Option<&'static [&'static str]> {
+        None
+    }
+
     /// The feature that a command needs, where this build was made without it.
     fn left_out(_command: &str) -> Option<&'static str> {
         None
@@ -85,9 +88,8 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     let code = crash::guarded(|| {
         #[cfg(debug_assertions)]
         crash::on_request();
-        let args = match A::try_parse_from(arguments) {
-            Ok(args) => args,
-            Err(error) => return args::refuse::<A>(&error, arguments),
+        let Some(args) = args::parse::<A>(arguments)? else {
+            return Ok(());
         };
         args::set_global(args.global());
         log::start(args.global().log)?;

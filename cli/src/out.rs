@@ -1,7 +1,7 @@
 //! Where results go: stdout, or the file that `--json`, `--svg` or `--html` names.
 //!
 //! A file is looked at before anything is measured for it, and replaced only with `--force`, and only by a whole result
-//! ([`foreread_os::output`]). Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
+//! ([`foreread_os::output`]). Never: panics because a pipe was closed (`foreread list policies | head -1` is good use).
 
 use crate::args::global;
 use crate::fail::Fail;

@@ -11,7 +11,7 @@ use foreread_lab::compare::OracleRow;
 use foreread_report::names;
 use foreread_sim::limits::ORACLE;
 
-const LIST: &str = "foreread policies";
+const LIST: &str = "foreread list policies";
 
 /// The policies, in the order written, and whether the oracle is to be beside them; no policies where nothing is
 /// written, for the lab to choose.

@@ -18,19 +18,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Flattened into the arguments of a command.
-#[derive(Debug, clap::Args)]
+/// Which part of a trace is replayed, and how. Flattened into the arguments of a command.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReplayArgs {
-    /// How the replay keeps time [default: the best that the trace allows]
+    /// How the replay of a trace keeps time [default: the best that the trace allows]
+    ///
+    /// Times of different modes cannot be compared.
     #[arg(long, value_name = "MODE", hide_short_help = true)]
     pub mode: Option<Mode>,
-    /// A factor on the recorded pauses: 0, 0.5, 1, 2
+    /// A factor on the recorded pauses of a trace: 0, 0.5, 1, 2
+    ///
+    /// In mode asap, which has none, the factor is on the gaps between the starts of reads: for a trace whose think time
+    /// is unknown, 0, 0.5, 1 and 2 show how much it matters ('foreread compare TRACE --vary think=0,0.5,1,2').
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     pub think: Option<f64>,
-    /// Replay only the first N records
+    /// Replay only the first N records of a trace
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub records: Option<u64>,
-    /// Replay only the files whose names contain TEXT
+    /// Replay only the files of a trace whose names contain TEXT
     #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub only: Option<String>,
     /// The format of the trace, NAME[:key=value,...]; by default what its content shows
@@ -49,7 +54,8 @@ pub enum RequestedReads {
     Trace(PathBuf),
 }
 
-const REMEDY: &str = "name the file of a trace, or a workload ('foreread workloads' lists them)";
+const REMEDY: &str =
+    "name the file of a trace, or a workload ('foreread list workloads' lists them)";
 
 /// Decides whether the argument is a workload or a trace.
 pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
@@ -68,7 +74,7 @@ pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
     if path.exists() || name.contains(['/', '.']) {
         return file(path, text).map(RequestedReads::Trace);
     }
-    let mut unknown = names::unknown("workload", &name, &known, "foreread workloads");
+    let mut unknown = names::unknown("workload", &name, &known, "foreread list workloads");
     unknown.remedy += ", and there is no file of this name to replay";
     Err(unknown.into())
 }
@@ -85,46 +91,13 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
     Err(Fail::input(&what, text.display(), REMEDY))
 }
 
-/// Which part of a trace is replayed, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    /// Its format, where it is named.
-    pub format: Option<&'a str>,
-    /// Its first records only.
-    pub limit: Option<u64>,
-    /// Those of files whose names contain this.
-    pub only: Option<&'a str>,
-    /// How time is kept.
-    pub mode: Option<Mode>,
-    /// A factor on pauses.
-    pub think: Option<f64>,
-}
-
-impl<'a> From<&'a ReplayArgs> for Part<'a> {
-    fn from(args: &'a ReplayArgs) -> Part<'a> {
-        let ReplayArgs {
-            records: limit,
-            mode,
-            think,
-            ..
-        } = *args;
-        Part {
-            format: args.format.as_deref(),
-            limit,
-            only: args.only.as_deref(),
-            mode,
-            think,
-        }
-    }
-}
-
-impl Part<'_> {
-    /// Refuses what only a trace has, where there is none. `limit` is what the option of that name is called.
-    pub fn none_is_set(&self, limit: &str) -> Result<(), Fail> {
+impl ReplayArgs {
+    /// Refuses what only a trace has, where there is none.
+    pub fn none_is_set(&self) -> Result<(), Fail> {
         let given = [
             ("--mode", self.mode.is_some()),
             ("--think", self.think.is_some()),
-            (limit, self.limit.is_some()),
+            ("--records", self.records.is_some()),
             ("--only", self.only.is_some()),
             ("--format", self.format.is_some()),
         ];
@@ -140,20 +113,20 @@ impl Part<'_> {
 }
 
 /// Reads the trace and makes this part of it ready.
-pub fn ready(path: &Path, args: &Part<'_>) -> Result<Replay, Fail> {
+pub fn ready(path: &Path, args: &ReplayArgs) -> Result<Replay, Fail> {
     ready_of(path, args, None)
 }
 
 /// The same of the files with these names only.
 pub fn ready_of(
     path: &Path,
-    args: &Part<'_>,
+    args: &ReplayArgs,
     files: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Replay, Fail> {
-    let import = traces::open(&[path.to_path_buf()], args.format)?;
+    let import = traces::open(&[path.to_path_buf()], args.format.as_deref())?;
     let part = replay::Part {
-        limit: args.limit,
-        only: args.only.map(str::to_string),
+        limit: args.records,
+        only: args.only.clone(),
         files,
     };
     let mut loaded: LoadedTrace = replay::load(&path.display().to_string(), import, &part)?;

@@ -5,7 +5,7 @@ use crate::fail::Fail;
 use foreread::source::SourceName;
 use foreread_lab::compare::{self, CompareError, CompareOn, NameError};
 
-const REMEDY: &str = "name a file, a block device, model:NAME ('foreread models' lists them), or a source of another \
+const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list models' lists them), or a source of another \
      kind ('foreread compare --help')";
 
 /// Reads a source and looks whether it is there.

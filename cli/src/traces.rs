@@ -112,7 +112,7 @@ pub fn written(
     Ok(done)
 }
 
-/// Notes that nothing reads it any more: `foreread export ... | head` is good use.
+/// Notes that nothing reads it any more: `foreread trace export ... | head` is good use.
 struct Stdout {
     closed: Arc<AtomicBool>,
 }

@@ -27,14 +27,15 @@ fn run(script: Option<&str>, args: &[&str]) -> Output {
 fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
     let given = [
         (
-            &["reproduce", "all", "--json", "-"][..],
+            &["check", "reproduce", "all", "--json", "-"][..],
             "reproduce all --json -",
         ),
         (&["check", "conform", "linux", "-h"], "conform linux -h"),
-        (&["bench"], "bench"),
+        (&["check", "bench"], "bench"),
+        (&["reproduce", "all"], "reproduce all"),
         (&["check"], ""),
         (
-            &["--log", "debug", "bench", "hit", "--force"],
+            &["--log", "debug", "check", "bench", "hit", "--force"],
             "bench --log=debug hit --force",
         ),
     ];
@@ -54,7 +55,10 @@ fn a_program_of_another_version_is_named_with_both_versions() {
     let own = env!("CARGO_PKG_VERSION");
     for (theirs, warned) in [("0.0.7", true), (own, false)] {
         let answers = format!("[ \"$1\" = --version ] && echo foreread-check {theirs} && exit");
-        let got = run(Some(&format!("{answers}\necho ran; exit 9")), &["bench"]);
+        let got = run(
+            Some(&format!("{answers}\necho ran; exit 9")),
+            &["check", "bench"],
+        );
         assert_eq!(got.status.code(), Some(9), "{theirs}");
         assert_eq!(String::from_utf8_lossy(&got.stdout), "ran\n");
         let line = String::from_utf8_lossy(&got.stderr).into_owned();
@@ -66,17 +70,12 @@ fn a_program_of_another_version_is_named_with_both_versions() {
 
 #[test]
 fn without_it_the_error_says_how_to_get_it() {
-    for (args, name) in [
-        (&["reproduce", "all"][..], "reproduce"),
-        (&["check"], "check"),
-    ] {
+    for args in [&["check", "reproduce", "all"][..], &["check"]] {
         let got = run(None, args);
         let line = String::from_utf8_lossy(&got.stderr).into_owned();
         assert_eq!(got.status.code(), Some(3), "{line}");
         assert!(
-            line.starts_with(&format!(
-                "foreread: '{name}' is a command of foreread-check"
-            )),
+            line.starts_with("foreread: 'check' is another program, foreread-check, "),
             "{line}"
         );
         assert!(

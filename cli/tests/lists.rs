@@ -13,7 +13,7 @@ fn everyone() -> Vec<&'static Info> {
 
 #[test]
 fn policies_tell_everything_of_everyone() {
-    let got = foreread(["policies"]);
+    let got = foreread(["list", "policies"]);
     let text = got.is_done();
     for info in everyone() {
         assert!(
@@ -54,7 +54,7 @@ fn policies_tell_everything_of_everyone() {
 
 #[test]
 fn policies_as_json() {
-    let got = foreread(["policies", "--json"]);
+    let got = foreread(["list", "policies", "--json"]);
     let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
     assert_eq!(json["schema"], "foreread.policies/1");
     let policies = json["policies"].as_array().expect("an array");
@@ -82,14 +82,14 @@ fn policies_as_json() {
 fn models_and_workloads() {
     for preset in foreread_sim::device::presets::PRESETS {
         assert!(
-            foreread(["models"])
+            foreread(["list", "models"])
                 .is_done()
                 .contains(&format!("{}\n  {}", preset.name, preset.summary))
         );
     }
     for info in workloads() {
         assert!(
-            foreread(["workloads"])
+            foreread(["list", "workloads"])
                 .is_done()
                 .contains(&format!("{}\n  ", info.name)),
             "{}",
@@ -101,7 +101,7 @@ fn models_and_workloads() {
         ("workloads", workloads().len()),
     ] {
         let json: serde_json::Value =
-            serde_json::from_str(foreread([kind, "--json"]).is_done()).expect("JSON");
+            serde_json::from_str(foreread(["list", kind, "--json"]).is_done()).expect("JSON");
         assert_eq!(json["schema"], format!("foreread.{kind}/1"));
         let entries = json[kind].as_array().expect("an array");
         assert_eq!(entries.len(), count);
@@ -117,7 +117,7 @@ fn models_and_workloads() {
 #[test]
 fn models_tell_figures_origin_and_fit() {
     let presets = foreread_sim::device::presets::PRESETS;
-    let text = foreread(["models"]).is_done().to_string();
+    let text = foreread(["list", "models"]).is_done().to_string();
     for word in ["\n  Origin: ", "\n  Figures: ", "\n  Fit: "] {
         assert_eq!(text.matches(word).count(), presets.len(), "{word}\n{text}");
     }
@@ -135,7 +135,7 @@ fn models_tell_figures_origin_and_fit() {
         assert!(words.join(" ").contains(figures), "{figures}\n{text}");
     }
     let json: serde_json::Value =
-        serde_json::from_str(foreread(["models", "--json"]).is_done()).expect("JSON");
+        serde_json::from_str(foreread(["list", "models", "--json"]).is_done()).expect("JSON");
     for (entry, preset) in json["models"]
         .as_array()
         .expect("an array")
@@ -165,8 +165,8 @@ fn models_tell_figures_origin_and_fit() {
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     for args in [
-        &["policies"][..],
-        &["policies", "--json"],
+        &["list", "policies"][..],
+        &["list", "policies", "--json"],
         &["completions", "bash"],
         &["man"],
         &["compare", "--help"],

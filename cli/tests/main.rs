@@ -27,7 +27,6 @@ mod record_kernel;
 mod recording;
 mod refusals;
 mod replay;
-mod replay_log;
 mod run;
 mod run_promises;
 mod run_sampled;

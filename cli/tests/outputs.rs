@@ -2,7 +2,10 @@
 
 use crate::common::foreread;
 use crate::common::outputs::none_follows_a_link;
+use foreread::eventlog::check_log_among;
+use foreread_history::policies;
 use std::fs;
+use std::io::BufReader;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -12,8 +15,8 @@ fn text(path: &Path) -> &str {
 
 /// Options that name an output, each with what it needs: `OUT` is the file, `IN` a trace.
 const OPTIONS: &[&[&str]] = &[
-    &["import", "IN", "-o", "OUT"],
-    &["export", "IN", "--format", "csv", "-o", "OUT"],
+    &["trace", "import", "IN", "-o", "OUT"],
+    &["trace", "export", "IN", "--format", "csv", "-o", "OUT"],
     &["trace", "info", "IN", "--json", "OUT"],
     &[
         "compare",
@@ -58,7 +61,13 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     let path = |name: &str| dir.path().join(name);
     fs::write(path("reads.csv"), "offset,len\n0,4096\n4096,4096\n").expect("room");
     let source = path("trace.frt");
-    foreread(["import", text(&path("reads.csv")), "-o", text(&source)]);
+    foreread([
+        "trace",
+        "import",
+        text(&path("reads.csv")),
+        "-o",
+        text(&source),
+    ]);
     assert!(source.exists(), "a trace to work with");
     none_follows_a_link(OPTIONS, dir.path(), &source);
 }
@@ -69,12 +78,18 @@ fn force_replaces_the_link_and_not_what_it_points_to() {
     let path = |name: &str| dir.path().join(name);
     fs::write(path("reads.csv"), "offset,len\n0,4096\n4096,4096\n").expect("room");
     let source = path("trace.frt");
-    foreread(["import", text(&path("reads.csv")), "-o", text(&source)]);
+    foreread([
+        "trace",
+        "import",
+        text(&path("reads.csv")),
+        "-o",
+        text(&source),
+    ]);
     fs::write(path("kept"), "kept").expect("room");
     for arguments in [
         vec!["trace", "info", text(&source), "--json"],
-        vec!["import", text(&path("reads.csv")), "-o"],
-        vec!["export", text(&source), "--format", "csv", "-o"],
+        vec!["trace", "import", text(&path("reads.csv")), "-o"],
+        vec!["trace", "export", text(&source), "--format", "csv", "-o"],
         vec![
             "compare",
             "sequential",
@@ -189,5 +204,64 @@ fn manual_pages_follow_no_link() {
     assert!(
         dir.path().join("foreread-compare.1").exists()
             && dir.path().join("foreread-trace-info.1").exists()
+    );
+}
+
+/// `compare --event-log` makes the folder that it is given, and each log in it replays.
+#[test]
+fn the_folder_of_event_logs_is_made() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let (disk, logs) = (dir.path().join("disk"), dir.path().join("new/logs"));
+    std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
+    let on = disk.display().to_string();
+    let args = [
+        "compare",
+        "sequential",
+        "--on",
+        &on,
+        "--policy",
+        "linux-6.18:max=128K",
+        "--runs",
+        "1",
+        "--event-log",
+    ];
+    let got = foreread(args.iter().copied().chain([logs.to_str().expect("a path")]));
+    assert_eq!(got.code, Some(0), "{}", got.err);
+    let names: Vec<_> = std::fs::read_dir(&logs)
+        .expect("it is made")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
+    for log in &names {
+        let file = std::fs::File::open(log).expect("it is there");
+        let same = check_log_among(BufReader::new(file), &[&policies()], None);
+        assert!(same.is_ok(), "{}: {same:?}", log.display());
+    }
+    // A folder that cannot be made is said before anything is measured.
+    let below = disk.join("logs").display().to_string();
+    let got = foreread(args.iter().copied().chain([below.as_str()]));
+    assert!(
+        got.is_refused().contains("making the folder of event logs"),
+        "{}",
+        got.err
+    );
+    // On a model there are no logs, and no folder is made.
+    let none = dir.path().join("none").display().to_string();
+    let got = foreread([
+        "compare",
+        "sequential",
+        "--on",
+        "model:nvme",
+        "--size",
+        "1M",
+        "--runs",
+        "1",
+        "--event-log",
+        &none,
+    ]);
+    assert!(
+        got.code == Some(0) && !Path::new(&none).exists(),
+        "{}",
+        got.err
     );
 }

@@ -111,7 +111,7 @@ fn a_plan_of_headers_is_brought_in_once() {
         "{second}"
     );
     // The rest of the file is cold still, where its pages can be dropped at all.
-    let rest = json(&foreread(["warm", "--json", text(&model)]));
+    let rest = json(&foreread(["warm", text(&model), "--json"]));
     let size = fs::metadata(&model).expect("there").len();
     assert_eq!(
         number(&rest, "fetched_bytes") + number(&rest, "cached_bytes"),
@@ -501,7 +501,7 @@ fn folders_are_warmed_within_the_limit() {
         fs::write(&path, vec![1; 1 << 20]).expect("written");
         cool(&path);
     }
-    let limited = foreread(["warm", "--max", "1M", "--json", text(at.path())]);
+    let limited = foreread(["warm", "--max", "1M", text(at.path()), "--json"]);
     let figures = json(&limited);
     if figures["fetched_bytes"].as_u64() == Some(0) {
         eprintln!("skipped: the pages of this file system cannot be dropped");
@@ -519,7 +519,7 @@ fn folders_are_warmed_within_the_limit() {
         "{}",
         limited.err
     );
-    let rest = json(&foreread(["warm", "--json", text(at.path())]));
+    let rest = json(&foreread(["warm", text(at.path()), "--json"]));
     assert_eq!(
         (
             rest["fetched_bytes"].as_u64(),

@@ -77,7 +77,11 @@ fn a_model_is_probed_written_and_simulated() {
 fn a_preset_is_printed_as_a_file_that_is_read_back() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("rbd.toml");
-    std::fs::write(&path, foreread(["models", "--toml", "rbd"]).is_done()).expect("written");
+    std::fs::write(
+        &path,
+        foreread(["list", "models", "--toml", "rbd"]).is_done(),
+    )
+    .expect("written");
     let on = format!("model:{}", path.display());
     let run = |on: &str| {
         json(
@@ -92,7 +96,7 @@ fn a_preset_is_printed_as_a_file_that_is_read_back() {
         run("model:rbd")["rows"][1]["time_s"]
     );
     assert!(
-        foreread(["models", "--toml", "rdb"])
+        foreread(["list", "models", "--toml", "rdb"])
             .is_refused()
             .contains("nearest: rbd")
     );
@@ -253,7 +257,7 @@ fn what_cannot_be_probed_is_refused_in_one_line() {
             vec!["probe", text(&small), "--verify", "gone.toml"],
             "gone.toml",
         ),
-        (vec!["probe", "model:rbd", "--seconds", "0"], "--seconds"),
+        (vec!["probe", "model:rbd", "--seconds", "0"], "--time"),
         (vec!["probe", "model:rdb"], "nearest: rbd"),
         (vec!["probe", "model:gone.toml"], "No such file"),
         (vec!["probe"], "SOURCE"),

@@ -23,12 +23,12 @@ fn unknown_names_get_the_nearest_and_the_list() {
         &[
             "'linux-6'",
             "nearest: linux-6.18",
-            "'foreread policies' lists",
+            "'foreread list policies' lists",
         ],
     );
     refused(
         &["compare", "--policy", "rbd-plain:triger=3"],
-        &["'triger'", "nearest: trigger", "'foreread policies'"],
+        &["'triger'", "nearest: trigger", "'foreread list policies'"],
     );
     refused(
         &["compare", "--polcy", "none"],
@@ -39,16 +39,20 @@ fn unknown_names_get_the_nearest_and_the_list() {
         &[
             "'sequentail'",
             "nearest: sequential",
-            "'foreread workloads' lists",
+            "'foreread list workloads' lists",
         ],
     );
     refused(
         &["compare", "random:recrod=4K"],
-        &["'recrod'", "nearest: record", "'foreread workloads' lists"],
+        &[
+            "'recrod'",
+            "nearest: record",
+            "'foreread list workloads' lists",
+        ],
     );
     refused(
         &["compare", "--on", "model:rdb"],
-        &["'rdb'", "nearest: rbd", "'foreread models' lists"],
+        &["'rdb'", "nearest: rbd", "'foreread list models' lists"],
     );
     refused(&["completions", "bsh"], &["'bsh'", "'bash'"]);
 }
@@ -233,12 +237,13 @@ fn sources_that_cannot_be_measured() {
     );
     refused(
         &["compare", "--on", "gopher://host/x"],
-        &["unknown kind of source 'gopher'", "'foreread models'"],
+        &["unknown kind of source 'gopher'", "'foreread list models'"],
     );
     refused(&["compare", "--on", ""], &["no source named"]);
     let file = dir.path().join("file");
     std::fs::write(&file, vec![0; 1 << 20]).expect("written");
-    let remedy = "and a file is only read here; use --on model:NAME ('foreread models' lists them)";
+    let remedy =
+        "and a file is only read here; use --on model:NAME ('foreread list models' lists them)";
     refused(
         &["compare", "readers", "--on", &file.to_string_lossy()],
         &["readers opens 4 files,", remedy],
@@ -391,9 +396,17 @@ fn what_cannot_be_written_is_said_and_a_closed_pipe_is_not() {
     std::fs::write(&trace, format!("offset,length\n{lines}")).expect("room");
     let trace = trace.to_str().expect("UTF-8");
     let commands: [&[&str]; 4] = [
-        &["export", trace, "--format", "csv", "-o", "-"],
-        &["export", trace, "--format", "fio:version=2", "-o", "-"],
-        &["policies", "--json"],
+        &["trace", "export", trace, "--format", "csv", "-o", "-"],
+        &[
+            "trace",
+            "export",
+            trace,
+            "--format",
+            "fio:version=2",
+            "-o",
+            "-",
+        ],
+        &["list", "policies", "--json"],
         &["compare", "-h"],
     ];
     for args in commands {
@@ -424,7 +437,15 @@ fn what_cannot_be_written_is_said_and_a_closed_pipe_is_not() {
         );
     }
     for format in ["csv", "fio:version=2"] {
-        let got = foreread(["export", trace, "--format", format, "-o", "/dev/full"]);
+        let got = foreread([
+            "trace",
+            "export",
+            trace,
+            "--format",
+            format,
+            "-o",
+            "/dev/full",
+        ]);
         assert!(
             got.is_refused()
                 .contains("cannot be written (No space left"),
@@ -440,7 +461,7 @@ fn a_panic_is_one_line_with_an_exit_code_of_its_own() {
     for place in ["main", "thread"] {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
         let output = command
-            .arg("policies")
+            .args(["list", "policies"])
             .env("FOREREAD_PANIC", place)
             .env_remove("RUST_BACKTRACE")
             .output();
@@ -461,10 +482,10 @@ fn a_panic_is_one_line_with_an_exit_code_of_its_own() {
 
 #[test]
 fn the_level_of_the_log_is_one_of_six() {
-    refused(&["policies", "--log", "loud"], &["'loud'", "--log"]);
+    refused(&["list", "policies", "--log", "loud"], &["'loud'", "--log"]);
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
     let output = command
-        .arg("policies")
+        .args(["list", "policies"])
         .env("FOREREAD_LOG", "loud")
         .output()
         .expect("the binary starts");
@@ -512,7 +533,7 @@ fn text_is_as_wide_as_the_terminal() {
 
 #[test]
 fn odd_arguments_never_panic() {
-    let places: [&[&str]; 11] = [
+    let places: [&[&str]; 10] = [
         &[],
         // Never just `compare`: with `--` for the odd argument it would measure for 90 s.
         &["compare", "--json", "/"],
@@ -521,10 +542,9 @@ fn odd_arguments_never_panic() {
         &["compare", "--policy"],
         &["compare", "--cache"],
         &["compare", "--json", "/", "--on"],
-        &["replay-log"],
         &["completions"],
         &["man"],
-        &["policies"],
+        &["list", "policies"],
     ];
     survive_odd_arguments(&places);
 }

@@ -231,7 +231,7 @@ fn a_trace_that_was_imported_gives_the_same_figures() {
     ];
     let out = folder.path().join("imported.frt");
     for trace in traces {
-        foreread(["import", text(&trace), "-o", text(&out), "--force"]).is_done();
+        foreread(["trace", "import", text(&trace), "-o", text(&out), "--force"]).is_done();
         let (direct, imported) = (compare(&trace, &[]), compare(&out, &[]));
         for key in ["mode", "think", "rows", "notes", "bound_s", "page_bytes"] {
             assert_eq!(direct[key], imported[key], "{key} of {}", trace.display());

@@ -136,8 +136,8 @@ fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
         vec!["tune", name],
         vec!["replay-log", name],
         vec!["trace", "info", name],
-        vec!["import", name, "-o", "/dev/null"],
-        vec!["policies", "--log", name],
+        vec!["trace", "import", name, "-o", "/dev/null"],
+        vec!["list", "policies", "--log", name],
     ];
     let mut rows: Vec<Vec<String>> = rows
         .into_iter()
@@ -464,7 +464,7 @@ fn a_server_of_a_source_with_a_password_shows_none() {
     );
     assert!(err.contains("403"), "the source's error is logged: {err}");
     let exported = folder.path().join("t.csv").display().to_string();
-    let output = command(["export", &trace, "--to", "csv", "-o", &exported])
+    let output = command(["trace", "export", &trace, "--to", "csv", "-o", &exported])
         .output()
         .expect("the binary starts");
     is_clean("export", &output.stderr);

@@ -26,7 +26,7 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let (trace, out) = (example(), folder.path().join("out.frt"));
     let (trace, out) = (text(&trace), text(&out));
-    let got = foreread(["import", trace, "-o", out]);
+    let got = foreread(["trace", "import", trace, "-o", out]);
     assert!(
         got.is_done()
             .contains("out.frt: 5 records, 292 bytes, from example\nnote: made by hand\n"),
@@ -38,21 +38,21 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
         std::fs::read(out).expect("there"),
     );
     assert!(was == is, "a trace of our own comes back as it was");
-    let again = foreread(["import", trace, "-o", out]);
+    let again = foreread(["trace", "import", trace, "-o", out]);
     assert!(
         again.is_refused().contains("it is there already: "),
         "{}",
         again.err
     );
-    foreread(["import", trace, "-o", out, "--force"]).is_done();
+    foreread(["trace", "import", trace, "-o", out, "--force"]).is_done();
     let copy = folder.path().join("copy");
     std::fs::copy(trace, &copy).expect("room");
     assert!(
-        foreread(["import", text(&copy)])
+        foreread(["trace", "import", text(&copy)])
             .is_refused()
             .contains("a foreread trace already: ")
     );
-    let to = foreread(["export", trace, "-o", "-", "--format", "foreread"]);
+    let to = foreread(["trace", "export", trace, "-o", "-", "--format", "foreread"]);
     assert!(to.is_done().contains("FRT\r\n"), "{}", to.out);
     assert_eq!(names(folder.path()), ["copy", "out.frt"]);
 }
@@ -66,7 +66,7 @@ fn what_is_no_trace_is_one_line_and_leaves_no_file() {
         folder.path().join("out.frt"),
     );
     std::fs::write(&cut, &whole[..whole.len() - 40]).expect("room");
-    let got = foreread(["import", text(&cut), "-o", text(&out)]);
+    let got = foreread(["trace", "import", text(&cut), "-o", text(&out)]);
     assert!(
         got.is_refused()
             .contains("cut\\u{1b}.frt, record 6; the file is damaged"),
@@ -110,7 +110,7 @@ fn a_kill_leaves_no_half_file() {
     }
     let out = folder.path().join("out.frt");
     let mut child = Command::new(env!("CARGO_BIN_EXE_foreread"))
-        .args(["import", text(&pipe), "-o", text(&out)])
+        .args(["trace", "import", text(&pipe), "-o", text(&out)])
         .stdout(Stdio::null())
         .spawn()
         .expect("the binary starts");

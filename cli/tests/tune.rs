@@ -129,7 +129,7 @@ fn a_command_is_recorded_and_gets_advice() {
     );
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        flat.contains("Only part of the trace was used (--only, --limit)."),
+        flat.contains("Only part of the trace was used (--only, --records)."),
         "{}",
         got.out
     );

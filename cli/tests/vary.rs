@@ -266,7 +266,7 @@ fn what_is_no_series() {
         &[
             "unknown parameter in --vary: 'streems'",
             "nearest: streams",
-            "'foreread workloads'",
+            "'foreread list workloads'",
         ],
     );
     vary("policy.triger=1,2", &["nearest: policy.trigger"]);
@@ -275,7 +275,7 @@ fn what_is_no_series() {
         &[
             "bad workload",
             "streams=0",
-            "'foreread workloads' lists the ranges",
+            "'foreread list workloads' lists the ranges",
         ],
     );
     vary(
@@ -283,7 +283,7 @@ fn what_is_no_series() {
         &[
             "bad policy",
             "trigger=x",
-            "'foreread policies' lists the ranges",
+            "'foreread list policies' lists the ranges",
         ],
     );
     vary(

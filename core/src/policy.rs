@@ -506,7 +506,7 @@ pub struct Param {
     pub default: &'static str,
     /// Smallest and largest value allowed (bytes or count; ignored for words).
     pub range: (u64, u64),
-    /// One line for `foreread policies`.
+    /// One line for `foreread list policies`.
     pub help: &'static str,
 }
 
@@ -514,7 +514,7 @@ pub struct Param {
 pub struct Info {
     /// The name in `NAME:key=value,...`.
     pub name: &'static str,
-    /// One line for `foreread policies`.
+    /// One line for `foreread list policies`.
     pub summary: &'static str,
     /// The publication it reproduces.
     pub origin: &'static str,
@@ -542,7 +542,7 @@ impl Info {
 /// The policy where none is named.
 pub const DEFAULT: &str = "auto";
 
-/// Every policy that serves reads, in the order of `foreread policies`; the first one is the default.
+/// Every policy that serves reads, in the order of `foreread list policies`; the first one is the default.
 pub static ALL: &[&Info] = &[
     &auto::INFO,
     &none::INFO,

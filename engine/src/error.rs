@@ -80,14 +80,14 @@ pub enum OpenError {
     Stopped,
 }
 
-/// With the names where the name is wrong: `foreread policies` lists more than those that serve.
+/// With the names where the name is wrong: `foreread list policies` lists more than those that serve.
 fn refused_policy(error: &SpecError) -> String {
     match error {
         SpecError::UnknownName { name, known } => format!(
             "there is no '{name}' that serves reads; name one of {} (`foreread compare` has others)",
             known.join(", ")
         ),
-        _ => format!("{error}; `foreread policies` lists policies and their parameters"),
+        _ => format!("{error}; `foreread list policies` lists policies and their parameters"),
     }
 }
 

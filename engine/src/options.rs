@@ -39,7 +39,7 @@ pub struct Options {
     /// counts as an append after the old last page and a sample of what was read have been read again and are the same, and
     /// as a change to a pinned reader.
     pub appending: bool,
-    /// Where to write every event and action, for `foreread replay-log`. A file or link that is there is replaced; what a link points to
+    /// Where to write every event and action, for `foreread check replay-log`. A file or link that is there is replaced; what a link points to
     /// is not touched. Default nowhere.
     pub event_log: Option<PathBuf>,
     /// The other limits.

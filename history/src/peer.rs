@@ -18,7 +18,7 @@ use crate::policy::{OPPONENTS, policies};
 use foreread_core::policy::{Answer, Ask, Info, Param, PolicyDraft, SpecError, Unit};
 use foreread_core::units::ByteRange;
 
-/// Every imitation, in the order of `foreread policies`.
+/// Every imitation, in the order of `foreread list policies`.
 pub static ALL: &[&Info] = &[
     &nbdkit::INFO,
     &fsspec_readahead::INFO,

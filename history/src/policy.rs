@@ -35,7 +35,7 @@ pub static PUBLISHED: &[&Info] = &[
 /// Policies that `auto` is compared with and no command lists: a text that names one is understood, see [`parse`].
 pub static OPPONENTS: &[&Info] = &[&amp::INFO, &zfetch::INFO, &read_stream::INFO];
 
-/// Every policy that is listed, in the order of `foreread policies`: the published come before the kernel of today.
+/// Every policy that is listed, in the order of `foreread list policies`: the published come before the kernel of today.
 #[must_use]
 pub fn policies() -> Vec<&'static Info> {
     crate::insert(ALL, PUBLISHED, |info| info.name == "linux-6.18")

@@ -27,7 +27,7 @@ static VOLUMES: &[&Info] = &[
     &grep_virtio::INFO,
 ];
 
-/// Every workload, in the order of `foreread workloads`: programs come before trees of files, volumes last.
+/// Every workload, in the order of `foreread list workloads`: programs come before trees of files, volumes last.
 #[must_use]
 pub fn workloads() -> Vec<&'static Info> {
     let list = crate::insert(workload::ALL, PROGRAMS, |info| info.name == "tree");

@@ -54,7 +54,7 @@ pub enum LiveError {
     },
     /// The workload is not for a file that is read.
     #[error(
-        "{workload} {does}, and a file is only read here; use --on model:NAME ('foreread models' lists them)"
+        "{workload} {does}, and a file is only read here; use --on model:NAME ('foreread list models' lists them)"
     )]
     Unfit {
         /// Which.
@@ -549,8 +549,7 @@ mod tests {
             ),
         ] {
             let error = check(&workload).expect_err("refused").to_string();
-            let remedy =
-                "and a file is only read here; use --on model:NAME ('foreread models' lists them)";
+            let remedy = "and a file is only read here; use --on model:NAME ('foreread list models' lists them)";
             assert_eq!(error, format!("any {does}, {remedy}"));
             assert!(engine_and_kernel_refuse(&workload));
         }

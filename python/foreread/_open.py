@@ -192,7 +192,7 @@ def open(  # noqa: A001 (as io.open)
     text, as the built-in `open` has them.
     `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
     such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
-    which sets itself); `foreread policies` lists them.
+    which sets itself); `foreread list policies` lists them.
     `key`, `secret` and `token`, or `profile`, are the account that an `s3://` name is read with, `endpoint` its server and
     `region` its region, where they are not those of the environment or of `configure`.
 

@@ -219,8 +219,8 @@ def probe(source: str | os.PathLike[str], seconds: int = 25, output: str | os.Pa
     """Measures a storage: a row for each request size and depth. Reads only. `output` is a file for the fitted model,
     which is then `on="model:FILE.toml"`; `report` has the model and the advice.
     """
-    asked = ["probe", os.fspath(source), "--seconds", str(seconds), "--json", "-"]
-    report = json.loads(command(*asked, *([] if output is None else ["--output", os.fspath(output)])))
+    asked = ["probe", os.fspath(source), "--time", f"{seconds}s", "--json", "-"]
+    report = json.loads(command(*asked, *([] if output is None else ["--out", os.fspath(output)])))
     return Table(map(_flat, report["points"]), report, f"probe of {os.fspath(source)}")
 
 

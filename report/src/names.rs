@@ -11,7 +11,7 @@ const LIKE: f64 = 0.6;
 /// Most names in a suggestion.
 const NAMES: usize = 3;
 
-/// The names most like `name`, the nearest first: every one that is like it, or else the one nearest to it.
+/// The names that are like `name`, the nearest first; none where nothing is.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> = known.iter().map(|k| (likeness(&name, k), *k)).collect();
@@ -22,7 +22,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
         .count();
     scored
         .into_iter()
-        .take(like.clamp(1, NAMES))
+        .take(like.min(NAMES))
         .map(|(_, k)| k)
         .collect()
 }

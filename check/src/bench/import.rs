@@ -1,4 +1,4 @@
-//! `foreread bench import`: records a second, in and out, each format beside what the same bytes cost to just look at.
+//! `foreread check bench import`: records a second, in and out, each format beside what the same bytes cost to just look at.
 //!
 //! ```text
 //!   one made trace ──► out in each format that is written ──► in again

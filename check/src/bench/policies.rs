@@ -1,4 +1,4 @@
-//! `foreread bench policies`: runs the cells of [`crate::evaluation`] and says where a policy loses, and why.
+//! `foreread check bench policies`: runs the cells of [`crate::evaluation`] and says where a policy loses, and why.
 //!
 //! ```text
 //!   options ──► cells ──► runs, less those of the file ──threads──► each run, once over, to the file
@@ -134,7 +134,7 @@ pub enum BenchError {
     Policy(SpecError),
     /// A filter that leaves no cell.
     #[error(
-        "no such cell: {filter} in the design {design}; foreread bench policies --help says how cells are named"
+        "no such cell: {filter} in the design {design}; foreread check bench policies --help says how cells are named"
     )]
     NoCell {
         filter: String,
@@ -148,7 +148,7 @@ pub enum BenchError {
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Failure {
         match error {
-            BenchError::Policy(error) => names::refused("policy", &error, "foreread policies"),
+            BenchError::Policy(error) => names::refused("policy", &error, "foreread list policies"),
             error => Failure::of(FailureKind::Input, error),
         }
     }
@@ -184,7 +184,7 @@ impl Results {
         let over = &self.report.over_credit;
         let first = over.first()?;
         Some(format!(
-            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread bench policies{} --only \
+            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread check bench policies{} --only \
              {}@{}' repeats it",
             over.len(),
             self.runs[0],

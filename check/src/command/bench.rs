@@ -1,4 +1,4 @@
-//! `foreread bench`: foreread measures itself. The numbers are the lab's.
+//! `foreread check bench`: foreread measures itself. The numbers are the lab's.
 
 use super::bench_policies;
 use clap::{Subcommand, ValueEnum};
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread bench sim
-  foreread bench hit --json -
-  foreread bench policies --resume runs.jsonl --html policies.html")]
+  foreread check bench sim
+  foreread check bench hit --json -
+  foreread check bench policies --resume runs.jsonl --html policies.html")]
 pub struct BenchArgs {
     /// What to measure.
     #[command(subcommand)]
@@ -38,10 +38,10 @@ pub enum BenchWhat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  foreread bench hit --json -")]
+  foreread check bench hit --json -")]
 pub struct BenchJson {
-    /// Write JSON to a file, or '-' for stdout
-    #[arg(long, value_name = "FILE|-")]
+    /// Write JSON to a file, or to stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
@@ -69,9 +69,9 @@ pub enum BenchCells {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread bench policies --resume runs.jsonl --html policies.html
-  foreread bench policies --cells validation --draw 7
-  foreread bench policies --trace app.frt --only @nvme")]
+  foreread check bench policies --resume runs.jsonl --html policies.html
+  foreread check bench policies --cells validation --draw 7
+  foreread check bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
     /// Which cells [default: fractional]
     #[arg(long, alias = "design", value_name = "DESIGN", conflicts_with = "full")]
@@ -115,10 +115,10 @@ pub struct BenchPoliciesArgs {
     /// Write a page with heat maps and reasons to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<OsString>,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.policies/1 with the key 'cells'. With '-' the JSON takes the place of the text.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 

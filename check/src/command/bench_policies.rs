@@ -1,4 +1,4 @@
-//! `foreread bench policies`: passes checked options to the bench, prints the text, writes JSON and page.
+//! `foreread check bench policies`: passes checked options to the bench, prints the text, writes JSON and page.
 //!
 //! The first signal that ends a command stops the schedule: the runs that have begun are ended, what is complete is reported, and the
 //! exit code is 128 and the number of the signal. The second one ends the process at once; with `--resume` no finished run
@@ -10,7 +10,7 @@ use crate::evaluation::{Design, opponents, verdict};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::{self, Outputs};
 use foreread_cli::progress::Bar;
-use foreread_cli::reads::{self, Part, RequestedReads};
+use foreread_cli::reads::{self, ReplayArgs, RequestedReads};
 use foreread_cli::signals;
 use foreread_lab::replay::Replay;
 use foreread_pagecache::program;
@@ -191,14 +191,7 @@ fn trace(path: &Path) -> Result<Arc<Replay>, Fail> {
             "name the file of a trace",
         ));
     };
-    let part = Part {
-        format: None,
-        limit: None,
-        only: None,
-        mode: None,
-        think: None,
-    };
-    reads::ready(&path, &part).map(Arc::new)
+    reads::ready(&path, &ReplayArgs::default()).map(Arc::new)
 }
 
 fn processors() -> usize {

@@ -1,4 +1,4 @@
-//! `foreread conform linux --check REC`, `foreread conform rbd`: our decisions beside those that a kernel or librbd took.
+//! `foreread check conform linux --check REC`, `foreread check conform rbd`: our decisions beside those that a kernel or librbd took.
 //!
 //! Never: a cluster of ours that is left behind.
 
@@ -10,6 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_cli::fail::Fail;
 use foreread_cli::out;
 use foreread_os::output::growing;
+use std::ffi::OsString;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::path::PathBuf;
@@ -74,10 +75,10 @@ pub enum ConformLevel {
 Exit code 1: a divergence. 3: none but under memory pressure, which proves none.
 
 Examples:
-  foreread conform linux
-  foreread conform linux --fs xfs-16k,xfs-64k --read-ahead-kb 128 --mmap yes --operations 100000
-  foreread conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
-  foreread conform rbd --sequences 1000 --seed 7")]
+  foreread check conform linux
+  foreread check conform linux --fs xfs-16k,xfs-64k --read-ahead-kb 128 --mmap yes --operations 100000
+  foreread check conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
+  foreread check conform rbd --sequences 1000 --seed 7")]
 pub struct ConformArgs {
     /// The system to check against
     #[arg(value_name = "WHAT")]
@@ -126,11 +127,17 @@ pub struct ConformArgs {
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux: keep the recordings in this folder
-    #[arg(short = 'o', long, value_name = "DIR", conflicts_with = "check")]
-    pub record: Option<PathBuf>,
-    /// linux, live: print JSON (schema foreread.conform-linux/2)
-    #[arg(long, hide_short_help = true, conflicts_with = "check")]
-    pub json: bool,
+    #[arg(
+        short,
+        long,
+        alias = "record",
+        value_name = "DIR",
+        conflicts_with = "check"
+    )]
+    pub out: Option<PathBuf>,
+    /// linux, live: write JSON to a file, or to stdout (schema foreread.conform-linux/2)
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true, conflicts_with = "check")]
+    pub json: Option<OsString>,
 }
 
 /// Random sequences beside librbd's tables.

@@ -1,11 +1,11 @@
-//! `foreread conform linux` without a recording: the running kernel's decisions beside ours, as a table or as JSON.
+//! `foreread check conform linux` without a recording: the running kernel's decisions beside ours, as a table or as JSON.
 //!
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
 use super::conform::{ALL_FS, ConformArgs, ConformMmap};
 use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
 use foreread_cli::fail::{Fail, note};
-use foreread_cli::out;
+use foreread_cli::out::Outputs;
 use foreread_cli::progress::Bar;
 use foreread_cli::signals;
 use foreread_report::json;
@@ -37,12 +37,12 @@ pub fn is_asked(args: &ConformArgs) -> bool {
         read_ahead_kb,
         mmap,
         operations,
-        record,
+        out,
         json,
         ..
     } = args;
     let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
-    chosen || operations.is_some() || record.is_some() || *json
+    chosen || operations.is_some() || out.is_some() || json.is_some()
 }
 
 /// Records, compares, prints; a divergence is a failed check.
@@ -54,7 +54,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
             "record with -o DIR first, then check that",
         ));
     }
-    if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
+    if let Some(folder) = args.out.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input(
             "no such folder for recordings",
             folder.display(),
@@ -75,6 +75,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
             &remedy,
         ));
     }
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let stop = Arc::new(AtomicBool::new(false));
     signals::end_at_second_signal()?;
     for signal in signals::ending() {
@@ -85,21 +86,20 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     note(format!("seed {seed}"));
     let checked = check(&wanted, &stop, &mut Bar::new())?;
     let kernel = crate::conform::live::kernel();
-    if args.json {
-        let CellOutcomes { cells, left_out } = &checked;
+    let CellOutcomes { cells, left_out } = &checked;
+    let in_json = || {
         let report = Report {
             schema: "foreread.conform-linux/2",
-            kernel,
+            kernel: kernel.clone(),
             policy: "linux-6.18",
             seed,
             cells,
             left_out,
         };
-        out::print(json::pretty(&report))?;
-    } else {
-        out::print(table(&kernel, seed, &checked))?;
-    }
-    let again = if args.record.is_none() {
+        json::pretty(&report)
+    };
+    outputs.emit(|| table(&kernel, seed, &checked), in_json, &[])?;
+    let again = if args.out.is_none() {
         "; to keep the recording, add --seed and -o DIR"
     } else {
         ""
@@ -146,7 +146,7 @@ fn wanted(args: &ConformArgs, seed: u64) -> CellSelection {
         },
         operations: args.operations.unwrap_or(OPERATIONS),
         seed,
-        keep: args.record.clone(),
+        keep: args.out.clone(),
         heard: None,
         what_there_is: is_all(&args.fs),
     }

@@ -1,4 +1,4 @@
-//! `foreread reproduce`: has the lab make the published tables again, prints them, and fails where a check fails that is not
+//! `foreread check reproduce`: has the lab make the published tables again, prints them, and fails where a check fails that is not
 //! on record as a miss.
 //!
 //! Never: judges a figure.
@@ -30,9 +30,9 @@ fn papers() -> PossibleValuesParser {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread reproduce
-  foreread reproduce crume-2014
-  foreread reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.kind==\"blind\")'")]
+  foreread check reproduce
+  foreread check reproduce crume-2014
+  foreread check reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.kind==\"blind\")'")]
 pub struct ReproduceArgs {
     /// Which publication, or all of them
     #[arg(value_name = "PAPER", default_value = "all", value_parser = papers())]
@@ -56,10 +56,10 @@ pub struct ReproduceArgs {
     /// drawn over the sizes, and the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.reproduce/1. With '-' the JSON takes the place of the tables.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 

@@ -32,8 +32,8 @@ pub struct StoreArgs {
     /// Bytes to read at most, up to 1G
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     bytes: u64,
-    /// Write JSON to a file, or '-' for stdout
-    #[arg(long, value_name = "FILE|-")]
+    /// Write JSON to a file, or to stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<OsString>,
 }
 

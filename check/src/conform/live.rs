@@ -83,8 +83,7 @@ impl From<LiveError> for Failure {
 }
 
 /// What most failures here have in common: the machine does not allow it.
-const RETRY: &str =
-    "see the kernel's log (dmesg), or compare a recording: foreread conform linux --check REC";
+const RETRY: &str = "see the kernel's log (dmesg), or compare a recording: foreread check conform linux --check REC";
 
 impl LiveError {
     fn io(what: impl Into<String>, error: impl Into<std::io::Error>) -> LiveError {

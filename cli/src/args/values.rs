@@ -54,6 +54,20 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
+/// The time of a measurement: from 1s to 1h. A number without a unit is seconds.
+#[cfg(feature = "lab")]
+pub fn measuring(text: &str) -> Result<Duration, String> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => time(text)?,
+    };
+    if (1.0..=3600.0).contains(&time.as_secs_f64()) {
+        Ok(time)
+    } else {
+        Err("from 1s to 1h".to_string())
+    }
+}
+
 /// An interval, of statistics or of recordings.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
@@ -122,6 +136,11 @@ mod tests {
     #[test]
     fn times() {
         assert_eq!(time("2s"), Ok(Duration::from_secs(2)));
+        #[cfg(feature = "lab")]
+        assert_eq!(
+            ["15", "1min", "500ms", "2h"].map(|text| measuring(text).ok()),
+            [Some(15), Some(60), None, None].map(|time| time.map(Duration::from_secs))
+        );
         assert!(time("1ms").is_err() && time("soon").is_err());
     }
 }

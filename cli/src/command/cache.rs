@@ -6,14 +6,14 @@
 //! Never: makes a folder, or removes a file that is no piece of the cache.
 
 use crate::fail::{Fail, note};
-use crate::out;
+use crate::out::{self, Outputs};
 use crate::progress::Bar;
 use crate::signals;
 use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
-    CacheInspector, CheckedPiece, DiskCacheSettings, ListingSummary, NOTATION, PieceState,
-    ServerSummary, VersionSummary,
+    CacheInspector, CheckedPiece, DiskCacheSettings, DiskSpace, ListingSummary, NOTATION,
+    PieceState, ServerSummary, VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
@@ -22,6 +22,7 @@ use foreread_report::progress::Progress;
 use foreread_report::width;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// DIR is what --disk-cache of 'foreread mount', 'serve' and 'warm' names. Other processes may use the cache meanwhile: what is removed
 /// they fetch again. A cache may also be removed as a whole with rm -r.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
   foreread cache list /var/cache/foreread
@@ -80,11 +82,11 @@ Example:
 pub struct ListedArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Print JSON
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.cache-list/1.
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<OsString>,
 }
 
 /// Say how much is in it, and how much room is left
@@ -94,11 +96,11 @@ pub struct ListedArgs {
 pub struct StatArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Print JSON
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.cache-stat/1.
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<OsString>,
 }
 
 /// Read every byte and remove pieces that are wrong
@@ -112,11 +114,11 @@ pub struct VerifyArgs {
     /// Remove nothing
     #[arg(long)]
     pub keep: bool,
-    /// Print JSON
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.cache-verify/1.
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<OsString>,
 }
 
 /// Remove pieces until no more than a size is left
@@ -283,18 +285,22 @@ fn seconds(at_ns: Option<i128>) -> Option<i64> {
 }
 
 fn list(args: &ListedArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let AskedVersions {
         versions, listings, ..
     } = asked(&args.part)?;
-    if args.json {
-        return out::print(json::pretty(&ListJson {
-            schema: "foreread.cache-list/1",
-            versions: versions.iter().map(VersionJson::of).collect(),
-            listings: listings.iter().map(ListingJson::of).collect(),
-        }));
-    }
+    let in_json = ListJson {
+        schema: "foreread.cache-list/1",
+        versions: versions.iter().map(VersionJson::of).collect(),
+        listings: listings.iter().map(ListingJson::of).collect(),
+    };
+    let in_words = || list_in_words(&versions, &listings);
+    outputs.emit(in_words, || json::pretty(&in_json), &[])
+}
+
+fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> String {
     if versions.is_empty() && listings.is_empty() {
-        return out::print("The cache is empty.\n");
+        return "The cache is empty.\n".to_string();
     }
     let now = now_ns();
     let part = |version: &VersionSummary| {
@@ -326,7 +332,7 @@ fn list(args: &ListedArgs) -> Result<(), Fail> {
         .left(),
         Column::new("source", |version: &VersionSummary| named(version)).left(),
     ];
-    let table = Table::new("", columns, &versions).wide();
+    let table = Table::new("", columns, versions).wide();
     let pieces = (!versions.is_empty()).then_some(Block::Table(table));
     let columns = vec![
         Column::new("names", |listing: &ListingSummary| count(listing.names)),
@@ -335,13 +341,13 @@ fn list(args: &ListedArgs) -> Result<(), Fail> {
         }),
         Column::new("folder", |listing: &ListingSummary| listing.source.clone()).left(),
     ];
-    let table = Table::new("", columns, &listings).wide();
+    let table = Table::new("", columns, listings).wide();
     let names = (!listings.is_empty()).then_some(Block::Table(table));
-    out::print(block::text(
+    block::text(
         pieces.into_iter().chain(names),
         width::columns(),
         out::may_style(),
-    ))
+    )
 }
 
 /// What a version is of; its folder where that is not known.
@@ -423,6 +429,7 @@ impl ServerJson {
 }
 
 fn stat(args: &StatArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let AskedVersions {
         cache,
         versions,
@@ -460,9 +467,11 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         total_bytes: space.map(|space| space.total_bytes),
         servers: servers.into_iter().map(ServerJson::of).collect(),
     };
-    if args.json {
-        return out::print(json::pretty(&all));
-    }
+    let in_words = || stat_in_words(&all, oldest, space);
+    outputs.emit(in_words, || json::pretty(&all), &[])
+}
+
+fn stat_in_words(all: &StatJson, oldest: Option<i128>, space: Option<DiskSpace>) -> String {
     let queue =
         |pieces: u64, bytes: u64| format!("{} in {}", amount(bytes), plural(pieces, "piece"));
     let once = (
@@ -509,7 +518,7 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         .map(|(key, value)| [key.to_string(), value])
         .collect::<Vec<_>>();
     let table = Table::of_cells(rows).left().wide();
-    out::print(block::text([Block::Table(table)], width::columns(), false))
+    block::text([Block::Table(table)], width::columns(), false)
 }
 
 // ---- verify ----
@@ -562,6 +571,7 @@ impl VerifyJson {
 }
 
 fn verify(args: &VerifyArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let AskedVersions {
         cache, versions, ..
     } = asked(&args.part)?;
@@ -589,11 +599,7 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
     }
     let signal = work.end();
     found.whole = signal == 0;
-    if args.json {
-        out::print(json::pretty(&found))?;
-    } else {
-        out::print(in_words(&found, removes))?;
-    }
+    outputs.emit(|| in_words(&found, removes), || json::pretty(&found), &[])?;
     ended(signal, "the rest was not read")?;
     if found.wrong + found.unreadable == 0 {
         return Ok(());

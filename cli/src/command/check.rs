@@ -1,9 +1,8 @@
-//! `foreread check`, `reproduce`, `conform` and `bench`: what proves foreread is another program, `foreread-check`, which is
-//! looked for as cargo and git look for theirs: beside this one, then on the PATH. It takes this process over.
+//! `foreread check`: what proves foreread is another program, `foreread-check`, which is looked for as cargo and git look for
+//! theirs: beside this one, then on the PATH. It takes this process over.
 //!
 //! ```text
-//!   foreread reproduce all ──► foreread-check reproduce all
-//!   foreread check conform ──► foreread-check conform
+//!   foreread check reproduce all ──► foreread-check reproduce all
 //! ```
 //! Never: knows what its commands are.
 
@@ -18,7 +17,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// What goes to `foreread-check`: everything behind the command's name.
+/// Run a check: reproduce, conform, bench, store, replay-log
+///
+/// The checks are another program, foreread-check, which gets every argument.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct CheckArgs {
@@ -33,35 +34,18 @@ pub struct CheckArgs {
 
 const PROGRAM: &str = "foreread-check";
 
-pub fn check(args: &CheckArgs) -> Result<(), Fail> {
-    become_it(None, args)
-}
-
-pub fn reproduce(args: &CheckArgs) -> Result<(), Fail> {
-    become_it(Some("reproduce"), args)
-}
-
-pub fn conform(args: &CheckArgs) -> Result<(), Fail> {
-    become_it(Some("conform"), args)
-}
-
-pub fn bench(args: &CheckArgs) -> Result<(), Fail> {
-    become_it(Some("bench"), args)
-}
-
-/// Becomes `foreread-check` with this command; returns only if that could not be.
-fn become_it(name: Option<&str>, args: &CheckArgs) -> Result<(), Fail> {
+/// Becomes `foreread-check`; returns only if that could not be.
+pub fn run(args: &CheckArgs) -> Result<(), Fail> {
     let beside = beside(program::file());
     let file = beside
         .as_deref()
         .map_or(OsStr::new(PROGRAM), Path::as_os_str);
     warn_of_another_version(file);
-    let error = program::command(file).args(words(name, args)).exec();
+    let error = program::command(file).args(words(args)).exec();
     Err(match error.kind() {
         ErrorKind::NotFound => {
-            let name = name.unwrap_or("check");
             let what = format!(
-                "'{name}' is a command of {PROGRAM}, which is neither beside foreread nor on the PATH"
+                "'check' is another program, {PROGRAM}, which is neither beside foreread nor on the PATH"
             );
             let remedy = "install it (cargo install --path check, in foreread's source)";
             Fail::cannot(what, "", remedy)
@@ -102,15 +86,14 @@ fn beside(own: &Path) -> Option<PathBuf> {
 }
 
 /// The command, its arguments, and the options that are every command's.
-fn words(name: Option<&str>, args: &CheckArgs) -> Vec<OsString> {
+fn words(args: &CheckArgs) -> Vec<OsString> {
     let global = global();
     let log = global.log.and_then(|level| level.to_possible_value());
     let log = log.map(|level| OsString::from(format!("--log={}", level.get_name())));
     let force = global.force.then(|| OsString::from("--force"));
-    let name = name.map(OsString::from);
     let options = log.into_iter().chain(force);
-    // Behind the command's name, which is the first argument of `check`.
-    let mut words = Vec::from_iter(name.into_iter().chain(args.arguments.iter().cloned()));
+    // Behind the name of the check, which is the first argument.
+    let mut words = args.arguments.clone();
     let at = words.len().min(1);
     words.splice(at..at, options);
     words

@@ -9,7 +9,7 @@ use crate::fail::{Fail, note};
 use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
-use crate::reads::{self, Part, RequestedReads};
+use crate::reads::{self, ReplayArgs, RequestedReads};
 use crate::signals;
 use crate::source;
 use crate::vary;
@@ -17,7 +17,7 @@ use foreread::source::SourceName;
 use foreread_core::units::PageSize;
 use foreread_lab::advice::{NextStep, after_compare, in_shell};
 use foreread_lab::compare::{self, ComparePlan};
-use foreread_lab::replay::{Mode, Replay};
+use foreread_lab::replay::Replay;
 use foreread_lab::report::Price;
 use foreread_lab::report::{MappedRun, Report, Table, page, screen, table, to_json};
 use std::ffi::OsString;
@@ -44,13 +44,13 @@ Examples:
 pub struct CompareArgs {
     /// NAME[:key=value,...], or a trace to replay [default: four]
     ///
-    /// 'foreread workloads' lists the names, 'foreread trace formats' the formats of traces. Anything else
+    /// 'foreread list workloads' lists the names, 'foreread trace formats' the formats of traces. Anything else
     /// is treated as a trace file; trace:FILE always is.
     #[arg(value_name = "WORKLOAD|TRACE")]
     pub workload: Option<OsString>,
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
-    /// Files and block devices are only read; a path may be written file:PATH. 'foreread models' lists the models;
+    /// Files and block devices are only read; a path may be written file:PATH. 'foreread list models' lists the models;
     /// model-live: runs the engine on a model in real time. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
     /// rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with --features tls, s3://, gs://, az://, hf://
     /// and http(s):// one with --features object. By default a scratch file and two models.
@@ -58,7 +58,7 @@ pub struct CompareArgs {
     pub on: Option<SourceName>,
     /// 'all', 'peers', or a,b:key=value [default: the usual]
     ///
-    /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
+    /// 'foreread list policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list
     /// names others: the best schedule found with perfect foresight. It is a search and may lose a run; a note says by how much.
     #[arg(long, value_name = "LIST")]
@@ -89,26 +89,11 @@ pub struct CompareArgs {
     /// Size of a cache page: a power of two from 512 to 1M
     #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
     pub page: Option<PageSize>,
-    /// How the replay of a trace keeps time [default: the best that the trace allows]
-    ///
-    /// Times of different modes cannot be compared.
-    #[arg(long, value_name = "MODE", hide_short_help = true)]
-    pub mode: Option<Mode>,
-    /// A factor on the recorded pauses of a trace: 0, 0.5, 1, 2
-    ///
-    /// In mode asap, which has none, the factor is on the gaps between the starts of reads: for a trace whose think time
-    /// is unknown, 0, 0.5, 1 and 2 show how much it matters ('--vary think=0,0.5,1,2').
-    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
-    pub think: Option<f64>,
-    /// Replay only the first N records of a trace
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
+    #[command(flatten)]
+    pub replay: ReplayArgs,
+    /// The name that --records had before
+    #[arg(long, hide = true, conflicts_with = "records", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// Replay only the files of a trace whose names contain TEXT
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
-    pub only: Option<String>,
-    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
-    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
-    pub format: Option<String>,
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -126,7 +111,7 @@ pub struct CompareArgs {
     pub price: Option<Box<Price>>,
     /// Write the event log of every run on a file to this directory
     ///
-    /// The directory is made if needed. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
+    /// The directory is made if needed. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread check replay-log' checks that a fresh core decides the same. Writing
     /// it makes the runs slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
@@ -159,10 +144,10 @@ pub struct CompareArgs {
     /// map of the reads (hit, late, miss, unused), with --vary the plateaus; every value, and the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON replaces the tables.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
@@ -323,7 +308,7 @@ fn price(text: &str) -> Result<Box<Price>, String> {
 /// Reads the trace and makes it ready.
 fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     if args.size.is_some() {
-        let remedy = "leave it out; --limit N replays the first N records";
+        let remedy = "leave it out; --records N replays the first N records";
         return Err(Fail::input(
             "the size of a trace is fixed",
             "--size",
@@ -334,32 +319,21 @@ fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
         .vary
         .as_deref()
         .is_some_and(|vary| vary.trim_start().starts_with("think="));
-    if varied && args.think.is_some() {
+    if varied && args.replay.think.is_some() {
         return Err(Fail::input(
             "think is set twice",
             "--think and --vary think",
             "leave --think out",
         ));
     }
-    reads::ready(path, &part(args))
-}
-
-fn part(args: &CompareArgs) -> Part<'_> {
-    let CompareArgs {
-        limit, mode, think, ..
-    } = *args;
-    Part {
-        format: args.format.as_deref(),
-        limit,
-        only: args.only.as_deref(),
-        mode,
-        think,
-    }
+    let records = args.replay.records.or(args.limit);
+    let replay = args.replay.clone();
+    reads::ready(path, &ReplayArgs { records, ..replay })
 }
 
 /// Refuses what only a trace has, where there is none.
 fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
-    part(args).none_is_set("--limit")
+    args.replay.none_is_set()
 }
 
 #[cfg(test)]

@@ -63,17 +63,12 @@ pub struct DoctorArgs {
     /// Look at the proc, sys, etc, run and usr of this folder
     ///
     /// Such as the root of a host that a container has mounted.
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        default_value = "/",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.doctor/1. With '-' the JSON takes the place of the text.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 

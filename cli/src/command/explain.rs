@@ -8,8 +8,7 @@ use crate::fail::Fail;
 use crate::out::Outputs;
 use crate::policy_list;
 use crate::progress::Bar;
-use crate::reads::ReplayArgs;
-use crate::reads::{self, Part};
+use crate::reads::{self, ReplayArgs};
 use crate::source;
 use foreread::source::SourceName;
 use foreread_core::policy::PolicyDraft;
@@ -43,7 +42,7 @@ pub struct ExplainArgs {
     ///
     /// What 'foreread compare --on' takes. A file or block device is only read, past the page cache; the files of a trace
     /// are laid out in it one after the other, so it has to be as large as all of them, or --only selects one. Such a
-    /// run is explained from its event log, which is kept in an unnamed temporary file until the end. 'foreread models'
+    /// run is explained from its event log, which is kept in an unnamed temporary file until the end. 'foreread list models'
     /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,
@@ -84,11 +83,11 @@ pub struct ExplainArgs {
     /// In the table of the other policies: the 95 % interval of each ratio, and a line with the test and its correction.
     #[arg(long)]
     pub details: bool,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.explain/1, with every file and stream whatever --file and --limit show. With '-' the JSON takes the
     /// place of the text.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
@@ -134,11 +133,12 @@ fn check(args: &ExplainArgs) -> Result<ExplainOptions, Fail> {
         (None, false) => usual(),
         (Some(list), false) => policy_list::parse(Some(list))?.0,
     };
-    let part = Part::from(&args.replay);
     let (workload, replay) = match reads::parse(Some(&args.trace))? {
-        reads::RequestedReads::Trace(path) => (None, Some(Arc::new(reads::ready(&path, &part)?))),
+        reads::RequestedReads::Trace(path) => {
+            (None, Some(Arc::new(reads::ready(&path, &args.replay)?)))
+        }
         reads::RequestedReads::Workload(name) => {
-            part.none_is_set("--records")?;
+            args.replay.none_is_set()?;
             (Some(name), None)
         }
         reads::RequestedReads::Usual => (None, None),

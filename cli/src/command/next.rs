@@ -3,7 +3,7 @@
 //! Prints how many are files of the mount. Never: waits for what is read ahead.
 
 use crate::fail::{Fail, note};
-use crate::out;
+use crate::out::Outputs;
 use foreread::front::fuse::send;
 use foreread_os::open::stream;
 use serde_json::json;
@@ -35,9 +35,9 @@ pub struct NextArgs {
     /// Names end with a 0 byte, as those of 'find -print0'
     #[arg(short = '0', long)]
     pub null: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Write JSON to a file, or to stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<OsString>,
 }
 
 /// Bytes of a name, as PATH_MAX of Linux.
@@ -45,6 +45,7 @@ const MAX_NAME: u64 = 4096;
 
 /// Sends the list, and prints the mount's answer.
 pub fn run(args: &NextArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let place = args.list.as_ref().map_or_else(
         || "standard input".to_string(),
         |list| list.display().to_string(),
@@ -89,18 +90,18 @@ pub fn run(args: &NextArgs) -> Result<(), Fail> {
         counts.first().copied().unwrap_or(0),
         counts.get(1).copied().unwrap_or(0),
     );
-    if args.json {
-        return out::print(format!(
-            "{}\n",
-            json!({ "schema": "foreread.next/1", "files": files, "unknown": unknown })
-        ));
-    }
-    if unknown > 0 {
+    if unknown > 0 && outputs.has_text() {
         note(format!(
             "{unknown} names are no files of the mount, and were left out"
         ));
     }
-    out::print(format!("{files} files are read ahead in this order\n"))
+    let schema = "foreread.next/1";
+    let in_json = json!({ "schema": schema, "files": files, "unknown": unknown });
+    outputs.emit(
+        || format!("{files} files are read ahead in this order\n"),
+        || format!("{in_json}\n"),
+        &[],
+    )
 }
 
 /// The next name of the list; nothing at its end. Empty ones are passed over.

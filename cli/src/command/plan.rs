@@ -2,7 +2,7 @@
 
 use crate::args::values::size;
 use crate::fail::{Fail, note, one_line};
-use crate::out;
+use crate::out::{self, Outputs};
 use crate::traces::size_of;
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::planning::{PlanReport, of_headers, of_traces};
@@ -13,6 +13,7 @@ use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, PlanFile};
 use foreread_report::number::{count, plural};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -70,9 +71,9 @@ pub struct PlanArgs {
         conflicts_with = "format"
     )]
     pub from: Option<String>,
-    /// Print a summary in JSON
-    #[arg(long, hide_short_help = true)]
-    pub json: bool,
+    /// Write a summary in JSON to a file, or to stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true)]
+    pub json: Option<OsString>,
 }
 
 fn format(text: &str) -> Result<Format, String> {
@@ -90,6 +91,8 @@ const MAX_NAMED: usize = 10;
 /// Makes and writes.
 pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let out = out::writable("out", args.out.as_os_str())?;
+    let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    outputs.and("out", out.clone())?;
     let planned = match args.format {
         Some(format) => {
             let plan = of_headers(format, &args.inputs, &Names::new(args.tensors.clone()));
@@ -136,7 +139,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
         ));
     };
     out::write("out", &out, &text)?;
-    if args.json {
+    let in_json = || {
         let whole = json!({
             "schema": "foreread.plan/1",
             "plan": out.display().to_string(),
@@ -147,14 +150,13 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
             "dropped": planned.dropped,
             "left_out": left_out_json(&planned.left_out),
         });
-        return out::print(format!("{whole:#}\n"));
-    }
-    out::print(format!(
-        "{} has {}\nnext: {}\n",
-        out.display(),
-        in_short(&planned.plan),
-        next(&planned.plan, &out)
-    ))
+        format!("{whole:#}\n")
+    };
+    let text = || {
+        let (next, short) = (next(&planned.plan, &out), in_short(&planned.plan));
+        format!("{} has {short}\nnext: {next}\n", out.display())
+    };
+    outputs.emit(text, in_json, &[])
 }
 
 /// The command that follows the plan. The page cache has no objects: a mount brings them into its own.

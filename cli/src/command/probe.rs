@@ -2,7 +2,7 @@
 //!
 //! Never: writes to the source; there is nothing to clean up when it is interrupted.
 
-use crate::args::values::size;
+use crate::args::values::{measuring, size};
 use crate::fail::Fail;
 use crate::out::Outputs;
 use crate::progress::Bar;
@@ -12,6 +12,7 @@ use foreread_lab::compare::CompareOn;
 use foreread_lab::probe::{self, ProbeOptions, ProbeOutcome, verify};
 use foreread_report::json;
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// Measure a storage, fit a model to it, advise settings
 ///
@@ -33,11 +34,17 @@ pub struct ProbeArgs {
     #[arg(value_name = "SOURCE")]
     pub source: SourceName,
     /// Write the model here, for --on model:FILE.toml
-    #[arg(short, long, value_name = "FILE.toml", conflicts_with = "verify")]
-    pub output: Option<OsString>,
-    /// Time to measure, in seconds
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub seconds: u32,
+    #[arg(
+        short,
+        long,
+        alias = "output",
+        value_name = "FILE.toml",
+        conflicts_with = "verify"
+    )]
+    pub out: Option<OsString>,
+    /// Time to measure
+    #[arg(long, alias = "seconds", value_name = "TIME", default_value = "25s", value_parser = measuring)]
+    pub time: Duration,
     /// Read only this many bytes from the start, such as 10G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
@@ -70,10 +77,10 @@ pub struct ProbeArgs {
         hide_short_help = true
     )]
     pub html: Option<OsString>,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.probe/1, or foreread.verify/1 with --verify. With '-' the JSON takes the place of the text.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
@@ -85,17 +92,17 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     }
     let files = [
         ("json", args.json.as_deref()),
-        ("output", args.output.as_deref()),
+        ("out", args.out.as_deref()),
         ("html", args.html.as_deref()),
     ];
     let outputs = Outputs::new(&files)?;
     if let Some(path) = outputs
-        .file("output")
+        .file("out")
         .filter(|path| path.extension().is_none_or(|end| end != "toml"))
     {
         return Err(Fail::input(
             "a model file ends in .toml",
-            format!("--output {}", path.display()),
+            format!("--out {}", path.display()),
             "name it FILE.toml",
         ));
     }
@@ -110,7 +117,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     }
     let asked = ProbeOptions {
         source: on,
-        seconds: f64::from(args.seconds),
+        seconds: args.time.as_secs_f64(),
         size_bytes: args.size,
         buffered: args.buffered,
     };
@@ -122,7 +129,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         || probe::render(&probe),
         || json::pretty(&probe),
         &[
-            ("output", &|| model.to_toml()),
+            ("out", &|| model.to_toml()),
             ("html", &|| probe::page(&probe)),
         ],
     )

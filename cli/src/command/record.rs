@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// runs: 2 bad input, 3 this machine cannot. After it: 1 with --strict and lost events, or a recording that another program
 /// switched off, 2 if the trace cannot be written.
 ///
-/// Every read without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread import FILE', or import a text that root has
+/// Every read without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread trace import FILE', or import a text that root has
 /// recorded with ftrace or perf.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -54,7 +54,7 @@ pub struct RecordArgs {
     /// Record this process until it ends or Ctrl-C
     ///
     /// Its children are recorded too.
-    #[arg(long, value_name = "N", conflicts_with = "command")]
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// How reads are seen [default: trace where it is allowed]
     ///
@@ -78,7 +78,7 @@ pub struct RecordArgs {
     /// Write a summary in JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.record/1.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
     /// The command and its arguments
     #[arg(value_name = "CMD", last = true, required_unless_present = "pid")]

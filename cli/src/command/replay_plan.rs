@@ -53,7 +53,7 @@ pub struct ReplayPlanArgs {
     /// Write the same in JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.replay/1.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
     /// The command and its arguments
     #[arg(value_name = "CMD", last = true)]

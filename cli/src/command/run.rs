@@ -37,7 +37,7 @@ Examples:
   foreread run -- grep -r TODO /mnt/src
   foreread run --pid 4711")]
 pub struct RunArgs {
-    /// Which policy decides; see 'foreread policies'
+    /// Which policy decides; see 'foreread list policies'
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     pub policy: PolicySpec,
     /// How reads are seen [default: trace where it is allowed]
@@ -60,7 +60,7 @@ pub struct RunArgs {
     /// Write a summary in JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.run/1.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
     /// A process that runs already, and what it begins, until its end or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with = "command")]

@@ -11,7 +11,7 @@ use crate::fail::{Fail, one_line};
 use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
-use crate::reads::{self, Part, RequestedReads};
+use crate::reads::{self, ReplayArgs, RequestedReads};
 use crate::source;
 use foreread::source::SourceName;
 use foreread::{Options, Reader};
@@ -77,10 +77,10 @@ pub struct SweepArgs {
     /// Each with its key and the name of its file. For programs that have other machines measure them.
     #[arg(long, hide_short_help = true)]
     pub missing: bool,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// A list of all cells, those of earlier runs among them.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
@@ -383,14 +383,7 @@ fn load(reads: &SweepInput) -> Result<SweepReads, Fail> {
 }
 
 fn loaded(path: &Path) -> Result<SweepReads, Fail> {
-    let part = Part {
-        format: None,
-        limit: None,
-        only: None,
-        mode: None,
-        think: None,
-    };
-    reads::ready(path, &part)
+    reads::ready(path, &ReplayArgs::default())
         .map(Arc::new)
         .map(SweepReads::Trace)
 }

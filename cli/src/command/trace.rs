@@ -1,8 +1,10 @@
-//! `foreread trace`: what is in a trace, and which formats there are.
+//! `foreread trace`: import, export, what is in a trace, and which formats there are.
 
-use crate::args::ListArgs;
+mod convert;
+
+use crate::args::JsonArgs;
 use crate::fail::Fail;
-use crate::out::{self, Outputs};
+use crate::out::Outputs;
 use crate::traces;
 use clap::Subcommand;
 use foreread_lab::report::trace_info;
@@ -15,8 +17,9 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Describe a trace, list the trace formats
+/// Import, export and describe traces, list their formats
 #[derive(Debug, clap::Args)]
+#[command(disable_help_subcommand = true)]
 pub struct TraceArgs {
     /// What to do.
     #[command(subcommand)]
@@ -26,13 +29,14 @@ pub struct TraceArgs {
 /// Commands for traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Describe a trace: sizes, streams, latency, what it lacks
+    Import(convert::ImportArgs),
+    Export(convert::ExportArgs),
     Info(InfoArgs),
     /// List the formats: what is read and written, units, keys
     #[command(after_help = "\
 Example:
-  foreread import spc.csv --format spc")]
-    Formats(ListArgs),
+  foreread trace import spc.csv --format spc")]
+    Formats(JsonArgs),
 }
 
 /// Describe a trace: sizes, streams, latency, what it lacks
@@ -51,10 +55,10 @@ pub struct InfoArgs {
     /// NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.trace-info/1.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
@@ -64,8 +68,13 @@ const WIDTH: usize = 90;
 /// Does what is asked.
 pub fn run(args: &TraceArgs) -> Result<(), Fail> {
     match &args.command {
+        TraceCommand::Import(asked) => convert::import(asked),
+        TraceCommand::Export(asked) => convert::export(asked),
         TraceCommand::Info(asked) => info(asked),
-        TraceCommand::Formats(asked) => out::print(if asked.json { to_json() } else { in_words() }),
+        TraceCommand::Formats(asked) => {
+            let outputs = Outputs::new(&[("json", asked.json.as_deref())])?;
+            outputs.emit(in_words, to_json, &[])
+        }
     }
 }
 

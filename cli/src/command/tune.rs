@@ -6,12 +6,11 @@
 //! ```
 //! Never: sets anything.
 
-use crate::args::values::size;
+use crate::args::values::{measuring, size};
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
 use crate::progress::Bar;
-use crate::reads::ReplayArgs;
-use crate::reads::{self, Part};
+use crate::reads::{self, ReplayArgs};
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::source;
 use foreread::source::SourceName;
@@ -31,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 /// Record a program, measure its storage, advise settings
 ///
@@ -58,7 +58,7 @@ pub struct TuneArgs {
     /// Record this process until it ends or Ctrl-C
     ///
     /// Its children are recorded too.
-    #[arg(long, value_name = "N", conflicts_with = "command")]
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// Storage: PATH, model:NAME [default: found by the trace]
     ///
@@ -67,9 +67,9 @@ pub struct TuneArgs {
     /// itself where the files are small.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// Time to measure the storage, in seconds
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub seconds: u32,
+    /// Time to measure the storage
+    #[arg(long, alias = "seconds", value_name = "TIME", default_value = "15s", value_parser = measuring)]
+    pub time: Duration,
     /// Runs of each policy on the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
@@ -89,10 +89,10 @@ pub struct TuneArgs {
     /// A line below the table: the test, its correction, how many pairs of rows, and the level.
     #[arg(long)]
     pub details: bool,
-    /// Write JSON to a file, or '-' for stdout
+    /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.tune/1. With '-' the JSON takes the place of the text.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
     /// A command to record, and its arguments
     #[arg(value_name = "CMD", last = true)]
@@ -115,12 +115,11 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         Some(text) => (named(text)?, None),
         None => record(args, out, !outputs.has_text())?,
     };
-    let part = Part::from(&args.replay);
-    let replay = Arc::new(reads::ready(&trace, &part)?);
+    let replay = Arc::new(reads::ready(&trace, &args.replay)?);
     let (storage, chosen, replay) = match on {
         Some(storage) => (storage, None, replay),
         None => {
-            let (found, replay) = found(&trace, &part, replay)?;
+            let (found, replay) = found(&trace, &args.replay, replay)?;
             (compare::file(found.path), Some(found.chosen), replay)
         }
     };
@@ -137,7 +136,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         storage,
         chosen,
         partial,
-        seconds: f64::from(args.seconds),
+        seconds: args.time.as_secs_f64(),
         command: args
             .command
             .iter()
@@ -333,7 +332,7 @@ fn storage(name: &SourceName) -> Result<CompareOn, Fail> {
 /// The storage that the reads waited for, why it is this one, and the reads of it.
 fn found(
     trace: &Path,
-    part: &Part<'_>,
+    part: &ReplayArgs,
     replay: Arc<Replay>,
 ) -> Result<(StorageFound, Arc<Replay>), Fail> {
     let mut found = tune::find(&replay)?;

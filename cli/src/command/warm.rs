@@ -6,7 +6,7 @@ mod onto_disk;
 use super::plan::{left_out_json, name};
 use crate::args::values::size;
 use crate::fail::{Fail, note};
-use crate::out;
+use crate::out::Outputs;
 use crate::progress::Bar;
 use crate::traces::size_of;
 #[cfg(not(feature = "object"))]
@@ -14,6 +14,8 @@ use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
 use serde_json::json;
+use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,8 +31,8 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread warm model/*.safetensors --progress
-  foreread warm --disk-cache /var/cache/foreread s3://bucket/model/ --progress")]
+  foreread warm model/*.safetensors
+  foreread warm --disk-cache /var/cache/foreread s3://bucket/model/")]
 pub struct WarmArgs {
     /// Files and folders, or objects and prefixes of stores
     #[arg(value_name = "PATH", required = true)]
@@ -41,15 +43,15 @@ pub struct WarmArgs {
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
-    /// Show a progress bar
+    /// Show the progress where stderr is no terminal, too
     #[arg(long)]
     pub progress: bool,
     /// Bytes to read at most
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Write JSON to a file, or to stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<OsString>,
 }
 
 /// How often the bar moves.
@@ -69,11 +71,18 @@ fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
     })
 }
 
+impl WarmArgs {
+    fn shows_progress(&self) -> bool {
+        self.progress || std::io::stderr().is_terminal()
+    }
+}
+
 /// Warms.
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     #[cfg(feature = "object")]
     if onto_disk::is_asked(args)? {
-        return onto_disk::run(args);
+        return onto_disk::run(args, &outputs);
     }
     #[cfg(not(feature = "object"))]
     refuse_sources(&args.paths)?;
@@ -86,7 +95,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     };
     let filler = Filler::start(Arc::new(plan), settings)
         .map_err(|error| Fail::input("cannot read ahead", error, "start it again"))?;
-    let mut bar = args.progress.then(Bar::with_time_left);
+    let mut bar = args.shows_progress().then(Bar::with_time_left);
     if let Some(bar) = &mut bar {
         bar.stage("MB in the page cache");
     }
@@ -116,7 +125,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     name(&left_out);
     let counts = filled.counts;
     let rest = counts.planned_bytes - counts.done_bytes;
-    if args.json {
+    let whole = || {
         let whole = json!({
             "schema": "foreread.warm/1",
             "bytes": counts.planned_bytes,
@@ -129,14 +138,12 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
             "latency_ns": filled.latency_ns,
             "left_out": left_out_json(&left_out),
         });
-        out::print(format!("{whole:#}\n"))?;
-    } else {
-        let (fetched, cached) = (size_of(counts.fetched_bytes), size_of(counts.cached_bytes));
-        out::print(format!(
-            "{fetched} read in {:.3} s, {cached} were cached\n",
-            filled.seconds
-        ))?;
-    }
+        format!("{whole:#}\n")
+    };
+    let (fetched, cached) = (size_of(counts.fetched_bytes), size_of(counts.cached_bytes));
+    let seconds = filled.seconds;
+    let text = || format!("{fetched} read in {seconds:.3} s, {cached} were cached\n");
+    outputs.emit(text, whole, &[])?;
     let signal = signalled.load(Ordering::Relaxed);
     if signal > 0 {
         note(format!(

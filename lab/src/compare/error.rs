@@ -108,10 +108,12 @@ impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Failure {
         match error {
             CompareError::Workload(error) => {
-                names::refused("workload", &error, "foreread workloads")
+                names::refused("workload", &error, "foreread list workloads")
             }
-            CompareError::Model(error) => names::refused("model", &error, "foreread models"),
-            CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
+            CompareError::Model(error) => names::refused("model", &error, "foreread list models"),
+            CompareError::Policy(error) => {
+                names::refused("policy", &error, "foreread list policies")
+            }
             CompareError::ModelFile(error) => error,
             CompareError::Live(error) => error.into(),
             error @ (CompareError::Impossible { .. } | CompareError::Log(_)) => {

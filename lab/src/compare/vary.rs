@@ -67,7 +67,12 @@ impl From<VaryError> for Failure {
         match error {
             VaryError::Key { key, known } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                names::unknown("parameter in --vary", &key, &known, "foreread workloads")
+                names::unknown(
+                    "parameter in --vary",
+                    &key,
+                    &known,
+                    "foreread list workloads",
+                )
             }
             VaryError::Policy(error) => CompareError::Policy(error).into(),
             VaryError::Compare(error) => error.into(),

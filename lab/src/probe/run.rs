@@ -167,7 +167,7 @@ fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
     if let Some(noise) = noise.filter(|n| *n > BUSY) {
         notes.push(format!(
             "The machine was busy: half of the rounds of a typical point differ by {:.0} %; repeat when it is idle, or \
-             with a larger --seconds",
+             with a larger --time",
             noise * 100.0
         ));
     }
@@ -178,7 +178,7 @@ fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
     }
     if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
         notes.push(
-            "The time was too short for three rounds of each point; use a larger --seconds"
+            "The time was too short for three rounds of each point; use a larger --time"
                 .to_string(),
         );
     }

@@ -164,7 +164,7 @@ fn load_at_most(
                 return Err(whole(
                     name,
                     what,
-                    "replay its first part with --limit 1000000",
+                    "replay its first part with --records 1000000",
                 ));
             }
             Item::Record(record) => loading.take(name, record)?,
@@ -252,7 +252,7 @@ impl Loading {
                 return Err(whole(
                     name,
                     what,
-                    "replay its first part with --limit 1000000",
+                    "replay its first part with --records 1000000",
                 ));
             }
             self.files_of_opens.push(file);
@@ -296,9 +296,9 @@ impl Loading {
                 "no read in it can be replayed ({writes} writes, {ahead} readahead reads, {empty} empty reads)"
             );
             let remedy = if elsewhere > 0 {
-                "name a part of a file's name that is in it with --only ('foreread export --format csv' lists them)"
+                "name a part of a file's name that is in it with --only ('foreread trace export --to csv' lists them)"
             } else if cut {
-                "take more of it with a larger --limit"
+                "take more of it with a larger --records"
             } else {
                 "name a trace with demand reads"
             };
@@ -713,7 +713,7 @@ mod tests {
         let error = of(11, Part::default()).expect_err("over it").to_string();
         assert_eq!(
             error,
-            "more than 10 records: t; replay its first part with --limit 1000000"
+            "more than 10 records: t; replay its first part with --records 1000000"
         );
         let cut = of(11, first(7)).expect("cut");
         assert_eq!((cut.records.len(), cut.counts.cut), (7, true));
@@ -748,7 +748,7 @@ mod tests {
         .expect_err("refused");
         assert!(
             cut.to_string()
-                .ends_with("; take more of it with a larger --limit")
+                .ends_with("; take more of it with a larger --records")
         );
         assert!(error(Vec::new()).starts_with("no read in it can be replayed (0 writes"));
         let at = |ns| {

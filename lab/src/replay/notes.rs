@@ -154,8 +154,9 @@ fn left_out(counts: &Counts) -> Vec<String> {
         "faults were replayed as touches of their first page only: too many pages in all",
     );
     if counts.cut {
-        notes
-            .push("Only the first records of the trace were replayed, as --limit says".to_string());
+        notes.push(
+            "Only the first records of the trace were replayed, as --records says".to_string(),
+        );
     }
     notes
 }

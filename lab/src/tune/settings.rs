@@ -121,7 +121,7 @@ fn reach(tuned: &TuneReport, partial: bool) -> String {
         }
     }
     if partial {
-        said.push_str(" Only part of the trace was used (--only, --limit).");
+        said.push_str(" Only part of the trace was used (--only, --records).");
     }
     said.push_str(" Other programs that read from it are not included.");
     said

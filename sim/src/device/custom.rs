@@ -1,7 +1,7 @@
 //! Device models in files: `--on model:FILE.toml`.
 //!
 //! A file in the format [`SCHEMA`] says the same as a preset, and where its figures are from; `foreread probe -o` writes
-//! one for a storage that was measured, `foreread models --toml NAME` one for a preset, to begin with. The format is
+//! one for a storage that was measured, `foreread list models --toml NAME` one for a preset, to begin with. The format is
 //! that of [`ModelFile`]: units stand in the names of the keys, unknown keys are errors, every number has a range.
 //!
 //! ```text
@@ -108,14 +108,14 @@ pub fn parse(text: &str, place: &str) -> Result<ModelFile, Failure> {
         bad(
             format!("{place}: line {}{written}", line + 1),
             shorten(&error.message().replace('\n', ", ")),
-            "mend that line; 'foreread models --toml NAME' prints a good file",
+            "mend that line; 'foreread list models --toml NAME' prints a good file",
         )
     })?;
     file.check().map_err(|(key, why)| {
         bad(
             format!("{place}: {key}"),
             why,
-            "mend that key; 'foreread models --toml NAME' prints a good file",
+            "mend that key; 'foreread list models --toml NAME' prints a good file",
         )
     })?;
     Ok(file)

@@ -1,4 +1,4 @@
-//! The JSON of `foreread bench policies`: every row of every cell, the totals, the targets.
+//! The JSON of `foreread check bench policies`: every row of every cell, the totals, the targets.
 //!
 //! Schema `foreread.policies/1`: keys are only ever added. What is not defined is null. A row of the oracle has a time and a share
 //! and nothing else: the search for the best schedule holds and requests what a policy could not.

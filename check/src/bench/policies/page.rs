@@ -1,4 +1,4 @@
-//! The page of `foreread bench policies`: lost cells with their reasons on top, then heat maps, targets and totals.
+//! The page of `foreread check bench policies`: lost cells with their reasons on top, then heat maps, targets and totals.
 //!
 //! A map for the lost cells and one for each device; a row is a cell, a column a policy, a box its time over that of the best
 //! opponent. Each lost cell has a table of the policy beside that opponent and the sentence of `reason.rs`.

@@ -1,4 +1,4 @@
-//! What `foreread bench policies` prints: lost cells first, then the targets, the totals, the notes.
+//! What `foreread check bench policies` prints: lost cells first, then the targets, the totals, the notes.
 //!
 //! ```text
 //!   auto in the design fractional: 111 cells

@@ -1,4 +1,4 @@
-# Plays operations on a file for 'foreread conform linux': one line asks, one line answers (a number, or why not).
+# Plays operations on a file for 'foreread check conform linux': one line asks, one line answers (a number, or why not).
 # Ends when its input does. A mapping begins at a named page of a page table, and never where one has been shortly before, so
 # that its page tables are its own.
 import ctypes, errno, fcntl, os, struct, sys

@@ -3,7 +3,7 @@
 use super::{TICK, WarmArgs};
 use crate::config;
 use crate::fail::{Fail, note};
-use crate::out;
+use crate::out::Outputs;
 use crate::progress::Bar;
 use crate::signals;
 use foreread::source::disk_cache::{
@@ -91,7 +91,7 @@ fn together(before: CacheFillCounts, more: CacheFillCounts) -> CacheFillCounts {
     sum
 }
 
-pub fn run(args: &WarmArgs) -> Result<(), Fail> {
+pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
     let sources: Vec<SourceName> = args
         .paths
         .iter()
@@ -113,7 +113,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     }
     let signalled = signals::first()?;
     let began = Instant::now();
-    let mut bar = args.progress.then(Bar::of_bytes);
+    let mut bar = args.shows_progress().then(Bar::of_bytes);
     if let Some(bar) = &mut bar {
         bar.stage("on disk");
     }
@@ -137,7 +137,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
         let evicted = amount(sum.evicted_bytes);
         note(format!("{evicted} of older pieces were removed for room"));
     }
-    print(args, &cache, &sum, seconds)?;
+    print(outputs, &cache, &sum, seconds)?;
     ended(&sum, &cache, signalled.load(Ordering::Relaxed))
 }
 
@@ -164,19 +164,19 @@ fn fill(
     Ok(filler.end())
 }
 
-fn print(args: &WarmArgs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Result<(), Fail> {
+fn print(outputs: &Outputs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Result<(), Fail> {
     let counts = sum.counts;
     let rate = counts.fetched_bytes as f64 / seconds.max(1e-9);
-    if !args.json {
+    let in_words = || {
         let fetched = amount(counts.fetched_bytes);
-        return out::print(format!(
+        format!(
             "{} of {}: {fetched} fetched in {seconds:.3} s ({} a second), {} were on disk\n",
             plural(counts.objects, "object"),
             amount(counts.bytes),
             amount(rate as u64),
             amount(counts.held_bytes)
-        ));
-    }
+        )
+    };
     let left_out = |(name, why): &(String, String)| json!({ "name": name, "why": why });
     let whole = json!({
         "schema": "foreread.warm-disk/1",
@@ -193,7 +193,7 @@ fn print(args: &WarmArgs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Result<
         "rate_bytes_per_s": rate,
         "left_out": sum.left_out.iter().map(left_out).collect::<Vec<_>>(),
     });
-    out::print(format!("{whole:#}\n"))
+    outputs.emit(in_words, || format!("{whole:#}\n"), &[])
 }
 
 /// What a command that has not fetched all says at its end.

@@ -113,69 +113,6 @@ fn a_compressed_log_is_replayed() {
     );
 }
 
-/// `compare --event-log` makes the folder that it is given, and each log in it replays.
-#[test]
-fn the_folder_of_event_logs_is_made() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let (disk, logs) = (dir.path().join("disk"), dir.path().join("new/logs"));
-    std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
-    let on = disk.display().to_string();
-    let args = [
-        "compare",
-        "sequential",
-        "--on",
-        &on,
-        "--policy",
-        "linux-6.18:max=128K",
-        "--runs",
-        "1",
-        "--event-log",
-    ];
-    let got = foreread(args.iter().copied().chain([logs.to_str().expect("a path")]));
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    let names: Vec<_> = std::fs::read_dir(&logs)
-        .expect("it is made")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
-    for log in &names {
-        assert!(
-            foreread([Path::new("replay-log"), log])
-                .is_done()
-                .starts_with("identical: "),
-            "{}",
-            log.display()
-        );
-    }
-    // A folder that cannot be made is said before anything is measured.
-    let below = disk.join("logs").display().to_string();
-    let got = foreread(args.iter().copied().chain([below.as_str()]));
-    assert!(
-        got.is_refused().contains("making the folder of event logs"),
-        "{}",
-        got.err
-    );
-    // On a model there are no logs, and no folder is made.
-    let none = dir.path().join("none").display().to_string();
-    let got = foreread([
-        "compare",
-        "sequential",
-        "--on",
-        "model:nvme",
-        "--size",
-        "1M",
-        "--runs",
-        "1",
-        "--event-log",
-        &none,
-    ]);
-    assert!(
-        got.code == Some(0) && !Path::new(&none).exists(),
-        "{}",
-        got.err
-    );
-}
-
 #[test]
 fn one_changed_action_is_found() {
     let dir = tempfile::tempdir().expect("a scratch directory");
@@ -244,7 +181,7 @@ fn a_short_log_takes_little_memory() {
         std::fs::write(&path, text).expect("written");
         let limited = format!(
             "ulimit -v 1500000; exec '{}' replay-log '{}'",
-            env!("CARGO_BIN_EXE_foreread"),
+            env!("CARGO_BIN_EXE_foreread-check"),
             path.display()
         );
         let got = std::process::Command::new("sh")

@@ -1,4 +1,4 @@
-//! `foreread import` and `foreread export`: a trace of one format becomes one of another.
+//! `foreread trace import` and `foreread trace export`: a trace of one format becomes one of another.
 //!
 //! Never: hides how much was left out.
 
@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread import disk.vscsi.gz
-  foreread import sda.blktrace.* -o sda.frt
-  foreread import spc.csv --format spc -o spc.frt")]
+  foreread trace import disk.vscsi.gz
+  foreread trace import sda.blktrace.* -o sda.frt
+  foreread trace import spc.csv --format spc -o spc.frt")]
 pub struct ImportArgs {
     /// The trace; several files only for traces with one file per CPU
     #[arg(value_name = "FILE", required = true)]
@@ -39,8 +39,8 @@ pub struct ImportArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread export disk.frt --format csv -o disk.csv
-  foreread export disk.vscsi.gz --format fio -o - | head")]
+  foreread trace export disk.frt --to csv -o disk.csv
+  foreread trace export disk.vscsi.gz --to fio -o - | head")]
 pub struct ExportArgs {
     /// A trace in any known format
     #[arg(value_name = "TRACE", required = true)]
@@ -49,9 +49,9 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "OUT")]
     pub out: PathBuf,
     /// The new format, NAME[:key=value,...]; see 'foreread trace formats'
-    #[arg(long, value_name = "FORMAT")]
-    pub format: String,
-    /// The format of TRACE, NAME[:key=value,...]
+    #[arg(long, alias = "format", value_name = "FORMAT")]
+    pub to: String,
+    /// The format of TRACE, NAME[:key=value,...] [default: what its content shows]
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<String>,
 }
@@ -96,7 +96,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
 
 /// Converts to any format that is written.
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
-    let (format, pairs) = catalog::parse(&args.format, &args.out)?;
+    let (format, pairs) = catalog::parse(&args.to, &args.out)?;
     let Some(export) = format.export else {
         let written: Vec<&str> = catalog::ALL
             .iter()

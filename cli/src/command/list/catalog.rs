@@ -5,7 +5,7 @@
 //! name itself; everything comes from the registries.
 
 use crate::fail::Fail;
-use crate::out;
+use crate::out::Outputs;
 use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
@@ -15,6 +15,7 @@ use foreread_report::number::exact_size as size;
 use foreread_report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 
 /// Widest line for people.
 const WIDTH: usize = 90;
@@ -51,13 +52,11 @@ impl Fact {
     }
 }
 
-/// Prints the entries of `kind` ("policies").
-pub fn print(kind: &str, entries: &[Entry], as_json: bool) -> Result<(), Fail> {
-    out::print(if as_json {
-        to_json(kind, entries)
-    } else {
-        to_text(entries)
-    })
+/// Prints the entries of `kind` ("policies"), and what people read below them.
+pub fn print(kind: &str, entries: &[Entry], json: Option<&OsStr>, below: &str) -> Result<(), Fail> {
+    let text = || format!("{}{below}", to_text(entries));
+    let outputs = Outputs::new(&[("json", json)])?;
+    outputs.emit(text, || to_json(kind, entries), &[])
 }
 
 fn to_json(kind: &str, entries: &[Entry]) -> String {

@@ -1,10 +1,9 @@
-//! `foreread policies`: every policy with its parameters, their defaults, units and ranges, and its origin; then the
+//! `foreread list policies`: every policy with its parameters, their defaults, units and ranges, and its origin; then the
 //! imitations of other programs, as a separate group.
 
-use crate::args::ListArgs;
-use crate::catalog::{self, Entry, Fact};
+use super::catalog::{self, Entry, Fact};
+use crate::args::JsonArgs;
 use crate::fail::Fail;
-use crate::out;
 use foreread_core::policy::{Info, Scope};
 use foreread_history::{peer, policies};
 use foreread_report::number::{exact_size as size, wrap};
@@ -15,18 +14,14 @@ const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the stor
     Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";
 
 /// Prints them.
-pub fn run(args: &ListArgs) -> Result<(), Fail> {
+pub fn run(args: &JsonArgs) -> Result<(), Fail> {
     let entries: Vec<Entry> = policies()
         .iter()
         .chain(peer::ALL)
         .map(|info| entry(info))
         .collect();
-    catalog::print("policies", &entries, args.json)?;
-    if args.json {
-        Ok(())
-    } else {
-        out::print(format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n")))
-    }
+    let below = format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n"));
+    catalog::print("policies", &entries, args.json.as_deref(), &below)
 }
 
 fn entry(info: &Info) -> Entry {

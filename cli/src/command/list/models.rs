@@ -1,6 +1,7 @@
-//! `foreread models`: every device model with its figures, where they come from and how far they are off.
+//! `foreread list models`: every device model with its figures, where they come from and how far they are off.
 
-use crate::catalog::{self, Entry, Fact};
+use super::catalog::{self, Entry, Fact};
+use crate::args::JsonArgs;
 use crate::fail::Fail;
 use crate::out;
 use foreread_report::names;
@@ -15,12 +16,11 @@ use serde_json::{Value, json};
 #[command(after_help = "\
 Examples:
   foreread compare --on model:rbd
-  foreread models --toml rbd > mine.toml
+  foreread list models --toml rbd > mine.toml
   foreread compare --on model:mine.toml")]
 pub struct ModelsArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: JsonArgs,
     /// Print one as a model file, as a starting point
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     pub toml: Option<String>,
@@ -30,11 +30,11 @@ pub struct ModelsArgs {
 pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
     if let Some(name) = &args.toml {
         let preset = presets::find(name)
-            .map_err(|error| names::refused("model", &error, "foreread models"))?;
+            .map_err(|error| names::refused("model", &error, "foreread list models"))?;
         return out::print(foreread_lab::probe::model_toml(preset));
     }
     let entries: Vec<Entry> = PRESETS.iter().map(entry).collect();
-    catalog::print("models", &entries, args.json)
+    catalog::print("models", &entries, args.output.json.as_deref(), "")
 }
 
 fn entry(preset: &Preset) -> Entry {

@@ -1,11 +1,11 @@
-//! `foreread replay-log LOG`: a recorded event log, fed to a fresh core, must give the recorded actions.
+//! `foreread check replay-log LOG`: a recorded event log, fed to a fresh core, must give the recorded actions.
 //!
 //! A log that is compressed by gzip, zstd, xz or bzip2 is unpacked on the way; its content shows it, not its name. The
 //! replay reads line by line and limits their length, so a log that unpacks to very much takes time and no memory.
 
-use crate::fail::Fail;
-use crate::out;
 use foreread::eventlog::{ReplayError, check_log_among};
+use foreread_cli::fail::Fail;
+use foreread_cli::out;
 use foreread_history::{OPPONENTS, policies};
 use foreread_os::open::stream;
 use foreread_trace::unpack::unpack;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 Prints 'identical: N events, M actions', or the first difference (exit code 1).
 
 Example:
-  foreread replay-log run.log")]
+  foreread check replay-log run.log")]
 pub struct ReplayLogArgs {
     /// The event log, plain or compressed by gzip, zstd, xz or bzip2
     #[arg(value_name = "LOG")]

@@ -1,17 +1,17 @@
-//! `foreread workloads`: every workload with its parameters and where it comes from.
+//! `foreread list workloads`: every workload with its parameters and where it comes from.
 
-use crate::args::ListArgs;
-use crate::catalog::{self, Entry};
+use super::catalog::{self, Entry};
+use crate::args::JsonArgs;
 use crate::fail::Fail;
 use foreread_sim::workload::Info;
 
 /// Prints them.
-pub fn run(args: &ListArgs) -> Result<(), Fail> {
+pub fn run(args: &JsonArgs) -> Result<(), Fail> {
     let entries: Vec<Entry> = foreread_history::workloads()
         .into_iter()
         .map(entry)
         .collect();
-    catalog::print("workloads", &entries, args.json)
+    catalog::print("workloads", &entries, args.json.as_deref(), "")
 }
 
 fn entry(info: &Info) -> Entry {
