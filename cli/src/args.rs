@@ -112,6 +112,14 @@ impl StoreArgs {
     }
 }
 
+/// The command line of this process, its name first.
+static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// The command line as it was given, for a command that begins again.
+pub fn given() -> Vec<OsString> {
+    GIVEN.get().cloned().unwrap_or_default()
+}
+
 static GLOBAL: OnceLock<GlobalArgs> = OnceLock::new();
 
 /// Keeps what was given; the first counts.
@@ -136,6 +144,9 @@ pub struct JsonArgs {
 /// The command line, parsed; none where it asked for help, which was shown. One that names a command by an old name is read with
 /// the new one, and noted.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
+    let _ = GIVEN.set(arguments.to_vec());
+    #[cfg(feature = "mount")]
+    let arguments = &crate::command::mount::options::expanded(arguments)?;
     let refused = match A::try_parse_from(arguments) {
         Ok(args) => return Ok(Some(args)),
         Err(error) => error,

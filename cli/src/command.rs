@@ -19,7 +19,7 @@ mod first_page;
 mod list;
 pub mod man;
 #[cfg(feature = "mount")]
-mod mount;
+pub mod mount;
 #[cfg(feature = "mount")]
 mod next;
 #[cfg(feature = "lab")]
@@ -40,6 +40,8 @@ mod sweep;
 mod trace;
 #[cfg(feature = "lab")]
 mod tune;
+#[cfg(feature = "mount")]
+mod umount;
 #[cfg(feature = "lab")]
 mod warm;
 #[cfg(feature = "lab")]
@@ -91,6 +93,7 @@ commands! {
     "object" Cache(cache::CacheArgs) => cache::run,
     "lab" Check(check::CheckArgs) => check::run,
     "lab" Sweep(sweep::SweepArgs) => sweep::run,
+    "mount" Umount(umount::UmountArgs) => umount::run,
     "mount" Next(next::NextArgs) => next::run,
     Completions(completions::CompletionsArgs) => complete,
     Man(man::ManArgs) => describe,

@@ -4,7 +4,7 @@ use crate::common::foreread;
 use crate::common::help::{fits, listed};
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "mount",
     "serve",
     "run",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 21] = [
     "cache",
     "check",
     "sweep",
+    "umount",
     "next",
     "completions",
     "man",

@@ -636,3 +636,121 @@ fn a_mount_follows_a_plan() {
         got.err
     );
 }
+
+/// A folder that is mounted in the background; taken away whatever happens.
+struct Detached(tempfile::TempDir);
+
+impl Detached {
+    fn new(arguments: &[&str]) -> Detached {
+        let dir = tempfile::tempdir().expect("a folder");
+        let place = dir.path().display().to_string();
+        let got = foreread([&["mount", "-d"], arguments, &["--", &place]].concat());
+        let detached = Detached(dir);
+        assert_eq!(got.code, Some(0), "{}", got.err);
+        assert!(got.err.contains("foreread: policy "), "{}", got.err);
+        detached
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let mut command = Command::new("fusermount3");
+        let command = command.args(["-u", "-z", "-q"]).arg(self.0.path());
+        let _ = command.stderr(Stdio::null()).status();
+    }
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("Linux");
+    let place = dir.display().to_string();
+    let line = table.lines().find(|line| line.contains(&place));
+    assert!(
+        line.is_none_or(|line| line.contains(" - fuse.foreread ")),
+        "{table}"
+    );
+    line.is_some()
+}
+
+/// In the background, by options as fstab has them; what uses it is named, and it goes when that has ended.
+#[test]
+fn a_mount_in_the_background_is_unmounted_by_the_command() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let name = source.path().display().to_string();
+    let mounted = Detached::new(&["-o", "ro,noauto,cache=64M,attr_ttl=0s", &name]);
+    let dir = mounted.0.path();
+    assert!(is_mounted(dir));
+    assert_eq!(
+        fs::metadata(dir.join("file")).expect("there").len(),
+        3_000_000
+    );
+    let place = dir.display().to_string();
+    let used = Command::new("sleep").arg("600").current_dir(dir).spawn();
+    let mut used = used.expect("sleep");
+    let got = foreread(["umount", &place]);
+    let named = format!("in use: {place}; end {} (sleep), or use --lazy", used.id());
+    assert!(
+        got.code == Some(3) && got.err.contains(&named),
+        "{}",
+        got.err
+    );
+    used.kill().and_then(|()| used.wait()).expect("ended");
+    assert_eq!(foreread(["umount", &place]).is_done(), format!("{place}\n"));
+    assert!(!is_mounted(dir));
+    let line = foreread(["umount", &place]).err;
+    assert!(line.contains("no mount of foreread"), "{line}");
+}
+
+/// What cannot be mounted leaves no process behind, and the first command ends as the other did.
+#[test]
+fn a_mount_that_fails_in_the_background_says_why() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let place = dir.path().display().to_string();
+    let got = foreread(["mount", "-d", "/none/there", &place]);
+    assert!(got.is_refused().contains("/none/there"), "{}", got.err);
+    for (options, part) in [
+        ("ro,cahce=1G", "'--cache'"),
+        ("rw", "read-only"),
+        ("help", "unknown"),
+    ] {
+        let got = foreread(["mount", "-d", "-o", options, ".", &place]);
+        assert!(got.is_refused().contains(part), "{options}: {}", got.err);
+    }
+}
+
+/// mount(8) calls the script; a variable of its file reaches the mount.
+#[test]
+fn fstab_mounts_by_the_script() {
+    if !can_mount() {
+        return;
+    }
+    let (source, dir) = (source(), tempfile::tempdir().expect("a folder"));
+    let file = source.path().join("variables");
+    fs::write(&file, "FOREREAD_POLICY=none\n").expect("room");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/mount.fuse.foreread");
+    let mount = |options: &str| {
+        let mut command = Command::new(&script);
+        let command = command
+            .arg(source.path())
+            .arg(dir.path())
+            .args(["-o", options]);
+        let command = command.env("FOREREAD", env!("CARGO_BIN_EXE_foreread"));
+        let output = command.output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = mount("noatime,chache=1G");
+    assert!(
+        code == Some(32) && said.contains("'--cache'"),
+        "{code:?} {said}"
+    );
+    let (code, said) = mount(&format!("ro,_netdev,env={}", file.display()));
+    let mounted = Detached(dir);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("policy none;"), "{said}");
+    assert!(is_mounted(mounted.0.path()));
+    let place = mounted.0.path().display().to_string();
+    foreread(["umount", &place]).is_done();
+}

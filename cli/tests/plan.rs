@@ -288,6 +288,23 @@ fn runs_become_a_plan() {
         "{}",
         got.err
     );
+    // A trace is a plan of one run; a text that is neither is named.
+    let got = foreread(["replay", text(&first), "--json"]);
+    let replayed = json(&got)["planned_bytes"].as_u64();
+    assert_eq!(
+        (got.code, replayed),
+        (Some(0), Some(2 * 8192)),
+        "{}",
+        got.err
+    );
+    assert!(got.err.contains("1.strace is a trace: "), "{}", got.err);
+    let neither = at.path().join("neither");
+    fs::write(&neither, "a line\n").expect("written");
+    assert!(
+        foreread(["replay", text(&neither)])
+            .is_refused()
+            .contains("this is no plan")
+    );
     // A file that was written after the recording is not what the run read.
     std::thread::sleep(Duration::from_millis(20));
     fs::write(at.path().join("a"), vec![2; 20_000]).expect("written");

@@ -135,6 +135,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// When the present version was written, in nanoseconds since 1970 (UTC), where the source knows. A mount of one source shows it.
+    fn modified_ns(&self) -> Option<i128> {
+        None
+    }
+
     /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
@@ -349,6 +354,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn server(&self) -> Option<Arc<str>> {
         (**self).server()
+    }
+
+    fn modified_ns(&self) -> Option<i128> {
+        (**self).modified_ns()
     }
 
     fn alignment(&self) -> Alignment {

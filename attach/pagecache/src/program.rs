@@ -95,6 +95,12 @@ pub fn again() -> Command {
     command
 }
 
+/// Makes this process a session without a terminal: what the terminal sends when it closes or by Ctrl-C is for others. A process that leads
+/// a group stays what it is.
+pub fn leave_terminal() {
+    let _ = rustix::process::setsid();
+}
+
 /// A command that starts this program as a guard: `word` says of what, and the pipe to it ends with its owner. A Ctrl-C is for the
 /// owner, and the owner's folder can be unmounted.
 pub fn guard(word: &str) -> Command {

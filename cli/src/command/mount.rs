@@ -1,7 +1,11 @@
 //! `foreread mount`: mounts a source, prints a line when it can be read, and unmounts on Ctrl-C or a signal.
 //!
-//! The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
+//! `-d` puts it into the background (`background`), `-o` takes options as mount(8) has them (`options`). The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
 
+mod background;
+pub mod options;
+
+use crate::args;
 #[cfg(feature = "metrics")]
 use crate::args::values::address;
 use crate::args::values::{cache, hint, time, ttl};
@@ -21,6 +25,7 @@ use foreread::source::SourceName;
 use foreread::source::disk_cache::KeptNames;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::threads::{END_PATIENCE, Task};
+use foreread_pagecache::program;
 use foreread_plan::Plan;
 use signal_hook::iterator::Signals;
 #[cfg(feature = "metrics")]
@@ -44,7 +49,7 @@ use std::time::Duration;
 Examples:
   foreread mount data mnt
   foreread mount nbd://far.example/disk mnt --cache 1G --stats-every 5s
-  fusermount3 -u mnt")]
+  foreread mount -d s3://bucket/data/ mnt; foreread umount mnt")]
 pub struct MountArgs {
     /// A folder, PATH, or a source as for 'foreread serve'
     #[arg(value_name = "SOURCE")]
@@ -52,6 +57,17 @@ pub struct MountArgs {
     /// An empty folder to mount on
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// Return when it is mounted; serve in the background
+    ///
+    /// Messages go nowhere from then on: the unit foreread-mount@.service of systemd has them in the journal.
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Options as mount(8) has them: allow_other,cache=1G
+    ///
+    /// Each option of this command, with _ or -, and env=FILE, a file of lines NAME=VALUE for keys. What mount(8) has for every file system is
+    /// left out (noauto, _netdev, x-systemd...), any other is refused. policy and disk_cache have + for a comma.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<String>,
     /// NAME[:key=value,...] [default: auto]
     ///
     /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
@@ -71,10 +87,10 @@ pub struct MountArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
-    /// Keep bytes of objects here between runs: DIR[,size=50G][,free=10%]
+    /// Keep bytes of objects here: DIR[,size=50G]
     ///
-    /// A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
-    /// system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
+    /// Between runs, in a folder of this user, shared by any number of commands. size is what all pieces in it may have; with ,free=10% that
+    /// much stays free on its file system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
     /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
     /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
     #[cfg(feature = "object")]
@@ -127,6 +143,9 @@ fn names(text: &str) -> Result<String, String> {
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
+    if args.detach && !background::is_behind() {
+        return background::begin(&args::given(), &args.dir);
+    }
     let config = config::load()?;
     #[cfg(feature = "object")]
     let disk_cache = {
@@ -214,6 +233,9 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         &config.origins(&policy, hint.as_ref()),
     ));
     let said = out::print(format!("{}\n", args.dir.display()));
+    if background::is_behind() {
+        program::leave_terminal();
+    }
     let ran = mount.run();
     drop(control);
     ending.close();

@@ -13,11 +13,13 @@ use crate::args::values::size;
 use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
-use crate::traces::size_of;
+use crate::traces::{self, size_of};
+use foreread_attach::planning::of_traces;
 use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, start};
 use foreread_pagecache::program;
-use foreread_plan::text;
+use foreread_plan::runs::Selection;
+use foreread_plan::{Plan, text};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,9 +41,9 @@ use std::time::Duration;
 #[command(after_help = "\
 Examples:
   foreread replay model.plan -- python3 serve.py
-  foreread replay app.plan --report -- ./app")]
+  foreread record -o app.frt -- ./app; foreread replay app.frt -- ./app")]
 pub struct ReplayPlanArgs {
-    /// A plan of 'foreread plan'
+    /// A plan of 'foreread plan', or a trace
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
     /// Bytes to read at most
@@ -63,10 +65,37 @@ pub struct ReplayPlanArgs {
 /// Memory for the events of a report.
 const EVENT_BYTES: u64 = 64 << 20;
 
+/// The plan in a file, or that of a trace: of one run, every file that it read.
+fn opened(path: &Path) -> Result<Plan, Fail> {
+    if text::is_one(path) || !path.is_file() || traces::open(&[path.to_path_buf()], None).is_err() {
+        return Ok(text::open(path)?);
+    }
+    let selection = Selection {
+        at_least: (1, 1),
+        max_bytes: None,
+        since_start_ns: None,
+    };
+    let planned = of_traces(&[path.to_path_buf()], None, &selection)?;
+    name(&planned.left_out);
+    if planned.plan.ranges.is_empty() {
+        let remedy = "record a run that reads files";
+        return Err(Fail::input(
+            "there is nothing to replay",
+            path.display(),
+            remedy,
+        ));
+    }
+    note(format!(
+        "{} is a trace: what it read is replayed; 'foreread plan' makes a plan of several",
+        path.display()
+    ));
+    Ok(planned.plan)
+}
+
 /// Replays.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
-    let plan = text::open(&args.plan)?;
+    let plan = opened(&args.plan)?;
     if let Some(source) = objects(&plan) {
         let remedy = format!(
             "follow it with 'foreread mount {source} DIR --plan {}'",

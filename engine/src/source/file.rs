@@ -398,6 +398,11 @@ impl Source for FileSource {
         self.core.read_on(bufs, offset, 0, pick)
     }
 
+    fn modified_ns(&self) -> Option<i128> {
+        let is_file = !self.core.device;
+        is_file.then(|| self.core.known().identity.mtime_ns)
+    }
+
     fn defaults(&self) -> Defaults {
         Defaults::FILE
     }

@@ -369,6 +369,10 @@ impl Source for Object {
         is_known.then(|| Arc::clone(&self.store.server_name))
     }
 
+    fn modified_ns(&self) -> Option<i128> {
+        self.accepted().modified_ns()
+    }
+
     fn describe(&self) -> String {
         format!("{}, by {}", self.name, self.accepted().told_by())
     }

@@ -2,7 +2,7 @@
 //!
 //! Never: prints, or writes a file.
 
-use super::measure::{MeasuredPoints, ROUNDS, Station, measure, too_small};
+use super::measure::{MeasuredPoints, ROUNDS, Station, measure};
 use super::virt::OnModel;
 use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live};
 use crate::compare::CompareOn;
@@ -91,6 +91,16 @@ pub(super) fn cached(place: &str) -> Failure {
     Failure::input(place, why, remedy)
 }
 
+/// No model fits so few points.
+fn too_short(seconds: f64) -> Failure {
+    let what = format!("too few points were measured in {seconds:.1} s");
+    Failure::input(
+        what,
+        "",
+        "use a larger --time, while the machine is less busy",
+    )
+}
+
 fn found(
     station: &dyn Station,
     about: About,
@@ -104,7 +114,7 @@ fn found(
         left_out,
     } = measured;
     let is_model = station.is_virtual();
-    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or_else(|| too_small(station.span()))?;
+    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or_else(|| too_short(seconds))?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);
     let notes = [about.notes, notes(&points, noise, left_out)].concat();

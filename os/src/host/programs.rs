@@ -7,9 +7,10 @@
 //! No file system is asked, as a server of one may not answer. Processes of other users show nothing unless root looks.
 
 use super::devices::entries;
-use super::{DeviceNumber, Host, text};
+use super::{DeviceNumber, Host, Mount, text};
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs::read_link;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Descriptors of a process that are looked at, at most.
@@ -19,6 +20,14 @@ const MAX_DESCRIPTORS: usize = 4096;
 pub struct OpenProgram {
     pub pid: u32,
     pub name: String,
+}
+
+impl OpenProgram {
+    fn new(pid: u32, folder: &Path) -> OpenProgram {
+        let name = text(&folder.join("comm")).unwrap_or_default();
+        let name = name.chars().filter(|letter| !letter.is_control()).collect();
+        OpenProgram { pid, name }
+    }
 }
 
 impl Host {
@@ -39,21 +48,37 @@ impl Host {
         // The identifiers of mounts are those of the machine: a mount is looked up once.
         let mut mounts: HashMap<u64, DeviceNumber> = HashMap::new();
         let mut found = Vec::new();
-        for folder in entries(&self.proc) {
-            let pid = folder
-                .file_name()
-                .and_then(|name| name.to_str()?.parse::<u32>().ok());
-            let Some(pid) = pid.filter(|pid| *pid != std::process::id()) else {
-                continue;
-            };
+        for (pid, folder) in self.other_processes() {
             if maps_one(&folder, numbers) || self.opens_one(&folder, pid, numbers, &mut mounts) {
-                let name = text(&folder.join("comm")).unwrap_or_default();
-                let name = name.chars().filter(|letter| !letter.is_control()).collect();
-                found.push(OpenProgram { pid, name });
+                found.push(OpenProgram::new(pid, &folder));
             }
         }
         found.sort_by_key(|program| program.pid);
         found
+    }
+
+    /// Those that use a mount: a file of it is open or mapped, or they are in one of its folders. This process is left out.
+    #[must_use]
+    pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
+        let mut found = self.programs_on(&[mount.number]);
+        for (pid, folder) in self.other_processes() {
+            // The name alone: no file system is asked.
+            let is_in = read_link(folder.join("cwd")).is_ok_and(|at| at.starts_with(&mount.point));
+            if is_in && found.iter().all(|program| program.pid != pid) {
+                found.push(OpenProgram::new(pid, &folder));
+            }
+        }
+        found.sort_by_key(|program| program.pid);
+        found
+    }
+
+    /// The numbers of all processes but this one, and their folders in proc.
+    fn other_processes(&self) -> impl Iterator<Item = (u32, PathBuf)> {
+        let own = std::process::id();
+        entries(&self.proc).into_iter().filter_map(move |folder| {
+            let pid = folder.file_name()?.to_str()?.parse().ok()?;
+            (pid != own).then_some((pid, folder))
+        })
     }
 
     fn opens_one(

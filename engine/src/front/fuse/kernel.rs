@@ -54,6 +54,22 @@ struct Kernel {
     owner: (u32, u32),
 }
 
+/// What makes the type `fuse.foreread` in the tables of mounts. fusermount3 has an option for it; a mount(2) by root passes it to the kernel,
+/// which takes it from 5.5 on. Before that the type is `fuse`.
+fn subtype() -> MountOption {
+    let release = foreread_os::host::Host::here()
+        .kernel_release()
+        .unwrap_or_default();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::parse::<u32>);
+    let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    match (number(), number()) >= (5, 5) {
+        true => MountOption::CUSTOM("subtype=foreread".to_string()),
+        false => MountOption::Subtype("foreread".to_string()),
+    }
+}
+
 impl KernelMount {
     pub fn new(
         view: Arc<View>,
@@ -87,7 +103,7 @@ impl KernelMount {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(name),
-            MountOption::Subtype("foreread".to_string()),
+            subtype(),
             MountOption::RO,
             MountOption::NoSuid,
             MountOption::NoDev,

@@ -388,6 +388,10 @@ impl Source for CachedSource {
         self.below.server()
     }
 
+    fn modified_ns(&self) -> Option<i128> {
+        self.below.modified_ns()
+    }
+
     fn alignment(&self) -> Alignment {
         self.below.alignment()
     }

@@ -102,6 +102,14 @@ impl Version {
         }))
     }
 
+    /// When it was written, where a reply or a listing said so.
+    pub fn modified_ns(&self) -> Option<i128> {
+        let since =
+            SystemTime::from(self.meta.last_modified).duration_since(SystemTime::UNIX_EPOCH);
+        let ns = since.ok()?.as_nanos();
+        i128::try_from(ns).ok().filter(|ns| *ns > 0)
+    }
+
     /// What a listing said, taken for what replies say: each of them has to have this very ETag.
     pub fn into_replied(self) -> Version {
         Version::new(self.meta)

@@ -68,7 +68,10 @@ impl Single {
         };
         // Not behind the lock: this may block.
         match source.check() {
-            Ok(size) => Ok((source, meta(Kind::File, size, number))),
+            Ok(size) => {
+                let meta = meta(Kind::File, size, number, source.modified_ns());
+                Ok((source, meta))
+            }
             Err(SourceError::Changed { .. }) => {
                 let refused = |e: SourceOpenError| SourceError::Io {
                     errno: e.errno,
@@ -82,13 +85,18 @@ impl Single {
                         number: number + 1,
                     };
                 }
-                Ok((
-                    Arc::clone(&now.source),
-                    meta(Kind::File, now.source.size(), now.number),
-                ))
+                let (source, number) = (Arc::clone(&now.source), now.number);
+                let meta = meta(Kind::File, source.size(), number, source.modified_ns());
+                Ok((source, meta))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The source as it was opened last.
+    fn held(&self) -> Arc<dyn Source> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&now.source)
     }
 
     fn is_mine(&self, path: &Path) -> Result<(), SourceError> {
@@ -111,7 +119,8 @@ impl Tree for Single {
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
         if path.as_os_str().is_empty() {
-            return Ok(meta(Kind::Folder, 0, 0));
+            let modified = self.held().modified_ns();
+            return Ok(meta(Kind::Folder, 0, 0, modified));
         }
         self.is_mine(path)?;
         Ok(self.current()?.1)
@@ -123,11 +132,7 @@ impl Tree for Single {
     }
 
     fn defaults(&self) -> Defaults {
-        self.now
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .source
-            .defaults()
+        self.held().defaults()
     }
 
     fn readahead_bytes(&self) -> Option<u64> {
@@ -135,22 +140,18 @@ impl Tree for Single {
     }
 
     fn describe(&self) -> String {
-        self.now
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .source
-            .describe()
+        self.held().describe()
     }
 }
 
-fn meta(kind: Kind, size: u64, number: u64) -> Meta {
+fn meta(kind: Kind, size: u64, number: u64, modified_ns: Option<i128>) -> Meta {
     let permissions = if kind == Kind::Folder { 0o555 } else { 0o444 };
     // Growth makes a new version: an inode has one size.
     let version = [number.to_le_bytes(), size.to_le_bytes()].concat();
     Meta {
         kind,
         size,
-        mtime_ns: 0,
+        mtime_ns: modified_ns.unwrap_or(0),
         permissions,
         owner: None,
         version: version.into(),

@@ -1,0 +1,251 @@
+//! `-o OPTIONS` as mount(8) and /etc/fstab have them: each becomes an option of `mount`, before the command line is parsed.
+//!
+//! ```text
+//!   -o ro,allow_other,_netdev,cache=1G,env=/etc/foreread/data.env
+//!      └┬┘             └─┬──┘          └─ variables of the process, so the command begins again with them
+//!       └─ left out: mount(8)'s own        --allow-other --cache=1G
+//! ```
+//! What is neither mount(8)'s nor an option of `mount` is refused by the parser, with the option that is like it. A comma ends an
+//! option, so `policy` and `disk_cache` have '+' for it.
+
+use crate::fail::Fail;
+use foreread_os::open::read_small_text;
+use foreread_pagecache::program;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+/// Options of mount(8) that every file system has and that change nothing here (mount(8), fstab(5), systemd.mount(5)).
+const OF_MOUNT: [&str; 31] = [
+    "ro",
+    "auto",
+    "noauto",
+    "defaults",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "exec",
+    "noexec",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "async",
+    "silent",
+    "nosymfollow",
+    "_rnetdev",
+];
+/// Values in which '+' is a comma.
+const WITH_COMMAS: [&str; 2] = ["policy", "disk-cache"];
+/// Set in a process that has its variables already.
+const HAS_VARIABLES: &str = "FOREREAD_MOUNT_ENV_READ";
+
+/// The command line of a `mount` with each `-o OPTIONS` in the form of options; any other as it is.
+pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
+    if arguments.get(1).is_none_or(|word| word != "mount") {
+        return Ok(arguments.to_vec());
+    }
+    let (mut whole, mut variables) = (Vec::new(), None);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let bytes = word.as_bytes();
+        let options = match bytes.strip_prefix(b"-o") {
+            Some([]) => words.next().map(|word| word.as_bytes()),
+            Some(attached) => Some(attached),
+            None if bytes == b"--" => {
+                whole.push(word.clone());
+                whole.extend(words.by_ref().cloned());
+                None
+            }
+            None => {
+                whole.push(word.clone());
+                None
+            }
+        };
+        for option in options
+            .into_iter()
+            .flat_map(|all| all.split(|byte| *byte == b','))
+        {
+            match one(option)? {
+                MountOption::Left => {}
+                MountOption::Given(given) => whole.push(given),
+                MountOption::Variables(file) => variables = Some(file),
+            }
+        }
+    }
+    if let Some(file) = variables
+        && std::env::var_os(HAS_VARIABLES).is_none()
+    {
+        let mut again = program::again();
+        again.args(arguments.iter().skip(1)).env(HAS_VARIABLES, "1");
+        again.envs(in_file(Path::new(&file))?);
+        return Err(Fail::cannot(
+            "cannot begin again",
+            again.exec(),
+            "mount it again",
+        ));
+    }
+    Ok(whole)
+}
+
+enum MountOption {
+    /// It is mount(8)'s.
+    Left,
+    Given(OsString),
+    /// A file of variables.
+    Variables(OsString),
+}
+
+fn one(option: &[u8]) -> Result<MountOption, Fail> {
+    let at = option.iter().position(|byte| *byte == b'=');
+    let (key, value) = option.split_at(at.unwrap_or(option.len()));
+    let (key, value) = (String::from_utf8_lossy(key), value.get(1..));
+    let refused = |what: &str, remedy: &str| Err(Fail::input(what, format!("-o {key}"), remedy));
+    match (&*key, value) {
+        ("", None) => Ok(MountOption::Left),
+        ("env", Some(file)) => Ok(MountOption::Variables(OsStr::from_bytes(file).into())),
+        ("rw", None) => refused("foreread mounts are read-only", "use ro"),
+        // They end well and mount nothing.
+        ("help" | "version", _) => refused("unknown option", "'foreread mount -h' lists them"),
+        (key, None) if OF_MOUNT.contains(&key) => Ok(MountOption::Left),
+        (key, _) if key.starts_with("x-") || key.starts_with("comment") => Ok(MountOption::Left),
+        (key, value) => {
+            let key = key.replace('_', "-");
+            let mut given = format!("--{key}").into_bytes();
+            let comma = WITH_COMMAS.contains(&key.as_str());
+            let one = |byte: &u8| if comma && *byte == b'+' { b',' } else { *byte };
+            if let Some(value) = value {
+                given.push(b'=');
+                given.extend(value.iter().map(one));
+            }
+            Ok(MountOption::Given(OsString::from_vec(given)))
+        }
+    }
+}
+
+/// A longer file is none of variables.
+const MAX_VARIABLES: u64 = 64 << 10;
+
+/// The lines NAME=VALUE of a file, as systemd.exec(5) has them in EnvironmentFile: `#` begins a comment, quotes around a value go.
+fn in_file(path: &Path) -> Result<Vec<(String, String)>, Fail> {
+    let place = || path.display();
+    let text = read_small_text(path, MAX_VARIABLES).map_err(|error| {
+        let what = format!("{}: {error}", place());
+        Fail::input(
+            "cannot read the variables",
+            what,
+            "name a file of lines NAME=VALUE",
+        )
+    })?;
+    let mut all = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((name, value)) = line.split_once('=').filter(|(name, _)| is_name(name)) else {
+            let what = format!("{}, line {}", place(), at + 1);
+            return Err(Fail::input("no variable", what, "write NAME=VALUE"));
+        };
+        let within = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+        let value = within('"').or_else(|| within('\'')).unwrap_or(value);
+        all.push((name.to_string(), value.to_string()));
+    }
+    Ok(all)
+}
+
+fn is_name(text: &str) -> bool {
+    let mut letters = text.chars();
+    let begins = letters
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    begins && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn options_of_fstab_become_options_of_the_command() {
+        for (given, whole) in [
+            (
+                "foreread mount s3://b/ mnt -o ro,allow_other,_netdev,cache=1G",
+                "foreread mount s3://b/ mnt --allow-other --cache=1G",
+            ),
+            (
+                "foreread mount a b -oattr_ttl=5s,,x-systemd.automount",
+                "foreread mount a b --attr-ttl=5s",
+            ),
+            (
+                "foreread mount a b -o policy=auto:max-overfetch=2+x=1,metrics=9100,disk_cache=/c+size=1G",
+                "foreread mount a b --policy=auto:max-overfetch=2,x=1 --metrics=9100 --disk-cache=/c,size=1G",
+            ),
+            (
+                "foreread mount a+b c -o control=/run/a+b",
+                "foreread mount a+b c --control=/run/a+b",
+            ),
+            ("foreread mount a b -- -o x", "foreread mount a b -- -o x"),
+            (
+                "foreread record -o x -- mount -o y",
+                "foreread record -o x -- mount -o y",
+            ),
+        ] {
+            assert_eq!(
+                expanded(&words(given)).expect(given),
+                words(whole),
+                "{given}"
+            );
+        }
+        for (given, part) in [
+            ("foreread mount a b -o rw", "read-only"),
+            ("foreread mount a b -o ro,help", "unknown option"),
+            (
+                "foreread mount a b -o env=/none/there",
+                "cannot read the variables",
+            ),
+        ] {
+            let line = crate::fail::input_line(expanded(&words(given)));
+            assert!(line.contains(part), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_variables_is_read_as_systemd_reads_it() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let text = "# keys\nAWS_REGION=eu-central-1\n\nexport A=\"b c\"\n_B='d=e'\n";
+        std::fs::write(file.path(), text).expect("room");
+        let all = in_file(file.path()).expect("read");
+        let all: Vec<_> = all
+            .iter()
+            .map(|(name, value)| format!("{name}:{value}"))
+            .collect();
+        assert_eq!(all, ["AWS_REGION:eu-central-1", "A:b c", "_B:d=e"]);
+        std::fs::write(file.path(), "A=1\nrm -rf x\n").expect("room");
+        let line = crate::fail::input_line(in_file(file.path()));
+        assert!(
+            line.contains("no variable") && line.contains("line 2"),
+            "{line}"
+        );
+    }
+}
