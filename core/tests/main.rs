@@ -16,6 +16,7 @@ mod tidy;
 mod tidy_docs;
 mod tidy_figures;
 mod tidy_graph;
+mod tidy_links;
 mod tidy_names;
 mod tidy_references;
 mod tidy_words;
