@@ -145,8 +145,7 @@ pub struct JsonArgs {
 /// the new one, and noted.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
     let _ = GIVEN.set(arguments.to_vec());
-    #[cfg(feature = "mount")]
-    let arguments = &crate::command::mount::options::expanded(arguments)?;
+    let arguments = &A::expanded(arguments)?;
     let refused = match A::try_parse_from(arguments) {
         Ok(args) => return Ok(Some(args)),
         Err(error) => error,

@@ -19,7 +19,7 @@ mod first_page;
 mod list;
 pub mod man;
 #[cfg(feature = "mount")]
-pub mod mount;
+mod mount;
 #[cfg(feature = "mount")]
 mod next;
 #[cfg(feature = "lab")]
@@ -51,6 +51,8 @@ use crate::CommandLine;
 use crate::args::GlobalArgs;
 use crate::fail::Fail;
 use clap::{CommandFactory, Parser, Subcommand};
+#[cfg(feature = "mount")]
+use std::ffi::OsString;
 
 macro_rules! commands {
     ($($(#[$attribute:meta])* $($feature:literal)? $name:ident($args:ty) => $run:path,)*) => {
@@ -156,6 +158,11 @@ impl CommandLine for Args {
 
     fn run(&self) -> Result<(), Fail> {
         run_command(&self.command)
+    }
+
+    #[cfg(feature = "mount")]
+    fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
+        mount::options::expanded(arguments)
     }
 
     fn moved(command: &str) -> Option<&'static [&'static str]> {

@@ -56,6 +56,11 @@ pub trait CommandLine: Parser {
 
     fn run(&self) -> Result<(), Fail>;
 
+    /// The command line in the form that the parser takes.
+    fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
+        Ok(arguments.to_vec())
+    }
+
     /// The words for a command that had this name before.
     fn moved(_command: &str) -> Option<&'static [&'static str]> {
         None

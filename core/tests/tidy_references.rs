@@ -5,6 +5,8 @@
 //! "`Reader::want`" in SEMANTICS.md fails, because no file that declares or implements `Reader` has a function, a field or a
 //! constant of that name. A drawing may have words in capitals; these are constants if one of that name exists anywhere.
 //!
+//! Of the drawings of Markdown, the lines are read that begin with `foreread`: examples of commands.
+//!
 //! A path may be from the root, or its end (`front/nbd.rs`), so that a file that moves with its folder keeps its references. In
 //! the table or drawing of a header a bare `name.rs` is beside that file, in its folder or above it; elsewhere it is anywhere.
 
@@ -425,7 +427,7 @@ struct Span {
     is_listed: bool,
 }
 
-/// What a text names: between backticks, and in drawings the files and the words in capitals.
+/// What a text names: between backticks, and in drawings the files and the words in capitals, or the commands.
 fn spans(file: &File) -> Vec<Span> {
     let is_code = file.name.ends_with(".rs");
     let (mut found, mut is_drawn) = (Vec::new(), false);
@@ -457,7 +459,12 @@ fn spans(file: &File) -> Vec<Span> {
             parts
                 .filter(|part| part.ends_with(".rs") || is_constant(part))
                 .for_each(|part| add(part, true));
-        } else if !is_drawn {
+        } else if is_drawn {
+            let command = line.strip_prefix("$ ").unwrap_or(line);
+            if command.starts_with("foreread ") {
+                add(command.split(" #").next().unwrap_or_default(), false);
+            }
+        } else {
             let is_row = line.starts_with("| `");
             line.split('`')
                 .skip(1)

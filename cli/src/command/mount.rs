@@ -3,7 +3,7 @@
 //! `-d` puts it into the background (`background`), `-o` takes options as mount(8) has them (`options`). The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
 
 mod background;
-pub mod options;
+pub(super) mod options;
 
 use crate::args;
 #[cfg(feature = "metrics")]
@@ -23,6 +23,7 @@ use foreread::source;
 use foreread::source::SourceName;
 #[cfg(feature = "object")]
 use foreread::source::disk_cache::KeptNames;
+use foreread::source::tree::Tree;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
@@ -159,19 +160,9 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     };
     #[cfg(not(feature = "object"))]
     let tree = source::open_tree(&args.source)?;
-    if args.control.is_some() && !tree.lists_versions() {
-        let remedy =
-            "leave --control out: the files of other sources are read ahead when they are opened";
-        return Err(Fail::input(
-            "--control needs a prefix of a store",
-            args.source.to_string(),
-            remedy,
-        ));
-    }
-    let (policy, hint) = (
-        config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?,
-        config.hint(args.hint),
-    );
+    may_be_controlled(args, &*tree)?;
+    let policy = config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?;
+    let hint = config.hint(args.hint);
     let options = serving::options(&config, &policy, hint.as_ref())
         .cache_bytes(args.cache)
         .appending(args.appending);
@@ -247,6 +238,17 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded
+}
+
+/// The order of files is of listings that have versions.
+fn may_be_controlled(args: &MountArgs, tree: &dyn Tree) -> Result<(), Fail> {
+    if args.control.is_none() || tree.lists_versions() {
+        return Ok(());
+    }
+    let remedy =
+        "leave --control out: the files of other sources are read ahead when they are opened";
+    let what = "--control needs a prefix of a store";
+    Err(Fail::input(what, args.source.to_string(), remedy))
 }
 
 /// The plan, with its names below the folder of the mount.
