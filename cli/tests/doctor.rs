@@ -126,7 +126,9 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
     let got = machine.doctor(&[]);
     let text = got.is_done();
     assert!(
-        text.starts_with("Suspicious: nvme0n1, sda, dm-0 (3 of 9 devices)."),
+        text.starts_with("Suspicious: nvme0n1, sda, dm-0 (3 of 9 devices). ")
+            && text.contains("/fuse")
+            && !text.contains("0:45"),
         "{text}"
     );
     assert!(text.contains("foreread doctor --fix sda"), "{text}");
@@ -245,6 +247,9 @@ fn a_fix_is_set_kept_and_taken_back() {
     machine.doctor(&["--undo", "sda"]).is_done();
     for wrong in [
         &["--fix", "--to", "1M"][..],
+        // All disks are set by asking for all.
+        &["--fix"],
+        &["--fix", "sda", "--all"],
         &["--fix", "sda", "--to", "5000"],
         &["sda", "--to", "1M"],
     ] {

@@ -23,11 +23,12 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
             .filter(move |device| device.verdict == verdict);
         devices.collect::<Vec<_>>()
     };
-    let (mut bad, gain, fine) = (
+    let (mut bad, mut gain, fine) = (
         of(Verdict::Suspicious),
         of(Verdict::Gain),
         of(Verdict::Fine),
     );
+    gain.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     // A disk before what is made of it.
     bad.sort_by_key(|device| device.kind != StorageKind::Disk);
     let mut blocks = vec![Block::Text(headline(&bad, &gain, report.devices.len()))];
@@ -77,7 +78,7 @@ pub fn line(device: &DeviceVerdict) -> String {
 
 fn headline(bad: &[&DeviceVerdict], gain: &[&DeviceVerdict], all: usize) -> String {
     let list = |devices: &[&DeviceVerdict]| {
-        let list: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        let list: Vec<&str> = devices.iter().map(|device| called(device)).collect();
         names(&list)
     };
     let of = plural(all as u64, "device");
@@ -87,9 +88,20 @@ fn headline(bad: &[&DeviceVerdict], gain: &[&DeviceVerdict], all: usize) -> Stri
         (true, false) => format!("Nothing wrong here ({of}); {} could gain.", list(gain)),
         (false, _) => {
             let number = bad.len();
-            format!("Suspicious: {} ({number} of {of}).", list(bad))
+            let more = match gain.is_empty() {
+                true => String::new(),
+                false => format!(" {} could gain.", list(gain)),
+            };
+            format!("Suspicious: {} ({number} of {of}).{more}", list(bad))
         }
     }
+}
+
+/// What people call it: a file system without a disk has a number, and the place where it is mounted.
+fn called(device: &DeviceVerdict) -> &str {
+    let is_number = device.name.starts_with(|c: char| c.is_ascii_digit());
+    let place = device.mounts.first().filter(|_| is_number);
+    place.unwrap_or(&device.name)
 }
 
 fn names(list: &[&str]) -> String {
@@ -148,6 +160,15 @@ fn costs(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
     )
 }
 
+/// How much faster readers in order would be, one or four of them.
+fn factor(device: &DeviceVerdict) -> f64 {
+    let (Some(now), Some(to)) = (&device.now, &device.advised) else {
+        return 1.0;
+    };
+    let ratio = |n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n];
+    ratio(0).max(ratio(1))
+}
+
 /// One sentence: it harms nothing as it is.
 fn gain_text(device: &DeviceVerdict) -> String {
     let (Some(now), Some(to)) = (&device.now, &device.advised) else {
@@ -197,8 +218,8 @@ fn alike(devices: &[&DeviceVerdict], words: impl Fn(&DeviceVerdict) -> String) -
         let value = device.readahead_bytes.map_or_else(|| "-".to_string(), size);
         let text = format!("{value}  {}", words(device));
         match groups.iter_mut().find(|(other, _)| *other == text) {
-            Some((_, names)) => names.push(&device.name),
-            None => groups.push((text, vec![&device.name])),
+            Some((_, names)) => names.push(called(device)),
+            None => groups.push((text, vec![called(device)])),
         }
     }
     let more = groups.len().saturating_sub(3 * MAX_SHOWN);

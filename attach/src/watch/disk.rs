@@ -24,6 +24,8 @@ impl WatchedDisk {
     /// # Errors
     /// There is no such device, it is no block device, or a partition, or it has no `read_ahead_kb`.
     pub fn find(path: &Path) -> Result<WatchedDisk, Failure> {
+        let node = Path::new("/dev").join(path);
+        let path = if path.exists() { path } else { &node };
         let named = path.display();
         let missing = |error: std::io::Error| {
             Failure::input("no such device", &named, "'lsblk' lists the disks").caused_by(error)

@@ -33,10 +33,13 @@ pub struct DoctorArgs {
     pub devices: Vec<String>,
     /// Set what is advised, now and by a udev rule
     ///
-    /// Of the devices that are named, or of all suspicious disks. Writes /etc/udev/rules.d/61-foreread-readahead.rules, then the values. A
+    /// Of the devices that are named, or with --all of all suspicious disks. Writes /etc/udev/rules.d/61-foreread-readahead.rules, then the values. A
     /// device whose value another file sets is left alone without --force. Needs root.
     #[arg(long, conflicts_with = "undo")]
     pub fix: bool,
+    /// With --fix: of all suspicious disks
+    #[arg(long, requires = "fix", conflicts_with = "devices")]
+    pub all: bool,
     /// With --fix: set this instead of what is advised
     ///
     /// 4K to 1G, of the devices that are named.
@@ -97,6 +100,10 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     if args.to.is_some() && args.devices.is_empty() {
         let remedy = "name one, such as 'foreread doctor --fix sdb --to 1M'";
         return Err(Fail::input("--to needs a device", "--to", remedy));
+    }
+    if args.fix && args.devices.is_empty() && !args.all {
+        let remedy = "name one, such as 'foreread doctor --fix sdb', or use --all";
+        return Err(Fail::input("--fix needs a device", "--fix", remedy));
     }
     if args.fix {
         return done(
