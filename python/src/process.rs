@@ -154,7 +154,15 @@ pub fn engine(
     if full {
         drop_idle(py);
     }
-    let made = py.detach(|| new_engine(how, settings, budget))?;
+    let made = py.detach(|| new_engine(how, settings, Arc::clone(&budget)));
+    // What idle engines have reserved goes to the one that is needed.
+    let made = match made {
+        Err(OpenError::Budget { .. }) => {
+            drop_idle(py);
+            py.detach(|| new_engine(how, settings, budget))?
+        }
+        made => made?,
+    };
     let mut state = state();
     // Another thread may have been first.
     let stopped = state.take_stopped();

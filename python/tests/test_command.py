@@ -17,7 +17,7 @@ def run(*arguments, **more):
 
 
 def test_it_is_the_command():
-    assert run("--version").stdout == f"foreread {foreread.__version__}\n"
+    assert run("-V").stdout == f"foreread {foreread.__version__}\n"
     shown = run("-h")
     assert shown.returncode == 0 and "foreread compare" in shown.stdout
     assert "mount" in shown.stdout and "serve" in shown.stdout

@@ -230,6 +230,18 @@ def test_files_of_a_kind_share_an_engine(path):
         assert engine["open_files"] == 2 and engine["demand_reads"] == 2
 
 
+
+def test_a_closed_file_holds_no_memory_of_another(path):
+    code = """
+import sys, foreread
+with foreread.open(sys.argv[1], cache="100 TiB") as file:
+    assert file.read(4)
+with foreread.open(sys.argv[1], cache="33 MiB", policy="none") as file:
+    assert file.read(4)
+"""
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+
+
 READS_ALL = """
 import multiprocessing, sys, foreread
 def read(url):
