@@ -53,7 +53,7 @@ pub struct Meta {
     pub version: Arc<[u8]>,
 }
 
-#[cfg(any(feature = "fuse", feature = "object"))]
+#[cfg(feature = "fuse")]
 impl Meta {
     pub(crate) fn heap_bytes(&self) -> u64 {
         if self.version.is_empty() {

@@ -99,7 +99,11 @@ impl AwsChain {
         if all.get(name).is_none() {
             if is_asked {
                 let why = format!("there is no profile {name}; there are: {}", all.names());
-                return Err(Unfit::new(why, "name one of them (--profile, AWS_PROFILE)"));
+                let remedy = match all.is_empty() {
+                    true => "name no profile, or make one ('aws configure')",
+                    false => "name one of them (profile, AWS_PROFILE)",
+                };
+                return Err(Unfit::new(why, remedy));
             }
             return Ok(None);
         }

@@ -69,6 +69,10 @@ impl Profiles {
     }
 
     /// The names of all, for a message.
+    pub fn is_empty(&self) -> bool {
+        self.profiles.is_empty()
+    }
+
     pub fn names(&self) -> String {
         let names: Vec<&str> = self.profiles.keys().take(10).map(String::as_str).collect();
         if names.is_empty() {
