@@ -85,6 +85,30 @@ fn both_mounts_read_what_means_the_same() {
     }
 }
 
+/// A single object has the date that its store has of it, as in the listing of its folder; so has the folder that shows it.
+#[test]
+fn a_single_object_has_its_date() {
+    if !can_mount() {
+        return;
+    }
+    let (server, (name, _)) = (bucket(), FILES[0]);
+    let date = |path: &std::path::Path| {
+        fs::metadata(path)
+            .and_then(|meta| meta.modified())
+            .expect("a date")
+    };
+    let whole = mount_prefix(&server, settings(&server));
+    let listed = date(&whole.path(name));
+    whole.end();
+    let here = mount_object(&server, name);
+    assert!(listed > std::time::SystemTime::UNIX_EPOCH);
+    assert_eq!(
+        (date(&here.path(name)), date(here.dir.path())),
+        (listed, listed)
+    );
+    here.end();
+}
+
 /// An object is replaced within the second by one of its size: what the kernel and the mount have of the old one is not mixed with the new
 /// one, whether the file's reader is still there or was given up for those of other files.
 #[test]
