@@ -101,7 +101,7 @@ impl AwsChain {
                 let why = format!("there is no profile {name}; there are: {}", all.names());
                 let remedy = match all.is_empty() {
                     true => "name no profile, or make one ('aws configure')",
-                    false => "name one of them (profile, AWS_PROFILE)",
+                    false => "name one of them (--profile, AWS_PROFILE)",
                 };
                 return Err(Unfit::new(why, remedy));
             }
