@@ -75,7 +75,7 @@ impl Host {
     /// The numbers of all processes but this one, and their folders in proc.
     fn other_processes(&self) -> impl Iterator<Item = (u32, PathBuf)> {
         let own = std::process::id();
-        entries(&self.proc).into_iter().filter_map(move |folder| {
+        entries(&self.proc).filter_map(move |folder| {
             let pid = folder.file_name()?.to_str()?.parse().ok()?;
             (pid != own).then_some((pid, folder))
         })
