@@ -73,6 +73,7 @@ pub fn write(results: &Results) -> String {
             .map(|(name, value)| (name.to_string(), value))
             .collect(),
         sections,
+        ..Page::default()
     };
     page.to_html(&json::write(results, &keep))
 }
