@@ -298,7 +298,7 @@ pub fn significant(value: f64, digits: usize) -> String {
 #[must_use]
 pub fn signed_percent(part: f64) -> String {
     match part * 100.0 {
-        p if p == 0.0 => "0".to_string(),
+        0.0 => "0".to_string(),
         p if p.abs() < 0.0005 || p.abs() >= 99_999.5 => format!("{p:+.2e}"),
         p => {
             let decimals = 2.0 - p.abs().log10().floor();
