@@ -24,6 +24,7 @@
 //! | `devices.rs` | which storages are looked at, read ahead from, passed over |
 //! | `ahead.rs` | the readahead of those that are slow |
 //! | `command.rs` | the loop |
+//! | `page.rs` | the result as a page |
 //!
 //! Never: an error that reaches the command, a setting of a device that is changed, or tracing that outlives the run.
 
@@ -35,6 +36,7 @@ mod find;
 mod gain;
 mod jobs;
 mod look;
+mod page;
 mod progress;
 mod seek;
 mod spared;
@@ -43,6 +45,7 @@ mod tasks;
 mod walk;
 mod watcher;
 
+pub use page::page;
 pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;
@@ -188,6 +191,11 @@ impl RunReport {
     #[must_use]
     pub fn has_no_pattern(&self) -> bool {
         self.nothing() == Some(NO_PATTERN)
+    }
+
+    /// Whether anything was gained.
+    fn gains(&self) -> bool {
+        self.refused.is_none() && self.nothing().is_none()
     }
 
     /// Why nothing was gained, where nothing was.

@@ -4,18 +4,27 @@ use crate::chromium::{Look, RenderedPage};
 use foreread_check::reproduce::{
     FigureKind, Paper, Reproduction, Row as PublishedRow, Table as PublishedTable,
 };
+use foreread_core::policy::PolicyDraft;
 use foreread_core::stats::Stats;
 use foreread_core::units::ByteRange;
+use foreread_lab::advice::after_compare;
+use foreread_lab::compare::{ComparePlan, model};
+use foreread_lab::explain::{self, ExplainOptions, View};
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Spread, TriedForm};
+use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::series::{Series, Value, VariedParameter};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RowKind, Table, page, to_json};
 use foreread_lab::setting::Setting;
+use foreread_lab::tune::{self, TuneOptions};
+use foreread_report::progress::Silent;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
 use foreread_sim::stats::{latency_histogram, record_latency};
+use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Every known way out of a page.
 const HOSTILE: &str = "</script></style></title><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\"'`&amp;\
@@ -146,9 +155,10 @@ struct Made {
 fn compared(name: &'static str, tables: &[Table]) -> Made {
     let reports: Vec<Report> = tables.iter().map(Report::of).collect();
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
+    let next = after_compare(&reports, |runs| format!("foreread compare --runs {runs}"));
     Made {
         name,
-        html: page::compare(&reports, &maps),
+        html: page::compare(&reports, &maps, next.map(|next| next.copy())),
         json: to_json(&reports),
     }
 }
@@ -294,6 +304,79 @@ fn probed(word: &str) -> Made {
     }
 }
 
+/// A trace of this name with two files, one read in order and one anywhere.
+fn plan(word: &str) -> ComparePlan {
+    let file = |name: &str| {
+        Item::File(FileInfo {
+            name: name.to_string(),
+            size: Some(8 << 20),
+        })
+    };
+    let in_order = (0..40).map(|n| Record::read(0, n * 16_384, 16_384));
+    let anywhere =
+        (0..20).map(|n| Record::read(1, (n * 7919 + n * n * 131 + 17) % 2000 * 4096, 4096));
+    let records = in_order.chain(anywhere).map(Item::Record);
+    let items: Vec<Item> = [file(word), file("/b")]
+        .into_iter()
+        .chain(records)
+        .collect();
+    let import = Import {
+        header: Header {
+            level: Level::Program,
+            ..Header::default()
+        },
+        items: Box::new(items.into_iter().map(Ok)),
+        left_out: LeftOut::default(),
+    };
+    let loaded = Arc::new(load(word, import, &Part::default()).expect("readable"));
+    let replay = Replay::of(&loaded, None, None).expect("a mode fits");
+    ComparePlan {
+        replay: Some(Arc::new(replay)),
+        on: Some(model("object-near").expect("a model")),
+        runs: Some(2),
+        seed: 1,
+        ..ComparePlan::default()
+    }
+}
+
+fn tuned(word: &str) -> Made {
+    let asked = TuneOptions {
+        plan: plan(word),
+        storage: model("object-near").expect("a model"),
+        chosen: None,
+        partial: false,
+        seconds: 1.0,
+        trace: Some(PathBuf::from("run.frt")),
+        command: vec![word.to_string()],
+    };
+    let of = tune::tune(&asked, &mut Silent).expect("it can be tuned");
+    assert!(!of.settings.is_empty(), "{}", of.verdict);
+    Made {
+        name: "tune",
+        html: tune::page(&of),
+        json: serde_json::to_string_pretty(&of).expect("JSON"),
+    }
+}
+
+fn explained(word: &str) -> Made {
+    let draft = |name| PolicyDraft::parse(name).expect("a policy");
+    let asked = ExplainOptions {
+        plan: plan(word),
+        policy: draft("auto"),
+        against: ["none", "auto", "rbd-plain"].map(draft).to_vec(),
+    };
+    let of = explain::explain(&asked, &mut Silent).expect("it can be explained");
+    let view = View {
+        rows: 12,
+        ..View::default()
+    };
+    Made {
+        name: "explain",
+        html: explain::page(&of, &view),
+        json: serde_json::to_string_pretty(&of).expect("JSON"),
+    }
+}
+
 /// A page of each kind in which every name is `word`.
 fn pages(word: &str) -> Vec<Made> {
     vec![
@@ -311,6 +394,8 @@ fn pages(word: &str) -> Vec<Made> {
         series(word),
         reproduction(word),
         probed(word),
+        tuned(word),
+        explained(word),
     ]
 }
 
@@ -513,12 +598,13 @@ fn drawings_are_named_and_have_their_table() {
             };
             assert_eq!(svg.attribute("role"), Some("img"));
             assert!(named("title") && named("desc"), "{}", made.name);
-            let section = svg
+            // The figures over all parts have their tables in the parts.
+            let part = svg
                 .ancestors()
-                .find(|n| n.has_tag_name("section"))
-                .expect("a section");
+                .find(|n| n.has_tag_name("section") || n.has_tag_name("main"))
+                .expect("a part");
             assert!(
-                section.descendants().any(|n| n.has_tag_name("table")),
+                part.descendants().any(|n| n.has_tag_name("table")),
                 "{}",
                 made.name
             );
@@ -528,6 +614,89 @@ fn drawings_are_named_and_have_their_table() {
             "{}",
             made.name
         );
+    }
+}
+
+/// The verdict, then figures, then tables, then notes, then what to do next: the same on each page.
+#[test]
+fn each_page_has_one_layout() {
+    for made in pages("boot-ide") {
+        let document = parse(&made);
+        let place = |is: &dyn Fn(&Node<'_, '_>) -> bool| {
+            document.descendants().find(is).map(|n| n.range().start)
+        };
+        let of_class =
+            |class: &'static str| move |n: &Node<'_, '_>| n.attribute("class") == Some(class);
+        let svg = ("http://www.w3.org/2000/svg", "svg");
+        let parts = [
+            place(&|n| n.has_tag_name("h1")),
+            place(&of_class("lead")),
+            place(&of_class("facts")),
+            place(&|n| n.has_tag_name(svg)),
+            place(&|n| n.has_tag_name("table")),
+            place(&of_class("notes")),
+            place(&|n| n.has_tag_name("pre")),
+            place(&|n| n.has_tag_name("summary") && text(*n) == "Every value"),
+        ];
+        let found: Vec<usize> = parts.iter().copied().flatten().collect();
+        assert!(
+            found.is_sorted() && found.len() >= 6,
+            "{}: {parts:?}",
+            made.name
+        );
+        let has_next = !["series", "reproduction"].contains(&made.name);
+        assert_eq!(parts[6].is_some(), has_next, "{}", made.name);
+    }
+}
+
+/// Each workload has its times in a compact figure, over all the rest.
+#[test]
+fn several_workloads_are_seen_at_once() {
+    let tables = ["a", "b", "c", "d"].map(|name| table(name, &["none", "auto", "oracle"], true));
+    let made = compared("four", &tables);
+    let document = parse(&made);
+    let header = document.descendants().find(|n| n.has_tag_name("header"));
+    let figures = header.expect("one").descendants();
+    let titles: Vec<String> = figures
+        .filter(|n| n.tag_name().name() == "svg")
+        .filter_map(|svg| {
+            svg.children()
+                .find(|n| n.attribute("class") == Some("head"))
+        })
+        .map(text)
+        .collect();
+    assert_eq!(
+        titles,
+        ["a", "b", "c", "d"].map(|name| format!("{name}: time, s"))
+    );
+}
+
+/// Of one policy in all figures of a page.
+#[test]
+fn a_policy_keeps_its_colour() {
+    for made in pages("boot-ide") {
+        let document = parse(&made);
+        let tips = document
+            .descendants()
+            .filter(|n| n.tag_name().name() == "title");
+        let of_policy = tips.filter(|n| {
+            n.text()
+                .is_some_and(|tip| tip.starts_with("rbd-plain: ") || tip.starts_with("rbd-plain, "))
+        });
+        let colours: HashSet<&str> = of_policy
+            .filter_map(|n| {
+                n.ancestors()
+                    .find(|n| n.has_tag_name(("http://www.w3.org/2000/svg", "g")))
+            })
+            .filter_map(|group| group.attribute("class")?.split(' ').next())
+            .collect();
+        let expected: &[&str] = match made.name {
+            "compare" | "explain" => &["c3"],
+            "tune" if colours.is_empty() => &[],
+            "tune" => &["c3"],
+            _ => &[],
+        };
+        assert_eq!(colours, expected.iter().copied().collect(), "{}", made.name);
     }
 }
 
@@ -573,6 +742,7 @@ fn told(made: &Made) -> String {
         loaded: performance.getEntriesByType('resource').length, pwned: window.pwned === undefined ? 0 : 1,\
         paper: body.backgroundColor, ink: body.color, svgs: document.querySelectorAll('figure svg').length,\
         bar: getComputedStyle(document.querySelector('.foreread-chart .ink, .foreread-chart .soft')).fill,\
+        low: Math.max(0, ...[...document.querySelectorAll('.overview svg')].map(s => s.getBoundingClientRect().bottom)),\
         schema: (Array.isArray(data) ? data[0] : data).schema}), '*');</script></body>";
     format!("{}{}", &made.html[..policy], &made.html[end..]).replace("</body>", probe)
 }
@@ -638,6 +808,35 @@ fn a_browser_finds_nothing_to_complain_of() {
         },
     );
     assert!(!seen.console.is_empty());
+}
+
+/// Four workloads under the usual policies, at 1280x800.
+#[test]
+fn four_workloads_fit_one_screen() {
+    let Some(browser) = crate::chromium::find() else {
+        return;
+    };
+    let policies = [
+        "none",
+        "auto",
+        "linux-6.18",
+        "rbd-plain",
+        "linux-6.18:max=4M",
+        "linux-6.18:max=64M",
+        "oracle",
+    ];
+    let tables = ["sequential", "random", "interleaved", "boot-ide"]
+        .map(|name| table(name, &policies, false));
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    save(&dir, "told.html", &told(&compared("four", &tables)));
+    let path = save(&dir, "frame.html", &framed(1280));
+    let look = Look {
+        width: 1400,
+        dark: false,
+    };
+    let got = said(&crate::chromium::see(browser, &path, look));
+    let low = got["low"].as_f64().unwrap_or_else(|| panic!("{got}"));
+    assert!(low > 400.0 && low <= 800.0, "{low}: {got}");
 }
 
 #[test]

@@ -58,6 +58,34 @@ fn probe_writes_a_page_too() {
     assert_eq!(inside(&page)["schema"], "foreread.probe/1");
 }
 
+/// With the same JSON inside as `--json` writes.
+#[test]
+fn tune_explain_and_run_write_pages_too() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let (csv, page, json) = (path("reads.csv"), path("page.html"), path("all.json"));
+    std::fs::write(&csv, "offset,len\n0,4096\n4096,4096\n8192,4096\n").expect("room");
+    for command in [
+        &["tune", &csv, "--on", "model:nvme"][..],
+        &["explain", &csv, "--alone"],
+        &["explain", &csv, "--on", "model:nvme"],
+        &["run", "--quiet"],
+    ] {
+        let files = ["--html", &page, "--json", &json, "--force"];
+        let program = (command[0] == "run").then_some(["--", "true"]);
+        let words = command
+            .iter()
+            .copied()
+            .chain(files)
+            .chain(program.into_iter().flatten());
+        foreread(words).is_done();
+        let written = std::fs::read_to_string(&json).expect("written");
+        let written: serde_json::Value = serde_json::from_str(&written).expect("JSON");
+        assert_eq!(inside(std::path::Path::new(&page)), written, "{command:?}");
+        assert_eq!(written["schema"], format!("foreread.{}/1", command[0]));
+    }
+}
+
 #[test]
 fn a_page_that_cannot_be_written_is_refused_first() {
     let dir = tempfile::tempdir().expect("a scratch directory");

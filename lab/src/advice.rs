@@ -88,6 +88,15 @@ impl NextStep {
         ]
     }
 
+    /// On a page: no place, the line, and why.
+    #[must_use]
+    pub fn copy(&self) -> [String; 3] {
+        let mut letters = self.why.chars();
+        let first = letters.next().into_iter().flat_map(char::to_uppercase);
+        let why = first.chain(letters).collect();
+        [String::new(), self.line.clone(), why]
+    }
+
     fn of_program(line: impl Into<String>) -> NextStep {
         NextStep::new("what a program of yours needs:", line.into())
     }

@@ -15,11 +15,13 @@ mod candidates;
 mod choose;
 mod hints;
 mod maxima;
+mod page;
 mod settings;
 mod storage;
 mod text;
 
 pub use maxima::{Maxima, maxima};
+pub use page::page;
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 

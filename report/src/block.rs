@@ -358,6 +358,9 @@ impl Table {
         Grid {
             strong: self.strong.clone(),
             folded: self.folded,
+            words: (0..columns.len())
+                .filter(|n| self.heads[columns[*n]].is_left)
+                .collect(),
             ..Grid::new(self.caption.clone(), heads)
         }
         .with(self.rows.iter().enumerate().map(row))

@@ -12,12 +12,13 @@
 //!              x values ── scale::Scale ──────────────┘
 //! ```
 
+pub mod looks;
 pub mod scale;
 pub mod svg;
 
 use super::number;
 use scale::{Scale, Spread};
-use svg::{Anchor, Svg};
+use svg::{Anchor, Look, Svg};
 
 /// Width of the picture in pixels: a phone's, and half a page's.
 const WIDTH: f64 = 480.0;
@@ -99,11 +100,12 @@ pub fn render(chart: &Chart) -> String {
         y += LEADING;
         svg.text("soft", [MARGIN, y - 3.0], Anchor::Start, line);
     }
-    for (i, (name, [x, row])) in chart.lines.iter().zip(legend).enumerate() {
+    let looks = looks_of(&chart.lines);
+    for ((name, [x, row]), look) in chart.lines.iter().zip(legend).zip(looks) {
         let y = head + row + 6.0;
-        svg.open_line(i, chart.lines.len());
+        svg.open_line(look);
         svg.path("line", &[[x, y], [x + 24.0, y]]);
-        svg.marker(i, chart.lines.len(), [x + 12.0, y], "");
+        svg.marker(look, [x + 12.0, y], "");
         svg.close();
         svg.text("ink", [x + 30.0, y + 4.0], Anchor::Start, &cut(name));
     }
@@ -112,6 +114,12 @@ pub fn render(chart: &Chart) -> String {
         frames.draw(&mut svg, panel, panels + each * i as f64);
     }
     svg.finish()
+}
+
+/// The looks of the lines of policies.
+fn looks_of(policies: &[String]) -> Vec<Look> {
+    let colours: Vec<usize> = policies.iter().map(|name| looks::of_policy(name)).collect();
+    looks::of_lines(&colours)
 }
 
 /// Where the frames of a chart stand and how their shared axis runs.
@@ -128,7 +136,7 @@ impl<'a> Frames<'a> {
         let letters = chart
             .panels
             .iter()
-            .flat_map(|p| scale::labels(&ticks(p)))
+            .flat_map(|panel| Ticks::of(panel).labels)
             .map(|l| l.chars().count())
             .max();
         let left = MARGIN + letters.unwrap_or(0) as f64 * LETTER + 8.0;
@@ -148,24 +156,30 @@ impl<'a> Frames<'a> {
     }
 
     fn draw(&self, svg: &mut Svg, panel: &Panel, top: f64) {
-        svg.text("head", [MARGIN, top + 8.0], Anchor::Start, &panel.title);
+        let ticks = Ticks::of(panel);
+        let log = if ticks.is_log {
+            ", logarithmic axis"
+        } else {
+            ""
+        };
+        let title = format!("{}{log}", panel.title);
+        svg.text("head", [MARGIN, top + 8.0], Anchor::Start, &title);
         let (top, right) = (top + 18.0, WIDTH - MARGIN);
         let bottom = top + FRAME;
-        let ticks = ticks(panel);
-        let y = Scale::from_zero(&ticks, [bottom, top]);
-        for (value, label) in ticks.iter().zip(scale::labels(&ticks)) {
+        let y = ticks.scale([bottom, top]);
+        for (n, (value, label)) in ticks.values.iter().zip(&ticks.labels).enumerate() {
             let at = y.place(*value);
             svg.path(
-                if *value == 0.0 { "axis" } else { "grid" },
+                if n == 0 { "axis" } else { "grid" },
                 &[[self.left, at], [right, at]],
             );
-            svg.text("soft", [self.left - 6.0, at + 4.0], Anchor::End, &label);
+            svg.text("soft", [self.left - 6.0, at + 4.0], Anchor::End, label);
         }
         self.x_axis(svg, top, bottom);
         let labelled = panel.points.iter().zip(&self.chart.lines);
-        for (i, (points, name)) in labelled.enumerate() {
-            svg.open_line(i, self.chart.lines.len());
-            self.line(svg, i, name, points, y);
+        for ((points, name), look) in labelled.zip(looks_of(&self.chart.lines)) {
+            svg.open_line(look);
+            self.line(svg, look, name, points, y);
             svg.close();
         }
     }
@@ -209,7 +223,7 @@ impl<'a> Frames<'a> {
     }
 
     /// The intervals, then the line in pieces without gaps, then the markers over both. What is not a number is a gap.
-    fn line(&self, svg: &mut Svg, i: usize, name: &str, points: &[Option<Point>], y: Scale) {
+    fn line(&self, svg: &mut Svg, look: Look, name: &str, points: &[Option<Point>], y: Scale) {
         let at = |n: usize, value: f64| [self.x.place(self.chart.x[n]), y.place(value)];
         let measured = |n: usize| {
             points
@@ -237,20 +251,61 @@ impl<'a> Frames<'a> {
                 self.chart.x_labels[n],
                 number::three(point.value)
             );
-            svg.marker(i, self.chart.lines.len(), at(n, point.value), &tip);
+            svg.marker(look, at(n, point.value), &tip);
         }
     }
 }
 
-/// The ticks of a panel: over the highest point and the highest end of an interval, if that has one.
-fn ticks(panel: &Panel) -> Vec<f64> {
-    let ends = panel
-        .points
-        .iter()
-        .flatten()
-        .flatten()
-        .flat_map(|p| [p.value, p.interval[1]]);
-    scale::ticks_to(ends.filter(|e| e.is_finite()).fold(0.0, f64::max), STEPS)
+/// The ticks of an axis of measured values.
+pub struct Ticks {
+    pub values: Vec<f64>,
+    pub labels: Vec<String>,
+    /// Equal steps for equal factors, where values differ by 50 times or more; else from zero.
+    pub is_log: bool,
+}
+
+impl Ticks {
+    /// Over the highest of the values and the highest end of an interval, in at most this number of steps from zero.
+    #[must_use]
+    pub fn reaching(values: &[f64], tops: impl Iterator<Item = f64>, steps: u32) -> Ticks {
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let most = tops
+            .chain(finite())
+            .filter(|top| top.is_finite())
+            .fold(0.0, f64::max);
+        let least = finite().fold(f64::INFINITY, f64::min);
+        if scale::is_wide(values) {
+            let values = scale::log_ticks(least, most);
+            let labels = scale::log_labels(&values);
+            return Ticks {
+                values,
+                labels,
+                is_log: true,
+            };
+        }
+        let values = scale::ticks_to(most, steps);
+        let labels = scale::labels(&values);
+        Ticks {
+            values,
+            labels,
+            is_log: false,
+        }
+    }
+
+    fn of(panel: &Panel) -> Ticks {
+        let points = || panel.points.iter().flatten().flatten();
+        let values: Vec<f64> = points().map(|point| point.value).collect();
+        Ticks::reaching(&values, points().map(|point| point.interval[1]), STEPS)
+    }
+
+    /// The lowest lands on `to[0]`, the highest on `to[1]`.
+    #[must_use]
+    pub fn scale(&self, to: [f64; 2]) -> Scale {
+        match self.is_log {
+            true => Scale::across(&self.values, Spread::Log2, to),
+            false => Scale::from_zero(&self.values, to),
+        }
+    }
 }
 
 /// Places of the legend's entries: as many in a row as the picture is wide.

@@ -81,6 +81,24 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
     }
 }
 
+/// The same with up to two decimals more where half the interval would be rounded to nothing: `17.1800 ±0.0004`. Without an interval that
+/// is smaller still.
+#[must_use]
+pub fn span_seen(mean: f64, half: Option<f64>) -> String {
+    const MORE: usize = 2;
+    let Some(half) = half.filter(|half| *half > 0.0 && half.is_finite()) else {
+        return span_s(mean, None);
+    };
+    let text = span_s(mean, None);
+    let shown = text.split_once('.').map_or(0, |(_, rest)| rest.len());
+    let needed = (-half.log10()).ceil().max(0.0) as usize;
+    match needed.saturating_sub(shown) {
+        0 => span_s(mean, Some(half)),
+        more if more <= MORE => format!("{mean:.needed$} ±{half:.needed$}"),
+        _ => text,
+    }
+}
+
 /// A latency given in microseconds, with its unit: `690us`, `1.23ms`, `2.50s`.
 #[must_use]
 pub fn latency_us(us: f64) -> String {
@@ -237,6 +255,58 @@ pub fn cut(text: &str, most: usize) -> String {
         .collect()
 }
 
+/// The same, with the sign in the middle: the ends of the names of policies differ as well.
+#[must_use]
+pub fn cut_middle(text: &str, most: usize) -> String {
+    let letters = text.chars().count();
+    if letters <= most {
+        return text.to_string();
+    }
+    let room = most.saturating_sub(1);
+    let end = room / 2;
+    let start = text.chars().take(room - end);
+    start
+        .chain(['…'])
+        .chain(text.chars().skip(letters - end))
+        .collect()
+}
+
+/// Two figures beside each other, with at least this many digits each, and as many more as show that they differ.
+#[must_use]
+pub fn beside(one: f64, other: f64, digits: usize) -> [String; 2] {
+    /// Digits of a double that are sure.
+    const MAX_DIGITS: usize = 15;
+    let size = one.abs().max(other.abs());
+    let apart = (one - other).abs();
+    // Two digits of the difference.
+    let needed = match apart > 0.0 && size.is_finite() {
+        true => (size / apart).log10().ceil() as usize + 2,
+        false => 0,
+    };
+    let digits = digits.max(needed.min(MAX_DIGITS));
+    [one, other].map(|value| significant(value, digits))
+}
+
+/// A figure with this many digits, without zeros at its end.
+#[must_use]
+pub fn significant(value: f64, digits: usize) -> String {
+    let text = format!("{value:.*e}", digits.saturating_sub(1));
+    text.parse::<f64>().map_or(text, |value| value.to_string())
+}
+
+/// A difference as a signed per cent with its own three digits: `+12.3`, `-0.0954`, `0`.
+#[must_use]
+pub fn signed_percent(part: f64) -> String {
+    match part * 100.0 {
+        0.0 => "0".to_string(),
+        p if p.abs() < 0.0005 || p.abs() >= 99_999.5 => format!("{p:+.2e}"),
+        p => {
+            let decimals = 2.0 - p.abs().log10().floor();
+            format!("{p:+.*}", decimals.max(0.0) as usize)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +338,11 @@ mod tests {
         assert_eq!(span_s(46.22, Some(0.41)), "46.22 ±0.41");
         assert_eq!(span_s(0.0123, Some(0.0001)), "0.0123 ±0.0001");
         assert_eq!(span_s(1234.4, None), "1234");
+        assert_eq!(span_seen(46.22, Some(0.41)), "46.22 ±0.41");
+        assert_eq!(span_seen(17.18, Some(0.000_43)), "17.1800 ±0.0004");
+        assert_eq!(span_seen(17.18, Some(0.0)), "17.18");
+        assert_eq!(span_seen(17.18, Some(1e-10)), "17.18");
+        assert_eq!(span_seen(1234.0, Some(0.2)), "1234.0 ±0.2");
         assert_eq!(latency_us(0.0), "0us");
         assert_eq!(latency_us(690.4), "690us");
         assert_eq!(latency_us(999.6), "1.00ms");
@@ -290,6 +365,32 @@ mod tests {
         assert_eq!(or_dash(None, percent), "-");
         assert_eq!(interval([0.25, 0.3]), " (95 %: x0.25 to x0.30)");
         assert_eq!(interval([0.25, 0.251]), " (in every run)");
+    }
+
+    /// A row once read 4194304 | 4194300 | +0.0.
+    #[test]
+    fn two_figures_beside_each_other_show_their_difference() {
+        for (pair, shown) in [
+            ([4_194_304.0, 4_194_304.0], ["4194304", "4194304"]),
+            ([4_194_304.0, 4_194_300.0], ["4194304", "4194300"]),
+            ([2.5, 2.4], ["2.5", "2.4"]),
+            ([20.0, 20.123_456_789], ["20", "20.12346"]),
+            ([1.0, 1.000_001_2], ["1", "1.0000012"]),
+            ([0.0, 0.0], ["0", "0"]),
+        ] {
+            assert_eq!(beside(pair[0], pair[1], 7), shown);
+        }
+        assert_eq!(beside(f64::INFINITY, 1.0, 5)[1], "1");
+        for (part, shown) in [
+            (0.0, "0"),
+            (-9.536e-7, "-9.54e-5"),
+            (9.54e-6, "+0.000954"),
+            (0.25, "+25.0"),
+            (-0.012_345, "-1.23"),
+            (99.0, "+9900"),
+        ] {
+            assert_eq!(signed_percent(part), shown);
+        }
     }
 
     #[test]
@@ -340,6 +441,8 @@ mod tests {
             ["four", "fives", ""].map(|text| cut(text, 4)),
             ["four", "fiv…", ""]
         );
+        let middle = ["four", "linux-6.18:max=4M"].map(|text| cut_middle(text, 8));
+        assert_eq!(middle, ["four", "linu…=4M"]);
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
     }
 }

@@ -4,7 +4,11 @@
 //!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
-//! A result makes its page of these parts: `lab/src/report/page/`, `lab/src/probe/page.rs`, `check/src/reproduce/page.rs`.
+//! A result makes its page of these parts: `lab/src/report/page/`, `page.rs` of `lab/src/probe`, `lab/src/tune`, `lab/src/explain`,
+//! `attach/src/run` and `check/src/reproduce`. All have the same layout:
+//! ```text
+//!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command ─► every value
+//! ```
 //! The page holds no script that runs and loads nothing; its own policy (CSP) forbids both. It is XML as well as HTML,
 //! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
 //! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
@@ -16,12 +20,16 @@ mod text;
 mod values;
 
 use super::chart::svg;
-use super::number::UNDEFINED;
+use super::number::{UNDEFINED, plural};
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 
 /// The title of the box on top of a page with advice.
 pub const WHAT_TO_DO: &str = "What to do";
+/// The title of the part with what to paste.
+const NEXT: &str = "Next";
+/// Longer tables are behind their captions.
+const MAX_OPEN_ROWS: usize = 16;
 
 /// Width of a drawing in its own units: those of a narrow phone, so that letters are as large as the page's small ones.
 pub const WIDTH: f64 = 344.0;
@@ -33,7 +41,13 @@ pub struct Page {
     /// The box on top, with its title: the first thing to read.
     pub lead: (&'static str, Vec<String>),
     pub facts: Vec<(String, String)>,
+    /// Compact, one for each of several parts: all are seen at once.
+    pub figures: Vec<Figure>,
+    /// A sentence below these.
+    pub below: String,
     pub sections: Vec<Section>,
+    /// What to paste next: where it belongs, or nothing; the text; and why.
+    pub next: Vec<[String; 3]>,
 }
 
 /// A part of a page.
@@ -46,7 +60,7 @@ pub struct Section {
     /// More drawings under a heading, between a sentence and the legend that they share.
     pub maps: Option<Maps>,
     pub grids: Vec<Grid>,
-    /// Something to copy, each with where it belongs and why.
+    /// Something to copy: where it belongs, the text, and why.
     pub copies: Vec<[String; 3]>,
     /// Behind a line to open it by.
     pub folded: bool,
@@ -71,6 +85,13 @@ impl Figure {
     }
 }
 
+impl Figure {
+    fn value(&self) -> Value {
+        let svg = Value::from_safe_string(self.svg.clone());
+        context! { title => &self.title, svg => svg, caption => &self.caption }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Maps {
     pub title: String,
@@ -88,6 +109,8 @@ pub struct Grid {
     pub strong: Vec<usize>,
     /// Behind its caption, to open it by: many rows that few readers want.
     pub folded: bool,
+    /// Columns that are known to hold words; of the others their cells decide.
+    pub words: Vec<usize>,
 }
 
 impl Grid {
@@ -105,6 +128,9 @@ impl Grid {
 
     /// Whether a column holds words, which stand to the left, and not figures.
     fn holds_words(&self, column: usize) -> bool {
+        if self.words.contains(&column) {
+            return true;
+        }
         let is_word = |cell: &str| {
             let mut letters = cell.chars();
             let first = letters.next().is_some_and(char::is_alphabetic);
@@ -123,6 +149,40 @@ impl Grid {
         cells().next().is_some() && cells().all(|cell| is_word(cell))
     }
 
+    /// Whether it is behind its caption, and the rows of it that are shown all the same: of many rows, those that stand out.
+    fn fold(&self) -> Option<Grid> {
+        let is_long = self.rows.len() > MAX_OPEN_ROWS;
+        let strong = self
+            .strong
+            .iter()
+            .filter_map(|row| self.rows.get(*row))
+            .cloned();
+        let strong: Vec<Vec<String>> = match self.folded {
+            true => Vec::new(),
+            false => strong.take(MAX_OPEN_ROWS).collect(),
+        };
+        (self.folded || is_long).then(|| Grid {
+            caption: self.caption.clone(),
+            heads: self.heads.clone(),
+            strong: (0..strong.len()).collect(),
+            rows: strong,
+            words: self.words.clone(),
+            folded: false,
+        })
+    }
+
+    fn value(&self, is_folded: bool) -> Value {
+        let row = |i: usize| {
+            context! { cells => list(&self.rows[i]), strong => self.strong.contains(&i) }
+        };
+        let rows: Vec<Value> = (0..self.rows.len()).map(row).collect();
+        let words: Vec<bool> = (0..self.heads.len())
+            .map(|column| self.holds_words(column))
+            .collect();
+        let count = plural(self.rows.len() as u64, "row");
+        context! { caption => &self.caption, heads => list(&self.heads), words => words, rows => rows, folded => is_folded, count => count }
+    }
+
     pub fn with(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Grid {
         self.rows.extend(rows);
         self
@@ -133,6 +193,14 @@ impl Page {
     /// The page with `json`, which `--json` writes, and every value of it in tables to be opened.
     pub fn to_html(mut self, json: &str) -> String {
         let value = serde_json::from_str(json).expect("JSON of our own");
+        let next = std::mem::take(&mut self.next);
+        if !next.is_empty() {
+            self.sections.push(Section {
+                title: NEXT.into(),
+                copies: next,
+                ..Section::default()
+            });
+        }
         self.sections.push(Section {
             title: "Every value".into(),
             text: vec!["With every digit, under the names that they have in the JSON.".to_string()],
@@ -159,6 +227,8 @@ impl Page {
             title => &self.title,
             lead_title => self.lead.0,
             lead => list(&self.lead.1),
+            figures => self.figures.iter().map(Figure::value).collect::<Vec<_>>(),
+            below => &self.below,
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
             sections => self.sections.iter().map(Section::value).collect::<Vec<_>>(),
             json => safe(text::json_in_script(json)),
@@ -172,31 +242,27 @@ impl Page {
 
 impl Section {
     fn value(&self) -> Value {
-        let figure = |f: &Figure| {
-            context! { title => &f.title, svg => Value::from_safe_string(f.svg.clone()), caption => &f.caption }
-        };
         let maps = |m: &Maps| {
-            let figures: Vec<Value> = m.figures.iter().map(figure).collect();
+            let figures: Vec<Value> = m.figures.iter().map(Figure::value).collect();
             let legend = Value::from_safe_string(m.legend.clone());
             context! { title => &m.title, text => &m.text, legend => legend, figures => figures }
         };
-        let row = |grid: &Grid, i: usize| {
-            context! { cells => list(&grid.rows[i]), strong => grid.strong.contains(&i) }
-        };
-        let grid = |g: &Grid| {
-            let rows: Vec<Value> = (0..g.rows.len()).map(|i| row(g, i)).collect();
-            let words: Vec<bool> = (0..g.heads.len())
-                .map(|column| g.holds_words(column))
-                .collect();
-            context! { caption => &g.caption, heads => list(&g.heads), words => words, rows => rows, folded => g.folded }
+        // What is folded as a whole is not folded again.
+        let grids = |grid: &Grid| match grid.fold().filter(|_| !self.folded) {
+            None => vec![grid.value(false)],
+            Some(open) => {
+                let open = Some(open).filter(|open| !open.rows.is_empty());
+                let open = open.map(|open| open.value(false));
+                open.into_iter().chain([grid.value(true)]).collect()
+            }
         };
         context! {
             title => &self.title,
             text => list(&self.text),
             notes => list(&self.notes),
-            figures => self.figures.iter().map(figure).collect::<Vec<_>>(),
+            figures => self.figures.iter().map(Figure::value).collect::<Vec<_>>(),
             maps => self.maps.as_ref().map(maps),
-            grids => self.grids.iter().map(grid).collect::<Vec<_>>(),
+            grids => self.grids.iter().flat_map(grids).collect::<Vec<_>>(),
             copies => self.copies.iter().map(|c| list(c)).collect::<Vec<_>>(),
             folded => self.folded,
         }
@@ -215,4 +281,92 @@ pub fn fact(name: &str, value: impl Into<String>) -> (String, String) {
 /// A sentence for screen readers.
 pub fn about(what: &str) -> String {
     format!("{what}. The same values are in the table below.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(rows: usize, strong: &[usize]) -> Grid {
+        let rows = (0..rows).map(|n| vec![format!("row-{n}"), "1".to_string()]);
+        Grid {
+            strong: strong.to_vec(),
+            ..Grid::new("A table", ["row", "figure"]).with(rows)
+        }
+    }
+
+    fn page(grid: Grid) -> String {
+        let figure = Figure::new("<svg class=\"drawn\"></svg>".to_string(), "");
+        let page = Page {
+            title: "A page".to_string(),
+            lead: (WHAT_TO_DO, vec!["A verdict".to_string()]),
+            facts: vec![fact("seed", "1")],
+            figures: vec![figure.clone()],
+            below: String::new(),
+            sections: vec![Section {
+                title: "A part".to_string(),
+                text: vec!["A sentence".to_string()],
+                notes: vec!["A note".to_string()],
+                figures: vec![figure],
+                grids: vec![grid],
+                ..Section::default()
+            }],
+            next: vec![[
+                String::new(),
+                "a command".to_string(),
+                "A reason:".to_string(),
+            ]],
+        };
+        page.to_html("{}")
+    }
+
+    /// The verdict first, then figures, tables, notes and what to do next, on every page.
+    #[test]
+    fn each_page_has_one_order() {
+        let html = page(grid(2, &[]));
+        let order = [
+            "<h1>A page",
+            "A verdict",
+            ">seed<",
+            "class=\"drawn\"",
+            "A part</h2>",
+            "A sentence",
+            "row-0",
+            "A note",
+            "Next</h2>",
+            "a command",
+            "Every value",
+        ];
+        let places = order.map(|text| html.find(text).unwrap_or_else(|| panic!("{text}: {html}")));
+        assert!(places.is_sorted(), "{places:?}");
+        let figure = html
+            .rfind("class=\"drawn\"")
+            .expect("the figure of the part");
+        assert!((places[5]..places[6]).contains(&figure));
+    }
+
+    #[test]
+    fn long_tables_are_folded_but_not_the_rows_in_bold() {
+        let is_folded = |html: &str, row: &str| {
+            let before = &html[..html.find(row).unwrap_or_else(|| panic!("{row}"))];
+            before.matches("<details").count() > before.matches("</details").count()
+        };
+        assert!(!is_folded(&page(grid(MAX_OPEN_ROWS, &[])), "row-1<"));
+        let long = page(grid(MAX_OPEN_ROWS + 1, &[9]));
+        assert!(is_folded(&long, "row-1<") && !is_folded(&long, "row-9<"));
+        assert!(long.contains("<summary>A table (17 rows)"), "{long}");
+        assert_eq!(long.matches("row-9<").count(), 2);
+    }
+
+    /// Words begin on the left, whatever their first letter is.
+    #[test]
+    fn columns_of_words_are_known() {
+        let cells = || [vec!["a".to_string(), "80 % sequential".to_string()]];
+        let plain = Grid::new("", ["file", "pattern"]).with(cells());
+        let known = Grid {
+            words: vec![1],
+            ..plain.clone()
+        };
+        assert!(!plain.holds_words(1) && known.holds_words(1));
+    }
 }

@@ -449,18 +449,14 @@ fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Fig
             .or_default()
             .insert(row.policy.clone(), at);
     }
-    let targets = options
-        .judged
-        .iter()
-        .map(|policy| {
-            (
-                policy.clone(),
-                targets::targets(&report, policy, options.design),
-            )
-        })
-        .collect();
     let done = keys.iter().filter(|key| runs.contains_key(*key)).count();
     let cells = [all.len() - open.len(), all.len()];
+    let is_partial = !is_of_design(options) || done < keys.len();
+    let targets = |policy: &String| {
+        let targets = targets::targets(&report, policy, options.design, is_partial);
+        (policy.clone(), targets)
+    };
+    let targets = options.judged.iter().map(targets).collect();
     Results {
         design: options.design,
         trace: trace_name(options),
@@ -476,6 +472,17 @@ fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Fig
         },
         notes: notes(options, [done, keys.len()], cells, &all),
     }
+}
+
+/// Whether the cells are all those of the design: none is left out, and no recording takes their place.
+fn is_of_design(options: &BenchOptions) -> bool {
+    let recordings = options.recordings.len();
+    let is_whole = match (options.design, options.set) {
+        (Design::Validation, Some(set)) => recordings == set.count,
+        (Design::Validation, None) => true,
+        _ => recordings == 0,
+    };
+    options.only.is_empty() && is_whole
 }
 
 /// The name of the one recording that was asked for.
@@ -596,7 +603,14 @@ mod tests {
         assert!(
             results(0)
                 .to_text(120)
-                .contains("met: runs that waste more than the credit allows: 0 (at most 0)")
+                .contains("not judged: runs that waste more than the credit allows: 0 (at most 0)"),
+            "of 56 runs, and not of the design"
+        );
+        let html = over.to_html();
+        assert!(
+            html.contains("auto loses 0 of 2 cells and misses 1 target; ")
+                && html.contains(" are not judged, as only a part of the design was run."),
+            "{html}"
         );
         // A policy that is faster than the oracle is named.
         let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";

@@ -6,7 +6,8 @@
 //! Example: `random`, `dense-random` and `processes` may fetch at most 1.02 bytes for each byte that is demanded. Of 42 such cells
 //! the worst one has 1.031, so the target is missed, and the cell is named.
 //!
-//! A target whose cells were not run has no value and is neither met nor missed. Source of the targets: issue 18. Those of live
+//! A target whose cells were not run has no value and is neither met nor missed; where only a part of the design was run, a mean is not
+//! judged. Source of the targets: issue 18. Those of live
 //! sources are not here: a simulation cannot judge them.
 
 use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, is_judged};
@@ -25,19 +26,23 @@ pub struct Target {
     pub value: Option<f64>,
     /// The cell that it is of, where it is the worst of several.
     pub cell: Option<Cell>,
+    /// Only a part of the cells that it is about was run.
+    pub is_partial: bool,
 }
 
 impl Target {
-    /// Whether it is reached; none where nothing was measured.
+    /// Whether it is reached; none where nothing was measured, or not all of what it is about: then a cell beyond the limit misses it, and
+    /// neither a mean nor cells within the limit say anything.
     #[must_use]
     pub fn met(&self) -> Option<bool> {
-        self.value.map(|value| {
-            if self.at_least {
-                value >= self.limit
-            } else {
-                value <= self.limit
-            }
-        })
+        let value = self.value?;
+        let met = if self.at_least {
+            value >= self.limit
+        } else {
+            value <= self.limit
+        };
+        let is_known = !self.is_partial || (!met && self.cell.is_some());
+        is_known.then_some(met)
     }
 
     fn at_most(what: &'static str, limit: f64, value: Option<f64>) -> Target {
@@ -47,6 +52,7 @@ impl Target {
             at_least: false,
             value,
             cell: None,
+            is_partial: false,
         }
     }
 
@@ -71,13 +77,17 @@ fn recorded(row: &Row) -> bool {
     RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON
 }
 
-/// The targets of `policy` in a design.
+/// The targets of `policy` in a design, of which only a part was run where `is_partial`.
 #[must_use]
-pub fn targets(report: &Report, policy: &str, design: Design) -> Vec<Target> {
-    match design {
+pub fn targets(report: &Report, policy: &str, design: Design, is_partial: bool) -> Vec<Target> {
+    let mut targets = match design {
         Design::Validation => of_validation(report, policy),
         _ => of_workloads(report, policy),
-    }
+    };
+    targets
+        .iter_mut()
+        .for_each(|target| target.is_partial = is_partial);
+    targets
 }
 
 /// Those on recorded programs and drawn devices. The limits are aims, chosen before the first run.
@@ -382,7 +392,7 @@ mod tests {
             }
         }
         let report = verdict::report(&runs, Design::Baseline);
-        let targets = targets(&report, "auto", Design::Baseline);
+        let targets = targets(&report, "auto", Design::Baseline, false);
         let find = |what: &str| {
             targets
                 .iter()

@@ -6,6 +6,7 @@ use super::score::Score;
 use super::{Reproduction, Role, Row, Table, text};
 use foreread_core::units::parse_size;
 use foreread_report::block::{self, Block, Column};
+use foreread_report::chart::looks;
 use foreread_report::number::{self, or_dash};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
 use foreread_report::page::{Figure, Page, Section, about};
@@ -41,6 +42,7 @@ pub fn page(of: &Reproduction) -> String {
         lead: ("Result", lead),
         facts: of.score.iter().map(fact).collect(),
         sections: of.tables.iter().map(section).collect(),
+        ..Page::default()
     };
     page.to_html(&of.to_json())
 }
@@ -99,12 +101,9 @@ fn rows(table: &Table) -> block::Table {
     let columns = vec![
         RowColumn::new("row", |row| row.label.clone()),
         RowColumn::new("column", |row| row.column.clone()),
-        // The longest printed figure has seven digits; means of printed seconds have no end.
-        RowColumn::new("published", |row| or_dash(row.published, |v| short(v, 7))),
-        RowColumn::new("ours", |row| or_dash(row.ours, |v| short(v, 5))),
-        RowColumn::new("error %", |row| {
-            or_dash(row.error, |e| format!("{:+.1}", e * 100.0))
-        }),
+        RowColumn::new("published", |row| pair(row)[0].clone()),
+        RowColumn::new("ours", |row| pair(row)[1].clone()),
+        RowColumn::new("error %", |row| or_dash(row.error, number::signed_percent)),
         RowColumn::new("kind", |row| row.kind.name().to_string()),
         RowColumn::new("ok", move |row| ok(row).to_string()),
         RowColumn::new("reason", |row| row.reason.clone().unwrap_or_default()),
@@ -117,10 +116,14 @@ fn rows(table: &Table) -> block::Table {
     rows
 }
 
-/// A figure with this many digits.
-fn short(value: f64, digits: usize) -> String {
-    let text = format!("{value:.*e}", digits - 1);
-    text.parse::<f64>().map_or(text, |v| v.to_string())
+/// Published and ours, with as many digits as show that they differ. The longest printed figure has seven digits; means of printed seconds
+/// have no end.
+fn pair(row: &Row) -> [String; 2] {
+    const DIGITS: usize = 7;
+    match row.published.zip(row.ours) {
+        Some((published, ours)) => number::beside(published, ours, DIGITS),
+        None => [row.published, row.ours].map(|v| or_dash(v, |v| number::significant(v, DIGITS))),
+    }
 }
 
 /// Published and ours over the sizes of a column. None where its rows are no sizes.
@@ -130,7 +133,7 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
         .map(|r| parse_size(&r.label).ok().map(|b| b as f64))
         .collect();
     let sizes = sizes.filter(|s| s.len() >= MIN_POINTS && s.iter().all(|b| *b > 0.0))?;
-    let line = |name: &str, of: fn(&Row) -> Option<f64>| {
+    let line = |name: &str, colour: usize, of: fn(&Row) -> Option<f64>| {
         let at = |(x, row): (&f64, &Row)| {
             of(row).map(|y| CurvePoint {
                 x: *x,
@@ -144,6 +147,7 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
         Curve {
             name: name.to_string(),
             points,
+            colour,
             ..Curve::default()
         }
     };
@@ -159,8 +163,11 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
             .zip(rows().map(|r| r.label.clone()))
             .collect(),
         log: true,
-        y: Axis::Zero,
-        lines: vec![line("published", |r| r.published), line("ours", |r| r.ours)],
+        y: Axis::Fitting,
+        lines: vec![
+            line("published", looks::OTHERS, |r| r.published),
+            line("ours", looks::OURS, |r| r.ours),
+        ],
     };
     Some(Figure::new(curves.draw(), ""))
 }

@@ -201,13 +201,16 @@ fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), 
         .map(|t| Report::of(t).priced(args.price.as_deref()))
         .collect();
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
+    let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
     outputs.emit(
         || {
-            let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
-            screen(&reports, next.iter().flat_map(NextStep::blocks), style)
+            let next = next.iter().flat_map(NextStep::blocks);
+            screen(&reports, next, style)
         },
         || to_json(&reports),
-        &[("html", &|| page::compare(&reports, &maps))],
+        &[("html", &|| {
+            page::compare(&reports, &maps, next.as_ref().map(NextStep::copy))
+        })],
     )
 }
 

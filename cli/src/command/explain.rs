@@ -83,6 +83,13 @@ pub struct ExplainArgs {
     /// In the table of the other policies: the 95 % interval of each ratio, and a line with the test and its correction.
     #[arg(long)]
     pub details: bool,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: what the reads of each file found, each
+    /// stream with its reason, other policies, every value, and
+    /// the JSON inside.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.explain/1, with every file and stream whatever --file and --limit show. With '-' the JSON takes the
@@ -94,7 +101,10 @@ pub struct ExplainArgs {
 /// Replays, explains and prints.
 pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let asked = check(args)?;
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[
+        ("json", args.json.as_deref()),
+        ("html", args.html.as_deref()),
+    ])?;
     let explained = {
         let mut bar = Bar::new();
         explain::explain(&asked, &mut bar)?
@@ -120,7 +130,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     outputs.emit(
         || explain::render(&explained, &view),
         || json::pretty(&explained),
-        &[],
+        &[("html", &|| explain::page(&explained, &view))],
     )
 }
 

@@ -11,7 +11,7 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
 use foreread_attach::run::command::start;
-use foreread_attach::run::{RunOptions, RunReport, RunTarget, WatchBy};
+use foreread_attach::run::{RunOptions, RunReport, RunTarget, WatchBy, page};
 use foreread_core::policy::PolicySpec;
 use foreread_lab::advice::{in_shell, record_lines};
 use serde_json::json;
@@ -57,6 +57,12 @@ pub struct RunArgs {
     /// What was read ahead and used, how long the command waited, and about how long it would have taken alone.
     #[arg(long, conflicts_with = "quiet")]
     pub report: bool,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: what it gained, the time with it and about without it, what became of the
+    /// readahead, every value, and the JSON inside.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub html: Option<OsString>,
     /// Write a summary in JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.run/1.
@@ -104,7 +110,10 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
             remedy,
         ));
     }
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[
+        ("json", args.json.as_deref()),
+        ("html", args.html.as_deref()),
+    ])?;
     let options = RunOptions {
         target: args.pid.map_or_else(
             || RunTarget::Command(args.command.clone()),
@@ -134,7 +143,9 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         let words = words + &advice(&report, &args.command);
         let _ = std::io::stderr().write_all(words.as_bytes());
     }
-    outputs.emit(String::new, || to_json(&report, status), &[])?;
+    let json = || to_json(&report, status);
+    let html = || page(&report, &name(args), next(&report, &args.command), &json());
+    outputs.emit(String::new, json, &[("html", &html)])?;
     match status.map_or(0, super::record::code) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
@@ -151,6 +162,31 @@ fn advice(report: &RunReport, command: &[OsString]) -> String {
     let lines = lines.lines().map(|line| format!("    {line}\n"));
     let why = "  where it reads the same each time, a plan of one run can help the next:\n";
     why.to_string() + &lines.collect::<String>()
+}
+
+/// What it was for, on the page.
+fn name(args: &RunArgs) -> String {
+    match args.pid {
+        Some(pid) => format!("process {pid}"),
+        None => in_shell(args.command.iter().map(|word| word.to_string_lossy())),
+    }
+}
+
+/// What to paste next, where, and why. Nothing for a process: it has ended.
+fn next(report: &RunReport, command: &[OsString]) -> Option<[String; 3]> {
+    let words = command.iter().map(|word| word.to_string_lossy());
+    let command = Some(in_shell(words)).filter(|command| !command.is_empty())?;
+    let [line, why] = match report.has_no_pattern() {
+        true => [
+            record_lines(&command),
+            "Where it reads the same each time, a plan of one run can help the next:".to_string(),
+        ],
+        false => [
+            format!("foreread tune -- {command}"),
+            "What a setting of the kernel and other means would gain for it:".to_string(),
+        ],
+    };
+    Some([String::new(), line, why])
 }
 
 fn in_words(report: &RunReport) -> String {

@@ -89,6 +89,12 @@ pub struct TuneArgs {
     /// A line below the table: the test, its correction, how many pairs of rows, and the level.
     #[arg(long)]
     pub details: bool,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: the verdict, times with 95 % intervals, what to set, every value, and
+    /// the JSON inside.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.tune/1. With '-' the JSON takes the place of the text.
@@ -109,7 +115,11 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     // What is wrong with it is said before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
     let trace = args.out.as_ref().map(|path| path.as_os_str());
-    let outputs = Outputs::new(&[("out", trace), ("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[
+        ("out", trace),
+        ("json", args.json.as_deref()),
+        ("html", args.html.as_deref()),
+    ])?;
     let out = outputs.file("out").map(Path::to_path_buf);
     let (trace, exit_code) = match &args.trace {
         Some(text) => (named(text)?, None),
@@ -152,7 +162,11 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         bold: out::may_style(),
         details: args.details,
     };
-    outputs.emit(|| tune::render(&tuned, style), || json::pretty(&tuned), &[])?;
+    outputs.emit(
+        || tune::render(&tuned, style),
+        || json::pretty(&tuned),
+        &[("html", &|| tune::page(&tuned))],
+    )?;
     exit_code
         .filter(|code| *code != 0)
         .map_or(Ok(()), |code| Err(Fail::Passed(code)))

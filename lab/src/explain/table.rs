@@ -156,7 +156,7 @@ fn place(bytes: u64) -> String {
 }
 
 /// The last letters of a name: what comes before is often the same for all.
-fn tail(name: &str) -> String {
+pub(super) fn tail(name: &str) -> String {
     let name = printable(name);
     let letters = name.chars().count();
     if letters <= NAME_WIDTH {
@@ -191,7 +191,7 @@ impl FileRow {
 
 type FileColumn<'a> = Column<'a, FileRow>;
 
-fn files(explained: &ExplainReport, shown: &[&File], view: &View) -> Table {
+pub(super) fn files(explained: &ExplainReport, shown: &[&File], view: &View) -> Table {
     let part = |of: fn(&Share) -> u64| {
         move |row: &FileRow| number::share(Some(of(&row.share)), Some(row.share.demand_reads))
     };
@@ -203,8 +203,8 @@ fn files(explained: &ExplainReport, shown: &[&File], view: &View) -> Table {
         FileColumn::new("\npattern", |row| row.pattern.clone()).left(),
         FileColumn::new("hit\n%", part(|share| share.hits)),
         FileColumn::new("late\n%", part(|share| share.late_hits)),
-        FileColumn::new("RA\nMB", |row| mb(row.share.ra_bytes)),
-        FileColumn::new("un-\nused", |row| mb(row.share.in_vain_bytes())),
+        FileColumn::new("RA\nMB", |row| mb(row.share.ra_bytes)).page("ahead MB"),
+        FileColumn::new("un-\nused", |row| mb(row.share.in_vain_bytes())).page("unused MB"),
         FileColumn::new("stall\ns", |row| seconds(row.share.stall_ns)),
     ];
     let of_file = |f: &&File| FileRow {
@@ -339,7 +339,7 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
     )
 }
 
-fn in_words(recorded: &RecordedReadahead) -> String {
+pub(super) fn in_words(recorded: &RecordedReadahead) -> String {
     let part = number::share(Some(recorded.wanted_bytes), Some(recorded.ra_bytes));
     let most = recorded.files.first().map_or_else(String::new, |f| {
         format!(", most of it ({}) in {}", amount(f.ra_bytes), tail(&f.name))
@@ -358,12 +358,16 @@ fn in_words(recorded: &RecordedReadahead) -> String {
 
 type OtherColumn<'a> = Column<'a, Other>;
 
-fn others(explained: &ExplainReport, details: bool) -> Vec<Block> {
-    let by = if explained.mode.as_deref().and_then(Mode::of_json) == Some(Mode::Open) {
-        "wait\ns"
-    } else {
-        "time\ns"
-    };
+/// What the rows of other policies are judged by.
+pub(super) fn judged_by(explained: &ExplainReport) -> &'static str {
+    match explained.mode.as_deref().and_then(Mode::of_json) {
+        Some(Mode::Open) => "Wait",
+        _ => "Time",
+    }
+}
+
+pub(super) fn others_table(explained: &ExplainReport, details: bool) -> Table {
+    let by = format!("{}\ns", judged_by(explained).to_lowercase());
     let span = |s| number::span_s(s, None);
     let interval = |o: &Other| {
         let interval = o.ratio_ci95.filter(|_| !o.explained);
@@ -378,10 +382,19 @@ fn others(explained: &ExplainReport, details: bool) -> Vec<Block> {
         OtherColumn::new("\n95 %", interval).on(details, true),
         OtherColumn::new("stall\ns", move |o| or_dash(o.stall_s, span)),
         OtherColumn::new("read\nMB", |o| or_dash(o.source_bytes, mb)),
-        OtherColumn::new("RA\nMB", |o| or_dash(o.ra_bytes, mb)),
-        OtherColumn::new("un-\nused", |o| or_dash(o.in_vain_bytes, mb)),
+        OtherColumn::new("RA\nMB", |o| or_dash(o.ra_bytes, mb)).page("ahead MB"),
+        OtherColumn::new("un-\nused", |o| or_dash(o.in_vain_bytes, mb)).page("unused MB"),
     ];
     let mut table = Table::new("", columns, &explained.others);
+    table.strong = (0..explained.others.len())
+        .filter(|row| explained.others[*row].explained)
+        .collect();
+    table
+}
+
+fn others(explained: &ExplainReport, details: bool) -> Vec<Block> {
+    let mut table = others_table(explained, details);
+    table.strong.clear();
     let mark = |o: &Other| if o.explained { '*' } else { ' ' };
     table.marks = explained.others.iter().map(mark).collect();
     let head = format!(

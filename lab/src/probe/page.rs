@@ -3,7 +3,9 @@
 //! Measured points have markers and intervals; the model's line is dashed and has neither.
 
 use super::{Pattern, Point, Probe, Spread, TriedForm, table as text};
+use crate::setting::Setting;
 use foreread_report::block::{self, Block, Column, Table};
+use foreread_report::chart::looks;
 use foreread_report::json;
 use foreread_report::number::{self, or_dash, three};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
@@ -34,11 +36,9 @@ pub fn page(of: &Probe) -> String {
         title: format!("Probe of {}", of.source),
         lead: (WHAT_TO_DO, of.advice.findings.clone()),
         facts,
-        sections: vec![
-            block::section("What to set", text::pastes(of)),
-            measured(of),
-            fit(of),
-        ],
+        sections: vec![measured(of), fit(of)],
+        next: of.advice.settings.iter().map(Setting::copy).collect(),
+        ..Page::default()
     };
     page.to_html(&json::pretty(of))
 }
@@ -62,6 +62,13 @@ fn name(pattern: Pattern) -> &'static str {
     }
 }
 
+fn colour(pattern: Pattern) -> usize {
+    match pattern {
+        Pattern::Sequential => looks::SEQUENTIAL,
+        Pattern::Random => looks::RANDOM,
+    }
+}
+
 const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::Random];
 
 fn at(x: f64, spread: Spread) -> CurvePoint {
@@ -76,6 +83,7 @@ fn at(x: f64, spread: Spread) -> CurvePoint {
 /// A line of these points by `x`, and the model's beside it where there is one.
 fn lines<'a>(
     name: &str,
+    colour: usize,
     points: impl Iterator<Item = &'a Point> + Clone,
     x: fn(&Point) -> f64,
     plateau: Option<f64>,
@@ -92,11 +100,11 @@ fn lines<'a>(
     });
     let line = Curve {
         plateau,
-        ..curve(name.to_string(), measured)
+        ..curve(name.to_string(), colour, measured)
     };
     let model = Curve {
         twin: true,
-        ..curve(format!("{name}, model"), model)
+        ..curve(format!("{name}, model"), colour, model)
     };
     [line, model]
         .into_iter()
@@ -105,12 +113,13 @@ fn lines<'a>(
 }
 
 /// A line from the lowest `x` to the highest.
-fn curve(name: String, points: impl Iterator<Item = CurvePoint>) -> Curve {
+fn curve(name: String, colour: usize, points: impl Iterator<Item = CurvePoint>) -> Curve {
     let mut points: Vec<CurvePoint> = points.collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     Curve {
         name,
         points,
+        colour,
         ..Curve::default()
     }
 }
@@ -139,7 +148,7 @@ fn plot(
         x_show: number::three,
         x_ticks,
         log: true,
-        y: Axis::Zero,
+        y: Axis::Fitting,
         lines,
     };
     curves.draw()
@@ -152,6 +161,7 @@ fn by_size(of: &Probe) -> Figure {
         let plateau = plateau.filter(|_| pattern == Pattern::Sequential);
         lines(
             name(pattern),
+            colour(pattern),
             single().filter(move |p| p.pattern == pattern),
             |p| p.request_bytes as f64,
             plateau,
@@ -179,7 +189,7 @@ fn by_latency(of: &Probe) -> Figure {
     let line = |pattern: Pattern| {
         let points = single().filter(|p| p.pattern == pattern);
         let points = points.map(|p| at(p.request_bytes as f64, p.latency_us));
-        curve(name(pattern).to_string(), points)
+        curve(name(pattern).to_string(), colour(pattern), points)
     };
     let lines = PATTERNS
         .map(line)
@@ -217,7 +227,13 @@ fn by_depth(of: &Probe) -> Option<Figure> {
         .collect();
     let all = deep.iter().flat_map(|kind| {
         let name = format!("{} {}", name(kind.0), number::size(kind.1));
-        lines(&name, like(*kind), |p| f64::from(p.depth), None)
+        lines(
+            &name,
+            colour(kind.0),
+            like(*kind),
+            |p| f64::from(p.depth),
+            None,
+        )
     });
     let lines: Vec<Curve> = all.collect();
     let ticks = ticks(deep.iter().flat_map(|kind| like(*kind)), |p| {
@@ -252,9 +268,7 @@ fn points(of: &Probe) -> Table {
         PointColumn::new("from", move |p| three(rate(p).low)),
         PointColumn::new("to", move |p| three(rate(p).high)),
         PointColumn::new("model MB/s", |p| or_dash(p.model_mb_s, three)),
-        PointColumn::new("error %", |p| {
-            or_dash(p.error, |e| format!("{:+.1}", e * 100.0))
-        }),
+        PointColumn::new("error %", |p| or_dash(p.error, number::signed_percent)),
         PointColumn::new("median us", |p| three(p.latency_us.median)),
         PointColumn::new("p99 us", |p| or_dash(p.latency_p99_us, three)),
         PointColumn::new("reads", |p| p.reads.to_string()),

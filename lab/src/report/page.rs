@@ -2,7 +2,9 @@
 
 mod compare;
 mod map;
+mod times;
 mod vary;
 
 pub use compare::compare;
+pub(crate) use compare::figures;
 pub use vary::series;

@@ -223,7 +223,7 @@ fn finite(rate: f64) -> String {
 }
 
 /// The table of the page.
-pub(super) fn rows(report: &Report) -> Table {
+pub(crate) fn rows(report: &Report) -> Table {
     shown(report, true)
 }
 
@@ -344,12 +344,12 @@ pub(super) fn statistics(tests: usize, among: &str, alpha: f64) -> Option<Block>
 }
 
 /// Whether the rows are compared by latency: then the table shows it instead of the time.
-fn by_latency(report: &Report) -> bool {
+pub(super) fn by_latency(report: &Report) -> bool {
     report.rows.iter().any(|row| row.latency_s.is_some())
 }
 
 /// What no row can beat, how much of what can be gained each row gains, and what the money is.
-pub(super) fn limits(report: &Report) -> Vec<String> {
+pub(crate) fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(bound), Some(device), Some(readers)) = (
         report.bound_s,

@@ -15,6 +15,14 @@ pub struct Setting {
     pub why: String,
 }
 
+impl Setting {
+    /// On a page: where, the lines, and why.
+    #[must_use]
+    pub fn copy(&self) -> [String; 3] {
+        [self.place.clone(), self.text.clone(), self.why.clone()]
+    }
+}
+
 /// The line for a device, and what is to be known of it. A disk is set by `doctor`, now and at every boot; a mount by its number.
 #[must_use]
 pub fn to_set(device: Option<&Device>, bytes: u64) -> Setting {

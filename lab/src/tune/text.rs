@@ -256,6 +256,30 @@ fn of_disk(one: &OnDisk) -> String {
     format!("{files}, {}{time}", size_b(one.bytes))
 }
 
+/// The storage that was probed, how well the model fits it, and why it is this one.
+pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
+    let Some(probe) = &tuned.probe else {
+        return Vec::new();
+    };
+    let typical = number::percent(probe.fit.median_error);
+    let worst = number::percent(probe.fit.worst_error);
+    let error = if probe.fit.holds {
+        format!("model error {typical} % (worst {worst} %)")
+    } else {
+        format!(
+            "low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)"
+        )
+    };
+    let storage = format!(
+        "Storage: {} ({}), {}; {error}.",
+        probe.source, probe.source_about, probe.fit.figures
+    );
+    [storage]
+        .into_iter()
+        .chain(tuned.chosen.as_ref().map(why))
+        .collect()
+}
+
 /// All of it; ends with a newline.
 #[must_use]
 pub fn render(tuned: &TuneReport, style: Style) -> String {
@@ -268,21 +292,8 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
         blocks.push(Block::Lines(lines));
     }
     blocks.push(Block::Gap);
-    if let Some(probe) = &tuned.probe {
-        let typical = number::percent(probe.fit.median_error);
-        let worst = number::percent(probe.fit.worst_error);
-        let error = if probe.fit.holds {
-            format!("model error {typical} % (worst {worst} %)")
-        } else {
-            format!(
-                "low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)"
-            )
-        };
-        blocks.push(Block::Screen(format!(
-            "Storage: {} ({}), {}; {error}.",
-            probe.source, probe.source_about, probe.fit.figures
-        )));
-        blocks.extend(tuned.chosen.iter().map(|chosen| Block::Screen(why(chosen))));
+    if tuned.probe.is_some() {
+        blocks.extend(storage(tuned).into_iter().map(Block::Screen));
         blocks.push(Block::Gap);
     }
     blocks.extend(report::table::blocks(&tuned.report, style.details));

@@ -13,6 +13,8 @@ pub enum Spread {
 
 /// From this ratio of the largest to the smallest value on, an axis of factors reads better.
 const WIDE: f64 = 8.0;
+/// From this ratio on the smallest of measured values is hardly seen on an axis from zero.
+const WIDE_FROM_ZERO: f64 = 50.0;
 
 impl Spread {
     /// [`Spread::Log2`] where the values are all above zero and wide apart.
@@ -85,6 +87,65 @@ fn ends(values: &[f64]) -> (f64, f64) {
         .reduce(f64::min)
         .zip(finite().reduce(f64::max))
         .unwrap_or((0.0, 0.0))
+}
+
+/// Whether measured values need a logarithmic axis: all are above zero, and the largest is 50 times the smallest or more. What is not a
+/// number counts for nothing.
+#[must_use]
+pub fn is_wide(values: &[f64]) -> bool {
+    let (least, most) = ends(values);
+    least > 0.0 && most / least >= WIDE_FROM_ZERO
+}
+
+/// Ticks of a logarithmic axis: the powers of ten between its ends, which are the next 1, 2 or 5 times a power of ten below `least` and
+/// above `most`. Example: 0.26 to 62.4 gives 0.2, 1, 10, 100. Empty for what is not above zero.
+#[must_use]
+pub fn log_ticks(least: f64, most: f64) -> Vec<f64> {
+    let is_usable = |v: f64| v.is_finite() && v > f64::MIN_POSITIVE;
+    if !is_usable(least) || !is_usable(most) || most < least {
+        return Vec::new();
+    }
+    let power = |p: i32| {
+        if p < 0 {
+            1.0 / 10f64.powi(-p)
+        } else {
+            10f64.powi(p)
+        }
+    };
+    let (low, high) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+    let steps = |p: i32| [1.0, 2.0, 5.0].map(|nice| nice * power(p));
+    // A hair outside, so that a round value is its own tick.
+    let first = steps(low)
+        .into_iter()
+        .rfind(|tick| *tick <= least * 1.000_001);
+    let last = steps(high - 1).into_iter().chain([power(high)]);
+    let last = last.into_iter().find(|tick| *tick >= most / 1.000_001);
+    let first = first.unwrap_or(power(low));
+    let last = last.unwrap_or(power(high)).max(first * 10.0);
+    let between = (low..=high).map(power);
+    let between = between.filter(|tick| *tick > first * 1.5 && *tick < last / 1.5);
+    [first].into_iter().chain(between).chain([last]).collect()
+}
+
+/// The ticks of a logarithmic axis in words: `0.05`, `10`, `2k`.
+#[must_use]
+pub fn log_labels(ticks: &[f64]) -> Vec<String> {
+    let label = |tick: &f64| {
+        let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+        let (unit, letter) = units
+            .into_iter()
+            .find(|(unit, _)| tick * 1.000_001 >= *unit)
+            .unwrap_or((1.0, ""));
+        match tick / unit {
+            value if !(1e-4..1e4).contains(&value) => format!("{tick:.0e}"),
+            // Its one digit, without what a binary fraction adds to it.
+            value => {
+                let decimals = (-value.log10()).ceil().clamp(0.0, 9.0) as usize;
+                format!("{value:.decimals$}{letter}")
+            }
+        }
+    };
+    ticks.iter().map(label).collect()
 }
 
 /// Ticks from zero to `most` or a little above, 1, 2 or 5 times a power of ten apart: at most `steps` of them.
@@ -243,6 +304,33 @@ mod tests {
         }
         let scale = Scale::across(&[0.0, 4.0], Spread::Linear, [10.0, 50.0]);
         assert_eq!([0.0, 1.0, 4.0].map(|v| scale.place(v)), [10.0, 20.0, 50.0]);
+    }
+
+    #[test]
+    fn times_that_differ_by_fifty_have_a_logarithmic_axis() {
+        assert!(is_wide(&[50.0, 1.0, f64::NAN]) && !is_wide(&[49.0, 1.0]));
+        assert!(!is_wide(&[0.0, 50.0]) && !is_wide(&[]));
+        for (ends, labels) in [
+            ([0.26, 62.4], vec!["0.2", "1", "10", "100"]),
+            ([0.01, 100.0], vec!["0.01", "0.1", "1", "10", "100"]),
+            ([3.0, 3.0], vec!["2", "10", "20"]),
+            (
+                [1.5, 4e5],
+                vec!["1", "10", "100", "1k", "10k", "100k", "500k"],
+            ),
+            ([2e-7, 1e-5], vec!["2e-7", "1e-6", "1e-5"]),
+        ] {
+            let ticks = log_ticks(ends[0], ends[1]);
+            assert_eq!(log_labels(&ticks), labels, "{ticks:?}");
+        }
+        for odd in [
+            [0.0, 1.0],
+            [f64::NAN, 1.0],
+            [1.0, f64::INFINITY],
+            [2.0, 1.0],
+        ] {
+            assert!(log_ticks(odd[0], odd[1]).is_empty(), "{odd:?}");
+        }
     }
 
     #[test]

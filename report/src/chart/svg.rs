@@ -6,22 +6,22 @@
 
 use std::fmt::Write as _;
 
-/// Lines that look different: a colour and a marker each; from the seventh on a colour again with other dashes.
+/// Colours that look different; `looks.rs` says what has which.
 pub const COLOURS: usize = 6;
 
-/// Ink, soft ink, grid and paper, then the colours of the lines. The first is the plain one, for the row that the
-/// others are measured against. Chosen here: at least 3:1 against the paper, and told apart with each of the three
-/// colour blindnesses (the test below has the figures).
+/// Ink, soft ink, grid and paper, then the colours of the lines: grey, blue, orange, green, magenta, teal. The first is the plain one, for
+/// the row that the others are measured against. Found by a search: at least 3:1 against the paper, of one hue by day and by night, and
+/// told apart with each of the three colour blindnesses (the tests below have the figures).
 const DAY: ([&str; 4], [&str; COLOURS]) = (
     ["#1f2328", "#59636e", "#dde2e7", "#ffffff"],
     [
-        "#57606a", "#4563ff", "#c36a00", "#23a86a", "#b658c2", "#4c096f",
+        "#5a5152", "#273f98", "#d67d25", "#6c8f63", "#c173dc", "#17a4a0",
     ],
 );
 const NIGHT: ([&str; 4], [&str; COLOURS]) = (
     ["#f0f6fc", "#9aa4af", "#30363d", "#0d1117"],
     [
-        "#9198a1", "#6a6aff", "#e66a1f", "#88dd85", "#ff90ff", "#fcec2d",
+        "#959498", "#8295fa", "#ffbc6c", "#298435", "#975aa2", "#1decee",
     ],
 );
 
@@ -41,9 +41,21 @@ const MARKERS: [&str; COLOURS] = [
 /// Most lines that look out from under one that covers them.
 const MAX_UNDER: usize = 3;
 
-/// How many lines are drawn over line `i` of `of`, as far as it looks out from under them: it is so much wider.
-fn over(i: usize, of: usize) -> f64 {
-    of.saturating_sub(i + 1).min(MAX_UNDER) as f64
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub colour: usize,
+    pub dash: usize,
+    pub marker: usize,
+    /// Lines that are drawn over it.
+    pub over: usize,
+}
+
+impl Look {
+    /// It looks out from under the lines over it: it is so much wider.
+    fn under(self) -> f64 {
+        self.over.min(MAX_UNDER) as f64
+    }
 }
 
 /// How a text is aligned to its place.
@@ -96,19 +108,37 @@ impl Svg {
         self.0
     }
 
-    /// Opens a group of the look of line `i` of `of`: its colour and dashes.
-    pub fn open_line(&mut self, i: usize, of: usize) {
-        let width = 1.5 + 0.5 * over(i, of);
-        let (colour, dash) = (i % COLOURS, (i / COLOURS) % DASHES.len());
+    /// Opens a group of this look: its colour and dashes.
+    pub fn open_line(&mut self, look: Look) {
+        let width = 1.5 + 0.5 * look.under();
+        let (colour, dash) = (look.colour % COLOURS, look.dash % DASHES.len());
         self.push(format_args!(
             "<g class=\"c{colour} d{dash}\" stroke-width=\"{}\">\n",
             number(width)
         ));
     }
 
-    /// Opens a group of the colour of line `i`, for shapes.
-    pub fn open_colour(&mut self, i: usize) {
-        self.push(format_args!("<g class=\"c{}\">\n", i % COLOURS));
+    /// Opens a group of this colour, for shapes.
+    pub fn open_colour(&mut self, colour: usize) {
+        self.push(format_args!("<g class=\"c{}\">\n", colour % COLOURS));
+    }
+
+    /// A disc; `class` is `point` (filled) or `bar` (outlined). `tip` is shown when the pointer is over it.
+    pub fn disc(&mut self, class: &str, [x, y]: [f64; 2], radius: f64, tip: &str) {
+        let (left, y, r, across) = (
+            number(x - radius),
+            number(y),
+            number(radius),
+            number(2.0 * radius),
+        );
+        let path = format!("M{left} {y}a{r} {r} 0 1 0 {across} 0a{r} {r} 0 1 0 -{across} 0z");
+        self.shape(class, &path, tip);
+    }
+
+    /// The sign of the best of several: a small triangle that points to the right, its middle at this place.
+    pub fn best(&mut self, [x, y]: [f64; 2], tip: &str) {
+        let path = format!("M{} {}l6 4l-6 4z", number(x - 3.0), number(y - 4.0));
+        self.shape("best", &path, tip);
     }
 
     pub fn close(&mut self) {
@@ -141,7 +171,8 @@ impl Svg {
         ));
     }
 
-    /// Rectangles `[x, y, width, height]` as one shape; `class` is `point` (filled), `bar` (outlined) or `bar soft-fill`.
+    /// Rectangles `[x, y, width, height]` as one shape; `class` is `point` (filled), `point pale`, `bar` (outlined) or
+    /// `bar soft-fill`.
     /// `tip` is shown when the pointer is over it.
     pub fn boxes(&mut self, class: &str, boxes: &[[f64; 4]], tip: &str) {
         let mut path = String::new();
@@ -208,9 +239,9 @@ impl Svg {
         ));
     }
 
-    /// The marker of line `i` of `of`, with a tip for the pointer.
-    pub fn marker(&mut self, i: usize, of: usize, [x, y]: [f64; 2], tip: &str) {
-        let (x, y, size) = (number(x), number(y), 1.0 + 0.2 * over(i, of));
+    /// The marker of a line, with a tip for the pointer.
+    pub fn marker(&mut self, look: Look, [x, y]: [f64; 2], tip: &str) {
+        let (x, y, size) = (number(x), number(y), 1.0 + 0.2 * look.under());
         let tip = if tip.is_empty() {
             String::new()
         } else {
@@ -218,7 +249,7 @@ impl Svg {
         };
         self.push(format_args!(
             "<path class=\"point\" transform=\"translate({x} {y})scale({size:.1})\" d=\"{}\">{tip}</path>\n",
-            MARKERS[i % COLOURS]
+            MARKERS[look.marker % COLOURS]
         ));
     }
 
@@ -233,7 +264,7 @@ pub fn style() -> String {
     let mut css = String::from(
         ".foreread-chart path{fill:none;stroke-linejoin:round}.foreread-chart .head{font-weight:600}\n\
          .foreread-chart .name{font-weight:600;font-size:14px}\n\
-         .foreread-chart .bar{stroke-width:1.2}\n",
+         .foreread-chart .bar{stroke-width:1.2}.foreread-chart .pale{fill-opacity:.35}\n",
     );
     for (i, dash) in DASHES.iter().enumerate().skip(1) {
         let _ = writeln!(
@@ -252,7 +283,7 @@ pub fn style() -> String {
 
 fn colours(([ink, soft, grid, paper], lines): &([&str; 4], [&str; COLOURS])) -> String {
     let mut css = format!(
-        ".foreread-chart .paper{{fill:{paper}}}.foreread-chart .ink,.foreread-chart .head,.foreread-chart .name{{fill:{ink}}}\
+        ".foreread-chart .paper{{fill:{paper}}}.foreread-chart .ink,.foreread-chart .head,.foreread-chart .name,.foreread-chart .best{{fill:{ink}}}\
          .foreread-chart .soft{{fill:{soft}}}\n\
          .foreread-chart .grid{{stroke:{grid}}}.foreread-chart .axis{{stroke:{soft}}}\n"
     );
@@ -402,6 +433,21 @@ mod tests {
             [0.004733, 0.691367, 0.303900],
         ],
     ];
+
+    /// A thing keeps its colour in the dark: the hue in CIE L*a*b* turns by less than a tenth of the circle, and grey stays grey.
+    #[test]
+    fn a_colour_is_the_same_by_day_and_by_night() {
+        for (i, (day, night)) in DAY.1.iter().zip(NIGHT.1).enumerate() {
+            let [[_, a, b], [_, c, d]] = [lab(day, SIGHTS[0]), lab(night, SIGHTS[0])];
+            if i == 0 {
+                assert!(a.hypot(b) < 12.0 && c.hypot(d) < 12.0, "{day} {night}");
+                continue;
+            }
+            let turn = (b.atan2(a) - d.atan2(c)).to_degrees().abs();
+            let turn = turn.min(360.0 - turn);
+            assert!(turn < 36.0, "{day} and {night} are {turn} degrees apart");
+        }
+    }
 
     /// 3:1 for what is drawn and 4.5:1 for what is written are WCAG's; colours 25 apart differ at a glance.
     #[test]

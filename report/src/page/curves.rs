@@ -8,7 +8,8 @@
 
 use super::WIDTH;
 use crate::chart::scale::{self, Scale, Spread};
-use crate::chart::svg::{Anchor, COLOURS, Svg};
+use crate::chart::svg::{Anchor, Look, Svg};
+use crate::chart::{Ticks, looks};
 use crate::number;
 
 const FRAME: f64 = 190.0;
@@ -40,6 +41,8 @@ pub struct Curve {
     pub name: String,
     /// From the lowest `x` to the highest.
     pub points: Vec<CurvePoint>,
+    /// One of `chart/looks.rs`.
+    pub colour: usize,
     /// It belongs to the line before it: the same colour, with dashes.
     pub twin: bool,
     /// The `x` of the point from which on more gains nothing.
@@ -48,8 +51,8 @@ pub struct Curve {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Axis {
-    /// From zero to a little above the highest point and end of an interval.
-    Zero,
+    /// From zero to a little above the highest point and end of an interval; logarithmic where points differ by 50 times or more.
+    Fitting,
     /// Equal steps for equal factors, with a line for each power of ten.
     Log { least: f64, most: f64 },
 }
@@ -79,19 +82,21 @@ impl Curves {
         let top = 22.0 + LEADING * legend as f64 + 6.0;
         let bottom = top + FRAME;
         let mut svg = Svg::on_page(WIDTH, bottom + 38.0, &self.title, &self.about);
-        svg.text(
-            "head",
-            [0.0, 12.0],
-            Anchor::Start,
-            &number::cut(&self.y_title, (WIDTH / LETTER) as usize),
-        );
+        let (ticks, y) = self.y_axis([bottom, top]);
+        let log = match (self.y, ticks.is_log) {
+            (Axis::Fitting, true) => ", logarithmic axis",
+            _ => "",
+        };
+        let title = format!("{}{log}", self.y_title);
+        let title = number::cut(&title, (WIDTH / LETTER) as usize);
+        svg.text("head", [0.0, 12.0], Anchor::Start, &title);
         let looks = self.looks();
         for (n, line) in self.lines.iter().enumerate().take(legend) {
-            let (i, y) = (looks[n], 22.0 + LEADING * n as f64 + 6.0);
-            svg.open_line(i, self.lines.len());
+            let (look, y) = (looks[n], 22.0 + LEADING * n as f64 + 6.0);
+            svg.open_line(look);
             svg.path("line", &[[2.0, y], [26.0, y]]);
             if line.points.iter().any(|p| p.marked) {
-                svg.marker(i, self.lines.len(), [14.0, y], "");
+                svg.marker(look, [14.0, y], "");
             }
             svg.close();
             svg.text(
@@ -101,11 +106,10 @@ impl Curves {
                 &number::cut(&line.name, MAX_LETTERS),
             );
         }
-        let (ticks, y) = self.y_axis([bottom, top]);
-        let letters = ticks.iter().map(|(_, label)| label.chars().count());
+        let letters = ticks.labels.iter().map(|label| label.chars().count());
         let widest = letters.max().unwrap_or(1);
         let left = MARGIN + widest as f64 * LETTER;
-        for (n, (tick, label)) in ticks.iter().enumerate() {
+        for (n, (tick, label)) in ticks.values.iter().zip(&ticks.labels).enumerate() {
             let at = y.place(*tick);
             svg.path(
                 if n == 0 { "axis" } else { "grid" },
@@ -115,41 +119,44 @@ impl Curves {
         }
         let x = self.x_scale([left + INSET, WIDTH - MARGIN - INSET]);
         self.x_axis(&mut svg, x, [top, bottom]);
-        for (i, line) in looks.into_iter().zip(&self.lines) {
-            svg.open_line(i, self.lines.len());
-            self.line(&mut svg, i, line, (x, y), bottom);
+        for (look, line) in looks.into_iter().zip(&self.lines) {
+            svg.open_line(look);
+            self.line(&mut svg, look, line, (x, y), bottom);
             svg.close();
         }
         svg.finish()
     }
 
-    /// The look of each line: its own number, or the one of the line before it as it is in the next round of colours.
-    fn looks(&self) -> Vec<usize> {
-        let mut own = 0;
+    /// The look of each line; that of a line beside another is the other's with more dashes.
+    fn looks(&self) -> Vec<Look> {
+        let own = self.lines.iter().filter(|line| !line.twin);
+        let own = looks::of_lines(&own.map(|line| line.colour).collect::<Vec<_>>());
+        let mut next = 0;
         let look = |line: &Curve| {
-            own += usize::from(!line.twin);
-            let last = own.saturating_sub(1);
-            if line.twin { last + COLOURS } else { last }
+            next += usize::from(!line.twin);
+            let mut look = own.get(usize::saturating_sub(next, 1)).copied()?;
+            look.dash += if line.twin { 2 } else { 0 };
+            Some(look)
         };
-        self.lines.iter().map(look).collect()
+        self.lines.iter().filter_map(look).collect()
     }
 
-    /// Ticks from the lowest with their names, and where they stand.
-    fn y_axis(&self, to: [f64; 2]) -> (Vec<(f64, String)>, Scale) {
+    /// Ticks from the lowest, and where they are.
+    fn y_axis(&self, to: [f64; 2]) -> (Ticks, Scale) {
         if let Axis::Log { least, most } = self.y {
-            let ticks = decades(least, most).into_iter();
-            let scale = Scale::across(&[least, most], Spread::Log2, to);
-            return (ticks.map(|tick| (tick, tick.to_string())).collect(), scale);
+            let values = decades(least, most);
+            let ticks = Ticks {
+                labels: values.iter().map(f64::to_string).collect(),
+                values,
+                is_log: true,
+            };
+            return (ticks, Scale::across(&[least, most], Spread::Log2, to));
         }
-        let ends = self
-            .lines
-            .iter()
-            .flat_map(|l| &l.points)
-            .flat_map(|p| [p.y, p.interval[1]]);
-        let ticks = scale::ticks_to(ends.filter(|e| e.is_finite()).fold(0.0, f64::max), STEPS);
-        let scale = Scale::from_zero(&ticks, to);
-        let labels = scale::labels(&ticks);
-        (ticks.into_iter().zip(labels).collect(), scale)
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let values: Vec<f64> = points().map(|point| point.y).collect();
+        let ticks = Ticks::reaching(&values, points().map(|point| point.interval[1]), STEPS);
+        let scale = ticks.scale(to);
+        (ticks, scale)
     }
 
     fn x_scale(&self, to: [f64; 2]) -> Scale {
@@ -185,7 +192,7 @@ impl Curves {
         svg.text("soft", [WIDTH / 2.0, bottom + 31.0], Anchor::Middle, &title);
     }
 
-    fn line(&self, svg: &mut Svg, i: usize, line: &Curve, (x, y): (Scale, Scale), bottom: f64) {
+    fn line(&self, svg: &mut Svg, look: Look, line: &Curve, (x, y): (Scale, Scale), bottom: f64) {
         let points = || {
             line.points
                 .iter()
@@ -207,8 +214,7 @@ impl Curves {
         };
         for p in points().filter(|p| p.marked) {
             svg.marker(
-                i,
-                self.lines.len(),
+                look,
                 at(p),
                 &format!("{}, {}: {}", line.name, known(p), number::three(p.y)),
             );
@@ -249,7 +255,7 @@ pub fn decades(least: f64, most: f64) -> Vec<f64> {
 }
 
 /// The first `x`, from the lowest on, whose `y` is at least 98 % of the highest: the rule behind the `==>` of 2010. None
-/// for a line that is that high everywhere, because it has no slope before it.
+/// for a line that is that high from its lowest `x` on, because it has no slope before it.
 pub fn plateau(points: &[CurvePoint]) -> Option<f64> {
     /// The part of the best that counts as the best.
     const PART: f64 = 0.98;
@@ -263,7 +269,7 @@ pub fn plateau(points: &[CurvePoint]) -> Option<f64> {
         .iter()
         .filter(high)
         .min_by(|a, b| a.x.total_cmp(&b.x))?;
-    points.iter().any(|p| p.y < best * PART).then_some(first.x)
+    points.iter().any(|p| p.x < first.x).then_some(first.x)
 }
 
 #[cfg(test)]
@@ -301,6 +307,11 @@ mod tests {
         );
         assert_eq!(plateau(&line(&[(1.0, 99.0), (2.0, 100.0)])), None);
         assert_eq!(
+            plateau(&line(&[(1.0, 100.0), (2.0, 10.0)])),
+            None,
+            "it only falls"
+        );
+        assert_eq!(
             (plateau(&[]), plateau(&line(&[(1.0, f64::NAN)]))),
             (None, None)
         );
@@ -317,6 +328,33 @@ mod tests {
                 && values(f64::NAN, 1.0).is_empty()
                 && values(1.0, f64::INFINITY).is_empty()
         );
+    }
+
+    #[test]
+    fn values_that_differ_by_fifty_have_a_logarithmic_axis() {
+        let draw = |most: f64| {
+            let curves = Curves {
+                title: "t".to_string(),
+                about: String::new(),
+                x_title: "x".to_string(),
+                y_title: "us".to_string(),
+                x_show: number::three,
+                x_ticks: Vec::new(),
+                log: false,
+                y: Axis::Fitting,
+                lines: vec![Curve {
+                    points: line(&[(1.0, 1.0), (2.0, most)]),
+                    ..Curve::default()
+                }],
+            };
+            curves.draw()
+        };
+        assert!(
+            draw(50.0).contains(">us, logarithmic axis<"),
+            "{}",
+            draw(50.0)
+        );
+        assert!(draw(49.0).contains(">us<") && draw(49.0).contains(">0<"));
     }
 
     #[test]
@@ -350,7 +388,7 @@ mod tests {
                         most: 10.0,
                     }
                 } else {
-                    Axis::Zero
+                    Axis::Fitting
                 },
                 lines,
             };

@@ -21,14 +21,21 @@ const LETTERS: usize = 27;
 /// A column is no wider.
 const MAX_COLUMN: f64 = 22.0;
 
+/// Green, orange, magenta.
+const GOOD: usize = 3;
+const SLOW: usize = 2;
+const BAD: usize = 4;
+/// Narrower columns have no room for each number of two digits.
+const MIN_NUMBERED: f64 = 15.0;
+
 /// Up to which ratio, in which colour, how high; the first is an outline.
 const CLASSES: [(f64, usize, f64, &str); 6] = [
-    (0.95, 3, 1.0, "faster than the best"),
-    (1.05, 3, 0.2, "x0.95 to x1.05 in the mean"),
-    (1.5, 2, 0.4, "x1.05 to x1.5"),
-    (3.0, 2, 0.6, "x1.5 to x3"),
-    (10.0, 5, 0.8, "x3 to x10"),
-    (f64::INFINITY, 5, 1.0, "slower than x10"),
+    (0.95, GOOD, 1.0, "faster than the best"),
+    (1.05, GOOD, 0.2, "x0.95 to x1.05 in the mean"),
+    (1.5, SLOW, 0.4, "x1.05 to x1.5"),
+    (3.0, SLOW, 0.6, "x1.5 to x3"),
+    (10.0, BAD, 0.8, "x3 to x10"),
+    (f64::INFINITY, BAD, 1.0, "slower than x10"),
 ];
 
 /// A row: its name, and a ratio for each policy.
@@ -58,7 +65,8 @@ pub fn draw(title: &str, about: &str, policies: &[String], rows: &[HeatRow]) -> 
     let left = longest as f64 * LETTER + 4.0;
     let step = ((WIDTH - left) / policies.len().max(1) as f64).min(MAX_COLUMN);
     let x = |column: usize| left + step * column as f64;
-    for column in 0..policies.len() {
+    let has_room = |column: &usize| *column < 9 || step >= MIN_NUMBERED || column % 2 == 1;
+    for column in (0..policies.len()).filter(has_room) {
         svg.text(
             "soft",
             [x(column) + step / 2.0, 11.0],
@@ -103,7 +111,7 @@ pub fn legend() -> String {
     );
     for (i, (.., name)) in CLASSES.iter().enumerate() {
         let (x, y) = (
-            4.0 + 170.0 * (i / lines) as f64,
+            4.0 + 200.0 * (i / lines) as f64,
             16.0 + 18.0 * (i % lines) as f64,
         );
         fill(&mut svg, i, [x, y], 16.0, "");

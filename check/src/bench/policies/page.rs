@@ -6,7 +6,7 @@
 //! The page holds the JSON. Of a design with more than [`MAX_ROWS`] rows it holds those of judged policies and of best opponents, and
 //! says so; `--json` writes all of them.
 
-use super::text::{bound, notes, totals, value, why_lost};
+use super::text::{bound, notes, totals, unjudged, value, why_lost};
 use super::{Results, cell_name, json};
 use crate::evaluation::{Cell, Row, Target};
 use foreread_report::block::{self, Block, Column, Table};
@@ -73,6 +73,7 @@ pub fn write(results: &Results) -> String {
             .map(|(name, value)| (name.to_string(), value))
             .collect(),
         sections,
+        ..Page::default()
     };
     page.to_html(&json::write(results, &keep))
 }
@@ -80,7 +81,18 @@ pub fn write(results: &Results) -> String {
 /// A sentence for each judged policy.
 fn lead(results: &Results) -> Vec<String> {
     let sentence = |(policy, targets): &(String, Vec<Target>)| {
-        let of = |met| targets.iter().filter(|t| t.met() == Some(met)).count();
+        let of = |met| targets.iter().filter(|t| t.met() == met).count();
+        let (missed, judged) = (of(Some(false)), of(Some(false)) + of(Some(true)));
+        let is_partial = targets.iter().any(|t| t.is_partial);
+        let targets = match (is_partial, judged) {
+            (false, judged) => format!(" and misses {missed} of {judged} targets."),
+            (true, 0) => ". No target is judged, as only a part of the design was run.".to_string(),
+            (true, _) => format!(
+                " and misses {}; {} are not judged, as only a part of the design was run.",
+                number::plural(missed as u64, "target"),
+                of(None)
+            ),
+        };
         let rows: Vec<&Row> = results.lost(policy).collect();
         let worst = rows.first().map_or_else(String::new, |row| {
             format!(
@@ -90,11 +102,9 @@ fn lead(results: &Results) -> Vec<String> {
             )
         });
         format!(
-            "{policy} loses {} of {} cells, and misses {} of {} targets.{worst}",
+            "{policy} loses {} of {} cells{targets}{worst}",
             rows.len(),
-            results.cells[0],
-            of(false),
-            of(false) + of(true)
+            results.cells[0]
         )
     };
     results.targets.iter().map(sentence).collect()
@@ -286,7 +296,7 @@ fn targets(policy: &str, targets: &[Target]) -> Table {
         TargetColumn::new("limit", |t| format!("{} {}", bound(t), t.limit)),
         TargetColumn::new("value", value),
         TargetColumn::new("verdict", move |t| {
-            t.met().map_or("not measured", verdict).to_string()
+            t.met().map_or_else(|| unjudged(t), verdict).to_string()
         }),
         TargetColumn::new("worst cell", |t| or_dash(t.cell.as_ref(), cell_name)),
     ];

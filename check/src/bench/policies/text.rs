@@ -133,7 +133,7 @@ fn verdict(target: &Target) -> String {
     let word = match target.met() {
         Some(true) => "met",
         Some(false) => "MISSED",
-        None => "not measured",
+        None => unjudged(target),
     };
     let value = target
         .value
@@ -148,6 +148,14 @@ fn verdict(target: &Target) -> String {
         bound(target),
         target.limit
     )
+}
+
+/// Why a target is neither met nor missed.
+pub fn unjudged(target: &Target) -> &'static str {
+    match target.value {
+        Some(_) => "not judged",
+        None => "not measured",
+    }
 }
 
 pub fn bound(target: &Target) -> &'static str {

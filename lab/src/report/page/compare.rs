@@ -1,13 +1,14 @@
-//! The page of `compare`: the advice, then for each table its times, bytes, latencies and maps.
+//! The page of `compare`: the advice, the times of all tables on one screen, then for each table its times, bytes, latencies and maps.
 //!
 //! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
 
-use super::map;
+use super::{map, times};
 use crate::report::MappedRun;
 use crate::report::row::{Report, Row, to_json};
 use crate::report::table::{self, RowColumn};
 use crate::report::{advise, by_source};
 use foreread_report::block::{self, Block, Table};
+use foreread_report::chart::looks;
 use foreread_report::number::{self, latency_us, mb, or_dash};
 use foreread_report::page::bars::{Bar, BarKind, Bars, Fill};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, decades};
@@ -17,9 +18,13 @@ use foreread_sim::simulator::outcomes::Cell;
 /// Spans of time in the table under the maps.
 const SPANS: usize = 8;
 
-/// The page of these reports, each with the maps of its first runs ([`crate::report::Table::maps`]).
+/// What the signs of the figures over all tables are.
+const MARKS: &str = "Triangle: fastest, tied for it, or not told apart from it. Hatched or hollow: perfect foresight, a limit and no choice. A \
+     logarithmic axis has discs and no bars.";
+
+/// The page of these reports, each with the maps of its first runs ([`crate::report::Table::maps`]), and what to paste next.
 #[must_use]
-pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
+pub fn compare(reports: &[Report], maps: &[&[MappedRun]], next: Option<[String; 3]>) -> String {
     let maps = maps.iter().copied().chain(std::iter::repeat(&[][..]));
     let alone = reports.len() == 1;
     let sections = reports
@@ -28,7 +33,7 @@ pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
         .map(|(report, maps)| section(report, maps, alone));
     let title = match reports {
         [one] => title(one),
-        several => format!("{} comparisons of readahead", several.len()),
+        several => title_of_several(several),
     };
     let page = Page {
         title,
@@ -37,9 +42,35 @@ pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
             by_source(reports).into_iter().map(advise).collect(),
         ),
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
+        figures: match alone {
+            true => Vec::new(),
+            false => reports.iter().map(times::compact).collect(),
+        },
+        below: if alone {
+            String::new()
+        } else {
+            MARKS.to_string()
+        },
         sections: sections.collect(),
+        next: next.into_iter().collect(),
     };
     page.to_html(&to_json(reports))
+}
+
+fn title_of_several(reports: &[Report]) -> String {
+    const MAX_NAMED: usize = 4;
+    let names: Vec<&str> = reports
+        .iter()
+        .map(|report| report.workload.as_str())
+        .collect();
+    let place = reports.first().map(Report::place);
+    let is_one_place = reports.iter().all(|report| Some(report.place()) == place);
+    match (&names[..], place) {
+        ([first @ .., last], Some(place)) if is_one_place && names.len() <= MAX_NAMED => {
+            format!("{} and {last} on {place}", first.join(", "))
+        }
+        _ => format!("{} comparisons of readahead", reports.len()),
+    }
 }
 
 fn title(report: &Report) -> String {
@@ -88,15 +119,13 @@ fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
             .iter()
             .map(|(name, value)| format!("{name} {value}"))
             .collect();
-        blocks.push(Block::Page(format!("Measured: {}.", facts.join("; "))));
+        blocks.push(Block::Note(format!("Measured: {}", facts.join("; "))));
         name = title(report);
     }
     blocks.push(Block::Page(verdict(report)));
-    blocks.extend(table::limits(report).into_iter().map(Block::Text));
+    blocks.extend(table::limits(report).into_iter().map(Block::Note));
     blocks.extend(report.notes.iter().cloned().map(Block::Note));
-    blocks.push(Block::Figure(times(report)));
-    blocks.extend(bytes(report).map(Block::Figure));
-    blocks.extend(latency(report).map(Block::Figure));
+    blocks.extend(figures(report, None).map(Block::Figure));
     blocks.extend([table::rows(report), rest(report)].map(Block::Table));
     if runs.is_empty() {
         let none = match report.disk_cache {
@@ -117,50 +146,24 @@ fn verdict(report: &Report) -> String {
     match &report.best[..] {
         [] => "No test was possible, so none is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
-        several => format!(
-            "The fastest is one of {}: {}.",
-            several.join(", "),
-            table::tied(report)
-        ),
+        several => {
+            // The sign is that of the terminal.
+            let tied = table::tied(report);
+            let tied = tied.trim_start_matches(['=', '?', ' ']);
+            let first = tied.chars().take(1).flat_map(char::to_uppercase);
+            let tied: String = first.chain(tied.chars().skip(1)).collect();
+            format!("{tied}: {}.", several.join(", "))
+        }
     }
 }
 
-fn times(report: &Report) -> Figure {
-    let bar = |row: &Row| {
-        let time = row.time_s.as_ref();
-        let several = |t: &&crate::report::row::Time| t.runs.len() > 1;
-        Bar {
-            name: if row.limit {
-                format!("{} (a limit, not a choice)", row.policy)
-            } else {
-                row.policy.clone()
-            },
-            figure: or_dash(time, |t| {
-                let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
-                format!("{} s", number::span_s(t.mean, half))
-            }),
-            parts: vec![time.map_or(0.0, |t| t.mean)],
-            interval: time.filter(several).map(|t| t.ci95),
-            limit: row.limit,
-        }
-    };
-    let head = if report.runs > 1 {
-        "Time, s, with 95 % intervals (less is better)"
-    } else {
-        "Time, s (less is better)"
-    };
-    let bars = Bars {
-        title: format!("Time by policy: {}", title(report)),
-        about: about("A bar for each policy, as long as its mean time"),
-        head: head.to_string(),
-        kinds: vec![BarKind {
-            colour: 1,
-            fill: Fill::Solid,
-            name: "time",
-        }],
-        bars: report.rows.iter().map(bar).collect(),
-    };
-    Figure::new(bars.draw(), "")
+/// Times, bytes and latencies. `today`: the policy that is in use, which is said.
+pub(crate) fn figures(report: &Report, today: Option<&str>) -> impl Iterator<Item = Figure> {
+    let times = [times::large(report, today)];
+    times
+        .into_iter()
+        .chain(bytes(report))
+        .chain(latency(report))
 }
 
 /// Bytes of the source by what became of them. None where no row has counters.
@@ -182,13 +185,18 @@ fn bytes(report: &Report) -> Option<Figure> {
         Some(Bar {
             name: row.policy.clone(),
             figure,
+            colour: looks::of_policy(&row.policy),
             parts: parts(row)?,
-            interval: None,
             limit: row.limit,
+            ..Bar::default()
         })
     };
     let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
-    let kind = |colour, fill, name| BarKind { colour, fill, name };
+    let kind = |fill, name| BarKind {
+        colour: None,
+        fill,
+        name,
+    };
     let head = match report.disk_cache {
         None => "Read from the source, MB (less is better)",
         Some(_) => "Read from the store and the disk, MB (less is better)",
@@ -198,16 +206,16 @@ fn bytes(report: &Report) -> Option<Figure> {
         about: about("A bar for each policy, in four parts"),
         head: head.to_string(),
         kinds: vec![
-            kind(0, Fill::Solid, "demand"),
-            kind(3, Fill::Solid, "readahead, used"),
-            kind(4, Fill::Hatched, "readahead, evicted unused"),
+            kind(Fill::Pale, "demand"),
+            kind(Fill::Solid, "readahead, used"),
+            kind(Fill::Hatched, "readahead, evicted unused"),
             kind(
-                4,
                 Fill::Outline,
                 "readahead, neither used nor evicted at the end",
             ),
         ],
         bars,
+        compact: false,
     };
     (!drawn.bars.is_empty()).then(|| Figure::new(drawn.draw(), ""))
 }
@@ -236,6 +244,7 @@ fn latency(report: &Report) -> Option<Figure> {
         Curve {
             name: row.policy.clone(),
             points,
+            colour: looks::of_policy(&row.policy),
             ..Curve::default()
         }
     };

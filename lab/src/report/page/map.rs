@@ -5,6 +5,7 @@
 //! hatched box behind them. Neighbours that look alike are one shape, so a map has at most a few thousand.
 //! Never: a cell that nothing happened in, or counts that are not those of the run.
 
+use foreread_report::chart::looks::{self, UNUSED};
 use foreread_report::chart::scale::{self, Scale};
 use foreread_report::chart::svg::{Anchor, Svg};
 use foreread_report::number;
@@ -17,9 +18,7 @@ const TOP: f64 = 6.0;
 const MARGIN: f64 = 8.0;
 
 /// Colour and part of the cell's height of hits, late hits and misses.
-const READS: [(usize, f64); 3] = [(3, 0.4), (2, 0.65), (5, 0.9)];
-/// Colour of unused readahead.
-const UNUSED: usize = 4;
+const READS: [(usize, f64); 3] = [(looks::HIT, 0.4), (looks::LATE, 0.65), (looks::MISS, 0.9)];
 /// The four kinds, in the order of [`READS`] and unused.
 const NAMES: [&str; 4] = ["hit", "late", "miss", "unused readahead"];
 

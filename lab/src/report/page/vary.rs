@@ -6,7 +6,7 @@ use crate::report::row::Row;
 use crate::report::series::{Series, source, throughput};
 use crate::report::table;
 use foreread_report::block::Table;
-use foreread_report::chart::Point;
+use foreread_report::chart::{Point, looks};
 use foreread_report::number;
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, plateau};
 use foreread_report::page::{Figure, Grid, Page, Section, about, fact};
@@ -14,9 +14,11 @@ use foreread_report::page::{Figure, Grid, Page, Section, about, fact};
 #[must_use]
 pub fn series(series: &Series) -> String {
     let first = series.reports.first();
+    let mut lead = vec![series.verdict()];
+    lead.extend(plateaus(series));
     let page = Page {
         title: series.title(),
-        lead: ("Result", plateaus(series)),
+        lead: ("Result", lead),
         facts: vec![
             fact("measured", series.how()),
             fact(
@@ -31,6 +33,7 @@ pub fn series(series: &Series) -> String {
             ),
         ],
         sections: vec![section(series)],
+        ..Page::default()
     };
     page.to_html(&series.to_json())
 }
@@ -62,6 +65,7 @@ fn lines(series: &Series, of: fn(&Row) -> Option<Point>, marked: bool) -> Vec<Cu
         Curve {
             name: name.clone(),
             points,
+            colour: looks::of_policy(name),
             twin: false,
             plateau,
         }
@@ -109,7 +113,7 @@ fn section(series: &Series) -> Section {
             x_show: number::three,
             x_ticks: places.iter().copied().zip(labels.iter().cloned()).collect(),
             log: series.vary.numbers().is_some(),
-            y: Axis::Zero,
+            y: Axis::Fitting,
             lines,
         };
         curves.draw()
@@ -138,17 +142,16 @@ fn section(series: &Series) -> Section {
             "",
         ),
     ];
-    let text = vec![
-        format!("{}: {}.", series.vary.key, series.vary.about),
-        "There is no map of the reads: compare at one value draws one.".to_string(),
-    ];
+    let text = vec![format!("{}: {}.", series.vary.key, series.vary.about)];
+    let mut notes = series.notes();
+    notes.push("There is no map of the reads: compare at one value draws one".to_string());
     let grids = (0..series.policies.len())
         .filter_map(|i| grid(series, i, &labels))
         .collect();
     Section {
         title: "Over the values".into(),
         text,
-        notes: series.notes(),
+        notes,
         figures,
         grids,
         ..Section::default()

@@ -11,7 +11,7 @@ const MAY_BE: &str = ", tied for it, or not told apart from it";
 
 impl Series {
     /// The sentence. Readahead that is as good as none is none: `none` is named before a policy that only ties with it.
-    pub(super) fn verdict(&self) -> String {
+    pub(in crate::report) fn verdict(&self) -> String {
         if self.tests() == 0 {
             return format!(
                 "No verdict by {}: one run of each cannot separate a gain from noise.",
