@@ -34,6 +34,7 @@ mod files;
 mod find;
 mod gain;
 mod jobs;
+mod leases;
 mod look;
 mod progress;
 mod seek;
