@@ -155,11 +155,13 @@ impl RunReport {
         let kernel = gain.kernel_bytes.max(4096);
         let seen = SeenStorage {
             used_bytes: stats.used_bytes,
+            unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
             asked_bytes: gain.asked_bytes,
             jobs: gain.ahead_jobs,
             window_bytes: known.window_bytes.map_or(kernel, |bytes| bytes.min(kernel)),
             latency,
             waited,
+            readers: known.readers,
             computed: known.computed,
             active: gain.active,
         };
