@@ -35,6 +35,7 @@ mod files;
 mod find;
 mod gain;
 mod jobs;
+mod leases;
 mod look;
 mod page;
 mod progress;
@@ -157,11 +158,13 @@ impl RunReport {
         let kernel = gain.kernel_bytes.max(4096);
         let seen = SeenStorage {
             used_bytes: stats.used_bytes,
+            unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
             asked_bytes: gain.asked_bytes,
             jobs: gain.ahead_jobs,
             window_bytes: known.window_bytes.map_or(kernel, |bytes| bytes.min(kernel)),
             latency,
             waited,
+            readers: known.readers,
             computed: known.computed,
             active: gain.active,
         };

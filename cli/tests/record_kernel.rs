@@ -582,3 +582,35 @@ fn output_of(options: &[&str]) -> String {
     assert_eq!(got.code, Some(0), "{}", got.err);
     got.out
 }
+
+/// A container has tracefs read-only, and may mount none: the program is sampled, as where there is none.
+#[test]
+fn where_tracefs_cannot_be_written_it_samples() {
+    let without = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
+    let (dir, data) = scratch();
+    if tracefs().is_none()
+        || !has(&["unshare", "-m", "true"])
+        || !has(&[&["setpriv"], &without[..], &["true"]].concat())
+    {
+        return;
+    }
+    let (us, of, out) = (
+        env!("CARGO_BIN_EXE_foreread"),
+        text(&data),
+        text(&dir.path().join("1.frt")).to_string(),
+    );
+    let script = format!(
+        "for at in /sys/kernel/tracing /sys/kernel/debug/tracing; do \
+         ! [ -d $at/instances ] || {{ mount --bind $at $at && mount -o remount,bind,ro $at; }} || exit 9; done; \
+         exec setpriv {} '{us}' record --json - -o '{out}' -- dd if='{of}' of=/dev/null bs=65536 status=none",
+        without.join(" ")
+    );
+    let done = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .output()
+        .expect("unshare starts");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let summary: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert_eq!(summary["by"], "sample", "{summary}");
+}

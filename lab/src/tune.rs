@@ -25,7 +25,7 @@ pub use page::page;
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 
-use crate::advice;
+use crate::advice::{self, Means};
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
 use crate::report::{Report, RowKind};
@@ -100,9 +100,19 @@ pub struct TuneReport {
     /// What it gains by `foreread replay` of a plan, where it reads the same again. Null where it is nothing.
     #[serde(default)]
     pub replay: Option<Gain>,
+    /// What is advised first; its line is the first of the settings. Null where nothing is.
+    #[serde(default)]
+    pub first: Option<FirstMeans>,
     /// The conclusion, in a few sentences.
     pub verdict: String,
     pub settings: Vec<Setting>,
+}
+
+/// What is advised first, and what it gains.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstMeans {
+    pub means: Means,
+    pub gain: Gain,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -218,9 +228,11 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         report,
         hint,
         hint_files,
+        first: None,
         verdict: String::new(),
         settings: Vec::new(),
     };
+    tuned.first = text::first(&tuned);
     tuned.verdict = text::verdict(&tuned);
     tuned.settings = settings::for_paste(&tuned, asked);
     Ok(tuned)

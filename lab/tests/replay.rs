@@ -146,7 +146,7 @@ fn a_closed_loop_takes_its_gaps_and_the_device() {
     );
     assert_eq!(time(&one, Mode::Closed, Some(2.0)), 4 * PAGE_NS + 10 * MS);
     assert_eq!(time(&one, Mode::Closed, Some(0.0)), 4 * PAGE_NS);
-    // A thread that reads one file after the other keeps its gaps; one that begins later does.
+    // A thread that reads one file after the other keeps its gaps; one that begins later keeps that to the read before it.
     let other = |record: Record| Record {
         file: 1,
         open: 7,
@@ -159,11 +159,39 @@ fn a_closed_loop_takes_its_gaps_and_the_device() {
         read(1, 3, (50, 51)),
     ];
     let run = simulate(&replay(&trace(two), Mode::Closed, None));
-    assert_eq!(ns(&run), 50 * MS + PAGE_NS, "three pages and 4 ms are less");
+    assert_eq!(ns(&run), 4 * PAGE_NS + 47 * MS);
     assert!(
         near(run.latency.max(), PAGE_NS),
         "no read waited for another"
     );
+}
+
+/// A program that a shell begins when the one before it has ended begins earlier where that one is faster; one that is begun while another reads
+/// does as well, and the other goes on.
+#[test]
+fn a_reader_begins_after_the_read_that_ended_before_it() {
+    let one_after_the_other = trace(vec![
+        read(0, 0, (0, 50)),
+        read(0, 1, (50, 100)),
+        read(1, 2, (101, 150)),
+        read(1, 3, (150, 200)),
+    ]);
+    let closed = simulate(&replay(&one_after_the_other, Mode::Closed, None));
+    assert!(near(ns(&closed), 4 * PAGE_NS + MS), "{}", ns(&closed));
+    let beside = trace(vec![
+        read(0, 0, (0, 50)),
+        read(1, 1, (60, 100)),
+        read(0, 2, (90, 140)),
+    ]);
+    let jobs = replay(&beside, Mode::Closed, None).workload.jobs;
+    let begin: Vec<_> = jobs
+        .iter()
+        .map(|job| (job.after, job.links.len()))
+        .collect();
+    assert_eq!(begin, [(None, 0), (Some(0), 0), (None, 1)]);
+    let link = jobs[2].links[0];
+    assert_eq!((link.job, link.end, link.delay_ns), (0, true, 10 * MS));
+    assert_eq!(jobs[1].requests[0].think_ns, 40 * MS);
 }
 
 /// Two reads of one thread that overlapped overlap again; in a closed loop the third follows the one it followed.

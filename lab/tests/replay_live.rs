@@ -142,7 +142,7 @@ fn nothing_comes_before_its_time() {
     });
     let dependent = trace(records);
     for (loaded, mode, least_ms, reads) in [
-        (&paused, Mode::Closed, 51, 4),
+        (&paused, Mode::Closed, 49, 4),
         (&dependent, Mode::Deps, 65, 4),
         (&paused, Mode::Asap, 0, 4),
     ] {

@@ -2,10 +2,11 @@
 //!
 //! Never: a probe of a real storage (`probe.rs`), or the clock.
 
+use foreread_lab::advice::{Means, is_walk};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{TuneOptions, TuneReport, find, render, tune};
+use foreread_lab::tune::{TuneOptions, TuneReport, find, maxima, render, tune};
 use foreread_report::progress::Silent;
 use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use std::sync::Arc;
@@ -82,11 +83,14 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
         places.contains(&"the kernel") && places.contains(&"foreread"),
         "{places:?}"
     );
-    assert!(
-        tuned.settings[0]
-            .text
-            .starts_with("foreread doctor --fix DEVICE --to ")
+    let first = tuned.first.as_ref().map(|first| first.means);
+    let lines: Vec<&str> = tuned.settings.iter().map(|s| s.text.as_str()).collect();
+    assert_eq!(first, Some(Means::Run));
+    assert_eq!(
+        lines[0], "foreread run -- CMD",
+        "the line of what is said first"
     );
+    assert!(lines[1].starts_with("foreread doctor --fix DEVICE --to "));
     assert!(
         tuned.verdict.starts_with("Run the program by ")
             && tuned.verdict.contains("Or set the kernel's readahead to ")
@@ -133,7 +137,7 @@ fn the_json_has_the_promised_keys() {
         (Some("foreread.tune/1"), Some("model:rbd"))
     );
     for key in
-        "foreread trace chosen probe today today_bytes report kernel hint hint_files policy verdict settings".split(' ')
+    "foreread trace chosen probe today today_bytes report kernel hint hint_files policy first verdict settings".split(' ')
     {
         assert!(json.get(key).is_some(), "{key} is missing");
     }
@@ -237,4 +241,84 @@ fn the_storage_that_was_waited_for_is_chosen() {
     let other = find(&two_disks("/proc/version", path.to_str().expect("UTF-8")))
         .expect_err("nothing to measure there");
     assert!(other.to_string().contains("can be measured"), "{other}");
+}
+
+/// Files of a folder that are read whole, in this order.
+fn whole_files(names: &[String]) -> Arc<Replay> {
+    let mut items = Vec::new();
+    for name in names {
+        items.push(Item::File(FileInfo {
+            name: name.clone(),
+            size: Some(PAGE),
+        }));
+    }
+    for open in 0..names.len() as u32 {
+        items.push(Item::Record(Record::read(open, 0, PAGE)));
+    }
+    let header = Header {
+        level: Level::Program,
+        ..Header::default()
+    };
+    let import = Import {
+        header,
+        items: Box::new(items.into_iter().map(Ok)),
+        left_out: LeftOut::default(),
+    };
+    let loaded = Arc::new(load("files.trace", import, &Part::default()).expect("readable"));
+    Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
+}
+
+/// `run` reads ahead what a folder lists next. A compiler reads whole files of one folder too, and in another order.
+#[test]
+fn only_files_in_the_order_of_their_folder_are_a_walk() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    (0..64).for_each(|n| std::fs::write(dir.path().join(format!("f{n}")), "x").expect("room"));
+    let entries = std::fs::read_dir(dir.path()).expect("a folder");
+    let listed: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .path()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    let is_walk = |names: &[String]| is_walk(&whole_files(names).loaded);
+    assert!(is_walk(&listed));
+    let every_second: Vec<String> = listed.iter().step_by(2).cloned().collect();
+    assert!(is_walk(&every_second), "some are passed over");
+    let backwards: Vec<String> = listed.iter().rev().cloned().collect();
+    assert!(!is_walk(&backwards));
+    let jumping: Vec<String> = (0..64).map(|n| listed[n * 23 % 64].clone()).collect();
+    assert!(!is_walk(&jumping));
+    let elsewhere: Vec<String> = (0..64).map(|n| format!("/no/such/folder/f{n}")).collect();
+    assert!(is_walk(&elsewhere), "its order is not known here");
+}
+
+/// A program reads in order for three seconds, and another one reads a page a minute later: the wait of reads becomes less, the time of all
+/// does not.
+#[test]
+fn maxima_are_judged_by_what_reads_wait() {
+    const MS: u64 = 1_000_000;
+    let read = |n: u64, at: u64| Record {
+        start_ns: Some(at),
+        end_ns: Some(at + 10 * MS),
+        ..Record::read(0, n * 32 * PAGE, 32 * PAGE)
+    };
+    let mut records: Vec<Record> = (0..300).map(|n| read(n, n * 10 * MS)).collect();
+    records.push(Record {
+        thread: 1,
+        open: 1,
+        ..read(2000, 60_000 * MS)
+    });
+    let loaded = crate::replay::trace_of(records, 512 << 20);
+    let replay = Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"));
+    let model = compare::model("object-near").expect("a model");
+    let preset = model.preset().expect("it is one");
+    let found = maxima(replay, preset, 128 << 10, &[], &mut Silent).expect("it can be compared");
+    let gain = found.gain.expect("a larger window gains");
+    assert!(
+        gain.max_bytes > Some(128 << 10) && gain.ratio < 0.5,
+        "{gain:?}"
+    );
 }

@@ -69,7 +69,7 @@ const TRACEFS_MAGIC: i64 = 0x7472_6163;
 /// Finds tracefs, or makes a detached mount of it.
 ///
 /// # Errors
-/// The user is not root, or the kernel has no tracefs.
+/// The user is not root, or there is no tracefs that can be written.
 pub fn root() -> Result<Root, Failure> {
     let mounted =
         |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
@@ -80,25 +80,37 @@ pub fn root() -> Result<Root, Failure> {
             "run it as root",
         ));
     }
-    if let Some(place) = PLACES.iter().find(|place| mounted(place)) {
+    let mut places = PLACES.iter().filter(|place| mounted(place)).peekable();
+    let is_mounted = places.peek().is_some();
+    if let Some(place) = places.find(|place| is_writable(Path::new(place))) {
         return Ok(Root {
             path: PathBuf::from(place),
             _mount: None,
         });
     }
-    let mount = detached().map_err(|error| {
-        let remedy = "use a kernel with CONFIG_FTRACE_SYSCALLS, outside of a container";
-        Failure::cannot(
-            "no tracefs",
-            std::io::Error::from(error).to_string(),
-            remedy,
-        )
-    })?;
+    // A container has it read-only, where it has it at all.
+    let remedy = "use a kernel with CONFIG_FTRACE_SYSCALLS, outside of a container";
+    let what = match is_mounted {
+        true => "tracefs cannot be written here",
+        false => "no tracefs",
+    };
+    let none = |why: String| Failure::cannot(what, why, remedy);
+    let mount = detached().map_err(|error| none(std::io::Error::from(error).to_string()))?;
     let path = foreread_os::open::descriptor_path(&mount);
+    if !is_writable(&path) {
+        return Err(none("an instance cannot be made".to_string()));
+    }
     Ok(Root {
         path,
         _mount: Some(mount),
     })
+}
+
+/// Whether an instance can be made there.
+fn is_writable(place: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let instances = place.join("instances");
+    accessat(CWD, &instances, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
 fn detached() -> rustix::io::Result<OwnedFd> {

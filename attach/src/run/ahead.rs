@@ -14,7 +14,7 @@ use super::gain::{Gain, JobTimes, Judgement, Reason};
 use super::jobs::{Access, FinishedJob, JobKind, Jobs, Task, is_there};
 use super::progress::ListingProgress;
 use super::seek::{SearchKind, Seeker, SoughtFile};
-use super::spared::{KnownStorage, WaitTimes, WaitUnion};
+use super::spared::{KnownStorage, Readers, WaitTimes, WaitUnion};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
@@ -44,6 +44,7 @@ struct Storage {
     gain: Gain,
     /// Waits of the command.
     waiting: WaitUnion,
+    readers: Readers,
     piece: u64,
 }
 
@@ -176,6 +177,7 @@ impl Ahead {
         if range.is_empty() {
             return;
         }
+        storage.readers.read(touch.thread, touch.at_ns);
         storage.advisor.read(at, file, range.clone());
         if let Some(closed) = self.files.used(file, range.end) {
             storage.advisor.close(at, closed);
@@ -293,6 +295,7 @@ impl Ahead {
                 advisor,
                 gain,
                 waiting: WaitUnion::default(),
+                readers: Readers::default(),
                 piece,
             }
         });
@@ -415,6 +418,7 @@ impl Ahead {
             storage.gain.judge(&stats, now);
             let mut known = known(*dev);
             known.waited = known.waited.or(Some(storage.waiting.waited()));
+            known.readers = storage.readers.at_once();
             report.add(&stats, &storage.gain, &known);
         }
         report.files = self.opened;

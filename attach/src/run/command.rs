@@ -474,6 +474,7 @@ impl Run {
             window_bytes: watcher.fault_bytes(dev).or_else(|| devices.mean_bytes(dev)),
             waited: watcher.waited(dev),
             guessed_bytes: watcher.guessed(dev),
+            readers: 1.0,
         });
         self.devices
             .all()

@@ -14,6 +14,7 @@
 //! Never: a file that is not the one of the event, one that is no regular file, or one that a program has a write lease of: opening it
 //! would break the lease.
 
+use super::leases;
 use foreread_observe::record::names::file_key;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, descriptor_path, look};
@@ -59,7 +60,7 @@ pub fn open(path: &Path) -> Option<File> {
 }
 
 fn opened(looked: &UnopenedFile) -> Option<File> {
-    if Host::here().may_have_write_lease(looked.meta().ino()) {
+    if leases::may_have(looked.meta().ino()) {
         return None;
     }
     let file = looked
@@ -96,7 +97,7 @@ impl Finder {
     fn by_inode(&self, wanted: FileKey) -> Option<FoundFile> {
         let mount = self.mount(wanted);
         let mount = mount.as_ref()?;
-        if Host::here().may_have_write_lease(wanted.ino) {
+        if leases::may_have(wanted.ino) {
             return None;
         }
         let file = handle::open(mount, wanted.ino).ok()?;

@@ -22,9 +22,9 @@ const KEPT_GAIN: f64 = 0.5;
 /// What a recording shows about the values that may be set, in KiB.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The value to set, if one gains over the old one, and its time / that of the old one.
+    /// The value to set, if one gains over the old one, and how long reads wait with it / with the old one.
     pub best: Option<(u64, f64)>,
-    /// Each value that was compared, and its mean time in seconds.
+    /// Each value that was compared, and the mean time that a read waits with it, in seconds.
     pub times: Vec<(u64, f64)>,
     pub harm: Option<Harm>,
 }

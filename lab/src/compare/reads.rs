@@ -136,6 +136,7 @@ impl Reads {
         Some(ReplayPace {
             mode: replay.mode,
             think: replay.think,
+            is_by_waits: false,
         })
     }
 

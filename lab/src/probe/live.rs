@@ -44,6 +44,8 @@ struct Lane {
     reads: u64,
     began: Instant,
     ended: Instant,
+    /// When each read was done.
+    done: Vec<Instant>,
     latency: hdrhistogram::Histogram<u64>,
 }
 
@@ -156,7 +158,8 @@ impl Station for Live {
         let reads = lanes.iter().map(|l| l.reads).sum();
         Ok(Slice {
             reads,
-            bytes_per_s: rate(&lanes, reads * task.bytes),
+            bytes_per_s: rate(&lanes, task.bytes),
+            late_bytes_per_s: late_rate(&lanes, task.bytes),
             latency,
             seconds: began.elapsed().as_secs_f64(),
             in_parts: false,
@@ -188,20 +191,43 @@ impl Station for Live {
     }
 }
 
-/// All bytes over all the time, from the first beginning to the last end. Not a sum of the rates of the threads: where
-/// each has one read in a queue, the first is done in no time, and its rate would count as much as that of the last.
-fn rate(lanes: &[Lane], bytes: u64) -> f64 {
+/// All bytes over all the time, from the first beginning to the last end; or those that came while all threads still read over that time, where
+/// that is more: of a slice of a few reads the end, where some threads have none to do any more, is a large part. Both are at most what the
+/// storage does. Not a sum of the rates of the threads: where each has one read in a queue, the first is done in no time, and its rate would
+/// count as much as that of the last.
+fn rate(lanes: &[Lane], read_bytes: u64) -> f64 {
+    let Some(began) = lanes.iter().map(|lane| lane.began).min() else {
+        return 0.0;
+    };
+    let until = |end: Option<Instant>| {
+        let end = end.unwrap_or(began);
+        let done = lanes.iter().flat_map(|lane| &lane.done);
+        let reads = done.filter(|done| **done <= end).count();
+        match (end - began).as_secs_f64() {
+            seconds if seconds > 0.0 => reads as f64 * read_bytes as f64 / seconds,
+            _ => 0.0,
+        }
+    };
+    let ends = || lanes.iter().map(|lane| lane.ended);
+    until(ends().max()).max(until(ends().min()))
+}
+
+/// That of the second half of the time in which all threads read.
+fn late_rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     let (began, ended) = (
-        lanes.iter().map(|l| l.began).min(),
-        lanes.iter().map(|l| l.ended).max(),
+        lanes.iter().map(|lane| lane.began).min(),
+        lanes.iter().map(|lane| lane.ended).min(),
     );
-    let seconds = ended
-        .zip(began)
-        .map_or(0.0, |(ended, began)| (ended - began).as_secs_f64());
-    if seconds > 0.0 {
-        bytes as f64 / seconds
-    } else {
-        0.0
+    let Some((began, ended)) = began.zip(ended) else {
+        return 0.0;
+    };
+    let half = ended.saturating_duration_since(began) / 2;
+    let done = lanes.iter().flat_map(|lane| &lane.done);
+    let late = done.filter(|done| (began + half..=ended).contains(done));
+    let seconds = half.as_secs_f64();
+    match seconds > 0.0 {
+        true => late.count() as f64 * read_bytes as f64 / seconds,
+        false => 0.0,
     }
 }
 
@@ -225,17 +251,19 @@ fn lane(
     first?;
     let mut latency = latency_histogram();
     let began = Instant::now();
-    let (mut reads, mut last) = (0, began);
-    while reads == 0 || last - began < length {
+    let (mut done, mut last) = (Vec::new(), began);
+    while done.is_empty() || last - began < length {
         read(source, buffer, next())?;
         let now = Instant::now();
         record_latency(&mut latency, (now - last).as_nanos() as u64);
-        (reads, last) = (reads + 1, now);
+        done.push(now);
+        last = now;
     }
     Ok(Lane {
-        reads,
+        reads: done.len() as u64,
         began,
         ended: last,
+        done,
         latency,
     })
 }
@@ -305,19 +333,46 @@ mod tests {
     #[test]
     fn a_queue_is_no_faster_than_its_device() {
         let began = Instant::now();
-        let lane = |n: u64| Lane {
-            reads: 1,
-            began,
-            ended: began + Duration::from_millis(n),
-            latency: latency_histogram(),
-        };
-        let lanes: Vec<Lane> = (1..=10).map(lane).collect();
-        assert!(
-            (rate(&lanes, 10_000) - 1e6).abs() < 1.0,
-            "{}",
-            rate(&lanes, 10_000)
-        );
+        let lanes: Vec<Lane> = (1..=10).map(|n| done_at(began, &[n])).collect();
+        let found = rate(&lanes, 1000);
+        assert!((found - 1e6).abs() < 1.0, "{found}");
         assert_eq!(rate(&[], 0).to_bits(), 0.0_f64.to_bits());
+    }
+
+    fn done_at(began: Instant, ms: &[u64]) -> Lane {
+        let done: Vec<Instant> = ms
+            .iter()
+            .map(|n| began + Duration::from_millis(*n))
+            .collect();
+        Lane {
+            reads: done.len() as u64,
+            began,
+            ended: done[done.len() - 1],
+            done,
+            latency: latency_histogram(),
+        }
+    }
+
+    /// Eight threads, and a storage that does six reads at once in 10 ms: at first six have theirs, then the two, with four of the others.
+    #[test]
+    fn the_end_of_a_slice_is_no_slow_storage() {
+        let began = Instant::now();
+        let six = (0..6).map(|_| done_at(began, &[10, 20, 30]));
+        let late = (0..2).map(|_| done_at(began, &[20, 30, 40]));
+        let lanes: Vec<Lane> = six.chain(late).collect();
+        let found = rate(&lanes, 1000);
+        assert!((found - 22e3 / 0.030).abs() < 1.0, "{found}");
+    }
+
+    /// Ten reads in the first 10 ms, as of a budget that has been saved, then one in 10 ms.
+    #[test]
+    fn what_lasts_is_the_second_half() {
+        let began = Instant::now();
+        let mut ms: Vec<u64> = (1..=10).collect();
+        ms.extend((2..=20).map(|n| 10 * n));
+        let found = late_rate(&[done_at(began, &ms)], 1000);
+        assert!((found - 11e3 / 0.1).abs() < 1.0, "{found}");
+        assert_eq!(late_rate(&[], 1000).to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]

@@ -15,6 +15,8 @@ use foreread_sim::device::presets::Preset;
 
 /// From this spread on the report says that the machine was busy.
 const BUSY: f64 = 0.20;
+/// A throughput that lasts is taken for less than the fastest point where it is below this part of it.
+const LASTS: f64 = 0.8;
 /// Rounds that a spread needs.
 const SPREAD_ROUNDS: u32 = 3;
 /// Commands at once that the owner of a fitted model has: half of them, the engine's 16, may be readahead.
@@ -112,12 +114,29 @@ fn found(
         in_parts,
         seconds,
         left_out,
+        lasting_mb_s,
     } = measured;
     let is_model = station.is_virtual();
-    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or_else(|| too_short(seconds))?;
+    let lasting_mb_s = lasting_mb_s.filter(|lasting| *lasting < best_mb_s(&points) * LASTS);
+    let mut lasting = match lasting_mb_s {
+        Some(most) => lasting(&points, most),
+        None => points.clone(),
+    };
+    let (shape, mut fit) = fit::fit(&lasting, in_parts).ok_or_else(|| too_short(seconds))?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);
-    let notes = [about.notes, notes(&points, noise, left_out)].concat();
+    let budget = lasting_mb_s.map(|lasts| {
+        format!(
+            "It delivers {:.0} MB/s for a moment and {lasts:.0} MB/s for longer; the model has the latter",
+            best_mb_s(&points)
+        )
+    });
+    let notes = [
+        about.notes,
+        notes(&points, noise, left_out),
+        budget.into_iter().collect(),
+    ]
+    .concat();
     let origin = match &date {
         Some(date) => format!(
             "foreread probe of {} ({}) on {date}",
@@ -139,7 +158,8 @@ fn found(
     };
     let mut model = fit::model_file(&shape, blank);
     fit::predict(model.preset("probe"), station.span(), &mut points);
-    judge(&mut fit, &points);
+    fit::predict(model.preset("probe"), station.span(), &mut lasting);
+    judge(&mut fit, &lasting);
     complete(&mut model, &fit, &about.source, &points);
     let context = advice::Context {
         capacity_bytes: about.capacity_bytes,
@@ -170,6 +190,25 @@ fn found(
         advice,
     };
     Ok(ProbeOutcome { probe, model })
+}
+
+fn best_mb_s(points: &[Point]) -> f64 {
+    let rates = points.iter().map(|point| point.throughput_mb_s.median);
+    rates.fold(0.0, f64::max)
+}
+
+/// What the points are where a storage delivers no more than this for longer. One at a time a read is as long as it is: points above are left
+/// out, as the rest of their time is not known.
+fn lasting(points: &[Point], most_mb_s: f64) -> Vec<Point> {
+    let mut lasting = points.to_vec();
+    lasting.retain(|point| point.depth > 1 || point.throughput_mb_s.median <= most_mb_s);
+    for point in &mut lasting {
+        let spread = &mut point.throughput_mb_s;
+        for rate in [&mut spread.median, &mut spread.low, &mut spread.high] {
+            *rate = rate.min(most_mb_s);
+        }
+    }
+    lasting
 }
 
 fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {

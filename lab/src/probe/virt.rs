@@ -177,6 +177,7 @@ pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice 
     Slice {
         reads,
         bytes_per_s,
+        late_bytes_per_s: bytes_per_s,
         latency,
         seconds: ended as f64 / 1e9,
         in_parts: work.in_parts,

@@ -6,13 +6,17 @@
 //!   several at once, closed    a chain for each, the next read on the one that had been idle for the shortest time
 //! ```
 //!
+//! A reader that begins later than the first, closed, begins after the read of whatever reader that had ended last before: a shell begins a
+//! program when the one before it has ended, so what makes the first faster makes the second earlier.
+//!
 //! Never: more reads outstanding than were recorded.
 
 use super::load::{KeptRecord, LoadedTrace, What};
 use super::{Mode, scaled};
-use foreread_sim::workload::Job;
+use foreread_sim::workload::{Job, Link};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::ptr::from_ref;
 
 /// Jobs, and how much of the trace overlapped.
 #[derive(Debug, Default)]
@@ -40,7 +44,12 @@ pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
         first_ns: loaded.first_ns,
     };
     let mut made = ReplayJobs::default();
-    for lane in lanes(loaded) {
+    let lanes = lanes(loaded);
+    let mut begins = match mode == Mode::Closed && factor > 0.0 {
+        true => Begins::of(loaded, &lanes),
+        false => Begins::default(),
+    };
+    for lane in lanes {
         let depths = depths(&lane);
         let usual = depths.get(depths.len() / 2).copied().unwrap_or(1);
         let most = depths.last().copied().unwrap_or(1);
@@ -50,13 +59,13 @@ pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
         let pausing = mode == Mode::Closed || factor > 0.0;
         let going = if !pausing && (one || usual == 1) {
             let depth = if one { usual } else { 1 };
-            chain(loaded, &lane, &pauses, depth, &mut made.jobs);
+            chain(loaded, &lane, &pauses, depth, &mut begins, &mut made.jobs);
             depth
         } else {
             let parts = parts(&lane);
             parts
                 .iter()
-                .for_each(|part| chain(loaded, part, &pauses, 1, &mut made.jobs));
+                .for_each(|part| chain(loaded, part, &pauses, 1, &mut begins, &mut made.jobs));
             most
         };
         if going > 1 {
@@ -158,23 +167,81 @@ impl Pauses {
     }
 }
 
+/// After which reads readers begin, each by its first record.
+#[derive(Default)]
+struct Begins<'a> {
+    after: HashMap<*const KeptRecord, &'a KeptRecord>,
+    /// The jobs that end with such a read, where there are any yet.
+    ends: HashMap<*const KeptRecord, Option<u32>>,
+}
+
+impl<'a> Begins<'a> {
+    fn of(loaded: &LoadedTrace, lanes: &[Vec<&'a KeptRecord>]) -> Begins<'a> {
+        let mut ended: Vec<&KeptRecord> = lanes.iter().flatten().copied().collect();
+        ended.sort_by_key(|record| end_ns(record));
+        let mut begins = Begins::default();
+        let firsts = lanes.iter().flat_map(|lane| parts(lane));
+        for first in firsts.filter_map(|part| part.first().copied()) {
+            let Some(start) = first.start_ns.filter(|start| *start > loaded.first_ns) else {
+                continue;
+            };
+            let before = ended.partition_point(|record| end_ns(record) <= start);
+            // It may be one that took no time, and is no earlier than this.
+            let before = ended[..before].iter().rev();
+            let earlier = |record: &&&KeptRecord| record.start_ns.is_some_and(|at| at < start);
+            if let Some(before) = before.copied().find(|record| earlier(&record)) {
+                begins.after.insert(from_ref(first), before);
+                begins.ends.insert(from_ref(before), None);
+            }
+        }
+        begins
+    }
+
+    /// What the first record of a chain waits for.
+    fn link(&self, first: &KeptRecord, factor: f64) -> Option<Link> {
+        let before = self.after.get(&from_ref(first))?;
+        let job = (*self.ends.get(&from_ref(*before))?)?;
+        let delay_ns = first.start_ns?.saturating_sub(end_ns(before));
+        Some(Link {
+            job,
+            end: true,
+            delay_ns: scaled(delay_ns, factor),
+        })
+    }
+
+    /// A record is in this job; gives whether the job has to end with it.
+    fn is_end(&mut self, record: &KeptRecord, job: u32) -> bool {
+        let end = self.ends.get_mut(&from_ref(record));
+        end.map(|end| *end = Some(job)).is_some()
+    }
+}
+
 /// Records one after the other: a job for each run of them through the same open description.
 fn chain(
     loaded: &LoadedTrace,
     records: &[&KeptRecord],
     pauses: &Pauses,
     depth: u64,
+    begins: &mut Begins<'_>,
     jobs: &mut Vec<Job>,
 ) {
     let mut last: Option<(&KeptRecord, u32)> = None;
+    let mut is_over = false;
     for &record in records {
         let mut requests = record.requests();
         let Some(mut request) = requests.next() else {
             continue;
         };
-        request.think_ns = pauses.before(record, last.map(|(before, _)| before));
+        let link = match last {
+            None => begins.link(record, pauses.factor),
+            Some(_) => None,
+        };
+        request.think_ns = match link {
+            Some(_) => 0,
+            None => pauses.before(record, last.map(|(before, _)| before)),
+        };
         let same = |before: &KeptRecord| {
-            (before.open, before.executable) == (record.open, record.executable)
+            !is_over && (before.open, before.executable) == (record.open, record.executable)
         };
         let number = match last {
             Some((before, job)) if same(before) => job,
@@ -183,6 +250,7 @@ fn chain(
                 jobs.push(Job {
                     depth: depth as u32,
                     after,
+                    links: link.into_iter().collect(),
                     ..record.job(loaded, Vec::new())
                 });
                 jobs.len() as u32 - 1
@@ -192,5 +260,6 @@ fn chain(
             .requests
             .extend([request].into_iter().chain(requests));
         last = Some((record, number));
+        is_over = begins.is_end(record, number);
     }
 }

@@ -420,6 +420,18 @@ impl LoadedTrace {
         files
     }
 
+    /// The files that were read, by their numbers, in the order of their first reads.
+    #[must_use]
+    pub fn files_in_order(&self) -> Vec<usize> {
+        let mut seen = vec![false; self.files.len()];
+        let demand = |r: &&KeptRecord| matches!(r.what, What::Read | What::Touch);
+        let files = self.records.iter().filter(demand);
+        files
+            .map(|record| self.opens[record.open as usize] as usize)
+            .filter(|file| !std::mem::replace(&mut seen[*file], true))
+            .collect()
+    }
+
     /// Whether most of what is read goes through the page cache: only there does a program find what another has read ahead.
     #[must_use]
     pub fn is_through_page_cache(&self) -> bool {

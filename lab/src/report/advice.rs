@@ -15,8 +15,8 @@ mod today;
 use super::SpanCut;
 use super::row::{Relation, Report, Row, more_runs};
 use super::verdict::WORTH_SAYING;
+use decision::Conclusion;
 pub use decision::{Decision, decide};
-use foreread_core::policy::DEFAULT;
 use foreread_report::number;
 use today::{beside_today, faster, in_vain};
 
@@ -67,34 +67,14 @@ fn in_two_sentences(reports: &[Report]) -> String {
     let Some(first) = reports.first() else {
         return String::new();
     };
-    let source = &first.place();
+    let source = first.place();
     let place = SourceTables { reports, source };
-    let mut pairs = reports.iter().flat_map(|r| &r.comparisons).peekable();
-    if pairs.peek().is_some() && pairs.all(|c| c.p_value.is_none()) {
-        return place.untested();
+    let conclusion = place.conclusion();
+    let said = place.in_words(&conclusion);
+    match conclusion.choice() {
+        Some(choice) => format!("{said} {}", place.warning(choice)),
+        None => said,
     }
-    let Some(choice) = place.choose() else {
-        return format!(
-            "No advice for {}: no policy was measured beside none on \
-             every workload. {}",
-            place.source, "Add policies with --policy, or --policy all."
-        );
-    };
-    let best = place.best_of_each();
-    if let Some(choice) = place
-        .default_is_enough(&best)
-        .filter(|choice| !place.kernel_does_as_well(choice))
-    {
-        return format!("{} {}", place.nothing_to_set(), place.warning(&choice));
-    }
-    let warning = place.warning(&choice);
-    if reports.len() > 1 && !place.serves_all(&choice, &best) {
-        return format!("{} {warning}", place.each(&choice, &best));
-    }
-    if choice.score > -WORTH_SAYING {
-        return format!("{} {warning}", place.no_gain());
-    }
-    format!("{} {warning}", place.gain(&choice))
 }
 
 /// The reports in groups of one source each, in the order of their first table.
@@ -111,7 +91,7 @@ struct NoGain {
 
 struct SourceTables<'a> {
     reports: &'a [Report],
-    source: &'a str,
+    source: String,
 }
 
 /// A policy that could be advised.
@@ -254,39 +234,43 @@ impl<'a> SourceTables<'a> {
         )
     }
 
-    fn no_gain(&self) -> String {
-        let rows = || {
-            self.reports
-                .iter()
-                .flat_map(|r| &r.rows)
-                .filter(|r| r.kind.is_choice())
-        };
-        let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
-        if rows().any(|r| r.differs_from_none == Some(true) && (change(r) - 1.0).abs() > 0.0) {
-            return format!(
-                "Leave readahead off (none) for {workloads} on {}: nothing gained more than it lost.",
+    /// The first sentence.
+    fn in_words(&self, conclusion: &Conclusion<'a>) -> String {
+        let workloads = || list(self.reports.iter().map(|r| r.workload.clone()).collect());
+        match conclusion {
+            Conclusion::Untested => self.untested(),
+            Conclusion::NoRow => format!(
+                "No advice for {}: no policy was measured beside none on \
+                 every workload. {}",
+                self.source, "Add policies with --policy, or --policy all."
+            ),
+            Conclusion::Default(_) => self.nothing_to_set(),
+            Conclusion::Each(each) => self.each(&each.choice, &each.best),
+            Conclusion::OnlyLosses(_) => format!(
+                "Leave readahead off (none) for {} on {}: nothing gained more than it lost.",
+                workloads(),
                 self.source
-            );
-        }
-        if let Some(LowestRow { report, row, ratio }) = self
-            .lowest(|_, row| row.kind.is_choice())
-            .filter(|lowest| lowest.ratio < UNSETTLED)
-        {
-            return format!(
-                "No policy is significantly faster than none for {workloads} on {}, but {} took {} of its time on {}: \
+            ),
+            Conclusion::Unsettled(open) => format!(
+                "No policy is significantly faster than none for {} on {}, but {} took {} of its time on {}: \
                  measure again with --runs {} before leaving readahead off.",
+                workloads(),
                 self.source,
-                row.policy,
-                number::times(ratio),
-                report.workload,
-                more_runs(report.runs)
-            );
+                open.lowest.row.policy,
+                number::times(open.lowest.ratio),
+                open.lowest.report.workload,
+                more_runs(open.lowest.report.runs)
+            ),
+            Conclusion::Off(_) => format!(
+                "Leave readahead off (none) for {} on {}: {}.",
+                workloads(),
+                self.source,
+                self.nothing_beside_none()
+            ),
+            Conclusion::Kernel(choice) => self.kernel_is_enough(choice),
+            Conclusion::NoFaster(choice) => self.no_faster_than_kernel(choice.policy),
+            Conclusion::Gain(choice) => self.gain(choice),
         }
-        format!(
-            "Leave readahead off (none) for {workloads} on {}: {}.",
-            self.source,
-            self.nothing_beside_none()
-        )
     }
 
     /// What a policy gains, a workload each in words, and the workloads that it does not make faster.
@@ -312,13 +296,7 @@ impl<'a> SourceTables<'a> {
     }
 
     fn gain(&self, choice: &Choice<'_>) -> String {
-        if self.kernel_does_as_well(choice) {
-            return self.kernel_is_enough(choice);
-        }
         let (gains, others) = self.gains(choice.policy);
-        if gains.is_empty() {
-            return self.no_faster_than_kernel(choice.policy);
-        }
         let level: Vec<String> = others
             .into_iter()
             .filter(|o| o.ratio == 1.0)

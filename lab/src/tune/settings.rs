@@ -4,7 +4,7 @@
 
 use super::text::uncapitalised;
 use super::{MIN_GAIN, TuneOptions, TuneReport};
-use crate::advice::{in_shell, replay_lines};
+use crate::advice::{Means, in_shell, replay_lines};
 use crate::probe;
 use crate::report::RowKind;
 use crate::setting::{Setting, SettingLimits, StorageCosts, fault_in_words, to_set};
@@ -17,16 +17,22 @@ use std::path::Path;
 /// Files that are named in a text; more are counted.
 const NAMED: usize = 3;
 
-/// Everything there is to paste.
+/// Everything there is to paste: first that of the means that is advised first, the others from the cheapest on.
 pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting> {
     let path = asked.storage.path();
-    let mut all = Vec::new();
-    all.extend(kernel(tuned, path, asked));
-    all.extend(run(tuned, asked));
-    all.extend(replay(tuned, asked));
-    all.extend(hint(tuned));
-    all.extend(ours(tuned, path));
-    all
+    let all = [
+        (Some(Means::Setting), kernel(tuned, path, asked)),
+        (Some(Means::Run), run(tuned, asked)),
+        (None, replay(tuned, asked)),
+        (Some(Means::Hint), hint(tuned)),
+        (Some(Means::Policy), ours(tuned, path)),
+    ];
+    let first = tuned.first.as_ref().map(|first| first.means);
+    let (first, others): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|(means, _)| means.is_some() && *means == first);
+    let settings = first.into_iter().chain(others);
+    settings.filter_map(|(_, setting)| setting).collect()
 }
 
 fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {

@@ -4,7 +4,7 @@
 //!
 //! Never: a figure that is not in [`TuneReport`].
 
-use super::{Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice, choose};
+use super::{FirstMeans, Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::advice::Means;
 use crate::report;
 use crate::report::row::{Relation, more_runs};
@@ -76,6 +76,17 @@ struct Way<'a> {
     means: Means,
     text: String,
     gain: &'a Gain,
+}
+
+/// What is done first: the best way, or no readahead, which is a setting of the kernel.
+pub(super) fn first(tuned: &TuneReport) -> Option<FirstMeans> {
+    let of = |means, gain: &Gain| FirstMeans {
+        means,
+        gain: gain.clone(),
+    };
+    let way = ways(tuned).first().map(|way| of(way.means, way.gain));
+    let off = || tuned.policy.as_ref().filter(|gain| gain.is_off());
+    way.or_else(|| off().map(|gain| of(Means::Setting, gain)))
 }
 
 /// What can be done. First the cheapest that is as good as the best; then what is cheaper, and less good.

@@ -6,6 +6,7 @@
 //! ```
 
 use super::{DeviceNumber, Host};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -96,12 +97,12 @@ impl Host {
             .collect()
     }
 
-    /// Whether a program may hold a write lease (fcntl F_SETLEASE, oplocks of Samba) of an inode of this number on any file system: an open by
+    /// The numbers of inodes, of all file systems, of which programs hold a write lease (fcntl F_SETLEASE, oplocks of Samba): an open by
     /// another process would break it.
     #[must_use]
-    pub fn may_have_write_lease(&self, inode: u64) -> bool {
+    pub fn write_leases(&self) -> BTreeSet<u64> {
         let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
-        has_write_lease(&locks, inode)
+        write_leases(&locks)
     }
 
     /// The number of the file system, as the kernel itself has it, on which a process has a lock of an inode. stat(2) has another one
@@ -149,9 +150,12 @@ impl LockLine<'_> {
     }
 }
 
-fn has_write_lease(locks: &str, inode: u64) -> bool {
-    let mut locks = locks.lines().filter_map(LockLine::parse);
-    locks.any(|lock| (lock.kind, lock.access, lock.inode) == ("LEASE", "WRITE", inode))
+fn write_leases(locks: &str) -> BTreeSet<u64> {
+    let locks = locks.lines().filter_map(LockLine::parse);
+    locks
+        .filter(|lock| (lock.kind, lock.access) == ("LEASE", "WRITE"))
+        .map(|lock| lock.inode)
+        .collect()
 }
 
 #[cfg(test)]
@@ -193,10 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn a_write_lease_is_found_by_its_inode() {
+    fn write_leases_are_found_by_their_inodes() {
         let locks = "1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF\n2: LEASE  ACTIVE    READ  811 00:2b:258 0 EOF\n\
                      3: POSIX  ADVISORY  WRITE 811 00:2b:259 0 EOF\nnonsense\n";
-        let leased = [257, 258, 259, 1].map(|inode| has_write_lease(locks, inode));
-        assert_eq!(leased, [true, false, false, false]);
+        assert_eq!(write_leases(locks), BTreeSet::from([257]));
     }
 }

@@ -23,15 +23,20 @@ impl<'a> SourceTables<'a> {
         if enough { self.choice(DEFAULT) } else { None }
     }
 
+    /// The default gains nothing beside the kernel's own readahead, and loses, or the runs do not show whether it gains.
+    pub(super) fn default_is_no_faster(&self) -> bool {
+        let (gains, others) = self.gains(DEFAULT);
+        let has_kernel = self.reports.iter().all(|report| report.kernel().is_some());
+        let loses = || others.iter().any(|other| other.ratio > 1.0);
+        let is_open = || self.undecided_beside_kernel(DEFAULT).is_some();
+        has_kernel && gains.is_empty() && (loses() || is_open())
+    }
+
     /// The advice that follows from it.
     pub(super) fn nothing_to_set(&self) -> String {
         let (gains, others) = self.gains(DEFAULT);
         let has_kernel = self.reports.iter().all(|report| report.kernel().is_some());
         let has_gain = !gains.is_empty();
-        let is_slower = others.iter().any(|other| other.ratio > 1.0);
-        if has_kernel && !has_gain && is_slower {
-            return self.no_faster_than_kernel(DEFAULT);
-        }
         let level = others
             .into_iter()
             .filter(|other| other.ratio <= 1.0 || !has_kernel);
