@@ -41,6 +41,14 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
                 remedy,
             ));
         }
+        if text == "all" || text == "peers" {
+            let place = format!("'{text}' in --policy");
+            return Err(Fail::input(
+                "a group is named alone",
+                place,
+                "leave the others out",
+            ));
+        }
         if texts.iter().filter(|t| *t == text).count() > 1 {
             return Err(Fail::input(
                 "named twice",
@@ -175,8 +183,8 @@ mod tests {
             ("rbd-plain:trigger", "bad policy"),
             ("none,none", "named twice"),
             ("none,kernel", "comes by itself"),
-            ("none,all", "unknown policy: 'all'"),
-            ("none,peers", "unknown policy: 'peers'; nearest: peer-"),
+            ("none,all", "a group is named alone: 'all'"),
+            ("none,peers", "a group is named alone: 'peers'"),
             ("peer-nbd", "nearest: peer-nbdkit"),
             ("peer-nbdkit:max=capacity", "is not a size such as 128K"),
             ("linux-6.18:max=capacty", "nor capacity or capacity-2010b"),
