@@ -44,6 +44,8 @@ pub const RUNS: u32 = 10;
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
 /// Part of today's time that a change has to save: less is within what a model is off, and no reason to touch a system.
 pub const MIN_GAIN: f64 = 0.10;
+/// Seconds of a run that a change has to save: less is not noticed, and what a program reads in so short a time is mostly its start.
+pub const MIN_SAVED_S: f64 = 0.01;
 
 #[derive(Clone, Debug)]
 pub struct TuneOptions {

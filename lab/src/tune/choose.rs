@@ -5,7 +5,7 @@
 //! cache, and a model is not exact. Where the runs do not tell the two apart, the mean decides.
 
 use super::candidates::{Candidate, Choice};
-use super::{Gain, MIN_GAIN};
+use super::{Gain, MIN_GAIN, MIN_SAVED_S};
 use crate::report::row::Relation;
 use crate::report::{Report, Row};
 use foreread_core::policy::DEFAULT;
@@ -88,7 +88,7 @@ pub(super) fn foresight(report: &Report, today: &str) -> Option<Gain> {
     let limit = report.limit()?;
     let base = report.row(today)?;
     let found = of(base, limit)?;
-    (found.ratio <= 1.0 - MIN_GAIN).then_some(found)
+    is_worth(base, found.ratio).then_some(found)
 }
 
 /// The row that took the least of today's time among those that the runs do not tell apart from it, if it would be a gain should
@@ -103,7 +103,16 @@ pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row,
     let ratio = |row: &Row| foreread_sim::stats::ratio(row.judged()?.mean, base_s);
     let ratios = open.filter_map(|row| Some((row, ratio(row)?)));
     let least = ratios.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    (least.1 <= 1.0 - MIN_GAIN).then_some(least)
+    is_worth(base, least.1).then_some(least)
+}
+
+/// Whether a change is worth it that leaves this part of today's time: it saves a tenth, and in a time
+/// at least [`MIN_SAVED_S`].
+fn is_worth(base: &Row, ratio: f64) -> bool {
+    let saved_s = base.time_s.as_ref().map(|time| time.mean * (1.0 - ratio));
+    // A latency is of each read, and is short by itself.
+    let is_noticed = base.latency_s.is_some() || saved_s.is_some_and(|s| s >= MIN_SAVED_S);
+    ratio <= 1.0 - MIN_GAIN && is_noticed
 }
 
 /// What a row gains over today, if a test calls it a gain.
@@ -111,7 +120,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     let base = report.row(today)?;
     let compared = report.comparison(today, &row.policy)?;
     let found = of(base, row)?;
-    if compared.differs != Some(true) || found.ratio > 1.0 - MIN_GAIN {
+    if compared.differs != Some(true) || !is_worth(base, found.ratio) {
         return None;
     }
     let turned = |[low, high]: [f64; 2]| {
@@ -244,6 +253,19 @@ mod tests {
         ]);
         let [kernel, any] = chosen(&folios);
         assert_eq!((kernel, any.map(|g| g.max_bytes)), (None, Some(None)));
+    }
+
+    /// A command that reads for 3 ms is no reason to change a disk.
+    #[test]
+    fn a_gain_that_is_not_noticed_is_none() {
+        let of = |seconds: f64| {
+            let all = report(&[
+                (TODAY, [4.0, 4.1, 3.9].map(|n| n * seconds), 1),
+                ("linux-6.18:max=8M", [1.0, 1.1, 0.9].map(|n| n * seconds), 1),
+            ]);
+            chosen(&all).map(|gain| gain.is_some())
+        };
+        assert_eq!((of(0.001), of(0.01)), ([false; 2], [true; 2]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! Never: a figure that is not in [`TuneReport`].
 
-use super::{FirstMeans, Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice, choose};
+use super::{FirstMeans, Gain, MIN_GAIN, MIN_SAVED_S, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::advice::Means;
 use crate::report;
 use crate::report::row::{Relation, more_runs};
@@ -175,6 +175,24 @@ pub(super) fn uncapitalised(text: &str) -> String {
 }
 
 /// Nothing gains: either readahead costs time, or no test finds a gain.
+/// What is said of a run whose reads take no time to speak of.
+fn short_time(tuned: &TuneReport) -> Option<String> {
+    let base = tuned.report.row(&tuned.today)?;
+    let time_s = base
+        .time_s
+        .as_ref()
+        .filter(|_| base.latency_s.is_none())?
+        .mean;
+    let at_least = number::span_s(MIN_SAVED_S, None);
+    let is_short = time_s < 10.0 * MIN_SAVED_S;
+    is_short.then(|| {
+        format!(
+            " and {at_least} s: its reads take {} s in all",
+            number::span_s(time_s, None)
+        )
+    })
+}
+
 fn no_way(tuned: &TuneReport) -> String {
     let today = format!(
         "today's readahead of {}{}",
@@ -199,8 +217,9 @@ fn no_way(tuned: &TuneReport) -> String {
                 more_runs(tuned.report.runs)
             ),
             None => format!(
-                "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}.",
-                number::percent(MIN_GAIN)
+                "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}{}.",
+                number::percent(MIN_GAIN),
+                short_time(tuned).unwrap_or_default()
             ),
         },
     }
