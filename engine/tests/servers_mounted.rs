@@ -396,3 +396,39 @@ fn names_that_do_not_fit_end_a_listing() {
         },
     );
 }
+
+/// Another program takes the mount away; what is mounted below it, or in its place, stays.
+#[test]
+fn the_end_of_a_mount_takes_no_other_away() {
+    if !can_mount() {
+        return;
+    }
+    let server = bucket();
+    let other = |dir: &std::path::Path, what: &[&str]| {
+        let done = std::process::Command::new(what[0])
+            .args(&what[1..])
+            .arg(dir)
+            .status();
+        assert!(done.expect("mount is there").success(), "{what:?}");
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    other(dir, &["mount", "-t", "tmpfs", "below"]);
+    let tree = Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened");
+    let engine = foreread::Engine::for_tree(small(), &tree).expect("an engine");
+    let (mount, stop) =
+        foreread::front::fuse::Mount::new(Arc::new(tree), engine, dir, &FuseSettings::default())
+            .expect("mounted");
+    let runs = std::thread::spawn(move || mount.run());
+    fs::read_dir(dir).expect("it answers");
+    other(dir, &["umount"]);
+    runs.join().expect("no panic").expect("it ended well");
+    let lines = || fs::read_to_string("/proc/self/mountinfo").expect("Linux");
+    let is_there = |lines: &str| lines.contains(&format!("{} ", dir.display()));
+    let after = lines();
+    // A handle that is used too late takes nothing away either.
+    assert!(stop.stop().is_err());
+    let later = lines();
+    other(dir, &["umount"]);
+    assert!(is_there(&after) && is_there(&later) && !is_there(&lines()));
+}

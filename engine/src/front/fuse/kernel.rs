@@ -17,6 +17,7 @@ use super::view::{KernelErrno, LookedUpName, View, is_root};
 use super::{FuseSettings, no_threads, refused};
 use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
+use foreread_os::host::Host;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
@@ -26,9 +27,10 @@ use fuser::{
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Background requests, by the kernel's count: nearly every buffered read. Its default of 12 for all files
@@ -41,10 +43,55 @@ const SPARE: usize = 8;
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
 /// A file system that is mounted.
-pub struct KernelMount(Session<Kernel>);
+pub struct KernelMount {
+    session: Session<Kernel>,
+    place: Arc<MountPlace>,
+}
 
 /// Takes a mount away, once.
-pub struct Unmounter(SessionUnmounter);
+pub struct Unmounter {
+    session: SessionUnmounter,
+    place: Arc<MountPlace>,
+}
+
+/// Where the mount is. At its end the crate unmounts by the name of the folder, and takes what is mounted there then: the mount of another
+/// program, or a new one of ours. So the end of a mount that another program took away does not return to the crate.
+struct MountPlace {
+    dir: PathBuf,
+    /// The mount's number; 0 before it is mounted.
+    id: AtomicU64,
+    /// The crate has given its mount up: it unmounts nothing more.
+    given_up: AtomicBool,
+    /// What waits for the end of a mount that runs.
+    waits: Mutex<Option<Sender<std::io::Result<()>>>>,
+}
+
+impl MountPlace {
+    /// Whether what is mounted there is this mount; so it is taken where that cannot be seen, without /proc.
+    fn is_ours(&self) -> bool {
+        let id = self.id.load(Ordering::Acquire);
+        let mounts = Host::here().mounts();
+        let last = mounts.iter().rev().find(|mount| mount.point == self.dir);
+        id == 0 || last.is_some_and(|mount| mount.id == id)
+    }
+
+    /// Keeps the crate from unmounting what is not ours: the thread stays where it is, and [`KernelMount::run`] returns.
+    fn ended(&self) {
+        if self.given_up.load(Ordering::Acquire) || self.is_ours() {
+            return;
+        }
+        let waits = self
+            .waits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if waits.is_some_and(|waits| waits.send(Ok(())).is_ok()) {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}
 
 struct Kernel {
     view: Arc<View>,
@@ -52,14 +99,13 @@ struct Kernel {
     pool: RequestPool,
     settings: FuseSettings,
     owner: (u32, u32),
+    place: Arc<MountPlace>,
 }
 
 /// What makes the type `fuse.foreread` in the tables of mounts. fusermount3 has an option for it; a mount(2) by root passes it to the kernel,
 /// which takes it from 5.5 on. Before that the type is `fuse`.
 fn subtype() -> MountOption {
-    let release = foreread_os::host::Host::here()
-        .kernel_release()
-        .unwrap_or_default();
+    let release = Host::here().kernel_release().unwrap_or_default();
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(str::parse::<u32>);
@@ -82,7 +128,14 @@ impl KernelMount {
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
         );
+        let place = Arc::new(MountPlace {
+            dir: dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf()),
+            id: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
+            waits: Mutex::new(None),
+        });
         let kernel = Kernel {
+            place: Arc::clone(&place),
             view,
             stopped,
             pool: RequestPool::default(),
@@ -120,18 +173,33 @@ impl KernelMount {
         // Once it is mounted a thread that is refused leaves a mount to take away, for which a process is needed as well.
         foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
             .map_err(|error| no_threads(dir, error))?;
-        Session::new(kernel, dir, &config)
-            .map(KernelMount)
-            .map_err(|error| refused(dir, error))
+        let session = Session::new(kernel, dir, &config).map_err(|error| refused(dir, error))?;
+        let mounts = Host::here().mounts();
+        let own = mounts.iter().rev().find(|mount| mount.point == place.dir);
+        place
+            .id
+            .store(own.map_or(0, |mount| mount.id), Ordering::Release);
+        Ok(KernelMount { session, place })
     }
 
     pub fn unmounter(&mut self) -> Unmounter {
-        Unmounter(self.0.unmount_callable())
+        Unmounter {
+            session: self.session.unmount_callable(),
+            place: Arc::clone(&self.place),
+        }
     }
 
     /// Serves until it is unmounted and none of its files is open.
     pub fn run(self) -> std::io::Result<()> {
-        match self.0.run() {
+        let KernelMount { session, place } = self;
+        let (to, ended) = channel();
+        *place.waits.lock().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
+        foreread_os::threads::spawn("foreread-fuse", move || {
+            let ran = session.run();
+            // One of a mount that another program took away has said so already.
+            let _ = to.send(ran);
+        })?;
+        match ended.recv().unwrap_or(Ok(())) {
             // The kernel's answer to a thread that has just taken a request when the mount goes away; the others get ENODEV, which
             // the crate knows. There is no other reason for it: FUSE_ABORT_ERROR is not asked for.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(()),
@@ -142,7 +210,12 @@ impl KernelMount {
 
 impl Unmounter {
     pub fn unmount(&mut self) -> std::io::Result<()> {
-        self.0.unmount()
+        if !self.place.is_ours() {
+            let why = "it was unmounted already, or another mount is over it";
+            return Err(std::io::Error::other(why));
+        }
+        self.place.given_up.store(true, Ordering::Release);
+        self.session.unmount()
     }
 }
 
@@ -211,6 +284,10 @@ fn file_type(kind: Kind) -> FileType {
 }
 
 impl Filesystem for Kernel {
+    fn destroy(&mut self) {
+        self.place.ended();
+    }
+
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Where the kernel's own limit is lower, that is taken.
         let wanted = self.settings.kernel_readahead_bytes.max(1);
