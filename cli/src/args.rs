@@ -172,7 +172,9 @@ fn moved<A: CommandLine>(
     refused: &clap::Error,
     arguments: &[OsString],
 ) -> Option<(usize, &'static [&'static str])> {
-    if refused.kind() != ErrorKind::InvalidSubcommand {
+    // Below a command the same word is another thing.
+    let is_below = !command_asked(&A::command(), arguments).is_empty();
+    if refused.kind() != ErrorKind::InvalidSubcommand || is_below {
         return None;
     }
     let Some(ContextValue::String(name)) = refused.get(ContextKind::InvalidSubcommand) else {

@@ -132,6 +132,12 @@ fn help_and_an_old_name_lead_to_the_command() {
         old.err,
         "foreread: 'policies' is 'list policies' now; the old name goes with the release after 0.2\n"
     );
+    // The same word below another command is no old name.
+    let below = foreread(["trace", "models"]).err;
+    assert!(
+        below.contains("unrecognized subcommand 'models'"),
+        "{below}"
+    );
     let line = foreread(["import"]);
     assert!(
         line.err.contains("see 'foreread trace import -h'"),

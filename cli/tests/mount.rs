@@ -697,7 +697,22 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
         got.err
     );
     used.kill().and_then(|()| used.wait()).expect("ended");
-    assert_eq!(foreread(["umount", &place]).is_done(), format!("{place}\n"));
+    // What another program has mounted over it is not taken away.
+    let over = |what: &[&str]| {
+        let done = Command::new(what[0]).args(&what[1..]).arg(dir).status();
+        assert!(done.expect("mount is there").success(), "{what:?}");
+    };
+    over(&["mount", "-t", "tmpfs", "over"]);
+    let line = foreread(["umount", &place]);
+    assert!(
+        line.is_refused()
+            .contains(" is tmpfs; 'umount' takes it away"),
+        "{}",
+        line.err
+    );
+    over(&["umount"]);
+    let slash = format!("{place}/");
+    assert_eq!(foreread(["umount", &slash]).is_done(), format!("{place}\n"));
     assert!(!is_mounted(dir));
     let line = foreread(["umount", &place]).err;
     assert!(line.contains("no mount of foreread"), "{line}");
@@ -710,9 +725,16 @@ fn a_mount_that_fails_in_the_background_says_why() {
     let place = dir.path().display().to_string();
     let got = foreread(["mount", "-d", "/none/there", &place]);
     assert!(got.is_refused().contains("/none/there"), "{}", got.err);
+    for words in [
+        &["--log", "warn", "mount", "-o", "x"][..],
+        &["mount", "-do", "x"],
+    ] {
+        let got = foreread([words, &[".", &place]].concat());
+        assert!(got.is_refused().contains("not taken apart"), "{}", got.err);
+    }
     for (options, part) in [
         ("ro,cahce=1G", "'--cache'"),
-        ("rw", "read-only"),
+        ("remount", "cannot be changed"),
         ("help", "unknown"),
     ] {
         let got = foreread(["mount", "-d", "-o", options, ".", &place]);

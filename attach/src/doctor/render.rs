@@ -100,8 +100,10 @@ fn headline(bad: &[&DeviceVerdict], gain: &[&DeviceVerdict], all: usize) -> Stri
 /// What people call it: a file system without a disk has a number, and the place where it is mounted.
 fn called(device: &DeviceVerdict) -> &str {
     let is_number = device.name.starts_with(|c: char| c.is_ascii_digit());
+    // Any user may choose the name of a folder: one that a terminal would obey is not shown.
+    let is_plain = |place: &&String| !place.chars().any(char::is_control);
     let place = device.mounts.first().filter(|_| is_number);
-    place.unwrap_or(&device.name)
+    place.filter(is_plain).unwrap_or(&device.name)
 }
 
 fn names(list: &[&str]) -> String {

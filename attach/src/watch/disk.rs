@@ -25,7 +25,9 @@ impl WatchedDisk {
     /// There is no such device, it is no block device, or a partition, or it has no `read_ahead_kb`.
     pub fn find(path: &Path) -> Result<WatchedDisk, Failure> {
         let node = Path::new("/dev").join(path);
-        let path = if path.exists() { path } else { &node };
+        // A bare name is a disk's before it is a file's of this folder.
+        let is_bare = path.components().count() == 1 && node.exists();
+        let path = if is_bare { &node } else { path };
         let named = path.display();
         let missing = |error: std::io::Error| {
             Failure::input("no such device", &named, "'lsblk' lists the disks").caused_by(error)

@@ -144,8 +144,9 @@ fn names(text: &str) -> Result<String, String> {
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
+    are_taken_apart(&args.options)?;
     if args.detach && !background::is_behind() {
-        return background::begin(&args::given(), &args.dir);
+        return background::begin(&args::given());
     }
     let config = config::load()?;
     #[cfg(feature = "object")]
@@ -223,10 +224,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         defaults,
         &config.origins(&policy, hint.as_ref()),
     ));
-    let said = out::print(format!("{}\n", args.dir.display()));
-    if background::is_behind() {
-        program::leave_terminal();
-    }
+    let said = out::print(ready(&args.dir));
     let ran = mount.run();
     drop(control);
     ending.close();
@@ -238,6 +236,28 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded
+}
+
+/// Those of `-o` are options by now, unless it is written where it is not looked for.
+fn are_taken_apart(options: &[String]) -> Result<(), Fail> {
+    if options.is_empty() {
+        return Ok(());
+    }
+    let remedy = "write 'foreread mount -o OPTIONS ...', with -o by itself and 'mount' first";
+    Err(Fail::input(
+        "options that were not taken apart",
+        "-o",
+        remedy,
+    ))
+}
+
+/// What says that it is mounted. In the background the terminal is left before that.
+fn ready(dir: &Path) -> String {
+    if background::is_behind() {
+        program::leave_terminal();
+        return format!("{}\n", background::READY);
+    }
+    format!("{}\n", dir.display())
 }
 
 /// The order of files is of listings that have versions.

@@ -2,7 +2,7 @@
 //!
 //! Never: takes away a mount of another file system.
 
-use crate::fail::{Fail, note};
+use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread_os::host::{Host, Mount};
 use std::path::{Path, PathBuf};
@@ -38,21 +38,23 @@ const MAX_NAMED: usize = 5;
 /// Unmounts all that are named, and fails if one stayed.
 pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     let host = Host::here();
-    let mounts = host.mounts().into_iter().filter(|mount| mount.kind == KIND);
-    let mounts = Vec::from_iter(mounts);
-    let asked = if args.all {
-        mounts
+    let all = host.mounts();
+    let mut asked = if args.all {
+        Vec::from_iter(all.iter().filter(|mount| mount.kind == KIND))
     } else {
-        let found = args.dirs.iter().map(|dir| found(&mounts, dir));
+        let found = args.dirs.iter().map(|dir| found(&all, dir));
         found.collect::<Result<Vec<_>, _>>()?
     };
+    // The last mounted first: one may be in a folder of another.
+    asked.sort_by_key(|mount| std::cmp::Reverse(all.iter().position(|other| other.id == mount.id)));
+    asked.dedup_by_key(|mount| mount.id);
     if asked.is_empty() {
         note("nothing of foreread is mounted");
     }
     let mut failed = None;
     for mount in asked {
-        match away(&host, &mount, args.lazy) {
-            Ok(()) => out::print(format!("{}\n", mount.point.display()))?,
+        match away(&host, mount, args.lazy) {
+            Ok(()) => out::print(format!("{}\n", shown(&mount.point)))?,
             Err(fail) => {
                 // The last is what the command ends with.
                 if let Some(Fail::Failure(earlier)) = failed.replace(fail) {
@@ -64,30 +66,46 @@ pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The place of the mount as the kernel has it. A mount without its server cannot be looked at, so the name is compared.
-fn found(mounts: &[Mount], dir: &Path) -> Result<Mount, Fail> {
+/// A place as a terminal may show it.
+fn shown(place: &Path) -> String {
+    one_line(&place.display().to_string())
+}
+
+/// The mount that a folder shows, if it is ours. Names are compared first: a mount whose server does not answer cannot be looked at.
+fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
+    // Without a slash at its end, `.` and doubled slashes; `..` stays.
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
-    let name = whole.file_name().map(ToOwned::to_owned);
-    let above = whole.parent().and_then(|above| above.canonicalize().ok());
-    let real = match (above, name) {
-        (Some(above), Some(name)) => above.join(name),
-        _ => whole.clone(),
+    let whole = PathBuf::from_iter(whole.components());
+    let at = |place: &Path| all.iter().rev().find(|mount| mount.point == place);
+    let is_below = |mount: &Mount| mount.kind == KIND && whole.starts_with(&mount.point);
+    let by_link = || {
+        let real = dir
+            .canonicalize()
+            .ok()
+            .filter(|_| !all.iter().any(is_below));
+        at(&real?)
     };
-    // A link to the folder: what it is of can be asked where the mount answers.
-    let link = dir.canonicalize().ok();
-    let is_at = |mount: &&Mount| {
-        mount.point == real || mount.point == whole || Some(&mount.point) == link.as_ref()
+    let last = at(&whole).or_else(by_link);
+    match last {
+        Some(mount) if mount.kind == KIND => return Ok(mount),
+        Some(mount) => {
+            let what = format!("{} is {}", shown(dir), mount.kind);
+            return Err(Fail::input(
+                "no mount of foreread",
+                what,
+                "'umount' takes it away",
+            ));
+        }
+        None => {}
+    }
+    let places = all.iter().filter(|mount| mount.kind == KIND);
+    let places = places.take(MAX_NAMED).map(|mount| shown(&mount.point));
+    let places = Vec::from_iter(places).join(", ");
+    let remedy = match places.is_empty() {
+        true => "nothing of foreread is mounted here".to_string(),
+        false => format!("mounted are: {places}"),
     };
-    let found = mounts.iter().rev().find(is_at);
-    found.cloned().ok_or_else(|| {
-        let places = mounts.iter().map(|mount| mount.point.display().to_string());
-        let places = Vec::from_iter(places.take(MAX_NAMED)).join(", ");
-        let remedy = match places.is_empty() {
-            true => "nothing of foreread is mounted here".to_string(),
-            false => format!("mounted are: {places}"),
-        };
-        Fail::input("no mount of foreread", dir.display(), remedy)
-    })
+    Err(Fail::input("no mount of foreread", shown(dir), remedy))
 }
 
 fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
@@ -98,7 +116,7 @@ fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
         ],
         false => [("fusermount3", &["-u", "--"]), ("umount", &["--"])],
     };
-    let mut said = String::new();
+    let mut said = Vec::new();
     for (program, arguments) in tries {
         let mut command = Command::new(program);
         let command = command
@@ -107,18 +125,17 @@ fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
             .stdin(Stdio::null());
         match command.output() {
             Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => said = String::from_utf8_lossy(&output.stderr).trim().to_string(),
-            Err(error) if said.is_empty() => said = format!("{program}: {error}"),
-            Err(_) => {}
+            Ok(output) => said.push(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+            Err(error) => said.push(format!("{program}: {error}")),
         }
     }
     let users = host.programs_in(mount);
-    let place = mount.point.display();
+    let place = shown(&mount.point);
     if users.is_empty() {
-        let remedy = "end what uses it, or use --lazy";
+        let remedy = "run it as its user or as root; where it is in use, end that or use --lazy";
         return Err(Fail::cannot(
             "not unmounted",
-            format!("{place}: {said}"),
+            format!("{place}: {}", said.join("; ")),
             remedy,
         ));
     }

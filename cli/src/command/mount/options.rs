@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 /// Options of mount(8) that every file system has and that change nothing here (mount(8), fstab(5), systemd.mount(5)).
-const OF_MOUNT: [&str; 31] = [
+const OF_MOUNT: [&str; 33] = [
     "ro",
     "auto",
     "noauto",
@@ -49,6 +49,18 @@ const OF_MOUNT: [&str; 31] = [
     "silent",
     "nosymfollow",
     "_rnetdev",
+    "sync",
+    "dirsync",
+];
+/// How other options begin that are mount(8)'s, systemd's or SELinux's.
+const OTHERS: [&str; 7] = [
+    "x-",
+    "X-",
+    "comment",
+    "user=",
+    "uhelper=",
+    "context",
+    "rootcontext",
 ];
 /// Values in which '+' is a comma.
 const WITH_COMMAS: [&str; 2] = ["policy", "disk-cache"];
@@ -84,15 +96,21 @@ pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
             match one(option)? {
                 MountOption::Left => {}
                 MountOption::Given(given) => whole.push(given),
-                MountOption::Variables(file) => variables = Some(file),
+                MountOption::Variables(file) if variables.is_none() => variables = Some(file),
+                MountOption::Variables(file) => {
+                    let remedy = "write one file";
+                    return Err(Fail::input("env= named twice", file.display(), remedy));
+                }
             }
         }
     }
+    let own = std::process::id().to_string();
     if let Some(file) = variables
-        && std::env::var_os(HAS_VARIABLES).is_none()
+        && std::env::var(HAS_VARIABLES).ok().as_ref() != Some(&own)
     {
         let mut again = program::again();
-        again.args(arguments.iter().skip(1)).env(HAS_VARIABLES, "1");
+        // The number stays where a process becomes another program; one that inherits the variable has another.
+        again.args(arguments.iter().skip(1)).env(HAS_VARIABLES, own);
         again.envs(in_file(Path::new(&file))?);
         return Err(Fail::cannot(
             "cannot begin again",
@@ -119,11 +137,21 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
     match (&*key, value) {
         ("", None) => Ok(MountOption::Left),
         ("env", Some(file)) => Ok(MountOption::Variables(OsStr::from_bytes(file).into())),
-        ("rw", None) => refused("foreread mounts are read-only", "use ro"),
+        // mount(8) passes it where fstab says nothing.
+        ("rw", None) => Ok(MountOption::Left),
+        ("remount" | "bind" | "move", _) => {
+            refused("a mount of foreread cannot be changed", "unmount it first")
+        }
         // They end well and mount nothing.
         ("help" | "version", _) => refused("unknown option", "'foreread mount -h' lists them"),
         (key, None) if OF_MOUNT.contains(&key) => Ok(MountOption::Left),
-        (key, _) if key.starts_with("x-") || key.starts_with("comment") => Ok(MountOption::Left),
+        (_, _)
+            if OTHERS
+                .iter()
+                .any(|begin| option.starts_with(begin.as_bytes())) =>
+        {
+            Ok(MountOption::Left)
+        }
         (key, value) => {
             let key = key.replace('_', "-");
             let mut given = format!("--{key}").into_bytes();
@@ -218,7 +246,8 @@ mod tests {
             );
         }
         for (given, part) in [
-            ("foreread mount a b -o rw", "read-only"),
+            ("foreread mount a b -o remount,ro", "cannot be changed"),
+            ("foreread mount a b -o env=/x,env=/y", "named twice"),
             ("foreread mount a b -o ro,help", "unknown option"),
             (
                 "foreread mount a b -o env=/none/there",
