@@ -15,12 +15,14 @@
 use crate::replay::LoadedTrace;
 use crate::report::{Decision, Report, by_source, decide};
 use foreread_core::policy::DEFAULT;
+use foreread_os::threads::Task;
 use foreread_report::block::Block;
 use foreread_report::number::TIE;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// In the order of what they cost the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -89,7 +91,11 @@ fn follows_folders(trace: &LoadedTrace) -> bool {
         if before != folder || is_new && listed.len() >= MAX_LISTED {
             continue;
         }
-        let places = listed.entry(folder).or_insert_with(|| places(folder));
+        if is_new {
+            let Some(found) = places(folder) else { break };
+            listed.insert(folder, found);
+        }
+        let places = &listed[folder];
         let place = |name: &str| places.get(OsStr::new(name));
         if let Some((one, next)) = place(one).zip(place(next)) {
             asked += 1;
@@ -99,13 +105,21 @@ fn follows_folders(trace: &LoadedTrace) -> bool {
     followed as f64 >= WALK_WHOLE * asked as f64
 }
 
-/// Where each entry of a folder is in its list; nothing of one that is not here.
-fn places(folder: &str) -> BTreeMap<OsString, usize> {
-    let folder = Path::new(folder);
-    let entries = folder.is_absolute().then(|| std::fs::read_dir(folder).ok());
-    let entries = entries.flatten().into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name());
-    names.zip(0..MAX_ENTRIES).collect()
+/// A folder that takes longer is on a storage that does not answer: a trace may name a mount whose server is gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where each entry of a folder is in its list: none of a folder that is not here. Nothing where it does not answer.
+fn places(folder: &str) -> Option<BTreeMap<OsString, usize>> {
+    let folder = PathBuf::from(folder);
+    if !folder.is_absolute() {
+        return Some(BTreeMap::new());
+    }
+    let listed = Task::start("foreread-list", move || {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name());
+        names.zip(0..MAX_ENTRIES).collect()
+    });
+    listed.ok()?.within(PATIENCE)
 }
 
 /// What to do after a measurement: why, and the line to paste.
