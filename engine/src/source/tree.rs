@@ -64,7 +64,7 @@ impl Meta {
     }
 }
 
-#[cfg(feature = "object")]
+#[cfg(any(feature = "object", feature = "disk-cache"))]
 impl Meta {
     /// A file of a listing, which all may read.
     pub(crate) fn listed_file(size: u64, seconds: i128, version: &[u8]) -> Meta {
