@@ -2,7 +2,7 @@
 //!
 //! With 100 streams a cache holds some hundred KiB of each. Readahead that is too long evicts what the other streams have not
 //! read yet; readahead that is too short turns the disk into a random reader. AMP was made for this, so its throughput is the
-//! measure: `auto` has to reach at least [`TARGET`] of it in each cell.
+//! measure: `auto` has to reach at least 0.98 of it in each cell.
 //!
 //! ```text
 //!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
