@@ -20,13 +20,12 @@ use fix::{DiskToFix, FixOutcome};
 use foreread_lab::probe::today;
 use foreread_lab::setting::{MANY_FAULTS, SettingLimits};
 use foreread_os::failure::Failure;
-use foreread_os::host::Host;
 use foreread_os::host::pressure::{DiskCounters, MemoryPressure};
+use foreread_os::host::{Host, KernelVersion};
 use foreread_report::number::{percent, size};
 use look::DeviceFacts;
 use measure::{Measurement, measure};
 use pins::Pin;
-use rules::KernelVersion;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA, Verdict};
@@ -70,7 +69,7 @@ struct ExaminedDevice {
 pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Failure> {
     let mut notes = Vec::new();
     let kernel = host.kernel_release();
-    let version = kernel.as_deref().and_then(KernelVersion::parse);
+    let version = host.kernel_version();
     let (examined, pressure) = examine_devices(host, version, options, &mut notes)?;
     let devices: Vec<DeviceVerdict> = examined.into_iter().map(|device| device.verdict).collect();
     let verdict = devices.iter().map(|device| device.verdict).max();
@@ -158,8 +157,7 @@ pub fn set(
     force: bool,
     is_dry: bool,
 ) -> Result<FixOutcome, Failure> {
-    let kernel = host.kernel_release();
-    let version = kernel.as_deref().and_then(KernelVersion::parse);
+    let version = host.kernel_version();
     let (examined, _) = examine_devices(host, version, options, &mut Vec::new())?;
     let is_meant = |device: &&ExaminedDevice| {
         !options.devices.is_empty()

@@ -22,9 +22,11 @@ mod mounts;
 pub mod pressure;
 pub mod programs;
 pub mod settings;
+mod version;
 
 pub use device_number::DeviceNumber;
-pub use mounts::Mount;
+pub use mounts::{Mount, last_at};
+pub use version::KernelVersion;
 
 use std::path::{Path, PathBuf};
 

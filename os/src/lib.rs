@@ -6,6 +6,7 @@
 //!   host     what /proc and /sys say of devices, mounts and memory
 //!   open     looks at a path without opening it, then opens what it has seen; reads small files within a limit
 //!   output   makes a file: it appears when it is whole, follows no link, replaces nothing unasked
+//!   unmount  takes a mount away by fusermount3 or umount
 //!   threads  begins a thread, or says why not; waits for one with a limit
 //! ```
 //! Example: `.zarray` of a folder of another user may be a FIFO, a link to `/dev/zero`, or 4 GiB. [`open::read_small`] returns an error
@@ -18,3 +19,4 @@ pub mod host;
 pub mod open;
 pub mod output;
 pub mod threads;
+pub mod unmount;

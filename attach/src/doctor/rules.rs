@@ -8,27 +8,13 @@
 //! Never: a rule without a source. What the table does not have has no rule known.
 
 use super::look::{DeviceFacts, StorageKind};
+use foreread_os::host::KernelVersion;
 
 const DEFAULT_BYTES: u64 = 128 << 10;
 const BTRFS_MIN_BYTES: u64 = 4 << 20;
 const CEPH_BYTES: u64 = 8 << 20;
 /// Requests of a server that NFS read ahead before Linux 5.4.
 const NFS_REQUESTS: u64 = 15;
-
-/// `6.17` of `6.17.0-14-generic`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion(pub u32, pub u32);
-
-impl KernelVersion {
-    #[must_use]
-    pub fn parse(release: &str) -> Option<KernelVersion> {
-        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
-        Some(KernelVersion(
-            numbers.next()?.parse().ok()?,
-            numbers.next()?.parse().ok()?,
-        ))
-    }
-}
 
 /// How the value follows from the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 
 use crate::fail::{Fail, note, one_line};
 use crate::out;
-use foreread_os::host::{Host, Mount};
+use foreread_os::host::{Host, Mount, last_at};
+use foreread_os::unmount;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Unmount what 'foreread mount' has mounted
 ///
@@ -76,16 +76,15 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
     // Without a slash at its end, `.` and doubled slashes; `..` stays.
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
     let whole = PathBuf::from_iter(whole.components());
-    let at = |place: &Path| all.iter().rev().find(|mount| mount.point == place);
     let is_below = |mount: &Mount| mount.kind == KIND && whole.starts_with(&mount.point);
     let by_link = || {
         let real = dir
             .canonicalize()
             .ok()
             .filter(|_| !all.iter().any(is_below));
-        at(&real?)
+        last_at(all, &real?)
     };
-    let last = at(&whole).or_else(by_link);
+    let last = last_at(all, &whole).or_else(by_link);
     match last {
         Some(mount) if mount.kind == KIND => return Ok(mount),
         Some(mount) => {
@@ -109,33 +108,16 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
 }
 
 fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
-    let tries: [(&str, &[&str]); 2] = match lazy {
-        true => [
-            ("fusermount3", &["-u", "-z", "--"]),
-            ("umount", &["-l", "--"]),
-        ],
-        false => [("fusermount3", &["-u", "--"]), ("umount", &["--"])],
+    let Err(said) = unmount::by_commands(&mount.point, lazy) else {
+        return Ok(());
     };
-    let mut said = Vec::new();
-    for (program, arguments) in tries {
-        let mut command = Command::new(program);
-        let command = command
-            .args(arguments)
-            .arg(&mount.point)
-            .stdin(Stdio::null());
-        match command.output() {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => said.push(String::from_utf8_lossy(&output.stderr).trim().to_string()),
-            Err(error) => said.push(format!("{program}: {error}")),
-        }
-    }
     let users = host.programs_in(mount);
     let place = shown(&mount.point);
     if users.is_empty() {
         let remedy = "run it as its user or as root; where it is in use, end that or use --lazy";
         return Err(Fail::cannot(
             "not unmounted",
-            format!("{place}: {}", said.join("; ")),
+            format!("{place}: {said}"),
             remedy,
         ));
     }

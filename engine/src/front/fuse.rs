@@ -32,10 +32,10 @@ use crate::front::observe::Observer;
 use crate::front::{FrontError, FrontErrorKind};
 use crate::source::errno_text;
 use crate::source::tree::Tree;
+use foreread_os::unmount;
 use kernel::{KernelMount, Unmounter};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -243,26 +243,10 @@ impl Mount {
     }
 }
 
-/// By the system's own commands: one of them is where FUSE is, and they may do it for any user.
+/// By the system's own commands.
 fn detach(dir: &Path) -> std::io::Result<()> {
-    let tries: [(&str, &[&str]); 2] = [
-        ("fusermount3", &["-u", "-z", "-q", "--"]),
-        ("umount", &["-l", "--"]),
-    ];
-    for (program, arguments) in tries {
-        let mut command = Command::new(program);
-        let command = command
-            .args(arguments)
-            .arg(dir)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
-        if command.status().is_ok_and(|status| status.success()) {
-            return Ok(());
-        }
-    }
-    Err(std::io::Error::other(
-        "it is in use, and neither fusermount3 nor umount would take it away",
-    ))
+    let why = "it is in use, and neither fusermount3 nor umount would take it away";
+    unmount::by_commands(dir, true).map_err(|_| std::io::Error::other(why))
 }
 
 /// The error of a mount whose server is gone.

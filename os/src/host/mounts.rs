@@ -9,7 +9,7 @@ use super::{DeviceNumber, Host};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,12 @@ fn path(word: &[u8]) -> PathBuf {
         at += if octal.is_some() { 4 } else { 1 };
     }
     PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// The mount that a place shows: the last one there.
+#[must_use]
+pub fn last_at<'a>(mounts: &'a [Mount], place: &Path) -> Option<&'a Mount> {
+    mounts.iter().rev().find(|mount| mount.point == place)
 }
 
 impl Host {

@@ -17,7 +17,7 @@ use super::view::{KernelErrno, LookedUpName, View, is_root};
 use super::{FuseSettings, no_threads, refused};
 use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
-use foreread_os::host::Host;
+use foreread_os::host::{Host, KernelVersion, last_at};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
@@ -71,7 +71,7 @@ impl MountPlace {
     fn is_ours(&self) -> bool {
         let id = self.id.load(Ordering::Acquire);
         let mounts = Host::here().mounts();
-        let last = mounts.iter().rev().find(|mount| mount.point == self.dir);
+        let last = last_at(&mounts, &self.dir);
         id == 0 || last.is_some_and(|mount| mount.id == id)
     }
 
@@ -105,12 +105,7 @@ struct Kernel {
 /// What makes the type `fuse.foreread` in the tables of mounts. fusermount3 has an option for it; a mount(2) by root passes it to the kernel,
 /// which takes it from 5.5 on. Before that the type is `fuse`.
 fn subtype() -> MountOption {
-    let release = Host::here().kernel_release().unwrap_or_default();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(str::parse::<u32>);
-    let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0);
-    match (number(), number()) >= (5, 5) {
+    match Host::here().kernel_version() >= Some(KernelVersion(5, 5)) {
         true => MountOption::CUSTOM("subtype=foreread".to_string()),
         false => MountOption::Subtype("foreread".to_string()),
     }
@@ -175,7 +170,7 @@ impl KernelMount {
             .map_err(|error| no_threads(dir, error))?;
         let session = Session::new(kernel, dir, &config).map_err(|error| refused(dir, error))?;
         let mounts = Host::here().mounts();
-        let own = mounts.iter().rev().find(|mount| mount.point == place.dir);
+        let own = last_at(&mounts, &place.dir);
         place
             .id
             .store(own.map_or(0, |mount| mount.id), Ordering::Release);

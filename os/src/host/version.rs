@@ -1,0 +1,26 @@
+//! The version of the kernel, as far as rules depend on it.
+
+use super::Host;
+
+/// `6.17` of `6.17.0-14-generic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion(pub u32, pub u32);
+
+impl KernelVersion {
+    #[must_use]
+    pub fn parse(release: &str) -> Option<KernelVersion> {
+        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+        Some(KernelVersion(
+            numbers.next()?.parse().ok()?,
+            numbers.next()?.parse().ok()?,
+        ))
+    }
+}
+
+impl Host {
+    /// The version of the kernel, where its release begins with one.
+    #[must_use]
+    pub fn kernel_version(&self) -> Option<KernelVersion> {
+        KernelVersion::parse(&self.kernel_release()?)
+    }
+}
