@@ -146,7 +146,7 @@ fn one(device: &DeviceVerdict) -> Vec<Block> {
 
 fn costs(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
     let at_page = (device.costs.latency_us / 1e3).max(0.001);
-    let ratio = |n: usize| three(to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n]);
+    let [one, four] = ratios(now, to).map(three);
     let advised = size(to.readahead_bytes);
     let streams = [now.streams_bytes, to.streams_bytes].map(size);
     format!(
@@ -154,8 +154,8 @@ fn costs(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
          {} of memory, with {advised} {} ({}).",
         fault_in_words(now, to),
         three(at_page),
-        ratio(0),
-        ratio(1),
+        one,
+        four,
         streams[0],
         streams[1],
         device.costs.in_words()
@@ -164,11 +164,14 @@ fn costs(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
 
 /// How much faster readers in order would be, one or four of them.
 fn factor(device: &DeviceVerdict) -> f64 {
-    let (Some(now), Some(to)) = (&device.now, &device.advised) else {
-        return 1.0;
-    };
-    let ratio = |n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n];
-    ratio(0).max(ratio(1))
+    let sizes = device.now.as_ref().zip(device.advised.as_ref());
+    let [one, four] = sizes.map_or([1.0; 2], |(now, to)| ratios(now, to));
+    one.max(four)
+}
+
+/// The throughput of a reader and of four of them, with one size / with another.
+fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
+    [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
 }
 
 /// One sentence: it harms nothing as it is.
@@ -176,11 +179,11 @@ fn gain_text(device: &DeviceVerdict) -> String {
     let (Some(now), Some(to)) = (&device.now, &device.advised) else {
         return device.reason.clone();
     };
-    let ratio = |n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n];
-    let (readers, gain) = if ratio(0) >= ratio(1) {
-        ("a reader", ratio(0))
+    let [one, four] = ratios(now, to);
+    let (readers, gain) = if one >= four {
+        ("a reader", one)
     } else {
-        ("four readers", ratio(1))
+        ("four readers", four)
     };
     format!(
         "could gain: with {} {readers} in order would be {}x as fast; a page fault of a mapping would take {} ms instead of {} ({})",

@@ -41,7 +41,6 @@ pub(super) struct Live {
 
 /// What a thread of a slice has to tell.
 struct Lane {
-    reads: u64,
     began: Instant,
     ended: Instant,
     /// When each read was done.
@@ -155,7 +154,7 @@ impl Station for Live {
             // The same bounds on both sides: adding cannot fail.
             let _ = latency.add(&lane.latency);
         }
-        let reads = lanes.iter().map(|l| l.reads).sum();
+        let reads = lanes.iter().map(|lane| lane.done.len() as u64).sum();
         Ok(Slice {
             reads,
             bytes_per_s: rate(&lanes, task.bytes),
@@ -260,7 +259,6 @@ fn lane(
         last = now;
     }
     Ok(Lane {
-        reads: done.len() as u64,
         began,
         ended: last,
         done,
@@ -345,7 +343,6 @@ mod tests {
             .map(|n| began + Duration::from_millis(*n))
             .collect();
         Lane {
-            reads: done.len() as u64,
             began,
             ended: done[done.len() - 1],
             done,
