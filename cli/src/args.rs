@@ -161,10 +161,8 @@ pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> 
         "'{}' is '{now}' now; the old name goes with the release after 0.2",
         old[0].display()
     ));
-    match A::try_parse_from(&renamed) {
-        Ok(args) => Ok(Some(args)),
-        Err(error) => refuse::<A>(&error, &renamed).map(|()| None),
-    }
+    // The first of the new words is no old name.
+    parse(&renamed)
 }
 
 /// Where the old name of a command is, and the words for it now.
