@@ -2,6 +2,7 @@
 //!
 //! Never: a real file, or the clock.
 
+use crate::common::replay_of;
 use foreread_core::event::Advice;
 use foreread_history::policies;
 use foreread_lab::compare::{self, ComparePlan, OracleRow};
@@ -24,19 +25,7 @@ fn plan(files: &[(&str, u64)], records: Vec<Record>) -> ComparePlan {
         })
     });
     let items: Vec<Item> = infos.chain(records.into_iter().map(Item::Record)).collect();
-    let header = Header {
-        level: Level::Program,
-        ..Header::default()
-    };
-    let import = Import {
-        header,
-        items: Box::new(items.into_iter().map(Ok)),
-        left_out: LeftOut::default(),
-    };
-    let loaded = Arc::new(load("small.trace", import, &Part::default()).expect("readable"));
-    let replay = Some(Arc::new(
-        Replay::of(&loaded, None, None).expect("a mode fits"),
-    ));
+    let replay = Some(replay_of("small.trace", items));
     ComparePlan {
         replay,
         on: Some(compare::model("rbd").expect("a model")),

@@ -2,13 +2,14 @@
 //!
 //! Never: a probe of a real storage (`probe.rs`), or the clock.
 
+use crate::common::replay_of;
 use foreread_lab::advice::{Means, is_walk};
 use foreread_lab::compare::{self, ComparePlan};
-use foreread_lab::replay::{Part, Replay, load};
+use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{TuneOptions, TuneReport, find, maxima, render, tune};
 use foreread_report::progress::Silent;
-use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
+use foreread_trace::{FileInfo, Item, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
@@ -21,17 +22,7 @@ fn replay(name: &str, size: u64, reads: impl Iterator<Item = (u64, u64)>) -> Arc
     let records =
         reads.map(|(page, pages)| Item::Record(Record::read(0, page * PAGE, pages * PAGE)));
     let items: Vec<Item> = [file].into_iter().chain(records).collect();
-    let header = Header {
-        level: Level::Program,
-        ..Header::default()
-    };
-    let import = Import {
-        header,
-        items: Box::new(items.into_iter().map(Ok)),
-        left_out: LeftOut::default(),
-    };
-    let loaded = Arc::new(load("small.trace", import, &Part::default()).expect("readable"));
-    Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
+    replay_of("small.trace", items)
 }
 
 fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> TuneReport {
@@ -195,17 +186,7 @@ fn two_disks(slow: &str, fast: &str) -> Arc<Replay> {
             at += took;
         }
     }
-    let header = Header {
-        level: Level::Program,
-        ..Header::default()
-    };
-    let import = Import {
-        header,
-        items: Box::new(items.into_iter().map(Ok)),
-        left_out: LeftOut::default(),
-    };
-    let loaded = Arc::new(load("two.trace", import, &Part::default()).expect("readable"));
-    Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
+    replay_of("two.trace", items)
 }
 
 /// The fast disk has most of the bytes, the slow one most of the time: that one is chosen, and the rest is named. A file of
@@ -255,17 +236,7 @@ fn whole_files(names: &[String]) -> Arc<Replay> {
     for open in 0..names.len() as u32 {
         items.push(Item::Record(Record::read(open, 0, PAGE)));
     }
-    let header = Header {
-        level: Level::Program,
-        ..Header::default()
-    };
-    let import = Import {
-        header,
-        items: Box::new(items.into_iter().map(Ok)),
-        left_out: LeftOut::default(),
-    };
-    let loaded = Arc::new(load("files.trace", import, &Part::default()).expect("readable"));
-    Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
+    replay_of("files.trace", items)
 }
 
 /// `run` reads ahead what a folder lists next. A compiler reads whole files of one folder too, and in another order.
