@@ -20,14 +20,19 @@ struct Filled {
     dir: tempfile::TempDir,
 }
 
+/// The cache of this folder, which is written however full the disk of this machine is.
+fn opened(dir: &tempfile::TempDir) -> DiskCache {
+    let settings = DiskCacheSettings {
+        free: FreeSpace::Bytes(0),
+        ..DiskCacheSettings::new(dir.path())
+    };
+    DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
+}
+
 impl Filled {
     fn new(sources: &[(&str, u64)]) -> Filled {
         let dir = tempfile::tempdir().expect("a folder");
-        let settings = DiskCacheSettings {
-            free: FreeSpace::Bytes(0),
-            ..DiskCacheSettings::new(dir.path())
-        };
-        let cache = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+        let cache = opened(&dir);
         for (name, size) in sources {
             let bytes = Mem::new(vec![7; *size as usize]);
             let source = cache.over(Arc::new(ExactSource::new(bytes, name, "\"v1\"")));
@@ -124,8 +129,7 @@ fn list_and_stat_say_what_is_there() {
 fn stat_shows_servers_and_remove_takes_them_away() {
     let cache = three();
     assert_eq!(cache.json("stat", &[])["servers"], serde_json::json!([]));
-    let settings = DiskCacheSettings::new(cache.dir.path());
-    let opened = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+    let opened = opened(&cache.dir);
     let engine = Engine::new(Options::default().disk_cache(&opened)).expect("an engine");
     let bytes = Mem::new(vec![7; 4 * MIB as usize]);
     let source = Arc::new(ExactSource::new(bytes, "s3://b/d", "\"v1\""));
@@ -163,8 +167,7 @@ fn listings_are_shown_and_removed_by_folder() {
         server.put(key, vec![1; 10]);
     }
     let list = || {
-        let settings = DiskCacheSettings::new(cache.dir.path());
-        let opened = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+        let opened = opened(&cache.dir);
         let settings = ObjectSettings {
             variables: server.variables(),
             ..ObjectSettings::default()

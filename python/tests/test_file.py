@@ -248,7 +248,7 @@ def read(url):
     with foreread.open(url) as file:
         return len(file.read_at(0, file.size))
 url, folder, forked = sys.argv[1:]
-foreread.configure(disk_cache=folder, disk_cache_size="1 GiB")
+foreread.configure(disk_cache=folder + ",free=0", disk_cache_size="1 GiB")
 if forked == "yes":
     child = multiprocessing.get_context("fork").Process(target=read, args=(url,))
     child.start(), child.join()
