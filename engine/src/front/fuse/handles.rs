@@ -9,6 +9,7 @@
 use crate::Reader;
 use crate::source::tree::FolderNames;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -18,6 +19,69 @@ pub struct Handle {
     pub reader: Reader,
     pub base: Weak<Reader>,
     pub size: u64,
+    pub place: ReadPlace,
+}
+
+/// Where the kernel reads a file, see [`KernelCut`].
+#[derive(Default)]
+pub struct ReadPlace {
+    /// Where its latest read ended.
+    next: AtomicU64,
+    /// The same, where that was a jump; else 0.
+    jumped_to: AtomicU64,
+}
+
+/// How the kernel cuts what programs read.
+///
+/// Its page cache asks for at most `most` bytes at once. A program that reads as much from within a page makes two requests, the second
+/// once the first is answered: two waits for the storage. So a request of that length that does not go on where the latest one ended
+/// (a jump) fetches as much again, while at least half of the jumps were followed by a request for that.
+///
+/// Example: 131072 bytes at 9000000 are a request for 131072 bytes at 8998912, and one for 126976 bytes behind it.
+pub struct KernelCut {
+    /// 0: the kernel does not cut.
+    most: u64,
+    /// Jumps of late, and how many of them were followed.
+    jumps: AtomicU64,
+    followed: AtomicU64,
+}
+
+/// Jumps that need not have been followed.
+const FREE_JUMPS: u64 = 2;
+/// Jumps after which older ones count half.
+const MANY_JUMPS: u64 = 64;
+
+impl KernelCut {
+    pub fn new(most: u64) -> KernelCut {
+        KernelCut {
+            most,
+            jumps: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that are fetched behind a request. Counts of several threads may miss each other's: they only weigh.
+    pub fn behind(&self, place: &ReadPlace, offset: u64, len: u64) -> u64 {
+        let end = offset + len;
+        let is_jump = place.next.swap(end, Ordering::Relaxed) != offset;
+        if place.jumped_to.swap(0, Ordering::Relaxed) == offset && offset > 0 {
+            self.followed.fetch_add(1, Ordering::Relaxed);
+        }
+        if !is_jump || offset == 0 || len != self.most {
+            return 0;
+        }
+        place.jumped_to.store(end, Ordering::Relaxed);
+        let followed = self.followed.load(Ordering::Relaxed);
+        let jumps = self.jumps.fetch_add(1, Ordering::Relaxed);
+        if jumps >= MANY_JUMPS {
+            self.jumps.store(jumps / 2, Ordering::Relaxed);
+            self.followed.store(followed / 2, Ordering::Relaxed);
+        }
+        if 2 * followed + FREE_JUMPS < jumps {
+            return 0;
+        }
+        self.most
+    }
 }
 
 /// What was listed, and when it was asked for.
@@ -31,4 +95,55 @@ pub struct Handles {
     pub next: u64,
     pub files: HashMap<u64, Arc<Handle>>,
     pub folders: HashMap<u64, (u64, Option<Arc<FolderListing>>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u64 = 128 << 10;
+
+    fn behind(cut: &KernelCut, place: &ReadPlace, reads: &[(u64, u64)]) -> Vec<u64> {
+        let one = |&(offset, len): &(u64, u64)| cut.behind(place, offset, len);
+        reads.iter().map(one).collect()
+    }
+
+    #[test]
+    fn what_the_kernel_cuts_is_fetched_at_once() {
+        let (cut, place) = (KernelCut::new(MOST), ReadPlace::default());
+        for jump in 1..1000 {
+            let at = jump * (10 << 20);
+            let reads = [
+                (at, MOST),
+                (at + MOST, MOST - 4096),
+                (at + 2 * MOST - 4096, MOST),
+            ];
+            assert_eq!(behind(&cut, &place, &reads), [MOST, 0, 0], "{jump}");
+        }
+    }
+
+    #[test]
+    fn jumps_that_are_not_followed_end_it_and_others_begin_it_again() {
+        let (cut, place) = (KernelCut::new(MOST), ReadPlace::default());
+        let alone: Vec<_> = (1..100).map(|n| (n * (1 << 20), MOST)).collect();
+        let fetched = behind(&cut, &place, &alone);
+        assert_eq!(fetched.iter().filter(|bytes| **bytes > 0).count(), 3);
+        let cut_in_two = |n: u64| [(n * (1 << 20), MOST), (n * (1 << 20) + MOST, MOST)];
+        let followed: Vec<_> = (1..200).flat_map(cut_in_two).collect();
+        assert_eq!(behind(&cut, &place, &followed)[396..], [MOST, 0]);
+    }
+
+    #[test]
+    fn in_order_in_small_reads_and_past_the_page_cache_nothing_is_added() {
+        let (cut, place) = (KernelCut::new(MOST), ReadPlace::default());
+        let in_order: Vec<_> = (0..50).map(|n| (n * MOST, MOST)).collect();
+        assert!(
+            behind(&cut, &place, &in_order)
+                .iter()
+                .all(|bytes| *bytes == 0)
+        );
+        let small: Vec<_> = (0..50).map(|n| (n * 9_000_000, MOST / 2)).collect();
+        assert!(behind(&cut, &place, &small).iter().all(|bytes| *bytes == 0));
+        assert_eq!(behind(&KernelCut::new(0), &place, &[(9 << 20, MOST)]), [0]);
+    }
 }

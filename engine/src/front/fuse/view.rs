@@ -24,7 +24,7 @@ mod plan;
 mod tests;
 
 use super::FuseSettings;
-use super::handles::{Handle, Handles};
+use super::handles::{Handle, Handles, KernelCut, ReadPlace};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Observer, PassedRequest, RequestKind};
@@ -91,6 +91,7 @@ pub struct View {
     unasked: Mutex<UnaskedNames>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
+    cut: KernelCut,
     observer: Option<Arc<dyn Observer>>,
     opened: AtomicU64,
     reads: AtomicU64,
@@ -122,6 +123,10 @@ impl View {
             unasked: Mutex::default(),
             handles: Mutex::default(),
             buffers: Mutex::default(),
+            cut: KernelCut::new(match settings.direct {
+                true => 0,
+                false => settings.kernel_readahead_bytes.into(),
+            }),
             observer,
             opened: count(),
             reads: count(),
@@ -295,6 +300,7 @@ impl View {
                         reader,
                         base,
                         size: meta.size,
+                        place: ReadPlace::default(),
                     }),
                 );
             })
@@ -379,10 +385,18 @@ impl View {
             .map(|observer| (observer, Instant::now()));
         let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
         let mut buf = self.buffers().pop().unwrap_or_default();
-        if buf.len() < wanted {
-            buf.resize(wanted, 0);
+        let left = handle.size.saturating_sub(offset) as usize - wanted;
+        let behind = self.cut.behind(&handle.place, offset, wanted as u64) as usize;
+        let behind = behind.min(left);
+        if buf.len() < wanted + behind {
+            buf.resize(wanted + behind, 0);
         }
-        let got = handle.reader.read_at(&mut buf[..wanted], offset);
+        let read = |buf: &mut [u8]| handle.reader.read_at(buf, offset);
+        let got = match read(&mut buf[..wanted + behind]) {
+            // What was not asked for fails nothing.
+            Err(_) if behind > 0 => read(&mut buf[..wanted]),
+            got => got.map(|read| read.min(wanted)),
+        };
         if let Some((observer, start)) = taken {
             let done = got.as_ref().is_ok_and(|read| *read == wanted);
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());

@@ -189,3 +189,90 @@ fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
     );
     assert_eq!(places, [1, 2, 3], "both dots, and the good one");
 }
+
+/// One file, which cannot be read from a place on.
+struct TornFile;
+
+/// The whole file, and what of it can be read.
+const TORN: (u64, u64) = (1 << 20, 384 << 10);
+
+impl Source for TornFile {
+    fn size(&self) -> u64 {
+        TORN.0
+    }
+
+    fn read_at(
+        &self,
+        bufs: &mut [std::io::IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, SourceError> {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if offset + len as u64 > TORN.1 {
+            let what = "torn".to_string();
+            return Err(SourceError::Io { errno: 5, what });
+        }
+        bufs.iter_mut().for_each(|buf| buf.fill(7));
+        Ok(len)
+    }
+
+    fn describe(&self) -> String {
+        "torn".to_string()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
+    }
+}
+
+impl Tree for TornFile {
+    fn list(&self, _: &Path, _: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        let is_root = path.as_os_str().is_empty();
+        let meta = Bare.look(path)?;
+        Ok(if is_root {
+            meta
+        } else {
+            let (kind, size) = (Kind::File, TORN.0);
+            Meta { kind, size, ..meta }
+        })
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        Ok((Arc::new(TornFile), self.look(path)?))
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
+    }
+
+    fn describe(&self) -> String {
+        "torn".to_string()
+    }
+}
+
+/// A read that jumps is fetched with what the kernel will ask for next; an error there is not one of the read.
+#[test]
+fn what_is_fetched_behind_a_read_fails_no_read() {
+    let options = Options::default().policy("none");
+    let engine = Engine::new(options.cache_bytes(8 << 20)).expect("an engine");
+    let view = View::new(Arc::new(TornFile), engine, &FuseSettings::default()).expect("a view");
+    let file = view.lookup(ROOT, OsStr::new("file")).expect("it is there");
+    let (fh, _) = view.open(file.number).expect("opened");
+    let read = |offset: u64| {
+        let mut got = Err(0);
+        view.read(fh, offset, 128 << 10, |bytes| {
+            got = bytes.map(<[u8]>::to_vec)
+        });
+        got.map(|bytes| (bytes.len(), bytes.iter().all(|byte| *byte == 7)))
+    };
+    assert_eq!(read(64 << 10), Ok((128 << 10, true)), "all of it is there");
+    assert_eq!(
+        read(256 << 10),
+        Ok((128 << 10, true)),
+        "what is behind it is torn"
+    );
+    assert_eq!(read(384 << 10), Err(5));
+}
