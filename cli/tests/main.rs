@@ -10,6 +10,8 @@ mod compare;
 mod configuration;
 mod doctor;
 mod explain;
+#[cfg(feature = "object")]
+mod golden;
 #[cfg(feature = "mount")]
 mod hang;
 mod help;
