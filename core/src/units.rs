@@ -220,14 +220,22 @@ pub enum SizeError {
     TooLarge,
 }
 
-/// Reads a size in bytes: digits and an optional unit `B`, `K`, `M`, `G`, `T` (also `KiB`, `kB`, ...).
-/// Every unit is a power of two: `128K` is 131072.
+/// Digits behind the point of a size, at most.
+const MAX_DECIMALS: u32 = 9;
+
+/// Reads a size in bytes: a number and an optional unit `B`, `K`, `M`, `G`, `T` (also `KiB`, `kB`, ...).
+/// Every unit is a power of two: `128K` is 131072. With a unit the number may have up to nine decimals, and is rounded down: `1.5K` is 1536.
+///
+/// # Errors
+/// [`SizeError`], without a change of anything.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    if digits == 0 {
-        return Err(SizeError::NotASize);
-    }
+    let digits_of = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (whole, rest) = text.split_at(digits_of(text));
+    let after_point = rest.strip_prefix('.').unwrap_or("");
+    let (decimals, unit) = match after_point.split_at(digits_of(after_point)) {
+        ("", _) => ("", rest),
+        split => split,
+    };
     let unit = unit.trim();
     let shift = match unit.as_bytes().first().map(u8::to_ascii_uppercase) {
         None | Some(b'B') => 0,
@@ -238,15 +246,21 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         Some(_) => return Err(SizeError::NotASize),
     };
     let tail = unit.get(1..).unwrap_or("");
-    if !(tail.is_empty()
-        || (shift > 0 && (tail.eq_ignore_ascii_case("ib") || tail.eq_ignore_ascii_case("b"))))
-    {
+    let is_unit = tail.is_empty()
+        || (shift > 0 && (tail.eq_ignore_ascii_case("ib") || tail.eq_ignore_ascii_case("b")));
+    let places = u32::try_from(decimals.len()).unwrap_or(u32::MAX);
+    let is_number = !whole.is_empty() && places <= MAX_DECIMALS && (places == 0 || shift > 0);
+    if !is_unit || !is_number {
         return Err(SizeError::NotASize);
     }
-    let bytes = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift));
+    let whole: u64 = whole.parse().map_err(|_| SizeError::TooLarge)?;
+    let part: u64 = match decimals {
+        "" => 0,
+        digits => digits.parse().map_err(|_| SizeError::NotASize)?,
+    };
+    let bytes = whole
+        .checked_mul(1 << shift)
+        .and_then(|bytes| bytes.checked_add(mul_div(part, 1 << shift, 10_u64.pow(places))));
     bytes
         .filter(|&b| b <= MAX_OFFSET)
         .ok_or(SizeError::TooLarge)
@@ -281,10 +295,30 @@ mod tests {
             ("4KiB", 4096),
             ("1m", 1 << 20),
             ("2GB", 2 << 30),
+            ("1.5M", 3 << 19),
+            ("0.1 KiB", 102),
+            ("5.1G", 5_476_083_302),
+            ("7.999999999T", (8 << 40) - 1100),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "K", "-1", "1.5M", "4Q", "4KK", "12Bytes", "4 K i"] {
+        for text in [
+            "",
+            "K",
+            "-1",
+            "4Q",
+            "4KK",
+            "12Bytes",
+            "4 K i",
+            "1.5",
+            "1.5B",
+            ".5K",
+            "1.K",
+            "1..5K",
+            "1.5.5K",
+            "1,5K",
+            "1.0000000001K",
+        ] {
             assert_eq!(parse_size(text), Err(SizeError::NotASize), "{text}");
         }
         for text in ["99999999999999999999", "9999999999999T"] {
