@@ -6,22 +6,30 @@ use crate::fail::Fail;
 use crate::out::Outputs;
 use crate::progress::Bar;
 use foreread_lab::compare::ComparePlan;
-use foreread_lab::compare::vary::{self, Vary};
+use foreread_lab::compare::vary::{self, MeasuredSeries, Vary};
 use foreread_lab::report::page;
 
-/// Measures, prints and draws.
-pub fn run(text: &str, plan: &ComparePlan, outputs: &Outputs, details: bool) -> Result<(), Fail> {
+/// Measures, prints and draws; gives the values that were not measured, as the plan was stopped.
+pub fn run(
+    text: &str,
+    plan: &ComparePlan,
+    outputs: &Outputs,
+    details: bool,
+) -> Result<Vec<String>, Fail> {
     let asked = Vary::parse(text, plan)?;
-    let series = {
+    let MeasuredSeries { series, missing } = {
         let mut bar = Bar::new();
         vary::run(&asked, &mut bar)?
     };
-    outputs.emit(
-        || series.render(details),
-        || series.to_json(),
-        &[
-            ("svg", &|| series.to_svg()),
-            ("html", &|| page::series(&series)),
-        ],
-    )
+    if !series.reports.is_empty() {
+        outputs.emit(
+            || series.render(details),
+            || series.to_json(),
+            &[
+                ("svg", &|| series.to_svg()),
+                ("html", &|| page::series(&series)),
+            ],
+        )?;
+    }
+    Ok(missing)
 }

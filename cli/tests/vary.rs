@@ -166,8 +166,8 @@ fn an_interrupted_series_leaves_no_half_picture() {
         .status();
     let code = child.wait().expect("it ends").code();
     assert!(
-        interrupted.expect("kill runs").success() && code.is_none(),
-        "it was done before it was interrupted"
+        interrupted.expect("kill runs").success() && matches!(code, None | Some(130)),
+        "it was done before it was interrupted: {code:?}"
     );
     assert_eq!(std::fs::read_to_string(&file).expect("readable"), "before");
     assert_eq!(names(dir.path()), ["x.svg"]);

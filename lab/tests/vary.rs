@@ -6,6 +6,7 @@ use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::series::Value;
 use foreread_lab::report::{Report, Series};
 use foreread_report::{progress::Progress, progress::Silent};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
     ComparePlan {
@@ -23,7 +24,9 @@ fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
 }
 
 fn series(text: &str, plan: &ComparePlan) -> Series {
-    vary::run(&Vary::parse(text, plan).expect(text), &mut Silent).expect(text)
+    let measured = vary::run(&Vary::parse(text, plan).expect(text), &mut Silent).expect(text);
+    assert!(measured.missing.is_empty());
+    measured.series
 }
 
 /// The comparison of a single value, asked for alone.
@@ -211,6 +214,45 @@ fn a_value_that_does_not_fit_is_named_before_anything_runs() {
             "streams=1 on model:hdd-theory, 1 of 2",
             "streams=2 on model:hdd-theory, 2 of 2"
         ]
+    );
+}
+
+/// Stops the plan in the second value.
+struct Stops<'a>(&'a AtomicUsize);
+
+impl Progress for Stops<'_> {
+    fn stage(&mut self, text: &str) {
+        if text.ends_with("2 of 3") {
+            self.0.store(2, Ordering::Relaxed);
+        }
+    }
+    fn step(&mut self, _done: u64, _total: u64) {}
+}
+
+#[test]
+fn a_series_that_is_stopped_has_the_values_that_were_measured() {
+    let plan = plan("interleaved", &["none", "linux-2.6.31"]);
+    let asked = Vary::parse("streams=1,2,4", &plan).expect("fits");
+    let measured = vary::run(&asked, &mut Stops(&plan.stop)).expect("a part of it");
+    let missing = [
+        "streams=2 on model:hdd-theory",
+        "streams=4 on model:hdd-theory",
+    ];
+    assert_eq!(measured.missing, missing);
+    let series = measured.series;
+    assert_eq!(series.vary.values, [Value::Number(1)]);
+    assert_eq!(series.reports.len(), 1);
+    assert!(
+        series
+            .render(false)
+            .contains("interleaved on model:hdd-theory by streams")
+    );
+    assert!(series.to_svg().contains("class=\"point\""));
+    plan.stop.store(2, Ordering::Relaxed);
+    let nothing = vary::run(&asked, &mut Silent).expect("nothing");
+    assert_eq!(
+        (nothing.series.reports.len(), nothing.missing.len()),
+        (0, 3)
     );
 }
 

@@ -153,21 +153,37 @@ pub struct CompareArgs {
 
 /// Measures and prints.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
-    let plan = check(args)?;
-    let json = ("json", args.json.as_deref());
-    let html = ("html", args.html.as_deref());
-    if let Some(text) = &args.vary {
-        let outputs = Outputs::new(&[json, ("svg", args.svg.as_deref()), html])?;
-        return vary::run(text, &plan, &outputs, args.details);
-    }
-    let outputs = Outputs::new(&[json, html])?;
     let signalled = signals::first()?;
     let plan = ComparePlan {
         stop: Arc::clone(&signalled),
-        ..plan
+        ..check(args)?
     };
+    let missing = match &args.vary {
+        Some(text) => {
+            let json = ("json", args.json.as_deref());
+            let html = ("html", args.html.as_deref());
+            let outputs = Outputs::new(&[json, ("svg", args.svg.as_deref()), html])?;
+            vary::run(text, &plan, &outputs, args.details)?
+        }
+        None => tables(args, &plan)?,
+    };
+    match signalled.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        signal => {
+            if !missing.is_empty() {
+                note(format!("interrupted; not measured: {}", missing.join(", ")));
+            }
+            Err(Fail::Passed(128 + signal as u8))
+        }
+    }
+}
+
+/// Measures and prints the tables; gives those that were not begun, as the plan was stopped.
+fn tables(args: &CompareArgs, plan: &ComparePlan) -> Result<Vec<String>, Fail> {
+    let json = ("json", args.json.as_deref());
+    let outputs = Outputs::new(&[json, ("html", args.html.as_deref())])?;
     let mut tables = Vec::new();
-    let ended = compare::run_each(&plan, &mut Bar::new(), |bar, table| {
+    let ended = compare::run_each(plan, &mut Bar::new(), |bar, table| {
         tables.push(table);
         let table = &tables[tables.len() - 1];
         // The first tables of many are known before the last.
@@ -179,16 +195,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     if ended.is_ok() || !tables.is_empty() {
         print(args, &tables, &outputs)?;
     }
-    let missing = ended?;
-    match signalled.load(Ordering::Relaxed) {
-        0 => Ok(()),
-        signal => {
-            if !missing.is_empty() {
-                note(format!("interrupted; not measured: {}", missing.join(", ")));
-            }
-            Err(Fail::Passed(128 + signal as u8))
-        }
-    }
+    Ok(ended?)
 }
 
 fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), Fail> {

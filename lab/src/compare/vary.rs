@@ -163,11 +163,19 @@ impl Vary {
     }
 }
 
-/// Measures every value.
+/// A series, as far as it was measured.
+#[derive(Debug)]
+pub struct MeasuredSeries {
+    pub series: Series,
+    /// The values that are not in it, as the plan was stopped: "cache=1M on model:rbd".
+    pub missing: Vec<String>,
+}
+
+/// Measures every value. A value during which the plan is stopped, and those behind it, are missing.
 ///
 /// # Errors
 /// See [`VaryError`]; nothing is measured when one of the values cannot be.
-pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError> {
+pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<MeasuredSeries, VaryError> {
     for (plan, _) in &vary.plans {
         super::possible(plan)?;
     }
@@ -180,18 +188,21 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
         cases.push((case, at));
     }
     let total = cases.len();
-    let mut reports = Vec::new();
+    let (mut reports, mut missing) = (Vec::new(), Vec::new());
     for (n, (case, at)) in cases.into_iter().enumerate() {
-        let name = format!(
-            "{at} on {}, {} of {total}",
-            targets[0].describe().name,
-            n + 1
-        );
-        reports.push(Report::of(
-            &case.run(&mut NamedProgress { progress, name })?[0],
-        ));
+        let at = format!("{at} on {}", targets[0].describe().name);
+        if !vary.base.is_stopped() {
+            let name = format!("{at}, {} of {total}", n + 1);
+            let tables = case.run(&mut NamedProgress { progress, name })?;
+            if !vary.base.is_stopped() {
+                reports.push(Report::of(&tables[0]));
+                continue;
+            }
+        }
+        missing.push(at);
     }
-    Ok(vary.series(reports))
+    let series = vary.series(reports);
+    Ok(MeasuredSeries { series, missing })
 }
 
 impl Vary {
@@ -221,11 +232,13 @@ impl Vary {
             found.map_or_else(|| row.to_string(), |(_, without)| without.to_string())
         };
         let rows = reports.first().map_or(&[][..], |r| &r.rows);
+        let mut varied = self.varied.clone();
+        varied.values.truncate(reports.len());
         Series {
             schema: SCHEMA.to_string(),
             workload: self.workload_text(),
             policies: rows.iter().map(|r| base_name(&r.policy)).collect(),
-            vary: self.varied.clone(),
+            vary: varied,
             reports,
         }
     }
