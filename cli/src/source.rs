@@ -6,18 +6,18 @@ use foreread::source::SourceName;
 use foreread_lab::compare::{self, CompareError, CompareOn, NameError};
 
 const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list models' lists them), or a source of another \
-     kind ('foreread compare --help')";
+     kind ('foreread compare --help' names them)";
 
 /// Reads a source and looks whether it is there.
 pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
     compare::parse(name).map_err(|error| match error {
         NameError::Model(error) => CompareError::from(error).into(),
-        NameError::Empty => Fail::input("no source named", format!("--on '{name}'"), REMEDY),
+        NameError::Empty => Fail::input("no source named", format!("'{name}'"), REMEDY),
         NameError::ModelFile => {
             let remedy = format!("write model:{name}, or file:{name} to read the file itself");
-            Fail::input("the file of a device model", format!("--on {name}"), remedy)
+            Fail::input("the file of a device model", name, remedy)
         }
-        NameError::File(what) => Fail::input(&what, format!("--on {name}"), REMEDY),
+        NameError::File(what) => Fail::input(&what, name, REMEDY),
     })
 }
 

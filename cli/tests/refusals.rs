@@ -73,6 +73,10 @@ fn a_command_that_is_to_run_comes_behind_two_dashes() {
             ],
         );
     }
+    refused(
+        &["tune", "true"],
+        &["no such trace: true", "foreread tune -- CMD"],
+    );
     for words in [
         &["run", "--nope", "--", "true"][..],
         &["trace", "formats", "true"],
@@ -221,11 +225,14 @@ fn sources_that_cannot_be_measured() {
     std::fs::write(&empty, b"").expect("written");
     refused(
         &["compare", "--on", &dir.path().to_string_lossy()],
-        &["directory", "--on"],
+        &["directory", &dir.path().to_string_lossy(), "name a file"],
     );
     refused(
         &["compare", "--on", &format!("file:{}", empty.display())],
-        &["empty", "--on"],
+        &[
+            "the file is empty, there is nothing to measure: file:/",
+            "name a file",
+        ],
     );
     refused(
         &[

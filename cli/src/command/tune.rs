@@ -174,6 +174,12 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
 
 /// The trace that an argument names.
 fn named(text: &OsStr) -> Result<PathBuf, Fail> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(text));
+    if !Path::new(text).exists() && programs.any(|program| program.is_file()) {
+        let remedy = "a command is written behind two dashes: foreread tune -- CMD";
+        return Err(Fail::input("no such trace", text.display(), remedy));
+    }
     match reads::parse(Some(text))? {
         reads::RequestedReads::Trace(path) => Ok(path),
         reads::RequestedReads::Workload(_) | reads::RequestedReads::Usual => {

@@ -292,9 +292,12 @@ impl Loading {
                 cut,
                 ..
             } = self.counts;
-            let what = format!(
-                "no read in it can be replayed ({writes} writes, {ahead} readahead reads, {empty} empty reads)"
-            );
+            let what = match writes + ahead + empty + elsewhere {
+                0 if !cut => "nothing was read".to_string(),
+                _ => format!(
+                    "no read can be replayed ({writes} writes, {ahead} readahead reads, {empty} empty reads)"
+                ),
+            };
             let remedy = if elsewhere > 0 {
                 "name a part of a file's name that is in it with --only ('foreread trace export --to csv' lists them)"
             } else if cut {
@@ -749,8 +752,7 @@ mod tests {
         });
         assert_eq!(
             error(vec![file(None), write.clone(), ahead.clone()]),
-            "no read in it can be replayed (1 writes, 1 readahead reads, 0 empty reads): t; name a trace with \
-             demand reads"
+            "no read can be replayed (1 writes, 1 readahead reads, 0 empty reads): t; name a trace with demand reads"
         );
         let cut = load(
             "t",
@@ -762,7 +764,7 @@ mod tests {
             cut.to_string()
                 .ends_with("; take more of it with a larger --records")
         );
-        assert!(error(Vec::new()).starts_with("no read in it can be replayed (0 writes"));
+        assert!(error(Vec::new()).starts_with("nothing was read: t; name a"));
         let at = |ns| {
             Item::Record(Record {
                 start_ns: Some(ns),
