@@ -121,6 +121,9 @@ pub struct RunReport {
     /// Why reads could not be watched, where the kernel refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The kind of the file system, as mountinfo has it, that drops what is read ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_by: Option<String>,
     /// Reads could be watched before the command ended.
     #[serde(skip)]
     is_watched: bool,
@@ -132,6 +135,9 @@ pub struct RunReport {
 
 /// A reason for nothing to gain.
 const NO_PATTERN: &str = "the reads follow no pattern that can be read ahead";
+
+/// The same of a file system.
+const DROPPED: &str = "the file system (FUSE without keep_cache) drops what is cached of a file at each open, so what is read ahead for another program is lost";
 
 impl RunReport {
     /// Adds what came of one storage.
@@ -196,6 +202,13 @@ impl RunReport {
         self.nothing() == Some(NO_PATTERN)
     }
 
+    /// Where nothing was gained because the file system drops what was read ahead, its kind: another mount of the same may keep it.
+    #[must_use]
+    pub fn is_dropped_by(&self) -> Option<&str> {
+        let is_dropped = self.nothing() == Some(DROPPED);
+        self.dropped_by.as_deref().filter(|_| is_dropped)
+    }
+
     /// Whether anything was gained.
     fn gains(&self) -> bool {
         self.refused.is_none() && self.nothing().is_none()
@@ -213,6 +226,7 @@ impl RunReport {
             Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
             Some(Reason::Busy) => "the command hardly waited for the storage",
             Some(Reason::Random) => NO_PATTERN,
+            Some(Reason::Dropped) => DROPPED,
             None if !self.is_watched => "the command ended before its reads could be watched",
             None if self.files == 0 && self.unknown_files > 0 => {
                 "the files were closed before they could be found"

@@ -237,6 +237,23 @@ fn for_storage(name: &str, decision: Decision<'_>, trace: Option<&LoadedTrace>) 
     }
 }
 
+/// The line for files of which a file system of FUSE drops what is cached: a mount of what is behind it, by the kind of the file system as
+/// mountinfo has it.
+#[must_use]
+pub fn mount_behind(kind: &str, flag: &str) -> String {
+    let is_of = |word: &str| kind.contains(word);
+    let source = match kind {
+        _ if is_of("nbdfuse") => "nbd://HOST/EXPORT",
+        _ if is_of("gcsfuse") => "gs://BUCKET",
+        _ if is_of("blobfuse") => "az://CONTAINER",
+        _ => "s3://BUCKET",
+    };
+    match cfg!(feature = "fuse") {
+        true => format!("foreread mount {source} DIR{flag}"),
+        false => format!("foreread serve {source} --unix foreread.sock{flag}"),
+    }
+}
+
 /// Arguments as a shell wants them.
 #[must_use]
 pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {

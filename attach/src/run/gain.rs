@@ -60,6 +60,8 @@ pub enum Reason {
     Busy,
     /// Next to nothing that was read ahead was used, or nothing was.
     Random,
+    /// The file system drops what is cached of a file when that is opened.
+    Dropped,
 }
 
 /// When the bytes of a job were there, since it was asked for.
