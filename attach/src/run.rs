@@ -106,6 +106,8 @@ pub struct RunReport {
     pub waited_seconds: f64,
     /// The time in which at least one of its threads waited.
     pub waiting_seconds: f64,
+    /// Threads that read at the same time, on average. Of several no one sees how long each would have waited for the others.
+    pub readers: f64,
     /// What it was spared, by the latency of the storage and what the kernel alone would have read for each wait.
     pub spared_seconds: f64,
     /// Events that were taken.
@@ -175,6 +177,7 @@ impl RunReport {
             active: gain.active,
         };
         self.spared_seconds += seen.spared_seconds();
+        self.readers = self.readers.max(known.readers);
         if waited.threads >= self.most {
             self.most = waited.threads;
             self.latency_seconds = gain.latency().as_secs_f64();

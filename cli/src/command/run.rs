@@ -100,6 +100,8 @@ const PRELOAD_WITHDRAWN: &str = "its library closed descriptors of the program, 
      overflowed small stacks";
 /// What is done about a file system that keeps nothing.
 const BEHIND: &str = "mount what is behind it by foreread instead, such as:";
+/// Threads that read at the same time from which on it is a guess how long they would have waited for each other.
+const MANY_READERS: f64 = 1.5;
 const MIB: f64 = (1 << 20) as f64;
 
 /// Runs.
@@ -275,7 +277,13 @@ fn in_three_lines(report: &RunReport) -> String {
         (None, None) => {
             let alone = seconds + report.spared_seconds;
             let times = alone / seconds.max(1e-9);
-            format!("took {seconds:.2} s instead of about {alone:.2} s: {times:.1} times as fast")
+            let doubt = match report.readers {
+                few if few < MANY_READERS => String::new(),
+                many => format!(" (a rough figure, as {many:.0} threads read at the same time)"),
+            };
+            format!(
+                "took {seconds:.2} s instead of about {alone:.2} s: {times:.1} times as fast{doubt}"
+            )
         }
     };
     format!(
