@@ -28,6 +28,7 @@ pub use advice::costs;
 pub use foreread_sim::device::custom::Pattern;
 pub use live::glance::{Glance, glance};
 pub use live::today;
+pub use measure::MIN_BYTES;
 pub use page::page;
 pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
 pub use table::render;
