@@ -15,8 +15,8 @@ use crate::source;
 use crate::vary;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
-use foreread_lab::advice::{NextStep, after_compare, in_shell};
-use foreread_lab::compare::{self, ComparePlan};
+use foreread_lab::advice::{NextStep, after_compare, can_run, in_shell, is_walk};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::Price;
 use foreread_lab::report::{MappedRun, Report, Table, page, screen, table, to_json};
@@ -177,7 +177,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     });
     // Where the source fails or Ctrl-C ends it, what was measured is printed all the same.
     if ended.is_ok() || !tables.is_empty() {
-        print(args, &tables, &outputs)?;
+        print(args, &plan, &tables, &outputs)?;
     }
     let missing = ended?;
     match signalled.load(Ordering::Relaxed) {
@@ -191,14 +191,25 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     }
 }
 
-fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), Fail> {
+fn print(
+    args: &CompareArgs,
+    plan: &ComparePlan,
+    tables: &[Table],
+    outputs: &Outputs,
+) -> Result<(), Fail> {
     let style = table::Style {
         bold: out::may_style(),
         details: args.details,
     };
+    // Where 'foreread run' can help its program: on files of this machine.
+    let is_here = |on: &CompareOn| on.path().is_some() || on.is_simulated();
+    let trace = plan.replay.as_ref().map(|replay| &*replay.loaded);
+    let trace = trace.filter(|_| plan.on.as_ref().is_none_or(is_here));
+    let is_walk = trace.is_some_and(|trace| can_run(Some(trace)) && is_walk(trace));
     let reports: Vec<Report> = tables
         .iter()
         .map(|t| Report::of(t).priced(args.price.as_deref()))
+        .map(|report| Report { is_walk, ..report })
         .collect();
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
