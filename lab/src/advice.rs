@@ -130,7 +130,7 @@ pub struct NextStep {
 }
 
 impl NextStep {
-    fn new(why: &str, line: String) -> NextStep {
+    pub(crate) fn new(why: &str, line: String) -> NextStep {
         NextStep {
             why: why.to_string(),
             line,

@@ -27,6 +27,7 @@ mod virt;
 pub use advice::costs;
 pub use foreread_sim::device::custom::Pattern;
 pub use live::glance::{Glance, glance};
+pub use live::small_files::{FileTimes, small_files};
 pub use live::today;
 pub use measure::MIN_BYTES;
 pub use page::page;

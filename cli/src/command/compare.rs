@@ -20,6 +20,7 @@ use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::Price;
 use foreread_lab::report::{MappedRun, Report, Table, page, screen, table, to_json};
+use foreread_lab::tune::disk_setting;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -215,7 +216,9 @@ fn print(
     let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
     outputs.emit(
         || {
-            let next = next.iter().flat_map(NextStep::blocks);
+            let file = plan.on.as_ref().and_then(|on| on.path());
+            let setting = file.and_then(|path| disk_setting(path, &reports));
+            let next = setting.iter().chain(&next).flat_map(NextStep::blocks);
             screen(&reports, next, style)
         },
         || to_json(&reports),
