@@ -106,6 +106,8 @@ pub struct RunReport {
     pub waited_seconds: f64,
     /// The time in which at least one of its threads waited.
     pub waiting_seconds: f64,
+    /// Threads that read at the same time, on average. Of several no one sees how long each would have waited for the others.
+    pub readers: f64,
     /// What it was spared, by the latency of the storage and what the kernel alone would have read for each wait.
     pub spared_seconds: f64,
     /// Events that were taken.
@@ -121,6 +123,9 @@ pub struct RunReport {
     /// Why reads could not be watched, where the kernel refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The kind of the file system, as mountinfo has it, that drops what is read ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_by: Option<String>,
     /// Reads could be watched before the command ended.
     #[serde(skip)]
     is_watched: bool,
@@ -132,6 +137,9 @@ pub struct RunReport {
 
 /// A reason for nothing to gain.
 const NO_PATTERN: &str = "the reads follow no pattern that can be read ahead";
+
+/// The same of a file system.
+const DROPPED: &str = "the file system (FUSE without keep_cache) drops what is cached of a file at each open, so what is read ahead for another program is lost";
 
 impl RunReport {
     /// Adds what came of one storage.
@@ -169,6 +177,7 @@ impl RunReport {
             active: gain.active,
         };
         self.spared_seconds += seen.spared_seconds();
+        self.readers = self.readers.max(known.readers);
         if waited.threads >= self.most {
             self.most = waited.threads;
             self.latency_seconds = gain.latency().as_secs_f64();
@@ -196,6 +205,13 @@ impl RunReport {
         self.nothing() == Some(NO_PATTERN)
     }
 
+    /// Where nothing was gained because the file system drops what was read ahead, its kind: another mount of the same may keep it.
+    #[must_use]
+    pub fn is_dropped_by(&self) -> Option<&str> {
+        let is_dropped = self.nothing() == Some(DROPPED);
+        self.dropped_by.as_deref().filter(|_| is_dropped)
+    }
+
     /// Whether anything was gained.
     fn gains(&self) -> bool {
         self.refused.is_none() && self.nothing().is_none()
@@ -213,6 +229,7 @@ impl RunReport {
             Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
             Some(Reason::Busy) => "the command hardly waited for the storage",
             Some(Reason::Random) => NO_PATTERN,
+            Some(Reason::Dropped) => DROPPED,
             None if !self.is_watched => "the command ended before its reads could be watched",
             None if self.files == 0 && self.unknown_files > 0 => {
                 "the files were closed before they could be found"

@@ -345,6 +345,7 @@ fn tuned(word: &str) -> Made {
         storage: model("object-near").expect("a model"),
         chosen: None,
         partial: false,
+        is_dropped: false,
         seconds: 1.0,
         trace: Some(PathBuf::from("run.frt")),
         command: vec![word.to_string()],

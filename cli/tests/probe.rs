@@ -239,7 +239,7 @@ fn a_block_device_is_probed() {
 fn what_cannot_be_probed_is_refused_in_one_line() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let small = dir.path().join("small");
-    std::fs::write(&small, [0; 8191]).expect("written");
+    std::fs::write(&small, [0; 20_000]).expect("written");
     for (args, part) in [
         (
             vec!["probe", text(&small), "--buffered"],
@@ -275,7 +275,7 @@ fn the_page_cache_is_not_measured_unawares() {
         println!("skipped: needs a tmpfs at {}", path.display());
         return;
     };
-    std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
+    std::fs::write(file.path(), vec![1; 8 << 20]).expect("written");
     let got = foreread(["probe", text(file.path()), "--seconds", "1"]);
     if got.code == Some(0) {
         println!(

@@ -372,3 +372,32 @@ fn has_deleted(pid: u32) -> bool {
         .filter_map(|link| fs::read_link(link.path()).ok())
         .any(|link| link.to_string_lossy().ends_with("/file (deleted)"))
 }
+
+/// A file system of FUSE drops what is cached of a file when it is opened, so what the run reads ahead would be gone, and what it opens would drop
+/// what the program has read: nothing is read ahead.
+#[test]
+fn nothing_is_read_ahead_where_an_open_drops_it() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let file = disk.as_file();
+    for by in ["trace", "sample"] {
+        let mut run = Command::new(cargo_bin("foreread"));
+        run.args(["run", "--quiet", "--json", "-", "--by", by, "--"]);
+        run.args([
+            "dd",
+            &format!("if={}", file.display()),
+            "of=/dev/null",
+            "bs=4k",
+        ]);
+        let done = run.output().expect("it starts");
+        if done.status.code() == Some(3) {
+            println!("skipped: needs root and tracefs");
+            continue;
+        }
+        let json: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+        assert_eq!(
+            (json["exit_code"].as_u64(), json["ahead_bytes"].as_u64()),
+            (Some(0), Some(0)),
+            "{by}: {json:#}"
+        );
+    }
+}

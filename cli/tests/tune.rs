@@ -615,3 +615,90 @@ fn small_files_are_tuned_by_their_disk() {
     );
     assert_eq!(json["chosen"]["disk"]["files"], 300);
 }
+
+/// A file system that drops what is cached of a file when that is opened: nothing that reads ahead beside a program is advised.
+#[test]
+fn what_a_file_system_drops_is_not_advised() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::new();
+    let Some(disk) = SlowDisk::new() else { return };
+    let (file, read) = (disk.as_file(), format!("if={}", text(&disk.as_file())));
+    let command = [
+        "dd",
+        &read,
+        "of=/dev/null",
+        "bs=32k",
+        "count=512",
+        "status=none",
+    ];
+    let options = ["--json", "-", "--time", "2s", "--runs", "3"];
+    let Some(got) = bench.tune(&options, &command) else {
+        return;
+    };
+    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
+    assert_eq!(json["storage"], format!("file:{}", text(&file)), "{json:#}");
+    assert_eq!(json["is_dropped"], true);
+    for means in ["kernel", "hint", "run", "replay"] {
+        assert!(json[means].is_null(), "{means}: {json:#}");
+    }
+    let settings = json["settings"].as_array().expect("a list");
+    let lines = settings.iter().filter_map(|one| one["text"].as_str());
+    for line in lines {
+        let exists = !line.contains("foreread run")
+            && !line.contains("/sys/block")
+            && !line.contains("replay");
+        assert!(exists, "{line}");
+    }
+    let first = json["first"]["means"].as_str();
+    assert!(
+        first.is_none()
+            || json["verdict"]
+                .as_str()
+                .is_some_and(|said| said.contains("keep_cache")),
+        "{json:#}"
+    );
+}
+
+/// What each command says of the readahead of one disk, asked about reads in order: one value, or why it is another.
+#[test]
+fn a_disk_has_one_value() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::new();
+    let Some(disk) = SlowDisk::new() else { return };
+    let big = disk.mount().join("big");
+    let advised_by = |words: &[&str]| {
+        disk.forget();
+        let got = crate::common::foreread(words);
+        let line = got.out.split_once(&format!("--fix {} --to ", disk.name()));
+        let line = line.unwrap_or_else(|| panic!("{words:?}: {}", got.out)).1;
+        line.split_whitespace().next().expect("a size").to_string()
+    };
+    let probed = advised_by(&["probe", text(&big), "--time", "2s"]);
+    let workload = "sequential:record=128K";
+    let compared = advised_by(&[
+        "compare",
+        workload,
+        "--on",
+        text(&big),
+        "--policy",
+        "none,auto",
+        "--runs",
+        "3",
+    ]);
+    assert_eq!(compared, probed);
+    let read = format!("if={}", text(&big));
+    let command = ["dd", &read, "of=/dev/null", "bs=128k", "status=none"];
+    disk.forget();
+    let Some(got) = bench.tune(&["--json", "-", "--time", "2s", "--runs", "3"], &command) else {
+        return;
+    };
+    let (json, kib) = advised(&disk, &got);
+    let of_disk = json["of_disk_bytes"].as_u64().expect("it was measured");
+    assert_eq!(foreread_report::number::exact_size(of_disk), probed);
+    let why = json["settings"].to_string();
+    let kib = kib.expect("it is slow");
+    assert!(
+        kib * 1024 == of_disk || why.contains("'foreread doctor', which knows no reads"),
+        "{kib}: {why}"
+    );
+}

@@ -13,7 +13,7 @@
 //! [`after_compare`] says which line follows from a comparison. Never: a line that does not exist for the storage.
 
 use crate::replay::LoadedTrace;
-use crate::report::{Decision, Report, by_source, decide};
+use crate::report::{Decision, Report, by_source, decide, in_walk};
 use foreread_core::policy::DEFAULT;
 use foreread_os::threads::Task;
 use foreread_report::block::Block;
@@ -130,7 +130,7 @@ pub struct NextStep {
 }
 
 impl NextStep {
-    fn new(why: &str, line: String) -> NextStep {
+    pub(crate) fn new(why: &str, line: String) -> NextStep {
         NextStep {
             why: why.to_string(),
             line,
@@ -156,6 +156,13 @@ impl NextStep {
         [String::new(), self.line.clone(), why]
     }
 
+    fn of_walk(trace: &str) -> NextStep {
+        NextStep::new(
+            &format!("{}:", in_walk(trace)),
+            "foreread run -- CMD".to_string(),
+        )
+    }
+
     fn of_program(line: impl Into<String>) -> NextStep {
         NextStep::new("what a program of yours needs:", line.into())
     }
@@ -170,12 +177,15 @@ pub fn after_compare(reports: &[Report], again: impl Fn(u32) -> String) -> Optio
     if by_source(reports).len() > 1 {
         return Some(NextStep::of_program("foreread tune -- CMD"));
     }
+    if let Some(walk) = reports.iter().find(|report| report.is_walk) {
+        return Some(NextStep::of_walk(&walk.workload));
+    }
     let decision = decide(reports);
     if let Decision::MoreRuns(runs) = decision {
         let why = "more runs show what these leave open:";
         return Some(NextStep::new(why, again(runs)));
     }
-    Some(for_storage(&first.source, decision, None))
+    for_storage(&first.source, decision, None)
 }
 
 /// After an explanation of a trace, which was replayed here under other policies too. Nothing where more runs have to come first.
@@ -186,17 +196,18 @@ pub fn after_explain(report: &Report, trace: Option<&LoadedTrace>) -> Option<Nex
         return None;
     }
     if let Some(trace) = trace.filter(|trace| is_walk(trace) && can_run(Some(trace))) {
-        let why = format!(
-            "{} is a walk through folders, of which no policy knows the next file; 'run' does:",
-            trace.name
-        );
-        return Some(NextStep::new(&why, "foreread run -- CMD".to_string()));
+        return Some(NextStep::of_walk(&trace.name));
     }
-    Some(for_storage(&report.source, decision, trace))
+    for_storage(&report.source, decision, trace)
 }
 
-/// The line for this kind of storage. A trace is given to `tune`, which knows all means.
-fn for_storage(name: &str, decision: Decision<'_>, trace: Option<&LoadedTrace>) -> NextStep {
+/// The line for this kind of storage. A trace is given to `tune`, which knows all means. Nothing for an export from which nothing gains: its
+/// clients speak NBD already.
+fn for_storage(
+    name: &str,
+    decision: Decision<'_>,
+    trace: Option<&LoadedTrace>,
+) -> Option<NextStep> {
     let source = in_shell([name]);
     let policy = match decision {
         Decision::Take(policy) => policy,
@@ -211,7 +222,11 @@ fn for_storage(name: &str, decision: Decision<'_>, trace: Option<&LoadedTrace>) 
         NextStep::new(why, line)
     };
     let kind = name.split_once(':').map_or("file", |(kind, _)| kind);
-    match (kind, trace) {
+    let is_export = matches!(kind, "nbd" | "nbd+unix" | "nbds" | "nbds+unix");
+    if is_export && policy == "none" {
+        return None;
+    }
+    Some(match (kind, trace) {
         ("file" | "model" | "model-live", Some(trace)) => {
             let on = source.replacen("model-live:", "model:", 1);
             let line = format!("foreread tune {} --on {on}", in_shell([&trace.name]));
@@ -226,7 +241,7 @@ fn for_storage(name: &str, decision: Decision<'_>, trace: Option<&LoadedTrace>) 
             let model = source.replacen("model-live:", "model:", 1);
             NextStep::of_program(format!("foreread tune --on {model} -- CMD"))
         }
-        ("nbd" | "nbd+unix" | "nbds" | "nbds+unix" | "rbd", _) => {
+        _ if is_export || kind == "rbd" => {
             served("serve it so to virtual machines and other clients of NBD:")
         }
         _ if cfg!(feature = "fuse") => {
@@ -234,6 +249,23 @@ fn for_storage(name: &str, decision: Decision<'_>, trace: Option<&LoadedTrace>) 
             NextStep::new("mount it so for programs:", line)
         }
         _ => served("serve it so to clients of NBD:"),
+    })
+}
+
+/// The line for files of which a file system of FUSE drops what is cached: a mount of what is behind it, by the kind of the file system as
+/// mountinfo has it.
+#[must_use]
+pub fn mount_behind(kind: &str, flag: &str) -> String {
+    let is_of = |word: &str| kind.contains(word);
+    let source = match kind {
+        _ if is_of("nbdfuse") => "nbd://HOST/EXPORT",
+        _ if is_of("gcsfuse") => "gs://BUCKET",
+        _ if is_of("blobfuse") => "az://CONTAINER",
+        _ => "s3://BUCKET",
+    };
+    match cfg!(feature = "fuse") {
+        true => format!("foreread mount {source} DIR{flag}"),
+        false => format!("foreread serve {source} --unix foreread.sock{flag}"),
     }
 }
 
@@ -325,6 +357,15 @@ mod tests {
         ] {
             assert_eq!(of(&[measured(source, auto)]), line);
         }
+        let mut walk = Report::of(&measured("file:x", 1.0));
+        walk.is_walk = true;
+        let step = after_compare(&[walk], |_| String::new()).expect("there is one");
+        assert_eq!(step.line, "foreread run -- CMD");
+        // Nothing gains, and clients of NBD need no other server for that.
+        let mut same = measured("nbd://h/x", 1.0);
+        same.policies.retain(|row| !row.policy.starts_with("linux"));
+        let step = after_compare(&[Report::of(&same)], |_| String::new());
+        assert_eq!(step, None);
         let two = [measured("file:x", 0.5), measured("model:rbd", 0.5)];
         assert_eq!(of(&two), "foreread tune -- CMD");
         let mut once = measured("s3://b/k", 0.5);

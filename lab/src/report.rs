@@ -30,7 +30,7 @@ use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::OutcomeMap;
 use serde::{Deserialize, Serialize};
 
-pub use advice::{Decision, advise, by_source, decide};
+pub use advice::{Decision, advise, by_source, decide, in_walk};
 pub use disk_cache::{CacheRun, ReportDiskCache, RowDiskCache, TableDiskCache};
 pub use kind::RowKind;
 pub use price::Price;

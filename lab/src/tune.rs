@@ -13,6 +13,7 @@
 
 mod candidates;
 mod choose;
+mod disk;
 mod hints;
 mod maxima;
 mod page;
@@ -20,6 +21,7 @@ mod settings;
 mod storage;
 mod text;
 
+pub use disk::disk_setting;
 pub use maxima::{Maxima, maxima};
 pub use page::page;
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
@@ -30,7 +32,9 @@ use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
 use crate::report::{Report, RowKind};
 use crate::setting::Setting;
+use choose::Choices;
 use foreread_os::failure::Failure;
+use foreread_os::open::look;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
@@ -59,6 +63,8 @@ pub struct TuneOptions {
     pub partial: bool,
     /// How long a probe may take, in seconds.
     pub seconds: f64,
+    /// The file system of the storage drops what is cached of a file when that is opened: nothing can be read ahead beside a program.
+    pub is_dropped: bool,
     /// Where the trace is, and the command that it is of, where they are known.
     pub trace: Option<PathBuf>,
     pub command: Vec<String>,
@@ -88,6 +94,9 @@ pub struct TuneReport {
     pub today_is_known: bool,
     /// The comparison, schema `foreread.compare/1`.
     pub report: Report,
+    /// What the disk should have whatever is read, in bytes: what `doctor` names. Null where it was not measured.
+    #[serde(default)]
+    pub of_disk_bytes: Option<u64>,
     /// The best setting of the kernel. Null where none is better than today.
     pub kernel: Option<Gain>,
     /// The best hint. Null where none is better than today.
@@ -102,6 +111,9 @@ pub struct TuneReport {
     /// What it gains by `foreread replay` of a plan, where it reads the same again. Null where it is nothing.
     #[serde(default)]
     pub replay: Option<Gain>,
+    /// See [`TuneOptions::is_dropped`].
+    #[serde(default)]
+    pub is_dropped: bool,
     /// What is advised first; its line is the first of the settings. Null where nothing is.
     #[serde(default)]
     pub first: Option<FirstMeans>,
@@ -192,7 +204,15 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
     let today = candidates::kernel(today_bytes);
     let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
-    let candidates = candidates::all(today_bytes, plateau.as_slice());
+    let of_disk = probe.as_ref().and_then(|p| settings::of_disk(p, storage));
+    let also: Vec<u64> = plateau.into_iter().chain(of_disk).collect();
+    let candidates = candidates::all(today_bytes, &also);
+    let choices = Choices {
+        candidates: &candidates,
+        of_disk,
+    };
+    let loaded = asked.plan.replay.as_ref().map(|replay| &*replay.loaded);
+    let is_walk = loaded.is_some_and(advice::is_walk);
     let plan = ComparePlan {
         on: Some(compare::preset(preset)),
         policies: candidates
@@ -208,8 +228,14 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .first()
         .map(Report::of)
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
-    let loaded = asked.plan.replay.as_ref().map(|replay| &*replay.loaded);
-    let is_walk = loaded.is_some_and(advice::is_walk);
+    // Of small files of FUSE the model says nothing: it is of one large file.
+    let is_on_fuse = storage
+        .path()
+        .and_then(|path| look(path).ok())
+        .is_some_and(|looked| looked.is_on_fuse());
+    let walk = loaded
+        .filter(|_| is_walk && is_on_fuse)
+        .map(|trace| choose::walk(&probe::small_files(&trace.names)?, trace));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
     let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
@@ -220,15 +246,27 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
-        kernel: choose::kernel(&report, &today, &candidates),
-        policy: choose::any(&report, &today, &candidates),
-        run: choose::run(&report, &today, is_walk).filter(|_| advice::can_run(loaded)),
-        replay: choose::foresight(&report, &today),
+        // Such a server may not take the parts of a larger window in order, and no model shows it.
+        kernel: choose::kernel(&report, &today, &choices).filter(|_| !asked.is_dropped),
+        policy: match &walk {
+            Some(gain) if asked.is_dropped => gain.clone(),
+            None if asked.is_dropped => choose::run(&report, &today, false)
+                .filter(|gain| choose::is_as_recorded(gain.today_s, loaded)),
+            _ => choose::any(&report, &today, &choices),
+        },
+        run: match &walk {
+            Some(gain) => gain.clone(),
+            None => choose::run(&report, &today, is_walk),
+        }
+        .filter(|_| advice::can_run(loaded) && !asked.is_dropped),
+        replay: choose::foresight(&report, &today).filter(|_| !asked.is_dropped),
+        is_dropped: asked.is_dropped,
+        of_disk_bytes: of_disk,
         probe,
         today,
         today_bytes,
         report,
-        hint,
+        hint: hint.filter(|_| !asked.is_dropped),
         hint_files,
         first: None,
         verdict: String::new(),

@@ -40,6 +40,7 @@ fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> TuneReport {
             storage,
             chosen: None,
             partial: false,
+            is_dropped: false,
             seconds: 1.0,
             trace: None,
             command: Vec::new(),
@@ -286,7 +287,8 @@ fn maxima_are_judged_by_what_reads_wait() {
     let replay = Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"));
     let model = compare::model("object-near").expect("a model");
     let preset = model.preset().expect("it is one");
-    let found = maxima(replay, preset, 128 << 10, &[], &mut Silent).expect("it can be compared");
+    let found =
+        maxima(replay, preset, 128 << 10, &[], None, &mut Silent).expect("it can be compared");
     let gain = found.gain.expect("a larger window gains");
     assert!(
         gain.max_bytes > Some(128 << 10) && gain.ratio < 0.5,

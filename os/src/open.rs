@@ -9,7 +9,7 @@
 //!
 //! Source: open(2), "O_PATH"; proc_pid_fd(5).
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fstatfs};
 use std::fs::{File, FileType, Metadata};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,6 +26,17 @@ pub fn descriptor_path(file: impl AsFd) -> PathBuf {
 pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
     let (own, descriptor) = (std::process::id(), file.as_fd().as_raw_fd());
     PathBuf::from(format!("/proc/{own}/fd/{descriptor}"))
+}
+
+/// `FUSE_SUPER_MAGIC` of linux/magic.h.
+const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
+
+/// Whether a file is on a file system of FUSE, whose server is asked. It need not be opened for it.
+#[must_use]
+pub fn is_on_fuse(file: impl AsFd) -> bool {
+    // The type of the number differs between machines.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    fstatfs(file).is_ok_and(|about| about.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
 /// A file that was looked at and not opened.
@@ -59,6 +70,12 @@ impl UnopenedFile {
     #[must_use]
     pub fn meta(&self) -> &Metadata {
         &self.meta
+    }
+
+    /// Whether it is on a file system of FUSE.
+    #[must_use]
+    pub fn is_on_fuse(&self) -> bool {
+        is_on_fuse(&self.file)
     }
 
     /// Refuses what is no regular file.

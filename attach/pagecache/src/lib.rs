@@ -8,6 +8,7 @@
 //!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole, and how large those are; and out of it again
 //!   resident    which bytes of a file are there: cachestat(2)
 //!   mapping     a mapping of our own: which pages are there (mincore), and those of a range at once (POPULATE_READ)
+//!   kept        whether what is cached outlives another open of the file
 //!   inherited   signals that a command of ours gets as we got them
 //!   program     how this program is started again, and commands of the user
 //!   process     the same for mappings of another process: process_madvise(2)
@@ -20,6 +21,7 @@
 pub mod advisor;
 pub mod handle;
 pub mod inherited;
+pub mod kept;
 pub mod mapping;
 pub mod process;
 pub mod program;

@@ -67,6 +67,8 @@ pub struct Ahead {
     sees_hits: bool,
     progress: ListingProgress,
     storages: HashMap<u32, Storage>,
+    /// Storages that drop what is read ahead, since they were last asked for.
+    dropping: Vec<u32>,
     began: Instant,
     opened: u64,
 }
@@ -103,6 +105,7 @@ impl Ahead {
             sees_hits,
             progress: ListingProgress::default(),
             storages,
+            dropping: Vec::new(),
             began,
             opened: 0,
         }
@@ -128,6 +131,11 @@ impl Ahead {
         if !self.sees_hits {
             self.guess();
         }
+    }
+
+    /// Storages of which nothing can be read ahead, that were found since the last call.
+    pub fn dropping(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.dropping)
     }
 
     fn list(&mut self) {
@@ -193,10 +201,14 @@ impl Ahead {
                 return;
             }
             self.files.seek(key);
+            let (first, last) = touch.pages;
+            let read = first * PAGE_BYTES..last.saturating_add(1).saturating_mul(PAGE_BYTES);
             self.seeker.add(SoughtFile {
                 key,
                 thread: touch.thread,
                 is_mapped,
+                // A fault is seen before its page is there.
+                read: (touch.kind == TouchKind::Read).then_some(read),
             });
         }
         let kept = self.kept.entry(key).or_default();
@@ -210,6 +222,9 @@ impl Ahead {
         for search in self.seeker.ended() {
             let key = search.key;
             let kept = self.kept.remove(&key).unwrap_or_default();
+            if search.is_dropping && !self.dropping.contains(&key.dev) {
+                self.dropping.push(key.dev);
+            }
             if let Some(WatchedFile { file, size, path }) = self.files.found(search, Instant::now())
             {
                 path.iter().for_each(|path| self.lister.read(path));

@@ -25,9 +25,10 @@ use foreread_observe::sample::may_look;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
 use foreread_os::failure::Failure;
-use foreread_os::host::Host;
+use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
+use foreread_trace::follow::event::FileKey;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -338,6 +339,7 @@ impl Run {
             Some(Level::Misses | Level::Nothing) | None => {}
             Some(Level::All) => {
                 self.ahead.begin_turn();
+                self.leave_dropping(now);
                 self.touched(touches);
                 self.look(now);
                 self.ahead.start_jobs();
@@ -352,6 +354,24 @@ impl Run {
             if self.watcher.level() == Some(Level::Nothing) {
                 self.set_level(Level::Misses, now);
             }
+        }
+    }
+
+    /// Storages that drop what is read ahead are passed over.
+    fn leave_dropping(&mut self, now: Instant) {
+        let dropping = self.ahead.dropping();
+        for dev in &dropping {
+            self.devices.pass_over(*dev, Some(Reason::Dropped), now);
+            self.report.sleeps += 1;
+            if self.report.dropped_by.is_none() {
+                let (major, minor) = FileKey { dev: *dev, ino: 0 }.device();
+                let mut mounts = Host::here().mounts().into_iter();
+                let mount = mounts.find(|mount| mount.number == DeviceNumber { major, minor });
+                self.report.dropped_by = Some(mount.map_or_else(String::new, |mount| mount.kind));
+            }
+        }
+        if !dropping.is_empty() {
+            self.pass_over();
         }
     }
 

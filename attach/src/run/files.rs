@@ -149,7 +149,11 @@ impl Files {
 
     /// A search has ended. Nothing where the file is not worth watching.
     pub fn found(&mut self, search: FinishedSearch, now: Instant) -> Option<WatchedFile> {
-        let FinishedSearch { key, found } = search;
+        let FinishedSearch {
+            key,
+            found,
+            is_dropping,
+        } = search;
         let times = match self.entries.get(&key) {
             Some(Entry::Sought(times)) => *times,
             // A folder has it meanwhile.
@@ -157,7 +161,7 @@ impl Files {
             _ => 0,
         };
         let Some(FoundFile { file, size, path }) = found else {
-            self.unknown += u64::from(times == 0);
+            self.unknown += u64::from(times == 0 && !is_dropping);
             let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
             self.entries.insert(
                 key,
@@ -360,7 +364,11 @@ mod tests {
             size,
             path: None,
         });
-        let search = FinishedSearch { key, found };
+        let search = FinishedSearch {
+            key,
+            found,
+            is_dropping: false,
+        };
         let found = files.found(search, Instant::now());
         found.expect("worth watching").file
     }

@@ -18,11 +18,13 @@ use super::leases;
 use foreread_observe::record::names::file_key;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, descriptor_path, look};
+use foreread_pagecache::kept::Dropping;
 use foreread_pagecache::{handle, readahead};
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{OFlags, fstat};
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -75,6 +77,8 @@ fn opened(looked: &UnopenedFile) -> Option<File> {
 pub struct Finder {
     /// A folder of each file system whose files can be opened by inode.
     mounts: Mutex<HashMap<u32, Option<Arc<File>>>>,
+    /// Whether the file systems of these devices drop what is cached of a file when that is opened.
+    dropping: Dropping,
 }
 
 impl Finder {
@@ -92,6 +96,16 @@ impl Finder {
                 }
             })
             .or_else(|| beside(&folder, wanted))
+    }
+
+    /// Whether the file system is known to drop what is cached of a file when that is opened.
+    pub fn is_dropping(&self, of: FileKey) -> bool {
+        self.dropping.is(u64::from(of.dev))
+    }
+
+    /// The same, tried with a file that was found, of which these bytes were read where that is known. May wait for a file system.
+    pub fn look(&self, of: FileKey, file: &File, read: Option<&Range<u64>>) -> bool {
+        self.dropping.look(u64::from(of.dev), file, read)
     }
 
     fn by_inode(&self, wanted: FileKey) -> Option<FoundFile> {

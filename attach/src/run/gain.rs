@@ -25,6 +25,8 @@ const MAX_LATE_NS: u64 = 1_000_000;
 pub const MIN_WAITS: usize = 8;
 /// Samples of the latency that are kept.
 const SAMPLES: usize = 32;
+/// Latencies from which the usual one is taken.
+const MAX_LATENCIES: usize = 4096;
 /// What a fast disk delivers.
 pub const FAST_BYTES_PER_NS: u64 = 1;
 /// What may come together with the first byte of a request: the largest request of a disk.
@@ -60,6 +62,8 @@ pub enum Reason {
     Busy,
     /// Next to nothing that was read ahead was used, or nothing was.
     Random,
+    /// The file system drops what is cached of a file when that is opened.
+    Dropped,
 }
 
 /// When the bytes of a job were there, since it was asked for.
@@ -95,8 +99,8 @@ pub struct Gain {
     pub ahead_jobs: u64,
     /// The latest latencies of our own requests.
     fetches: VecDeque<Duration>,
-    /// The first latencies of all: later ones may have waited for our own bytes.
-    first: Vec<Duration>,
+    /// The latencies of all, up to a limit.
+    latencies: Vec<Duration>,
     reason: Option<Reason>,
 }
 
@@ -121,7 +125,7 @@ impl Gain {
             asked_bytes: 0,
             ahead_jobs: 0,
             fetches: VecDeque::new(),
-            first: Vec::new(),
+            latencies: Vec::new(),
             reason: None,
         }
     }
@@ -171,17 +175,20 @@ impl Gain {
     }
 
     fn note(&mut self, latency: Duration) {
-        if self.first.len() < SAMPLES {
-            self.first.push(latency);
+        if self.latencies.len() < MAX_LATENCIES {
+            self.latencies.push(latency);
         }
     }
 
-    /// The latency of a storage with nothing else to do, where any was seen: a quarter of the first ones were shorter. The least of all may
-    /// be of bytes that another request had brought half of the way.
+    /// The latency of a storage with nothing else to do, where any was seen: one in fifty was shorter, as most wait for others that are under way, or
+    /// for a processor. The least of all may be of bytes that another request had brought half of the way.
+    ///
+    /// 4,000 files by eight processes over 2.4 ms, on two busy processors: a quarter of the first 32 requests were back within 4.3 ms, a tenth of all
+    /// within 7.
     pub fn usual_latency(&self) -> Option<Duration> {
-        let mut first = self.first.clone();
-        first.sort_unstable();
-        first.get(first.len() / 4).copied()
+        let mut latencies = self.latencies.clone();
+        latencies.sort_unstable();
+        latencies.get(latencies.len() / 50).copied()
     }
 
     fn sample(&mut self, latency: Duration) {
@@ -357,6 +364,18 @@ mod tests {
             (8, Duration::from_millis(8), 1 << 20)
         );
         assert_eq!(gain.latency(), Duration::from_millis(1));
+    }
+
+    /// Most requests wait for others.
+    #[test]
+    fn the_usual_latency_is_that_of_few_others() {
+        let (mut gain, _) = gain();
+        assert_eq!(gain.usual_latency(), None);
+        (0..200).for_each(|n| {
+            let times = at_once(Duration::from_micros(2000 + 100 * (n % 40)));
+            gain.ended(false, Outcome::Arrived, times, 4096);
+        });
+        assert_eq!(gain.usual_latency(), Some(Duration::from_micros(2000)));
     }
 
     /// 16 requests at once over a latency of 1 ms: the last has waited for the others.

@@ -8,20 +8,25 @@
 use super::find::{Finder, FoundFile};
 use super::tasks::{TaskKind, Tasks};
 use foreread_trace::follow::event::FileKey;
+use std::ops::Range;
 
 /// A file that is looked for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct SoughtFile {
     pub key: FileKey,
     /// Which thread reads it, and how.
     pub thread: u32,
     pub is_mapped: bool,
+    /// Bytes that it has read, where they were there when it was seen.
+    pub read: Option<Range<u64>>,
 }
 
 /// What came of it.
 pub struct FinishedSearch {
     pub key: FileKey,
     pub found: Option<FoundFile>,
+    /// Its file system drops what is cached of a file when that is opened: nothing can be read ahead for another program.
+    pub is_dropping: bool,
 }
 
 /// Looks for files. Where there is no thread none is found.
@@ -39,8 +44,21 @@ impl TaskKind for SearchKind {
     const MAX_THREADS: usize = 4;
 
     fn carry_out(&self, task: SoughtFile) -> FinishedSearch {
-        let found = self.0.find(task.thread, task.key, task.is_mapped);
         let key = task.key;
-        FinishedSearch { key, found }
+        // Not opened again: that would drop what the command has read.
+        let is_dropping = self.0.is_dropping(key);
+        let found = match is_dropping {
+            true => None,
+            false => self.0.find(task.thread, key, task.is_mapped),
+        };
+        let is_dropping = match &found {
+            Some(found) => self.0.look(key, &found.file, task.read.as_ref()),
+            None => is_dropping,
+        };
+        FinishedSearch {
+            key,
+            found: found.filter(|_| !is_dropping),
+            is_dropping,
+        }
     }
 }

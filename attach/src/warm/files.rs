@@ -3,11 +3,17 @@
 
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, look};
+use foreread_pagecache::kept::Dropping;
 use foreread_plan::PlanFile;
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+
+/// File systems that drop what is read for other programs.
+static DROPPING: Dropping = Dropping::new();
+const DROPPED: &str =
+    "its file system drops what is cached of a file when that is opened (FUSE without keep_cache)";
 
 /// Opens a file, with the number of its device, or says why it is left out.
 pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
@@ -30,6 +36,9 @@ pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
         }
         (looked.for_reading().map_err(text)?, looked.meta().dev())
     };
+    if DROPPING.look(dev, &opened, None) {
+        return Err(DROPPED.to_string());
+    }
     foreread_pagecache::readahead::only_as_asked(&opened).map_err(text)?;
     Ok((opened, dev))
 }

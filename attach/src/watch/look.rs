@@ -110,13 +110,22 @@ pub(super) struct HarmBasis {
 }
 
 impl HarmBasis {
-    /// What this value does beside the reads of a recording; both in KiB.
-    fn harm(&self, recording: &Recording, now: u64) -> Option<Harm> {
-        let limits = SettingLimits {
+    fn limits(&self, recording: &Recording) -> SettingLimits {
+        SettingLimits {
             request_bytes: self.request_bytes,
             memory_bytes: self.memory_bytes,
             faults_of_reads: recording.faults_of_reads(),
-        };
+        }
+    }
+
+    /// What the disk should have, whatever is read, in bytes.
+    fn best(&self, recording: &Recording) -> u64 {
+        self.costs.best(&self.limits(recording)).readahead_bytes
+    }
+
+    /// What this value does beside the reads of a recording; both in KiB.
+    fn harm(&self, recording: &Recording, now: u64) -> Option<Harm> {
+        let limits = self.limits(recording);
         let is_memory_short = recording.is_memory_short();
         let is_faulting = limits
             .faults_of_reads
@@ -222,6 +231,7 @@ impl Question {
         let harm = self
             .basis
             .and_then(|basis| basis.harm(&recording, self.now));
+        let of_disk = self.basis.map(|basis| basis.best(&recording));
         let advised = harm.and_then(|harm| harm.advised);
         let also: Vec<u64> = advised
             .into_iter()
@@ -233,6 +243,7 @@ impl Question {
             model,
             self.old.saturating_mul(1024),
             &also,
+            of_disk,
             &mut Silent,
         )?;
         let answer = Answer {

@@ -15,11 +15,12 @@ use crate::source;
 use crate::vary;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
-use foreread_lab::advice::{NextStep, after_compare, in_shell};
-use foreread_lab::compare::{self, ComparePlan};
+use foreread_lab::advice::{NextStep, after_compare, can_run, in_shell, is_walk};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::Price;
 use foreread_lab::report::{MappedRun, Report, Table, page, screen, table, to_json};
+use foreread_lab::tune::disk_setting;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -193,25 +194,38 @@ fn tables(args: &CompareArgs, plan: &ComparePlan) -> Result<Vec<String>, Fail> {
     });
     // Where the source fails or Ctrl-C ends it, what was measured is printed all the same.
     if ended.is_ok() || !tables.is_empty() {
-        print(args, &tables, &outputs)?;
+        print(args, &plan, &tables, &outputs)?;
     }
     Ok(ended?)
 }
 
-fn print(args: &CompareArgs, tables: &[Table], outputs: &Outputs) -> Result<(), Fail> {
+fn print(
+    args: &CompareArgs,
+    plan: &ComparePlan,
+    tables: &[Table],
+    outputs: &Outputs,
+) -> Result<(), Fail> {
     let style = table::Style {
         bold: out::may_style(),
         details: args.details,
     };
+    // Where 'foreread run' can help its program: on files of this machine.
+    let is_here = |on: &CompareOn| on.path().is_some() || on.is_simulated();
+    let trace = plan.replay.as_ref().map(|replay| &*replay.loaded);
+    let trace = trace.filter(|_| plan.on.as_ref().is_none_or(is_here));
+    let is_walk = trace.is_some_and(|trace| can_run(Some(trace)) && is_walk(trace));
     let reports: Vec<Report> = tables
         .iter()
         .map(|t| Report::of(t).priced(args.price.as_deref()))
+        .map(|report| Report { is_walk, ..report })
         .collect();
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
     outputs.emit(
         || {
-            let next = next.iter().flat_map(NextStep::blocks);
+            let file = plan.on.as_ref().and_then(|on| on.path());
+            let setting = file.and_then(|path| disk_setting(path, &reports));
+            let next = setting.iter().chain(&next).flat_map(NextStep::blocks);
             screen(&reports, next, style)
         },
         || to_json(&reports),

@@ -13,7 +13,7 @@ use foreread::OpenError;
 use foreread_attach::run::command::start;
 use foreread_attach::run::{RunOptions, RunReport, RunTarget, WatchBy, page};
 use foreread_core::policy::PolicySpec;
-use foreread_lab::advice::{in_shell, record_lines};
+use foreread_lab::advice::{in_shell, mount_behind, record_lines};
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -98,6 +98,10 @@ fn policy(text: &str) -> Result<PolicySpec, String> {
 /// Why `--preload` is not there any more.
 const PRELOAD_WITHDRAWN: &str = "its library closed descriptors of the program, which drops the program's POSIX locks, and \
      overflowed small stacks";
+/// What is done about a file system that keeps nothing.
+const BEHIND: &str = "mount what is behind it by foreread instead, such as:";
+/// Threads that read at the same time from which on it is a guess how long they would have waited for each other.
+const MANY_READERS: f64 = 1.5;
 const MIB: f64 = (1 << 20) as f64;
 
 /// Runs.
@@ -152,8 +156,11 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     }
 }
 
-/// What else there is for a command of which no policy knows what it reads next.
+/// What else there is for a command of which no policy knows what it reads next, or whose file system keeps nothing.
 fn advice(report: &RunReport, command: &[OsString]) -> String {
+    if let Some(kind) = report.is_dropped_by() {
+        return format!("  {BEHIND}\n    {}\n", mount_behind(kind, ""));
+    }
     if !report.has_no_pattern() || command.is_empty() {
         return String::new();
     }
@@ -177,6 +184,10 @@ fn next(report: &RunReport, command: &[OsString]) -> Option<[String; 3]> {
     let words = command.iter().map(|word| word.to_string_lossy());
     let command = Some(in_shell(words)).filter(|command| !command.is_empty())?;
     let [line, why] = match report.has_no_pattern() {
+        _ if report.is_dropped_by().is_some() => [
+            mount_behind(report.is_dropped_by().unwrap_or_default(), ""),
+            "Mount what is behind the file system by foreread instead, such as:".to_string(),
+        ],
         true => [
             record_lines(&command),
             "Where it reads the same each time, a plan of one run can help the next:".to_string(),
@@ -266,7 +277,13 @@ fn in_three_lines(report: &RunReport) -> String {
         (None, None) => {
             let alone = seconds + report.spared_seconds;
             let times = alone / seconds.max(1e-9);
-            format!("took {seconds:.2} s instead of about {alone:.2} s: {times:.1} times as fast")
+            let doubt = match report.readers {
+                few if few < MANY_READERS => String::new(),
+                many => format!(" (a rough figure, as {many:.0} threads read at the same time)"),
+            };
+            format!(
+                "took {seconds:.2} s instead of about {alone:.2} s: {times:.1} times as fast{doubt}"
+            )
         }
     };
     format!(

@@ -19,8 +19,8 @@ use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{self, StorageFound, TuneOptions};
 use foreread_os::failure::{Failure, FailureKind};
-use foreread_os::open::read_small_text;
-use foreread_pagecache::program;
+use foreread_os::open::{look, read_small_text};
+use foreread_pagecache::{kept, program};
 use foreread_report::json;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use std::ffi::OsStr;
@@ -133,6 +133,11 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
             (compare::file(found.path), Some(found.chosen), replay)
         }
     };
+    let measured = storage.path().and_then(|path| look(path).ok());
+    let is_dropped = measured
+        .filter(|looked| looked.is_on_fuse())
+        .and_then(|looked| looked.for_reading().ok())
+        .is_some_and(|file| kept::is_dropped_by_open(&file) == Some(true));
     let partial = args.replay.only.is_some() || args.replay.records.is_some();
     let plan = ComparePlan {
         replay: Some(replay),
@@ -146,6 +151,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         storage,
         chosen,
         partial,
+        is_dropped,
         seconds: args.time.as_secs_f64(),
         command: args
             .command

@@ -101,6 +101,11 @@ impl SlowDisk {
         ready.then_some(disk)
     }
 
+    /// The whole disk as a file of FUSE, whose server does not ask the kernel to keep what is cached.
+    pub fn as_file(&self) -> PathBuf {
+        self.dir.path().join("fuse/nbd")
+    }
+
     pub fn mount(&self) -> PathBuf {
         self.dir.path().join("mount")
     }

@@ -117,8 +117,9 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
             fault_in_words(&excess.now, &excess.best)
         )
     }));
-    let most = costs.map(|costs| context.limits().most_bytes(&costs));
-    let wanted = plateau.map(|plateau| plateau.min(most.unwrap_or(u64::MAX)));
+    // The value of the disk, as `doctor` has it.
+    let of_disk = costs.map(|costs| costs.best(&context.limits()).readahead_bytes);
+    let wanted = of_disk.filter(|_| context.disk.is_some()).or(plateau);
     advice.settings = settings::for_paste(&advice, wanted, excess.as_ref(), context);
     advice
 }

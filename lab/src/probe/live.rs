@@ -4,6 +4,7 @@
 //! aligned and touched beforehand, so no read is split or copied. Never: writes, or leaves anything behind.
 
 pub mod glance;
+pub mod small_files;
 
 use super::Spread;
 use super::grid::{ARENA_BYTES, Task};

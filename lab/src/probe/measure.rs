@@ -75,9 +75,12 @@ pub(super) struct MeasuredPoints {
     pub lasting_mb_s: Option<f64>,
 }
 
+/// A smaller file or device is not measured: requests of several sizes have to fit in it several times.
+pub const MIN_BYTES: u64 = 8 << 20;
+
 /// There is too little to read.
 pub(super) fn too_small(bytes: u64) -> Failure {
-    let remedy = "name a source of 8192 bytes or more, best of 1 GiB";
+    let remedy = "name a file of 8 MiB or more on the same disk, best of 1 GiB, or its block device (findmnt shows it)";
     Failure::input(format!("{bytes} bytes are too few to measure"), "", remedy)
 }
 
@@ -88,7 +91,7 @@ pub(super) fn measure(
     progress: &mut dyn Progress,
 ) -> Result<MeasuredPoints, Failure> {
     let tasks = grid::tasks(station.span());
-    if tasks.is_empty() {
+    if tasks.is_empty() || !station.is_virtual() && station.span() < MIN_BYTES {
         return Err(too_small(station.span()));
     }
     let rounds_most = if station.is_virtual() {

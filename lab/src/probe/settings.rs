@@ -35,7 +35,7 @@ pub(super) fn for_paste(
     };
     let kib = (plateau / 1024).max(4);
     let is_mount = context.disk.is_some_and(|device| device.name.is_none());
-    let mut all = vec![kernel(wanted.unwrap_or(plateau), excess, context)];
+    let mut all = vec![kernel(wanted.unwrap_or(plateau), plateau, excess, context)];
     if context.is_model {
         all.push(librbd(plateau));
     }
@@ -55,13 +55,23 @@ fn setting(place: &str, text: String, why: &str) -> Setting {
     }
 }
 
-fn kernel(wanted: u64, excess: Option<&Excess>, context: &Context<'_>) -> Setting {
+fn kernel(wanted: u64, plateau: u64, excess: Option<&Excess>, context: &Context<'_>) -> Setting {
     let wanted = excess.map_or(wanted.max(4096), |excess| excess.best.readahead_bytes);
     if excess.is_none() && context.readahead_bytes.is_some_and(|now| now >= wanted) {
         let why = "Nothing to change: the present read_ahead_kb gives a sequential reader what there is to get.";
         return setting("the kernel", String::new(), why);
     }
-    to_set(context.disk, wanted)
+    let setting = to_set(context.disk, wanted);
+    if wanted >= plateau {
+        return setting;
+    }
+    let why = format!(
+        "{} Less than the {} that one read at a time needs: the kernel reads a window while the one before it is used, and a page fault of a \
+         mapping reads a whole one.",
+        setting.why,
+        size(plateau)
+    );
+    Setting { why, ..setting }
 }
 
 fn librbd(plateau: u64) -> Setting {

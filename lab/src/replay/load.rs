@@ -423,6 +423,14 @@ impl LoadedTrace {
         files
     }
 
+    /// From the start of the first read to the end of the last, where the trace has both of each.
+    #[must_use]
+    pub fn seconds(&self) -> Option<f64> {
+        let ends = self.records.iter().map(|record| record.end_ns).max()?;
+        let last = ends.filter(|_| self.has_starts && self.has_ends)?;
+        Some(last.saturating_sub(self.first_ns) as f64 / 1e9)
+    }
+
     /// The files that were read, by their numbers, in the order of their first reads.
     #[must_use]
     pub fn files_in_order(&self) -> Vec<usize> {

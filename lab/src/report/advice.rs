@@ -60,7 +60,18 @@ pub fn advise(reports: &[Report]) -> String {
             list(shortened)
         ));
     }
+    if let Some(walk) = reports.iter().find(|report| report.is_walk) {
+        said.push_str(&format!(" {}.", in_walk(&walk.workload)));
+    }
     said
+}
+
+/// What no row shows of a walk through folders; a sentence without its end.
+#[must_use]
+pub fn in_walk(workload: &str) -> String {
+    format!(
+        "{workload} is a walk through folders, of which no policy knows the next file; 'foreread run' does"
+    )
 }
 
 fn in_two_sentences(reports: &[Report]) -> String {
@@ -522,6 +533,19 @@ mod tests {
             advice(&[tables])
                 .starts_with("Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast")
         );
+    }
+
+    #[test]
+    fn a_walk_names_what_knows_its_files() {
+        let same = [1.0, 1.01, 0.99];
+        let rows = ["none", "auto"].map(|name| runs(name, &same, 0, 0, 4_096_000));
+        let mut report = Report::of(&table("grep.frt", "file:x", rows.to_vec()));
+        let said = advise(&[report.clone()]);
+        assert!(!said.contains("foreread run"), "{said}");
+        report.is_walk = true;
+        let said = advise(&[report]);
+        let end = " grep.frt is a walk through folders, of which no policy knows the next file; 'foreread run' does.";
+        assert!(said.ends_with(end), "{said}");
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Report {
                 .collect(),
             disk_cache: table.disk_cache.as_ref().map(|cache| cache.about.clone()),
             shortened: table.shortened,
+            is_walk: false,
             rows: (0..table.policies.len())
                 .map(|i| row(table, i, none, &verdict))
                 .collect(),

@@ -72,6 +72,9 @@ pub struct Report {
     /// Where the workload spans less than usual, as the source is slow. Left out elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortened: Option<SpanCut>,
+    /// The reads are a walk through folders: no policy knows its next file, and `foreread run` does. Left out elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_walk: bool,
     /// One row for each policy.
     pub rows: Vec<Row>,
     /// Every pair of rows that are no limits, tested.

@@ -1,4 +1,5 @@
-//! The best of the rows, by what a corrected test calls better than today; of those that are equal to it, the smallest window.
+//! The best of the rows, by what a corrected test calls better than today; of those that are equal to it, the setting of the disk, else the
+//! smallest window.
 //!
 //! Example: today takes 4 s, 512K takes 2.04 s, 8M takes 2 s: 512K, if the interval of the ratio is within 5 %. Today itself is no
 //! choice: what saves less than 10 % of its time is no gain. Equal: a larger window costs memory, and other readers' share of the
@@ -6,37 +7,55 @@
 
 use super::candidates::{Candidate, Choice};
 use super::{Gain, MIN_GAIN, MIN_SAVED_S};
+use crate::probe::FileTimes;
+use crate::replay::LoadedTrace;
 use crate::report::row::Relation;
-use crate::report::{Report, Row};
+use crate::report::{Report, Row, RowKind};
 use foreread_core::policy::DEFAULT;
 
 /// A candidate that gains.
 struct Gaining {
     gain: Gain,
-    window_bytes: u64,
+    rank: u64,
 }
 
-/// The best maximum of the kernel that is better than today; of those as good, the smallest.
-pub(super) fn kernel(report: &Report, today: &str, candidates: &[Candidate]) -> Option<Gain> {
-    best(
-        report,
-        today,
-        candidates
-            .iter()
-            .filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. })),
-    )
+/// What is chosen from: the candidates, and the maximum that the disk should have whatever is read ([`crate::setting`]), where it is known.
+pub(super) struct Choices<'a> {
+    pub candidates: &'a [Candidate],
+    pub of_disk: Option<u64>,
+}
+
+impl Choices<'_> {
+    /// Of candidates that are as good, the one of the lowest rank is taken: the smallest window, but before other settings that of the disk,
+    /// so that one disk has one value for all that is read from it.
+    fn rank(&self, choice: Choice) -> u64 {
+        match choice {
+            Choice::Kernel { max_bytes } if self.of_disk == Some(max_bytes) => 2,
+            choice => choice.window_bytes(),
+        }
+    }
+}
+
+/// The best maximum of the kernel that is better than today; of those as good, that of the disk, else the smallest.
+pub(super) fn kernel(report: &Report, today: &str, choices: &Choices<'_>) -> Option<Gain> {
+    best(report, today, choices, |choice| {
+        matches!(choice, Choice::Kernel { .. })
+    })
 }
 
 /// The best policy at all that is better than today, `none` among them.
-pub(super) fn any(report: &Report, today: &str, candidates: &[Candidate]) -> Option<Gain> {
-    best(report, today, candidates.iter())
+pub(super) fn any(report: &Report, today: &str, choices: &Choices<'_>) -> Option<Gain> {
+    best(report, today, choices, |_| true)
 }
 
-fn best<'a>(
+fn best(
     report: &Report,
     today: &str,
-    candidates: impl Iterator<Item = &'a Candidate>,
+    choices: &Choices<'_>,
+    is_of_kind: impl Fn(Choice) -> bool,
 ) -> Option<Gain> {
+    let candidates = choices.candidates.iter();
+    let candidates = candidates.filter(|candidate| is_of_kind(candidate.choice));
     let gaining = |candidate: &Candidate| {
         let name = candidate.policy.to_string();
         let row = report
@@ -53,7 +72,7 @@ fn best<'a>(
         };
         Some(Gaining {
             gain,
-            window_bytes: candidate.choice.window_bytes(),
+            rank: choices.rank(candidate.choice),
         })
     };
     let all: Vec<Gaining> = candidates.filter_map(gaining).collect();
@@ -66,11 +85,7 @@ fn best<'a>(
             || report.relation(&fastest, &one.gain.what) == Some(Relation::Equivalent)
     });
     let bytes = |one: &Gaining| one.gain.bytes_ratio.unwrap_or(1.0);
-    let order = |a: &Gaining, b: &Gaining| {
-        a.window_bytes
-            .cmp(&b.window_bytes)
-            .then(bytes(a).total_cmp(&bytes(b)))
-    };
+    let order = |a: &Gaining, b: &Gaining| a.rank.cmp(&b.rank).then(bytes(a).total_cmp(&bytes(b)));
     as_good.min_by(order).map(|one| one.gain)
 }
 
@@ -81,6 +96,44 @@ pub(super) fn run(report: &Report, today: &str, is_walk: bool) -> Option<Gain> {
     }
     let row = report.row(DEFAULT)?;
     gain(report, today, row)
+}
+
+/// Files after which a walk is known.
+const FIRST: f64 = 2.0;
+
+/// What a walk through small files gains where those that come next are read ahead. Today it takes what it was recorded to take: of each file a
+/// server may be asked for more than its bytes, which its listing has as well.
+pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
+    let files = trace.names.len() as f64;
+    let today_s = trace
+        .seconds()
+        .unwrap_or_default()
+        .max(files * times.alone_s);
+    let with_s = files * times.together_s + FIRST * today_s / files;
+    let ratio = foreread_sim::stats::ratio(with_s, today_s)?;
+    let is_worth = ratio <= 1.0 - MIN_GAIN && today_s - with_s >= MIN_SAVED_S;
+    is_worth.then(|| Gain {
+        what: DEFAULT.to_string(),
+        kind: Some(RowKind::Policy),
+        max_bytes: None,
+        ratio,
+        ratio_ci95: None,
+        today_s,
+        with_s,
+        bytes_ratio: None,
+    })
+}
+
+/// A model whose time of today is this many times the recorded one, or less than its part, is none of this storage.
+const AS_RECORDED: f64 = 1.5;
+
+/// Whether a model says what was recorded of the same reads, where none of their bytes was cached. Of `sha256sum` over rclone one said 12.8 s, and
+/// 1.9 s was recorded.
+pub(super) fn is_as_recorded(today_s: f64, trace: Option<&LoadedTrace>) -> bool {
+    let recorded_s = trace.and_then(LoadedTrace::seconds);
+    recorded_s.is_none_or(|recorded_s| {
+        (recorded_s / AS_RECORDED..=recorded_s * AS_RECORDED).contains(&today_s)
+    })
 }
 
 /// What a plan of the same reads gains: perfect foresight. It is computed and not tested.
@@ -157,7 +210,7 @@ fn of(base: &Row, row: &Row) -> Option<Gain> {
 mod tests {
     use super::super::candidates;
     use super::*;
-    use crate::report::{PolicyRuns, RowKind, Table};
+    use crate::report::{PolicyRuns, Table};
     use foreread_core::stats::Stats;
     use foreread_sim::simulator::RunResult;
 
@@ -194,11 +247,34 @@ mod tests {
     const TODAY: &str = "linux-6.18:max=128K";
 
     fn chosen(report: &Report) -> [Option<Gain>; 2] {
-        let candidates = candidates::all(128 << 10, &[256 << 10]);
+        chosen_on(report, None)
+    }
+
+    fn chosen_on(report: &Report, of_disk: Option<u64>) -> [Option<Gain>; 2] {
+        let choices = Choices {
+            candidates: &candidates::all(128 << 10, &[256 << 10]),
+            of_disk,
+        };
         [
-            kernel(report, TODAY, &candidates),
-            any(report, TODAY, &candidates),
+            kernel(report, TODAY, &choices),
+            any(report, TODAY, &choices),
         ]
+    }
+
+    /// 2 MiB is the value of the disk: as good as 512 KiB here, and where it is not, the reads decide.
+    #[test]
+    fn of_those_as_good_the_value_of_the_disk_is_chosen() {
+        let of = |two: [f64; 3]| {
+            let all = report(&[
+                (TODAY, [9.0, 9.1, 8.9], 110),
+                ("linux-6.18:max=512K", [2.02, 2.12, 1.92], 190),
+                ("linux-6.18:max=2M", two, 190),
+                ("linux-6.18:max=8M", [2.0, 2.1, 1.9], 180),
+            ]);
+            chosen_on(&all, Some(2 << 20)).map(|gain| gain.and_then(|gain| gain.max_bytes))
+        };
+        assert_eq!(of([2.03, 2.13, 1.93]), [Some(2 << 20); 2]);
+        assert_eq!(of([3.03, 3.13, 2.93]), [Some(512 << 10); 2]);
     }
 
     #[test]

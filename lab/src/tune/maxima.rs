@@ -7,8 +7,9 @@
 //! Example: `cat` of one file after the other over 3 ms takes 1.64 s a file with 128 KiB and 0.64 s with 512; by the time of a recording of
 //! six seconds 512 was said to take 88 % of it.
 
+use super::Gain;
 use super::candidates::{self, Candidate, Choice};
-use super::{Gain, choose};
+use super::choose::{self, Choices};
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::replay::Replay;
 use crate::report::Report;
@@ -22,13 +23,13 @@ const RUNS: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Maxima {
-    /// The smallest of those that gain nearly as much as the best over today, if one gains 10 %.
+    /// That of the disk, or the smallest, of those that gain nearly as much as the best over today, if one gains 10 %.
     pub gain: Option<Gain>,
     /// Each maximum in bytes, and the mean time that a read waits with it, in seconds.
     pub times: Vec<(u64, f64)>,
 }
 
-/// Compares the maxima that `tune` tries, and `also`, with today's.
+/// Compares the maxima that `tune` tries, and `also`, with today's. `of_disk`: what the disk should have whatever is read.
 ///
 /// # Errors
 /// The reads cannot be compared on this model.
@@ -37,9 +38,11 @@ pub fn maxima(
     preset: &'static Preset,
     today_bytes: u64,
     also: &[u64],
+    of_disk: Option<u64>,
     progress: &mut dyn Progress,
 ) -> Result<Maxima, Failure> {
-    let mut candidates = candidates::all(today_bytes, also);
+    let also: Vec<u64> = also.iter().copied().chain(of_disk).collect();
+    let mut candidates = candidates::all(today_bytes, &also);
     candidates.retain(|candidate| matches!(candidate.choice, Choice::Kernel { .. }));
     let plan = ComparePlan {
         replay: Some(replay),
@@ -69,6 +72,13 @@ pub fn maxima(
     };
     Ok(Maxima {
         times: candidates.iter().filter_map(time).collect(),
-        gain: choose::kernel(&report, &candidates::kernel(today_bytes), &candidates),
+        gain: choose::kernel(
+            &report,
+            &candidates::kernel(today_bytes),
+            &Choices {
+                candidates: &candidates,
+                of_disk,
+            },
+        ),
     })
 }

@@ -3,15 +3,16 @@
 //! Never: text for what gains nothing.
 
 use super::text::uncapitalised;
-use super::{MIN_GAIN, TuneOptions, TuneReport};
-use crate::advice::{Means, in_shell, replay_lines};
-use crate::probe;
+use super::{Gain, MIN_GAIN, TuneOptions, TuneReport, candidates};
+use crate::advice::{self, Means, in_shell, replay_lines};
+use crate::compare::CompareOn;
+use crate::probe::{self, Probe};
 use crate::report::RowKind;
 use crate::setting::{Setting, SettingLimits, StorageCosts, fault_in_words, to_set};
 use foreread_core::policy::DEFAULT;
-use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
-use foreread_report::number::percent;
+use foreread_os::host::{DeviceNumber, Host};
+use foreread_report::number::{percent, size, span_s};
 use std::path::Path;
 
 /// Files that are named in a text; more are counted.
@@ -36,8 +37,11 @@ pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting>
 }
 
 fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
-    let device = path.and_then(|path| Host::here().device_of(path).ok());
-    let costs = of_storage(tuned, device.as_ref());
+    let device = device_of(path);
+    let costs = tuned
+        .probe
+        .as_ref()
+        .and_then(|probe| of_storage(probe, device.as_ref()));
     let Some(gain) = tuned.kernel.as_ref() else {
         return too_large(tuned, device.as_ref(), costs?);
     };
@@ -56,28 +60,54 @@ fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Optio
     });
     Some(Setting {
         why: format!(
-            "{} {}{}{warning}",
+            "{} {}{}{warning}{}",
             setting.why,
             super::text::in_words(gain),
-            reach(tuned, asked.partial)
+            reach(tuned, asked.partial),
+            beside_disk(tuned, bytes)
         ),
         ..setting
     })
 }
 
 /// What a read of the storage costs, where it was measured, and what limits its setting.
-fn of_storage(
-    tuned: &TuneReport,
-    device: Option<&Device>,
-) -> Option<(StorageCosts, SettingLimits)> {
+fn of_storage(probe: &Probe, device: Option<&Device>) -> Option<(StorageCosts, SettingLimits)> {
     let rotates = device.is_some_and(|device| device.rotates == Some(true));
-    let costs = probe::costs(&tuned.probe.as_ref()?.points, rotates)?;
+    let costs = probe::costs(&probe.points, rotates)?;
     let limits = SettingLimits {
         request_bytes: device.and_then(|device| device.max_request),
         memory_bytes: Host::here().memory_bytes(),
         faults_of_reads: None,
     };
     Some((costs, limits))
+}
+
+/// The device below a file.
+pub(super) fn device_of(path: Option<&Path>) -> Option<Device> {
+    path.and_then(|path| Host::here().device_of(path).ok())
+}
+
+/// What the storage should have whatever is read from it, where it was measured.
+pub(super) fn of_disk(probe: &Probe, storage: &CompareOn) -> Option<u64> {
+    let device = device_of(storage.path());
+    let (costs, limits) = of_storage(probe, device.as_ref())?;
+    Some(costs.best(&limits).readahead_bytes)
+}
+
+/// Why these reads have another value than the disk.
+fn beside_disk(tuned: &TuneReport, bytes: u64) -> String {
+    let Some(of_disk) = tuned.of_disk_bytes.filter(|of_disk| *of_disk != bytes) else {
+        return String::new();
+    };
+    let row = tuned.report.row(&candidates::kernel(of_disk));
+    let Some(with) = row.and_then(|row| row.judged()) else {
+        return String::new();
+    };
+    format!(
+        " 'foreread doctor', which knows no reads, names {} for this disk: with it these take {} s.",
+        size(of_disk),
+        span_s(with.mean, None)
+    )
 }
 
 /// The present value gains these reads nothing, and is too large for others.
@@ -193,6 +223,26 @@ fn hint(tuned: &TuneReport) -> Option<Setting> {
     })
 }
 
+/// The kind of a file system, as mountinfo has it.
+fn kind_of(number: DeviceNumber) -> String {
+    let mut mounts = Host::here().mounts().into_iter();
+    let mount = mounts.find(|mount| mount.number == number);
+    mount.map_or_else(String::new, |mount| mount.kind)
+}
+
+/// A mount of foreread in place of the file system that has the files now.
+fn behind(gain: &Gain, kind: &str, flag: &str) -> Setting {
+    Setting {
+        place: "foreread".to_string(),
+        text: advice::mount_behind(kind, flag),
+        why: format!(
+            "In place of this mount, for the bucket or server behind it. Computed with the times of this mount; 'foreread compare --on' \
+             of a file there measures without it. {}",
+            super::text::in_words(gain)
+        ),
+    }
+}
+
 fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
     let gain = tuned.policy.as_ref().filter(|gain| !gain.is_off())?;
     let source = path.map_or_else(
@@ -203,6 +253,11 @@ fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
         DEFAULT => String::new(),
         policy => flag.replace("POLICY", policy),
     };
+    if tuned.is_dropped {
+        let kind = device_of(path).map(|device| kind_of(device.number));
+        let kind = kind.unwrap_or_default();
+        return Some(behind(gain, &kind, &named(" --policy POLICY")));
+    }
     let (flag, option) = (named(" --policy POLICY"), named(".policy(\"POLICY\")"));
     let is_kernels = tuned.kernel.as_ref() == Some(gain);
     let same = if is_kernels {

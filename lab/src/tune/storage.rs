@@ -11,6 +11,7 @@
 //! because 95 % of the time is spent there. One disk is tuned at a time; files that are elsewhere are counted and left out.
 //! Never: reads a byte; the probe does.
 
+use crate::probe::MIN_BYTES;
 use crate::replay::Replay;
 use foreread::source::FileSource;
 use foreread_os::failure::Failure;
@@ -22,8 +23,6 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A smaller file cannot be probed: requests of several sizes have to fit in it several times.
-pub const MIN_BYTES: u64 = 8 << 20;
 /// A file of this size is large enough to stop looking for a larger one.
 const LARGE_BYTES: u64 = 256 << 20;
 /// Entries of folders that are looked at for a large file: a second on a slow disk.
