@@ -31,6 +31,11 @@ const CSV: &str = "start_ns,end_ns,file,file_size,open,op,offset,length,returned
 /// What the command prints that is run in this folder.
 fn done_in(dir: &Path, words: &[&str]) -> String {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    for name in variables.filter(|name| name.to_string_lossy().starts_with("FOREREAD_")) {
+        command.env_remove(name);
+    }
+    command.env("XDG_CONFIG_HOME", "/dev/null");
     let done = command.current_dir(dir).args(words).assert().success();
     String::from_utf8(done.get_output().stdout.clone()).expect("text")
 }

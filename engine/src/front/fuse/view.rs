@@ -108,6 +108,9 @@ impl View {
     ) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
+        // `none`, and `auto` that may waste nothing (a ratio in thousandths).
+        let policy = engine.policy();
+        let reads_ahead = policy.info.name != "none" && policy.values != [1000];
         let (lists_versions, observer) = (tree.lists_versions(), settings.observer.clone());
         let usual = if lists_versions {
             super::REMOTE_ATTR_TTL
@@ -123,9 +126,9 @@ impl View {
             unasked: Mutex::default(),
             handles: Mutex::default(),
             buffers: Mutex::default(),
-            cut: KernelCut::new(match settings.direct {
-                true => 0,
-                false => settings.kernel_readahead_bytes.into(),
+            cut: KernelCut::new(match reads_ahead && !settings.direct {
+                true => settings.kernel_readahead_bytes.into(),
+                false => 0,
             }),
             observer,
             opened: count(),
@@ -385,18 +388,16 @@ impl View {
             .map(|observer| (observer, Instant::now()));
         let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
         let mut buf = self.buffers().pop().unwrap_or_default();
-        let left = handle.size.saturating_sub(offset) as usize - wanted;
-        let behind = self.cut.behind(&handle.place, offset, wanted as u64) as usize;
-        let behind = behind.min(left);
-        if buf.len() < wanted + behind {
-            buf.resize(wanted + behind, 0);
+        if buf.len() < wanted {
+            buf.resize(wanted, 0);
         }
-        let read = |buf: &mut [u8]| handle.reader.read_at(buf, offset);
-        let got = match read(&mut buf[..wanted + behind]) {
-            // What was not asked for fails nothing.
-            Err(_) if behind > 0 => read(&mut buf[..wanted]),
-            got => got.map(|read| read.min(wanted)),
-        };
+        let behind = self.cut.behind(&handle.place, offset, wanted as u64);
+        if behind > 0 {
+            // One request for both; what is behind the read holds it up only there, and fails nothing.
+            let end = handle.size.min(offset + wanted as u64 + behind);
+            let _ = handle.reader.prefetch(offset..end);
+        }
+        let got = handle.reader.read_at(&mut buf[..wanted], offset);
         if let Some((observer, start)) = taken {
             let done = got.as_ref().is_ok_and(|read| *read == wanted);
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());

@@ -253,26 +253,42 @@ impl Tree for TornFile {
     }
 }
 
-/// A read that jumps is fetched with what the kernel will ask for next; an error there is not one of the read.
-#[test]
-fn what_is_fetched_behind_a_read_fails_no_read() {
-    let options = Options::default().policy("none");
-    let engine = Engine::new(options.cache_bytes(8 << 20)).expect("an engine");
+fn torn(policy: &str) -> (View, u64) {
+    let options = Options::default().policy(policy).cache_bytes(8 << 20);
+    let engine = Engine::new(options).expect("an engine");
     let view = View::new(Arc::new(TornFile), engine, &FuseSettings::default()).expect("a view");
     let file = view.lookup(ROOT, OsStr::new("file")).expect("it is there");
     let (fh, _) = view.open(file.number).expect("opened");
-    let read = |offset: u64| {
-        let mut got = Err(0);
-        view.read(fh, offset, 128 << 10, |bytes| {
-            got = bytes.map(<[u8]>::to_vec)
-        });
-        got.map(|bytes| (bytes.len(), bytes.iter().all(|byte| *byte == 7)))
-    };
-    assert_eq!(read(64 << 10), Ok((128 << 10, true)), "all of it is there");
+    (view, fh)
+}
+
+fn read(view: &View, fh: u64, offset: u64) -> Result<(usize, bool), KernelErrno> {
+    let mut got = Err(0);
+    view.read(fh, offset, 128 << 10, |bytes| {
+        got = bytes.map(<[u8]>::to_vec);
+    });
+    got.map(|bytes| (bytes.len(), bytes.iter().all(|byte| *byte == 7)))
+}
+
+/// A read that jumps is fetched with what the kernel will ask for next; an error there is not one of the read.
+#[test]
+fn what_is_fetched_behind_a_read_fails_no_read() {
+    let (view, fh) = torn("linux-6.18");
+    let whole = Ok((128 << 10, true));
+    assert_eq!(read(&view, fh, 64 << 10), whole, "all of it is there");
     assert_eq!(
-        read(256 << 10),
-        Ok((128 << 10, true)),
+        read(&view, fh, 256 << 10),
+        whole,
         "what is behind it is torn"
     );
-    assert_eq!(read(384 << 10), Err(5));
+    assert_eq!(read(&view, fh, 384 << 10), Err(5));
+}
+
+#[test]
+fn nothing_is_fetched_behind_a_read_where_nothing_is_read_ahead() {
+    for policy in ["none", "auto:max-overfetch=1"] {
+        let (view, fh) = torn(policy);
+        assert_eq!(read(&view, fh, 64 << 10), Ok((128 << 10, true)), "{policy}");
+        assert_eq!(view.engine.stats().source_bytes, 128 << 10, "{policy}");
+    }
 }
