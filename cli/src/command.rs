@@ -15,6 +15,7 @@ mod doctor;
 #[cfg(feature = "lab")]
 mod explain;
 mod first_page;
+mod health;
 #[cfg(feature = "lab")]
 mod list;
 pub mod man;
@@ -96,6 +97,7 @@ commands! {
     "lab" Check(check::CheckArgs) => check::run,
     "lab" Sweep(sweep::SweepArgs) => sweep::run,
     "mount" Umount(umount::UmountArgs) => umount::run,
+    Health(health::HealthArgs) => health::run,
     "mount" Next(next::NextArgs) => next::run,
     Completions(completions::CompletionsArgs) => complete,
     Man(man::ManArgs) => describe,

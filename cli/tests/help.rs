@@ -4,7 +4,7 @@ use crate::common::foreread;
 use crate::common::help::{fits, listed};
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "mount",
     "serve",
     "run",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 22] = [
     "check",
     "sweep",
     "umount",
+    "health",
     "next",
     "completions",
     "man",

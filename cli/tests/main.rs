@@ -14,6 +14,7 @@ mod explain;
 mod golden;
 #[cfg(feature = "mount")]
 mod hang;
+mod health;
 mod help;
 mod html;
 mod lists;

@@ -687,6 +687,9 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
         3_000_000
     );
     let place = dir.display().to_string();
+    let healthy = format!("{place}: answers\n");
+    assert_eq!(foreread(["health", &place]).is_done(), healthy);
+    assert!(foreread(["health"]).out.contains(&healthy), "it is found");
     let used = Command::new("sleep").arg("600").current_dir(dir).spawn();
     let mut used = used.expect("sleep");
     let got = foreread(["umount", &place]);
@@ -703,6 +706,9 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
         assert!(done.expect("mount is there").success(), "{what:?}");
     };
     over(&["mount", "-t", "tmpfs", "over"]);
+    let unhealthy = foreread(["health", &place]);
+    let line = format!("{place}: no mount of foreread\n");
+    assert_eq!((unhealthy.code, unhealthy.out), (Some(1), line));
     let line = foreread(["umount", &place]);
     assert!(
         line.is_refused()

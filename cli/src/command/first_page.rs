@@ -54,7 +54,7 @@ pub fn template(all: &Command) -> String {
     let other = all.get_subcommands().map(Command::get_name);
     let other = other.filter(|name| !listed.contains(name));
     let other = Vec::from_iter(other.chain(["help"])).join(", ");
-    page + &format!("Also: {other}; -h, --help (long), --version\n{EXAMPLE}")
+    page + &format!("Also: {other}; -h, --help, --version\n{EXAMPLE}")
 }
 
 /// What `--version` says: `-V` says the first line alone.

@@ -2,6 +2,7 @@
 //!
 //! Never: takes away a mount of another file system.
 
+use super::health::MOUNT_KIND as KIND;
 use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread_os::host::{Host, Mount, last_at};
@@ -30,8 +31,6 @@ pub struct UmountArgs {
     pub lazy: bool,
 }
 
-/// The type of our mounts.
-const KIND: &str = "fuse.foreread";
 /// Programs that are named.
 const MAX_NAMED: usize = 5;
 

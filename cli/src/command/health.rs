@@ -1,0 +1,140 @@
+//! `foreread health`: does what runs here answer? One line for each mount and server, and an exit code: for a container's health check.
+//!
+//! Never: waits longer than [`PATIENCE`] for any of them.
+
+use crate::fail::{Fail, one_line};
+use crate::out;
+use foreread_os::host::{Host, last_at};
+use foreread_os::threads::Task;
+use std::fmt::Display;
+use std::io::Read;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Say whether mounts and servers here answer
+///
+/// Exit code 1 if one does not answer within 3 seconds, or if there is none: for the health check of a container. A mount is asked for the
+/// attributes of its folder, a server for its greeting. Without arguments: every mount of foreread that is seen here, and the server at
+/// 127.0.0.1:10809 if something listens there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread health
+  foreread health mnt nbd://127.0.0.1:10809")]
+pub struct HealthArgs {
+    /// Folders that are mounted on, and servers as nbd://HOST[:PORT]
+    #[arg(value_name = "DIR|nbd://HOST")]
+    pub what: Vec<String>,
+}
+
+/// The type of our mounts.
+pub const MOUNT_KIND: &str = "fuse.foreread";
+const PATIENCE: Duration = Duration::from_secs(3);
+const NBD_PORT: u16 = 10809;
+/// What a server of NBD says first (the protocol's specification, "newstyle negotiation").
+const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
+
+/// Asks all, prints what each said, and fails if one did not answer.
+pub fn run(args: &HealthArgs) -> Result<(), Fail> {
+    let mut said = Vec::new();
+    if args.what.is_empty() {
+        let mounts = Host::here().mounts();
+        let ours = mounts.iter().filter(|mount| mount.kind == MOUNT_KIND);
+        said.extend(ours.map(|mount| (mount.point.display().to_string(), folder(&mount.point))));
+        let here = server(&format!("127.0.0.1:{NBD_PORT}"));
+        if !matches!(here, Err(Refusal::NothingListens)) {
+            said.push((format!("nbd://127.0.0.1:{NBD_PORT}"), here));
+        }
+    }
+    for what in &args.what {
+        let answer = match what.strip_prefix("nbd://") {
+            Some(host) => server(host.trim_end_matches('/')),
+            None => folder(Path::new(what)),
+        };
+        said.push((what.clone(), answer));
+    }
+    if said.is_empty() {
+        let remedy = "name a folder that is mounted on, or nbd://HOST:PORT";
+        return Err(Fail::check(
+            "no mount and no server of foreread",
+            "here",
+            remedy,
+        ));
+    }
+    for (what, answer) in &said {
+        let line = match answer {
+            Ok(()) => format!("{what}: answers"),
+            Err(why) => format!("{what}: {why}"),
+        };
+        out::print(one_line(&line) + "\n")?;
+    }
+    match said.iter().find(|(_, answer)| answer.is_err()) {
+        None => Ok(()),
+        Some(_) => Err(Fail::Passed(1)),
+    }
+}
+
+/// Why something is not well.
+enum Refusal {
+    NothingListens,
+    Said(String),
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::NothingListens => f.write_str("nothing listens there"),
+            Refusal::Said(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Asks in a thread, since a mount may never answer.
+fn asked<T: Send + 'static>(
+    ask: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let said = |why: &str| Refusal::Said(why.to_string());
+    let task =
+        Task::start("foreread-health", ask).map_err(|error| Refusal::Said(error.to_string()))?;
+    let silent = || said("no answer within 3 seconds");
+    task.within(PATIENCE).ok_or_else(silent)?
+}
+
+/// Is it mounted on, and does the mount answer?
+fn folder(dir: &Path) -> Result<(), Refusal> {
+    let dir: PathBuf = dir.to_path_buf();
+    asked(move || {
+        let failed = |error: std::io::Error| Refusal::Said(error.to_string());
+        let mounts = Host::here().mounts();
+        let place = std::path::absolute(&dir).map_err(failed)?;
+        if last_at(&mounts, &place).is_none_or(|mount| mount.kind != MOUNT_KIND) {
+            return Err(Refusal::Said("no mount of foreread".to_string()));
+        }
+        std::fs::metadata(&dir).map(drop).map_err(failed)
+    })
+}
+
+/// Does a server greet?
+fn server(host: &str) -> Result<(), Refusal> {
+    let to = match host.rsplit_once(':') {
+        Some((_, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.to_string(),
+        _ => format!("{host}:{NBD_PORT}"),
+    };
+    asked(move || {
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => Refusal::NothingListens,
+            _ => Refusal::Said(error.to_string()),
+        };
+        let to = to.to_socket_addrs().map_err(failed)?.next();
+        let to = to.ok_or_else(|| Refusal::Said("the host has no address".to_string()))?;
+        let mut stream = TcpStream::connect_timeout(&to, PATIENCE).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let mut greeting = [0; GREETING.len()];
+        stream.read_exact(&mut greeting).map_err(failed)?;
+        match &greeting == GREETING {
+            true => Ok(()),
+            false => Err(Refusal::Said("no server of NBD".to_string())),
+        }
+    })
+}

@@ -1,0 +1,42 @@
+//! `foreread health` of servers: one that greets, one of something else, none. Of mounts see `mount.rs`.
+
+use crate::common::foreread;
+use std::io::Write;
+use std::net::TcpListener;
+
+/// A server that says this to each client, and its address.
+fn saying(greeting: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let _ = client.and_then(|mut client| client.write_all(greeting));
+        }
+    });
+    format!("nbd://{address}")
+}
+
+#[test]
+fn a_server_is_healthy_that_greets() {
+    let (good, bad) = (
+        saying(b"NBDMAGICIHAVEOPT\0\x03"),
+        saying(b"HTTP/1.1 400 Bad"),
+    );
+    assert_eq!(
+        foreread(["health", &good]).is_done(),
+        format!("{good}: answers\n")
+    );
+    let got = foreread(["health", &bad, &good]);
+    let lines = format!("{bad}: no server of NBD\n{good}: answers\n");
+    assert_eq!((got.code, got.out), (Some(1), lines));
+    let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let none = format!("nbd://{}", gone.local_addr().expect("bound"));
+    drop(gone);
+    let got = foreread(["health", &none]);
+    assert_eq!(
+        (got.code, got.out),
+        (Some(1), format!("{none}: nothing listens there\n"))
+    );
+    let got = foreread(["health", "/proc"]);
+    assert_eq!(got.out, "/proc: no mount of foreread\n");
+}
