@@ -229,7 +229,12 @@ fn the_report_has_three_lines() {
     ]);
     let said = String::from_utf8_lossy(&done.stderr);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+    // A busy machine may have the reads look like none to gain by: then the next step is named behind them.
+    let is_whole = lines.len() == 3
+        || lines
+            .get(2)
+            .is_some_and(|line| line.contains("nothing to gain"));
+    assert!(is_whole, "{said}");
     let words = ["read ahead by samples", "for the storage", "took"];
     assert!(
         lines
