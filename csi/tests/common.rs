@@ -49,6 +49,7 @@ pub fn foreread() -> Option<PathBuf> {
 pub struct Plugin {
     pub dir: tempfile::TempDir,
     arguments: Vec<String>,
+    variables: HashMap<String, String>,
     process: Option<Child>,
     said: Arc<Mutex<String>>,
     runtime: tokio::runtime::Runtime,
@@ -58,6 +59,11 @@ pub struct Plugin {
 impl Plugin {
     /// Nothing where it cannot run here.
     pub fn start(more: &[&str]) -> Option<Plugin> {
+        Plugin::with(more, &[])
+    }
+
+    /// With variables in its environment.
+    pub fn with(more: &[&str], variables: &[(&str, &str)]) -> Option<Plugin> {
         let program = foreread()?;
         let dir = tempfile::tempdir().expect("a folder");
         let at = |name: &str| dir.path().join(name).display().to_string();
@@ -80,6 +86,7 @@ impl Plugin {
             .expect("a runtime");
         let mut plugin = Plugin {
             arguments: arguments.into_iter().chain(more).collect(),
+            variables: map(variables),
             dir,
             process: None,
             said: Arc::default(),
@@ -95,6 +102,7 @@ impl Plugin {
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread-csi"));
         let mut process = command
             .args(&self.arguments)
+            .envs(&self.variables)
             .stderr(Stdio::piped())
             .spawn()
             .expect("started");
@@ -262,9 +270,10 @@ impl Plugin {
     pub fn servers(&self, text: &str) -> Vec<u32> {
         let processes = std::fs::read_dir("/proc").expect("there").flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let own = self.process.as_ref().map(Child::id);
         let has = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            *pid != self.id() && String::from_utf8_lossy(&line).contains(text)
+            Some(*pid) != own && String::from_utf8_lossy(&line).contains(text)
         };
         numbers.filter(has).collect()
     }
@@ -282,6 +291,12 @@ impl Drop for Plugin {
                 .arg("-l")
                 .arg(&mount.point)
                 .stderr(Stdio::null())
+                .status();
+        }
+        // One that a test has stopped would stay.
+        for server in self.servers(&self.text("")) {
+            let _ = Command::new("kill")
+                .args(["-KILL", &server.to_string()])
                 .status();
         }
         if std::thread::panicking() {

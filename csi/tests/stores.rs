@@ -75,6 +75,11 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
     plugin.unpublish(&good, "pod-1").expect("unpublished");
     plugin.unstage(&good).expect("unstaged");
 
+    let text = plugin.text("volume");
+    crate::common::wait_until("the end of the mount's process", || {
+        plugin.servers(&text).is_empty()
+    });
+
     // Its keys are not kept: where the mount has ended they have to come again.
     plugin.stage(&good).expect("staged");
     plugin.publish(&good, "pod-1").expect("published");
@@ -107,10 +112,17 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let Some(plugin) = Plugin::start(&["--inline", "--inline-http"]) else {
+    let of_plugin = [
+        ("AWS_ACCESS_KEY_ID", KEY),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+    ];
+    let Some(plugin) = Plugin::with(&["--inline", "--inline-http"], &of_plugin) else {
         return;
     };
     gateway.put("file", b"bytes");
+    let persistent = volume(&gateway, &[]);
+    plugin.stage(&persistent).expect("the plugin speaks for it");
+    plugin.unstage(&persistent).expect("unstaged");
     let bare = volume(&gateway, &[(EPHEMERAL, "true")]);
     let line = refused(plugin.publish(&bare, "pod-1"), Code::Internal);
     assert!(line.contains("403"), "nothing else speaks for it: {line}");

@@ -150,6 +150,17 @@ fn a_mount_that_hangs_holds_up_nothing() {
         assert!(done.expect("kill").success());
     };
     signal("-STOP");
+    // The signal reaches one thread after the other.
+    wait_until("all threads of the server are stopped", || {
+        let tasks = fs::read_dir(format!("/proc/{server}/task")).expect("there");
+        let mut states = tasks.flatten().map(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        });
+        states.all(|is_stopped| is_stopped)
+    });
     for _ in 0..3 {
         let stats = plugin.stats(&volume, "pod-1").expect("an answer, in time");
         let condition = stats.volume_condition.expect("one");
