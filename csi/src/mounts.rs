@@ -30,6 +30,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_WAITS: u32 = 100;
 /// How long a mount or an unmount is waited for.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+/// What the kernel calls the process of a mount.
+const SERVER: &str = "foreread";
+/// Looks in this time whether a server has ended.
+const SERVER_WAITS: u32 = 1000;
 /// Mounts that may be on one place.
 const MAX_STACKED: usize = 16;
 
@@ -109,6 +113,20 @@ impl MountTable {
             Some(Err(error)) => MountAnswer::Failed(Error::from(error).to_string()),
             None => MountAnswer::Silent,
         }
+    }
+
+    /// Waits for the end of a server whose mount was taken away from a place: it would take what is mounted there next, by the name.
+    pub async fn vacated(&self, place: &Path) -> Result<(), Status> {
+        for _ in 0..SERVER_WAITS {
+            let given = self.host.programs_given(place);
+            if !given.iter().any(|program| program.name == SERVER) {
+                return Ok(());
+            }
+            tokio::time::sleep(CHANGE_TIMEOUT / SERVER_WAITS).await;
+        }
+        let what = format!("an earlier mount at {} has not ended", place.display());
+        let remedy = "end its process; the call is made again";
+        Err(refused(Code::Unavailable, &what, remedy))
     }
 
     /// Shows what is mounted at one place at another, read-only.

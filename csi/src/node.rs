@@ -126,6 +126,7 @@ impl NodeParts {
             let remedy = "use another node, or set maxVolumes of the chart";
             return Err(refused(Code::ResourceExhausted, &what, remedy));
         }
+        self.mounts.vacated(place).await?;
         make_folder(place)?;
         let done = self.command.mount(name, volume, keys, place).await;
         if done.is_err() {

@@ -132,6 +132,21 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     assert!(plugin.mounts().is_empty());
 }
 
+/// The process of a mount ends after its unmount, and would take the next mount of the place with it.
+#[test]
+fn a_volume_that_is_staged_again_at_once_stays() {
+    let Some((plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    for _ in 0..20 {
+        plugin.stage(&volume).expect("staged");
+        plugin.publish(&volume, "pod-1").expect("published");
+        assert!(reads(&plugin, "pod-1"));
+        plugin.unpublish(&volume, "pod-1").expect("unpublished");
+        plugin.unstage(&volume).expect("unstaged");
+    }
+}
+
 /// Its process is stopped, so nothing that asks the mount returns.
 #[test]
 fn a_mount_that_hangs_holds_up_nothing() {

@@ -57,6 +57,21 @@ impl Host {
         found
     }
 
+    /// Those that have a path among their arguments, as it is written. This process is left out.
+    #[must_use]
+    pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
+        use std::os::unix::ffi::OsStrExt;
+        let has = |folder: &Path| {
+            let line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.any(|word| word == path.as_os_str().as_bytes())
+        };
+        let given = self.other_processes().filter(|(_, folder)| has(folder));
+        given
+            .map(|(pid, folder)| OpenProgram::new(pid, &folder))
+            .collect()
+    }
+
     /// Those that use a mount: a file of it is open or mapped, or they are in one of its folders. This process is left out.
     #[must_use]
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
