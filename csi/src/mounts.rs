@@ -30,8 +30,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_WAITS: u32 = 100;
 /// How long a mount or an unmount is waited for.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
-/// What the kernel calls the process of a mount.
-const SERVER: &str = "foreread";
+/// How the names of processes begin that unmount: a mount's, which in the background is begun as /proc/self/exe, and of the command that it
+/// may run.
+const SERVERS: [&str; 3] = ["exe", "foreread", "fusermount"];
 /// Looks in this time whether a server has ended.
 const SERVER_WAITS: u32 = 1000;
 /// Mounts that may be on one place.
@@ -119,7 +120,8 @@ impl MountTable {
     pub async fn vacated(&self, place: &Path) -> Result<(), Status> {
         for _ in 0..SERVER_WAITS {
             let given = self.host.programs_given(place);
-            if !given.iter().any(|program| program.name == SERVER) {
+            let is_server = |name: &str| SERVERS.iter().any(|begin| name.starts_with(begin));
+            if !given.iter().any(|program| is_server(&program.name)) {
                 return Ok(());
             }
             tokio::time::sleep(CHANGE_TIMEOUT / SERVER_WAITS).await;
