@@ -36,7 +36,7 @@ pub struct MountCommand {
 }
 
 impl MountCommand {
-    /// Mounts a volume on an empty folder. Where it fails nothing is noted of it; a mount that came too late is the caller's to look for.
+    /// Mounts a volume on an empty folder. Where it fails nothing is noted of it but what was before; a mount that came too late is the caller's to look for.
     pub async fn mount(
         &self,
         name: &str,
@@ -44,9 +44,17 @@ impl MountCommand {
         keys: &SecretKeys,
         dir: &Path,
     ) -> Result<(), Status> {
+        let before = self.state.note(name);
         let done = self.mounted(name, volume, keys, dir).await;
         if done.is_err() {
             let _ = self.state.forget(name);
+            // One that is staged, whose server has ended: the next pod has it mounted again.
+            if before.source.is_some() {
+                let metrics = None;
+                let kept = self.state.begin(name);
+                let _ =
+                    kept.and_then(|()| self.state.keep_note(name, MountNote { metrics, ..before }));
+            }
         }
         done
     }

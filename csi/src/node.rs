@@ -161,18 +161,27 @@ impl NodeParts {
         }
         let staged = resolved(&request.staging_target_path)?;
         let _turn = self.turn(&request.volume_id)?;
-        let Some(_) = self.mounts.at(&staged).filter(is_ours) else {
+        let is_there = self.mounts.at(&staged).filter(is_ours).is_some();
+        let note = self
+            .command
+            .state
+            .note(&file_name(&request.volume_id, false));
+        if !is_there && (note.source.is_none() || self.mounts.at(&staged).is_some()) {
             let what = format!("nothing of foreread is mounted at {}", staged.display());
             return Err(refused(
                 Code::FailedPrecondition,
                 &what,
                 "call NodeStageVolume first",
             ));
-        };
-        match self.mounts.asked(&staged).await {
-            MountAnswer::Answers(_) => {}
-            MountAnswer::Silent => return Err(silent(&staged)),
-            MountAnswer::Failed(_) => self.mount_again(&request, &staged).await?,
+        }
+        match is_there {
+            // It was staged, and could not be mounted again then.
+            false => self.mount_again(&request, &staged).await?,
+            true => match self.mounts.asked(&staged).await {
+                MountAnswer::Answers(_) => {}
+                MountAnswer::Silent => return Err(silent(&staged)),
+                MountAnswer::Failed(_) => self.mount_again(&request, &staged).await?,
+            },
         }
         let device = |place: &Path| self.mounts.at(place).map(|mount| mount.number);
         if let Some(mount) = self.mounts.at(&target) {

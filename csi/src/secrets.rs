@@ -56,7 +56,7 @@ pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
 const MAX_BYTES: usize = 64 << 10;
 
 /// Variables by which a process finds credentials: those of the plugin go where a volume has its own.
-pub const CREDENTIALS: [&str; 24] = [
+pub const CREDENTIALS: [&str; 33] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
@@ -81,6 +81,15 @@ pub const CREDENTIALS: [&str; 24] = [
     "IDENTITY_ENDPOINT",
     "HF_TOKEN",
     "HF_TOKEN_PATH",
+    "AWS_DEFAULT_PROFILE",
+    "GOOGLE_BEARER_TOKEN",
+    "CLOUDSDK_CONFIG",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_CONFIG_DIR",
+    "IDENTITY_HEADER",
 ];
 
 /// What a request's secrets say. It has no `Debug`.
@@ -116,6 +125,7 @@ impl SecretKeys {
             };
             let twice = || invalid(&format!("the Secret has {variable} twice"), "leave one out");
             if *variable == KEY_FILE {
+                checked_key_file(name, value)?;
                 if keys.key_file.replace(value.clone()).is_some() {
                     return Err(twice());
                 }
@@ -170,6 +180,23 @@ impl SecretKeys {
     }
 }
 
+/// Where a service account asks for its tokens.
+const TOKEN_SERVER: &str = "https://oauth2.googleapis.com/token";
+
+/// The key of a service account, and no other kind of credentials: some name a file or an address of the machine, whose content is sent to a
+/// server that they name as well.
+fn checked_key_file(name: &str, text: &str) -> Result<(), Status> {
+    let json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let is_account = json["type"] == "service_account";
+    let asks_google = json.get("token_uri").is_none_or(|uri| uri == TOKEN_SERVER);
+    if is_account && asks_google {
+        return Ok(());
+    }
+    let what = format!("'{name}' of the Secret is no key of a service account of Google");
+    let remedy = "make one ('gcloud iam service-accounts keys create'), or give the plugin's service account the role";
+    Err(invalid(&what, remedy))
+}
+
 const REMEDY: &str = "its keys are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AZURE_STORAGE_ACCOUNT, \
     AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, HF_TOKEN, key.json, and others of docs/kubernetes.md";
 
@@ -183,6 +210,25 @@ mod tests {
             .collect()
     }
 
+    const ACCOUNT: &str =
+        "{\n\"type\": \"service_account\", \"token_uri\": \"https://oauth2.googleapis.com/token\"}";
+
+    /// Credentials that name a file of the node, or a server that gets a token.
+    #[test]
+    fn a_key_file_is_that_of_a_service_account() {
+        let elsewhere = ACCOUNT.replace("oauth2.googleapis.com", "attacker.example");
+        let external =
+            r#"{"type": "external_account", "credential_source": {"file": "/etc/shadow"}}"#;
+        for text in [elsewhere.as_str(), external, "{}", "", "[1]"] {
+            let refused = SecretKeys::checked(&secrets(&[("key.json", text)]));
+            let line = refused.err().expect("refused");
+            assert!(
+                line.message().contains("no key of a service account"),
+                "{text}"
+            );
+        }
+    }
+
     #[test]
     fn names_of_other_drivers_mean_the_same() {
         let given = secrets(&[
@@ -193,7 +239,7 @@ mod tests {
         let keys = SecretKeys::checked(&given).expect("good");
         assert_eq!(keys.value("AWS_ACCESS_KEY_ID"), Some("k"));
         assert!(keys.has_credentials_of("s3") && !keys.has_credentials_of("gs"));
-        let keys = SecretKeys::checked(&secrets(&[("key.json", "{\n}")])).expect("good");
+        let keys = SecretKeys::checked(&secrets(&[("key.json", ACCOUNT)])).expect("good");
         assert!(keys.has_credentials_of("gs") && keys.variables.is_empty() && !keys.is_empty());
     }
 

@@ -431,6 +431,11 @@ impl<'a> Attributes<'a> {
                 "write s3://, gs://, az://, abfss://, hf:// or https:// (docs/stores.md)",
             ));
         }
+        // Their chain ends with the identity of the machine, whatever the Secret has.
+        if is_inline && (scheme.starts_with("az") || scheme.starts_with("abfs")) {
+            let what = "an inline volume is not read from Azure";
+            return Err(invalid(what, "use a PersistentVolume"));
+        }
         if scheme == "http" && is_inline && !arguments.inline_http {
             return Err(without_tls());
         }

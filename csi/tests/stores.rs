@@ -130,7 +130,7 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
     let keys = [
         ("key_id", KEY),
         ("access_key", SECRET),
-        ("key.json", "{\"hushhush\":1}"),
+        ("key.json", "{\"type\":\"service_account\",\"hushhush\":1}"),
     ];
     let good = volume(&gateway, &[(EPHEMERAL, "true")]).with_secrets(&keys);
     for _ in 0..2 {
