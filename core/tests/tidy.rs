@@ -10,7 +10,7 @@ const INFO: &str = "pub static INFO: Info = Info {";
 /// Lines of a function.
 const MAX_FN_LINES: usize = 100;
 /// The sources of all crates.
-pub const SOURCES: [&str; 17] = [
+pub const SOURCES: [&str; 18] = [
     "core/src",
     "history/src",
     "engine/src",
@@ -26,6 +26,7 @@ pub const SOURCES: [&str; 17] = [
     "lab/src",
     "check/src",
     "capi/src",
+    "csi/src",
     "python/src",
     "cli/src",
 ];
@@ -193,6 +194,12 @@ fn the_driver_is_the_only_reader_of_the_clock() {
     forbid("attach/pagecache/src", &words, "the caller says when", &[]);
     forbid("plan/src", &words, "a plan has the times of its runs", &[]);
     forbid("os/src", &words, "the caller says how long", &[]);
+    forbid(
+        "csi/src",
+        &words,
+        "only what counts calls reads the clock",
+        &["csi/src/metrics.rs"],
+    );
 }
 
 #[test]
@@ -246,6 +253,8 @@ fn imports_run_one_way() {
         ),
         ("cli", &["foreread-check"]),
         ("capi", &above[1..]),
+        // It starts the command; it links nothing of it.
+        ("csi", &above),
         ("python", &above[1..5]),
     ];
     for (room, forbidden) in rooms {
@@ -316,6 +325,7 @@ fn files_of_users_are_opened_in_one_way() {
             &["conform", "reproduce", "bench/", "runs_file.rs"],
         ),
         ("report/src", &[]),
+        ("csi/src", &["csi/src/state.rs"]),
     ] {
         forbid(room, &words, why, except);
     }
@@ -389,6 +399,7 @@ fn unsafe_has_its_rooms() {
         "report/src",
         "lab/src",
         "check/src",
+        "csi/src",
     ] {
         forbid(room, &["unsafe "], "no unsafe where nothing is served", &[]);
     }

@@ -57,6 +57,25 @@ impl Host {
         found
     }
 
+    /// Those that have a path among their arguments, as it is written, and those that are ending and have no arguments any more: their first
+    /// thread has ended, and another may still be in a call. This process is left out.
+    #[must_use]
+    pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
+        use std::os::unix::ffi::OsStrExt;
+        let has = |folder: &Path| {
+            let line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+            if line.is_empty() {
+                return entries(&folder.join("task")).count() > 1;
+            }
+            let mut words = line.split(|byte| *byte == 0);
+            words.any(|word| word == path.as_os_str().as_bytes())
+        };
+        let given = self.other_processes().filter(|(_, folder)| has(folder));
+        given
+            .map(|(pid, folder)| OpenProgram::new(pid, &folder))
+            .collect()
+    }
+
     /// Those that use a mount: a file of it is open or mapped, or they are in one of its folders. This process is left out.
     #[must_use]
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {

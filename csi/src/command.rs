@@ -1,0 +1,234 @@
+//! Starts `foreread mount -d` for a volume, and waits for it with a limit.
+//!
+//! ```text
+//!   foreread mount -d ...  returns when it is mounted: 0     its process goes on by itself, a session without a terminal and without us
+//!        │                  or when it is not: a line says why
+//!        └─ is too slow ──► the group of both processes is killed, and what they may have mounted is taken away by the caller
+//! ```
+//! Keys go by the environment of that process, or as the path of a private file. Its arguments are in /proc for every user of the node.
+
+use crate::refusal::{one_line, refused};
+use crate::secrets::SecretKeys;
+use crate::state::{MountNote, StateFolder, number, private_folder};
+use crate::volume::VolumeSpec;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+use tonic::{Code, Status};
+
+/// Bytes of messages that are kept.
+const MAX_MESSAGES: u64 = 64 << 10;
+/// What the command's messages begin with.
+const PREFIX: &str = "foreread: ";
+
+/// How volumes are mounted.
+#[derive(Clone, Debug)]
+pub struct MountCommand {
+    pub program: PathBuf,
+    pub timeout: Duration,
+    pub state: StateFolder,
+    /// Whether each mount serves its metrics at a port of 127.0.0.1.
+    pub has_metrics: bool,
+}
+
+impl MountCommand {
+    /// Mounts a volume on an empty folder. Where it fails nothing is noted of it but what was before; a mount that came too late is the caller's to look for.
+    pub async fn mount(
+        &self,
+        name: &str,
+        volume: &VolumeSpec,
+        keys: &SecretKeys,
+        dir: &Path,
+    ) -> Result<(), Status> {
+        let before = self.state.note(name);
+        let done = self.mounted(name, volume, keys, dir).await;
+        if done.is_err() {
+            let _ = self.state.forget(name);
+            // One that is staged, whose server has ended: the next pod has it mounted again.
+            if before.source.is_some() {
+                let metrics = None;
+                let kept = self.state.begin(name);
+                let _ =
+                    kept.and_then(|()| self.state.keep_note(name, MountNote { metrics, ..before }));
+            }
+        }
+        done
+    }
+
+    async fn mounted(
+        &self,
+        name: &str,
+        volume: &VolumeSpec,
+        keys: &SecretKeys,
+        dir: &Path,
+    ) -> Result<(), Status> {
+        let cannot = |error: std::io::Error| {
+            let what = format!("cannot keep the state of a mount: {error}");
+            refused(
+                Code::Internal,
+                &what,
+                "see that the folder of --state can be written",
+            )
+        };
+        self.state.begin(name).map_err(cannot)?;
+        let mut command = Command::new(&self.program);
+        for variable in &volume.withheld {
+            command.env_remove(variable);
+        }
+        command.envs(volume.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(keys.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(content) = &keys.key_file {
+            let file = self.state.keep_key(name, content).map_err(cannot)?;
+            command.env(SecretKeys::FILE_VARIABLE, file);
+        }
+        if let Some(folder) = &volume.disk_cache {
+            private_folder(folder).map_err(|error| {
+                let what = format!("cannot make the folder of the disk cache: {error}");
+                refused(
+                    Code::Internal,
+                    &what,
+                    "see that the folder of --disk-cache can be written",
+                )
+            })?;
+        }
+        command.args(["mount", "-d"]).args(&volume.options);
+        if self.has_metrics {
+            command.arg("--metrics=127.0.0.1:0");
+        }
+        command.arg("--").arg(&volume.source).arg(dir);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let said = self.ran(command.stderr(Stdio::piped())).await?;
+        let note = MountNote {
+            has_keys: !keys.is_empty(),
+            metrics: address(&said),
+            source: Some(number(&volume.source)),
+        };
+        self.state.keep_note(name, note).map_err(cannot)
+    }
+
+    /// What it said until it was mounted.
+    async fn ran(&self, command: &mut Command) -> Result<String, Status> {
+        let child = command.process_group(0).kill_on_drop(true).spawn();
+        let mut child = child.map_err(|error| {
+            let what = format!("cannot start {}: {error}", self.program.display());
+            refused(Code::Internal, &what, "name the command by --foreread")
+        })?;
+        let group = child.id();
+        match tokio::time::timeout(self.timeout, ended(&mut child)).await {
+            Ok((true, said)) => Ok(said),
+            Ok((false, said)) => {
+                let last = said.lines().rev().find(|line| !line.trim().is_empty());
+                let line = last.unwrap_or("foreread mount has failed and said nothing");
+                let line = line.strip_prefix(PREFIX).unwrap_or(line);
+                Err(Status::new(Code::Internal, one_line(line)))
+            }
+            Err(_) => {
+                // The process in the background is of the same group until it is mounted.
+                let group = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+                if let Some(group) = group {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+                let what = format!("the store has not answered in {} s", self.timeout.as_secs());
+                let remedy = "check the source, its endpoint and the network of the node";
+                Err(refused(Code::DeadlineExceeded, &what, remedy))
+            }
+        }
+    }
+}
+
+/// Whether it ended well, and the begin of what it said.
+async fn ended(child: &mut Child) -> (bool, String) {
+    let mut bytes = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let mut some = stderr.take(MAX_MESSAGES);
+        let _ = some.read_to_end(&mut bytes).await;
+        // What is more than that is read and dropped: a full pipe would hold it up.
+        let mut rest = some.into_inner();
+        let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+    }
+    let is_good = child.wait().await.is_ok_and(|status| status.success());
+    (is_good, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Where it serves its metrics, by its message `metrics at http://127.0.0.1:41233/metrics`.
+fn address(said: &str) -> Option<SocketAddr> {
+    let mut parts = said.split("http://").skip(1);
+    parts.find_map(|part| {
+        let address = part.split_once("/metrics")?.0;
+        address.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(program: &Path, state: &Path) -> MountCommand {
+        MountCommand {
+            program: program.to_path_buf(),
+            timeout: Duration::from_millis(300),
+            state: StateFolder::open(state).expect("made"),
+            has_metrics: false,
+        }
+    }
+
+    fn volume() -> VolumeSpec {
+        VolumeSpec {
+            source: "s3://b/".to_string(),
+            options: Vec::new(),
+            variables: Vec::new(),
+            withheld: vec!["HF_TOKEN"],
+            disk_cache: None,
+        }
+    }
+
+    fn script(dir: &Path, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = dir.join("foreread");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("room");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("set");
+        path
+    }
+
+    fn run(text: &str) -> Status {
+        let dir = tempfile::tempdir().expect("a folder");
+        let command = command(&script(dir.path(), text), &dir.path().join("state"));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let volume = volume();
+        let keys = SecretKeys::default();
+        let mounting = command.mount("v", &volume, &keys, Path::new("/nowhere"));
+        let failed = runtime.block_on(mounting).expect_err("failed");
+        assert!(command.state.names().is_empty(), "nothing is left behind");
+        failed
+    }
+
+    #[test]
+    fn the_last_line_is_the_error_and_a_slow_one_is_killed() {
+        let failed =
+            run("echo 'foreread: a note' >&2; echo 'foreread: no such bucket' >&2; exit 2");
+        assert_eq!(
+            (failed.code(), failed.message()),
+            (Code::Internal, "no such bucket")
+        );
+        let failed = run("yes foreread: x | head -c 300000 >&2; exit 1");
+        assert!(failed.message().len() <= 1030, "{}", failed.message());
+        // The process in the background has the pipe; only a kill of the group ends the wait.
+        let failed = run("sleep 1000 & wait");
+        assert_eq!(failed.code(), Code::DeadlineExceeded);
+    }
+
+    #[test]
+    fn the_address_of_metrics_is_found_in_the_messages() {
+        let said = "foreread: x\nforeread: metrics: http://127.0.0.1:41233/metrics\n";
+        assert_eq!(address(said), "127.0.0.1:41233".parse().ok());
+        assert_eq!(address("http://a/metrics"), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! The controller service, where it is asked for: a claim gets a volume whose source its storage class names.
+//!
+//! ```text
+//!   StorageClass models, source: s3://models/  +  claim in a namespace  ──►  volume foreread-pvc-9f0e..., source: s3://models/
+//! ```
+//! Nothing is made in a store and nothing is deleted: a volume is its identifier and the class's parameters, so there is no state. Its
+//! capacity is unknown (0), and every capacity that is asked for is the same volume.
+
+use crate::arguments::Arguments;
+use crate::refusal::{invalid, refused};
+use crate::secrets::{OF_KUBERNETES, SecretKeys};
+use crate::spec;
+use crate::spec::controller_service_capability::{Rpc, Type, rpc};
+use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id};
+use std::collections::HashMap;
+use tonic::{Code, Request, Response, Status};
+
+/// What identifiers of volumes of claims begin with.
+const OURS: &str = "foreread-";
+
+#[derive(Clone)]
+pub struct ControllerService {
+    pub arguments: Arguments,
+}
+
+impl ControllerService {
+    fn is_offered(&self) -> Result<(), Status> {
+        match self.arguments.controller {
+            true => Ok(()),
+            false => Err(Status::unimplemented(
+                "foreread-csi serves claims with --controller alone",
+            )),
+        }
+    }
+
+    fn created(&self, request: spec::CreateVolumeRequest) -> Result<spec::Volume, Status> {
+        self.is_offered()?;
+        checked_id(&request.name)?;
+        if request.volume_capabilities.is_empty() {
+            return Err(invalid("there are no volume_capabilities", "name one"));
+        }
+        if request.volume_content_source.is_some() {
+            return Err(invalid(
+                "a volume of foreread is made of no other",
+                "leave dataSource out",
+            ));
+        }
+        let own = |name: &String| !name.starts_with(OF_KUBERNETES);
+        let parameters = request.parameters.into_iter();
+        let attributes: HashMap<_, _> = parameters.filter(|(name, _)| own(name)).collect();
+        let id = format!("{OURS}{}", request.name);
+        for capability in &request.volume_capabilities {
+            checked_capability(Some(capability), false, &self.arguments)?;
+            let asked = VolumeRequest {
+                id: &id,
+                attributes: &attributes,
+                capability: Some(capability),
+                is_inline: false,
+            };
+            VolumeSpec::checked(&asked, &SecretKeys::default(), &self.arguments)?;
+        }
+        Ok(spec::Volume {
+            volume_id: id,
+            volume_context: attributes,
+            ..spec::Volume::default()
+        })
+    }
+}
+
+fn no<T>(what: &str) -> Result<Response<T>, Status> {
+    Err(Status::unimplemented(format!(
+        "volumes of foreread have no {what}"
+    )))
+}
+
+#[tonic::async_trait]
+impl spec::controller_server::Controller for ControllerService {
+    async fn create_volume(
+        &self,
+        request: Request<spec::CreateVolumeRequest>,
+    ) -> Result<Response<spec::CreateVolumeResponse>, Status> {
+        let volume = self.created(request.into_inner())?;
+        Ok(Response::new(spec::CreateVolumeResponse {
+            volume: Some(volume),
+        }))
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<spec::DeleteVolumeRequest>,
+    ) -> Result<Response<spec::DeleteVolumeResponse>, Status> {
+        self.is_offered()?;
+        checked_id(&request.into_inner().volume_id)?;
+        Ok(Response::new(spec::DeleteVolumeResponse {}))
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<spec::ValidateVolumeCapabilitiesRequest>,
+    ) -> Result<Response<spec::ValidateVolumeCapabilitiesResponse>, Status> {
+        self.is_offered()?;
+        let request = request.into_inner();
+        checked_id(&request.volume_id)?;
+        if request.volume_capabilities.is_empty() {
+            return Err(invalid("there are no volume_capabilities", "name one"));
+        }
+        if !request.volume_id.starts_with(OURS) {
+            let what = "there is no such volume";
+            return Err(refused(
+                Code::NotFound,
+                what,
+                "those of claims begin with foreread-",
+            ));
+        }
+        let all = request.volume_capabilities.iter();
+        let refused =
+            all.filter_map(|one| checked_capability(Some(one), false, &self.arguments).err());
+        let message = refused.map(|status| status.message().to_string()).next();
+        let confirmed = spec::validate_volume_capabilities_response::Confirmed {
+            volume_context: request.volume_context,
+            volume_capabilities: request.volume_capabilities.clone(),
+            parameters: request.parameters,
+            mutable_parameters: request.mutable_parameters,
+        };
+        Ok(Response::new(spec::ValidateVolumeCapabilitiesResponse {
+            confirmed: message.is_none().then_some(confirmed),
+            message: message.unwrap_or_default(),
+        }))
+    }
+
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<spec::ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<spec::ControllerGetCapabilitiesResponse>, Status> {
+        let kind = rpc::Type::CreateDeleteVolume;
+        let offered = self
+            .arguments
+            .controller
+            .then(|| spec::ControllerServiceCapability {
+                r#type: Some(Type::Rpc(Rpc {
+                    r#type: kind.into(),
+                })),
+            });
+        Ok(Response::new(spec::ControllerGetCapabilitiesResponse {
+            capabilities: offered.into_iter().collect(),
+        }))
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        _: Request<spec::ControllerPublishVolumeRequest>,
+    ) -> Result<Response<spec::ControllerPublishVolumeResponse>, Status> {
+        no("attachment")
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        _: Request<spec::ControllerUnpublishVolumeRequest>,
+    ) -> Result<Response<spec::ControllerUnpublishVolumeResponse>, Status> {
+        no("attachment")
+    }
+
+    async fn list_volumes(
+        &self,
+        _: Request<spec::ListVolumesRequest>,
+    ) -> Result<Response<spec::ListVolumesResponse>, Status> {
+        no("list")
+    }
+
+    async fn get_capacity(
+        &self,
+        _: Request<spec::GetCapacityRequest>,
+    ) -> Result<Response<spec::GetCapacityResponse>, Status> {
+        no("capacity")
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: Request<spec::CreateSnapshotRequest>,
+    ) -> Result<Response<spec::CreateSnapshotResponse>, Status> {
+        no("snapshots")
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: Request<spec::DeleteSnapshotRequest>,
+    ) -> Result<Response<spec::DeleteSnapshotResponse>, Status> {
+        no("snapshots")
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<spec::ListSnapshotsRequest>,
+    ) -> Result<Response<spec::ListSnapshotsResponse>, Status> {
+        no("snapshots")
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        _: Request<spec::ControllerExpandVolumeRequest>,
+    ) -> Result<Response<spec::ControllerExpandVolumeResponse>, Status> {
+        no("capacity")
+    }
+
+    async fn controller_get_volume(
+        &self,
+        _: Request<spec::ControllerGetVolumeRequest>,
+    ) -> Result<Response<spec::ControllerGetVolumeResponse>, Status> {
+        no("list")
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        _: Request<spec::ControllerModifyVolumeRequest>,
+    ) -> Result<Response<spec::ControllerModifyVolumeResponse>, Status> {
+        no("attributes that change")
+    }
+}

@@ -1,0 +1,15 @@
+//! The binary `foreread-csi`: parses its arguments, serves until SIGTERM, and says in one line why it does not.
+
+use clap::Parser;
+use foreread_csi::arguments::Arguments;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match foreread_csi::run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("foreread-csi: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Mounts of foreread on this node: the mount table is the state. Looks at them, binds them, takes them away, each within a time.
+//!
+//! ```text
+//!   mountinfo   0:52 / .../globalmount  fuse.foreread s3://models/      the mount that `foreread mount` made
+//!               0:52 / .../pods/.../mount fuse.foreread s3://models/    a bind mount of it: the same device
+//! ```
+//! A call on a mount whose server hangs may never return. So each is made by a thread that is given up after a time, and a place that has
+//! such a thread gets no second one.
+
+use crate::refusal::{one_line, refused};
+use foreread_os::host::{Host, Mount, last_at};
+use foreread_os::threads::Task;
+use rustix::fs::{StatVfs, statvfs};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tonic::{Code, Status};
+
+/// The type of mounts of foreread.
+const KIND: &str = "fuse.foreread";
+/// The type where the kernel is older than 5.5.
+const OLD_KIND: &str = "fuse";
+/// How long a mount is waited for that is asked whether it answers. Chosen: the kubelet asks every minute, a healthy one answers in less
+/// than a millisecond.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Looks in this time whether another call's thread has its answer.
+const ANSWER_WAITS: u32 = 100;
+/// How long a mount or an unmount is waited for.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How the names of processes begin that unmount: a mount's, which in the background is begun as /proc/self/exe, and of the command that it
+/// may run.
+const SERVERS: [&str; 3] = ["exe", "foreread", "fusermount"];
+/// Looks in this time whether a server has ended.
+const SERVER_WAITS: u32 = 1000;
+/// Mounts that may be on one place.
+const MAX_STACKED: usize = 16;
+
+/// What a mount says.
+pub enum MountAnswer {
+    Answers(Box<StatVfs>),
+    /// Its server has ended, or refuses.
+    Failed(String),
+    /// Its server does not answer in time.
+    Silent,
+}
+
+/// A place that a thread asks, until the thread has its answer.
+struct AskedPlace {
+    all: Arc<Mutex<BTreeSet<PathBuf>>>,
+    place: PathBuf,
+}
+
+impl Drop for AskedPlace {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.place);
+    }
+}
+
+/// The mounts of this node.
+#[derive(Clone, Debug)]
+pub struct MountTable {
+    host: Arc<Host>,
+    /// Places that a thread asks.
+    asked: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl MountTable {
+    pub fn here() -> MountTable {
+        MountTable {
+            host: Arc::new(Host::here()),
+            asked: Arc::default(),
+        }
+    }
+
+    /// The mount that a place shows, of any kind.
+    pub fn at(&self, place: &Path) -> Option<Mount> {
+        last_at(&self.host.mounts(), place).cloned()
+    }
+
+    /// The devices of all mounts of foreread, one for each server.
+    pub fn servers(&self) -> usize {
+        let mounts = self.host.mounts();
+        let ours = mounts.iter().filter(|mount| is_ours(mount));
+        let devices: BTreeSet<String> = ours.map(|mount| mount.number.to_string()).collect();
+        devices.len()
+    }
+
+    /// Whether a mount answers.
+    pub async fn asked(&self, place: &Path) -> MountAnswer {
+        let free = || {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.insert(place.to_path_buf())
+        };
+        let mut waits = 0;
+        while !free() {
+            waits += 1;
+            if waits > ANSWER_WAITS {
+                return MountAnswer::Silent;
+            }
+            tokio::time::sleep(ANSWER_TIMEOUT / ANSWER_WAITS).await;
+        }
+        let asked = AskedPlace {
+            all: Arc::clone(&self.asked),
+            place: place.to_path_buf(),
+        };
+        // Where the system refuses the thread, it is given back as well.
+        let answer = within(ANSWER_TIMEOUT, move || statvfs(&asked.place));
+        match answer.await {
+            Some(Ok(stat)) => MountAnswer::Answers(Box::new(stat)),
+            Some(Err(error)) => MountAnswer::Failed(Error::from(error).to_string()),
+            None => MountAnswer::Silent,
+        }
+    }
+
+    /// Waits for the end of a server whose mount was taken away from a place: it would take what is mounted there next, by the name.
+    pub async fn vacated(&self, place: &Path) -> Result<(), Status> {
+        for _ in 0..SERVER_WAITS {
+            let given = self.host.programs_given(place);
+            let is_server = |name: &str| SERVERS.iter().any(|begin| name.starts_with(begin));
+            if !given.iter().any(|program| is_server(&program.name)) {
+                return Ok(());
+            }
+            tokio::time::sleep(CHANGE_TIMEOUT / SERVER_WAITS).await;
+        }
+        let what = format!("an earlier mount at {} has not ended", place.display());
+        let remedy = "end its process; the call is made again";
+        Err(refused(Code::Unavailable, &what, remedy))
+    }
+
+    /// Shows what is mounted at one place at another, read-only.
+    pub async fn bind(&self, from: &Path, to: &Path) -> Result<(), Status> {
+        let (from, to) = (from.to_path_buf(), to.to_path_buf());
+        let place = to.clone();
+        let bound = within(CHANGE_TIMEOUT, move || {
+            rustix::mount::mount_bind(&from, &to)?;
+            let flags =
+                MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+            let is_read_only = rustix::mount::mount_remount(&to, flags, c"");
+            if is_read_only.is_err() {
+                let _ = rustix::mount::unmount(&to, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+            }
+            is_read_only
+        });
+        changed("cannot bind the mount on", &place, bound.await)
+    }
+
+    /// Takes away all mounts of foreread at a place. `lazily`: also where they are in use.
+    pub async fn unmount(&self, place: &Path, lazily: bool) -> Result<(), Status> {
+        for _ in 0..MAX_STACKED {
+            let Some(mount) = self.at(place) else {
+                return Ok(());
+            };
+            if !is_ours(&mount) {
+                let what = format!("{} is a mount of {}", place.display(), mount.kind);
+                return Err(refused(
+                    Code::FailedPrecondition,
+                    &what,
+                    "'umount' takes it away",
+                ));
+            }
+            let flags = UnmountFlags::NOFOLLOW
+                | if lazily {
+                    UnmountFlags::DETACH
+                } else {
+                    UnmountFlags::empty()
+                };
+            let own = place.to_path_buf();
+            let done = within(CHANGE_TIMEOUT, move || rustix::mount::unmount(&own, flags)).await;
+            changed("cannot unmount", place, done)?;
+        }
+        let what = format!("{} has more mounts than one folder should", place.display());
+        Err(refused(Code::Internal, &what, "'umount' takes them away"))
+    }
+}
+
+pub fn is_ours(mount: &Mount) -> bool {
+    mount.kind == KIND || mount.kind == OLD_KIND
+}
+
+/// A place as the mount table has it: links above it are followed, itself it is not touched, since its server may hang.
+pub fn resolved(place: &str) -> Result<PathBuf, Status> {
+    let path = Path::new(place);
+    let name = path
+        .file_name()
+        .filter(|_| path.is_absolute() && place.len() < 4096);
+    let (Some(name), Some(above)) = (name, path.parent()) else {
+        let what = format!("'{}' is no absolute path of a folder", one_line(place));
+        return Err(refused(
+            Code::InvalidArgument,
+            &what,
+            "name one below the kubelet's folder",
+        ));
+    };
+    Ok(above
+        .canonicalize()
+        .map_or_else(|_| path.to_path_buf(), |above| above.join(name)))
+}
+
+/// Makes an empty folder to mount on.
+pub fn make_folder(place: &Path) -> Result<(), Status> {
+    match std::fs::create_dir_all(place) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let what = format!("cannot make {}: {error}", place.display());
+            Err(refused(Code::Internal, &what, "check the folder above it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder that was mounted on. One that has files stays: they are not ours.
+pub fn remove_folder(place: &Path) -> Result<(), Status> {
+    match std::fs::remove_dir(place) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            let what = format!("cannot remove {}: {error}", place.display());
+            Err(refused(Code::Internal, &what, "see what is in it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn within<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let waited = tokio::task::spawn_blocking(move || {
+        let task = Task::start("foreread-csi-mount", work).ok()?;
+        task.within(patience)
+    });
+    waited.await.ok().flatten()
+}
+
+fn changed(what: &str, place: &Path, done: Option<rustix::io::Result<()>>) -> Result<(), Status> {
+    let place = place.display();
+    match done {
+        Some(Ok(())) => Ok(()),
+        Some(Err(rustix::io::Errno::BUSY)) => {
+            let what = format!("{what} {place}: it is in use");
+            Err(refused(
+                Code::Internal,
+                &what,
+                "end the programs that have files of it open",
+            ))
+        }
+        Some(Err(error)) => {
+            let what = format!("{what} {place}: {}", Error::from(error));
+            Err(refused(Code::Internal, &what, "see the log of the node"))
+        }
+        None => {
+            let what = format!("{what} {place}: the system does not answer");
+            Err(refused(
+                Code::DeadlineExceeded,
+                &what,
+                "see the log of the node",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_absolute_and_links_above_them_are_followed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let real = dir.path().canonicalize().expect("there");
+        std::os::unix::fs::symlink(&real, real.join("link")).expect("made");
+        let place = format!("{}/link/x", real.display());
+        assert_eq!(resolved(&place).expect("good"), real.join("x"));
+        for place in ["", "a", "/", "a/b", "/a/..", &"/x".repeat(3000)] {
+            assert!(resolved(place).is_err(), "{place}");
+        }
+    }
+
+    #[test]
+    fn folders_with_files_stay() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let place = dir.path().join("a/b");
+        make_folder(&place).expect("made");
+        make_folder(&place).expect("there");
+        std::fs::write(place.join("x"), "1").expect("room");
+        assert!(remove_folder(&place).is_err() && place.join("x").exists());
+        std::fs::remove_file(place.join("x")).expect("removed");
+        remove_folder(&place).expect("removed");
+        remove_folder(&place).expect("gone");
+    }
+}

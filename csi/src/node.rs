@@ -1,0 +1,498 @@
+//! The node service: stages a volume by one mount, publishes it by bind mounts, takes both away.
+//!
+//! ```text
+//!   stage      nothing there ──► mounted        same source, answers ──► done already        its server is gone ──► mounted anew
+//!   publish    bound             bound to it already ──► done        bound to a mount that is gone ──► mounted and bound anew
+//!   unpublish, unstage           nothing there ──► done already
+//! ```
+//! An inline volume has no stage: `foreread mount` mounts on the pod's folder. Each call looks into the mount table, and one volume has one
+//! call at a time; the next is refused (ABORTED) and made again by the kubelet.
+
+use crate::arguments::Arguments;
+use crate::command::MountCommand;
+use crate::metrics::CallCounts;
+use crate::mounts::{MountAnswer, MountTable, is_ours, make_folder, remove_folder, resolved};
+use crate::refusal::{invalid, one_line, refused};
+use crate::secrets::SecretKeys;
+use crate::spec;
+use crate::spec::node_service_capability::{Rpc, Type, rpc};
+use crate::spec::{
+    NodePublishVolumeRequest, NodePublishVolumeResponse, NodeStageVolumeRequest,
+    NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
+    NodeUnstageVolumeRequest, NodeUnstageVolumeResponse, VolumeCondition, VolumeUsage,
+    volume_usage,
+};
+use crate::state::number;
+use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id, file_name};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tonic::{Code, Request, Response, Status};
+
+/// Set by Kubernetes in the attributes of an inline volume.
+const IS_INLINE: &str = "csi.storage.k8s.io/ephemeral";
+
+/// The service; a clone is the same one.
+#[derive(Clone)]
+pub struct NodeService(Arc<NodeParts>);
+
+pub struct NodeParts {
+    pub arguments: Arguments,
+    pub mounts: MountTable,
+    pub command: MountCommand,
+    pub counts: CallCounts,
+    /// Volumes that a call works on.
+    pub busy: Mutex<BTreeSet<String>>,
+}
+
+/// The right to work on a volume, given back when it is dropped.
+struct VolumeTurn<'a> {
+    busy: &'a Mutex<BTreeSet<String>>,
+    id: String,
+}
+
+impl Drop for VolumeTurn<'_> {
+    fn drop(&mut self) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        busy.remove(&self.id);
+    }
+}
+
+impl NodeParts {
+    fn turn(&self, id: &str) -> Result<VolumeTurn<'_>, Status> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if !busy.insert(id.to_string()) {
+            let what = "another call works on this volume";
+            return Err(refused(Code::Aborted, what, "call again when it has ended"));
+        }
+        Ok(VolumeTurn {
+            busy: &self.busy,
+            id: id.to_string(),
+        })
+    }
+
+    async fn stage(
+        &self,
+        request: NodeStageVolumeRequest,
+    ) -> Result<NodeStageVolumeResponse, Status> {
+        checked_id(&request.volume_id)?;
+        let place = named("staging_target_path", &request.staging_target_path)?;
+        let capability = request.volume_capability.as_ref();
+        checked_capability(capability, false, &self.arguments)?;
+        let keys = SecretKeys::checked(&request.secrets)?;
+        let asked = VolumeRequest {
+            id: &request.volume_id,
+            attributes: &request.volume_context,
+            capability,
+            is_inline: false,
+        };
+        let volume = VolumeSpec::checked(&asked, &keys, &self.arguments)?;
+        let _turn = self.turn(&request.volume_id)?;
+        let name = file_name(&request.volume_id, false);
+        self.mount(&name, &volume, &keys, &place).await?;
+        Ok(NodeStageVolumeResponse {})
+    }
+
+    /// Has a volume mounted at a place, once.
+    async fn mount(
+        &self,
+        name: &str,
+        volume: &VolumeSpec,
+        keys: &SecretKeys,
+        place: &Path,
+    ) -> Result<(), Status> {
+        let state = &self.command.state;
+        if let Some(mount) = self.mounts.at(place) {
+            if !is_ours(&mount) {
+                return Err(other(place, &mount.kind));
+            }
+            let (noted, own) = (state.note(name).source, number(&volume.source));
+            match self.mounts.asked(place).await {
+                // Without a note it is the one of this volume, whose folder it is on.
+                MountAnswer::Answers(_) if noted.is_none_or(|known| known == own) => return Ok(()),
+                MountAnswer::Answers(_) => {
+                    let what = format!("{} has a mount of another source", place.display());
+                    let remedy = "give the volume another volumeHandle";
+                    return Err(refused(Code::AlreadyExists, &what, remedy));
+                }
+                MountAnswer::Silent => return Err(silent(place)),
+                MountAnswer::Failed(_) => self.mounts.unmount(place, true).await?,
+            }
+        }
+        let most = self.arguments.max_volumes as usize;
+        let others = state.names().into_iter().filter(|known| known != name);
+        if others.count() >= most {
+            let what = format!("this node has {most} volumes");
+            let remedy = "use another node, or set maxVolumes of the chart";
+            return Err(refused(Code::ResourceExhausted, &what, remedy));
+        }
+        self.mounts.vacated(place).await?;
+        make_folder(place)?;
+        let done = self.command.mount(name, volume, keys, place).await;
+        if done.is_err() {
+            // It may have come after its time.
+            let _ = self.mounts.unmount(place, true).await;
+        }
+        done
+    }
+
+    async fn publish(
+        &self,
+        request: NodePublishVolumeRequest,
+    ) -> Result<NodePublishVolumeResponse, Status> {
+        checked_id(&request.volume_id)?;
+        let target = named("target_path", &request.target_path)?;
+        let is_inline = is_inline(&request.volume_context);
+        checked_capability(
+            request.volume_capability.as_ref(),
+            is_inline,
+            &self.arguments,
+        )?;
+        if is_inline {
+            return self.publish_inline(&request, &target).await;
+        }
+        if request.staging_target_path.is_empty() {
+            let what = "there is no staging_target_path";
+            return Err(refused(
+                Code::FailedPrecondition,
+                what,
+                "call NodeStageVolume first",
+            ));
+        }
+        let staged = resolved(&request.staging_target_path)?;
+        let _turn = self.turn(&request.volume_id)?;
+        let is_there = self.mounts.at(&staged).filter(is_ours).is_some();
+        let note = self
+            .command
+            .state
+            .note(&file_name(&request.volume_id, false));
+        if !is_there && (note.source.is_none() || self.mounts.at(&staged).is_some()) {
+            let what = format!("nothing of foreread is mounted at {}", staged.display());
+            return Err(refused(
+                Code::FailedPrecondition,
+                &what,
+                "call NodeStageVolume first",
+            ));
+        }
+        match is_there {
+            // It was staged, and could not be mounted again then.
+            false => self.mount_again(&request, &staged).await?,
+            true => match self.mounts.asked(&staged).await {
+                MountAnswer::Answers(_) => {}
+                MountAnswer::Silent => return Err(silent(&staged)),
+                MountAnswer::Failed(_) => self.mount_again(&request, &staged).await?,
+            },
+        }
+        let device = |place: &Path| self.mounts.at(place).map(|mount| mount.number);
+        if let Some(mount) = self.mounts.at(&target) {
+            if !is_ours(&mount) {
+                return Err(other(&target, &mount.kind));
+            }
+            if Some(mount.number) == device(&staged) {
+                return Ok(NodePublishVolumeResponse {});
+            }
+            let MountAnswer::Failed(_) = self.mounts.asked(&target).await else {
+                let what = format!("{} shows another volume", target.display());
+                return Err(refused(
+                    Code::AlreadyExists,
+                    &what,
+                    "call NodeUnpublishVolume first",
+                ));
+            };
+            self.mounts.unmount(&target, true).await?;
+        }
+        make_folder(&target)?;
+        let bound = self.mounts.bind(&staged, &target).await;
+        if bound.is_err() {
+            let _ = remove_folder(&target);
+        }
+        bound.map(|()| NodePublishVolumeResponse {})
+    }
+
+    /// The server of a staged volume has ended, and a pod needs it: the kubelet does not stage it again while other pods have it.
+    async fn mount_again(
+        &self,
+        request: &NodePublishVolumeRequest,
+        staged: &Path,
+    ) -> Result<(), Status> {
+        let name = file_name(&request.volume_id, false);
+        let keys = SecretKeys::checked(&request.secrets)?;
+        if self.command.state.note(&name).has_keys && keys.is_empty() {
+            let what = "the mount of the volume has ended, and its keys are not here";
+            let remedy = "name its Secret as nodePublishSecretRef too, or delete all pods of the volume on this node";
+            return Err(refused(Code::FailedPrecondition, what, remedy));
+        }
+        let asked = VolumeRequest {
+            id: &request.volume_id,
+            attributes: &request.volume_context,
+            capability: request.volume_capability.as_ref(),
+            is_inline: false,
+        };
+        let volume = VolumeSpec::checked(&asked, &keys, &self.arguments)?;
+        self.mount(&name, &volume, &keys, staged).await
+    }
+
+    async fn publish_inline(
+        &self,
+        request: &NodePublishVolumeRequest,
+        target: &Path,
+    ) -> Result<NodePublishVolumeResponse, Status> {
+        if !self.arguments.inline {
+            let remedy = "use a PersistentVolume, or set inline.enabled of the chart";
+            return Err(invalid("pods may not name sources on this node", remedy));
+        }
+        let keys = SecretKeys::checked(&request.secrets)?;
+        let asked = VolumeRequest {
+            id: &request.volume_id,
+            attributes: &request.volume_context,
+            capability: request.volume_capability.as_ref(),
+            is_inline: true,
+        };
+        let volume = VolumeSpec::checked(&asked, &keys, &self.arguments)?;
+        let _turn = self.turn(&request.volume_id)?;
+        let name = file_name(&request.volume_id, true);
+        let done = self.mount(&name, &volume, &keys, target).await;
+        if done.is_err() {
+            let _ = remove_folder(target);
+        }
+        done.map(|()| NodePublishVolumeResponse {})
+    }
+
+    /// Takes away what is mounted at a place; where its server is gone, also if it is in use.
+    async fn unmount(&self, place: &Path) -> Result<(), Status> {
+        let Some(_) = self.mounts.at(place).filter(is_ours) else {
+            // Another file system is not ours to unmount.
+            return self.mounts.unmount(place, false).await;
+        };
+        let lazily = !matches!(self.mounts.asked(place).await, MountAnswer::Answers(_));
+        self.mounts.unmount(place, lazily).await
+    }
+
+    async fn unpublish(
+        &self,
+        request: NodeUnpublishVolumeRequest,
+    ) -> Result<NodeUnpublishVolumeResponse, Status> {
+        checked_id(&request.volume_id)?;
+        let target = named("target_path", &request.target_path)?;
+        let _turn = self.turn(&request.volume_id)?;
+        self.unmount(&target).await?;
+        remove_folder(&target)?;
+        self.forget(&file_name(&request.volume_id, true))?;
+        Ok(NodeUnpublishVolumeResponse {})
+    }
+
+    async fn unstage(
+        &self,
+        request: NodeUnstageVolumeRequest,
+    ) -> Result<NodeUnstageVolumeResponse, Status> {
+        checked_id(&request.volume_id)?;
+        let place = named("staging_target_path", &request.staging_target_path)?;
+        let _turn = self.turn(&request.volume_id)?;
+        self.unmount(&place).await?;
+        self.forget(&file_name(&request.volume_id, false))?;
+        Ok(NodeUnstageVolumeResponse {})
+    }
+
+    fn forget(&self, name: &str) -> Result<(), Status> {
+        self.command.state.forget(name).map_err(|error| {
+            let what = format!("cannot remove the state of a mount: {error}");
+            refused(
+                Code::Internal,
+                &what,
+                "see that the folder of --state can be written",
+            )
+        })
+    }
+
+    async fn stats(
+        &self,
+        request: spec::NodeGetVolumeStatsRequest,
+    ) -> Result<spec::NodeGetVolumeStatsResponse, Status> {
+        checked_id(&request.volume_id)?;
+        if request.volume_path.is_empty() {
+            return Err(invalid("there is no volume_path", "name one"));
+        }
+        let place =
+            resolved(&request.volume_path).unwrap_or_else(|_| PathBuf::from(&request.volume_path));
+        let Some(_) = self.mounts.at(&place).filter(is_ours) else {
+            let what = format!("nothing of foreread is mounted at {}", place.display());
+            return Err(refused(Code::NotFound, &what, "publish the volume first"));
+        };
+        let mut usage = VolumeUsage {
+            unit: volume_usage::Unit::Bytes.into(),
+            ..VolumeUsage::default()
+        };
+        let (is_bad, message) = match self.mounts.asked(&place).await {
+            MountAnswer::Answers(stat) => {
+                let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(stat.f_frsize));
+                usage.total = bytes(stat.f_blocks).unwrap_or(i64::MAX);
+                usage.available = bytes(stat.f_bavail).unwrap_or(i64::MAX);
+                usage.used = usage.total - usage.available;
+                (false, "the mount answers".to_string())
+            }
+            MountAnswer::Failed(error) => (true, format!("the mount's server is gone: {error}")),
+            MountAnswer::Silent => (true, "the mount does not answer".to_string()),
+        };
+        Ok(spec::NodeGetVolumeStatsResponse {
+            usage: vec![usage],
+            volume_condition: Some(VolumeCondition {
+                abnormal: is_bad,
+                message,
+            }),
+        })
+    }
+}
+
+fn is_inline(attributes: &HashMap<String, String>) -> bool {
+    attributes
+        .get(IS_INLINE)
+        .is_some_and(|value| value == "true")
+}
+
+fn named(what: &str, place: &str) -> Result<PathBuf, Status> {
+    if place.is_empty() {
+        return Err(invalid(&format!("there is no {what}"), "name one"));
+    }
+    resolved(place)
+}
+
+fn other(place: &Path, kind: &str) -> Status {
+    let what = format!("{} is a mount of {kind}", place.display());
+    refused(Code::FailedPrecondition, &what, "unmount it first")
+}
+
+fn silent(place: &Path) -> Status {
+    let what = format!("the mount at {} does not answer", place.display());
+    refused(
+        Code::Unavailable,
+        &what,
+        "check the store; the call is made again",
+    )
+}
+
+impl NodeService {
+    pub fn new(parts: Arc<NodeParts>) -> NodeService {
+        NodeService(parts)
+    }
+
+    /// Counts a call, and says how it ended. It goes on where its caller is gone: half of a mount would be left.
+    async fn call<T: Send + 'static>(
+        &self,
+        method: &'static str,
+        id: &str,
+        work: impl Future<Output = Result<T, Status>> + Send + 'static,
+    ) -> Result<Response<T>, Status> {
+        let timer = self.0.counts.begin(method);
+        let done = tokio::spawn(work).await;
+        let done = done.unwrap_or_else(|_| {
+            Err(Status::internal(
+                "the call has failed in the plugin: report it",
+            ))
+        });
+        let code = done
+            .as_ref()
+            .map_or_else(|status| status.code(), |_| Code::Ok);
+        let seconds = self.0.counts.end(timer, code);
+        let said = done
+            .as_ref()
+            .err()
+            .map(|status| format!(": {}", one_line(status.message())));
+        // The kubelet asks each minute, for each volume of each pod.
+        if method != "NodeGetVolumeStats" || said.is_some() {
+            let (id, said) = (one_line(id), said.unwrap_or_default());
+            eprintln!("foreread-csi: {method} {id}: {code:?} after {seconds:.3} s{said}");
+        }
+        done.map(Response::new)
+    }
+}
+
+#[tonic::async_trait]
+impl spec::node_server::Node for NodeService {
+    async fn node_stage_volume(
+        &self,
+        request: Request<NodeStageVolumeRequest>,
+    ) -> Result<Response<NodeStageVolumeResponse>, Status> {
+        let (parts, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.volume_id.clone();
+        let work = async move { parts.stage(request).await };
+        self.call("NodeStageVolume", &id, work).await
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<NodeUnstageVolumeRequest>,
+    ) -> Result<Response<NodeUnstageVolumeResponse>, Status> {
+        let (parts, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.volume_id.clone();
+        let work = async move { parts.unstage(request).await };
+        self.call("NodeUnstageVolume", &id, work).await
+    }
+
+    async fn node_publish_volume(
+        &self,
+        request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        let (parts, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.volume_id.clone();
+        let work = async move { parts.publish(request).await };
+        self.call("NodePublishVolume", &id, work).await
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        let (parts, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.volume_id.clone();
+        let work = async move { parts.unpublish(request).await };
+        self.call("NodeUnpublishVolume", &id, work).await
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<spec::NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<spec::NodeGetVolumeStatsResponse>, Status> {
+        let (parts, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.volume_id.clone();
+        let work = async move { parts.stats(request).await };
+        self.call("NodeGetVolumeStats", &id, work).await
+    }
+
+    async fn node_expand_volume(
+        &self,
+        _: Request<spec::NodeExpandVolumeRequest>,
+    ) -> Result<Response<spec::NodeExpandVolumeResponse>, Status> {
+        Err(Status::unimplemented("a volume of foreread has no size"))
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        _: Request<spec::NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<spec::NodeGetCapabilitiesResponse>, Status> {
+        let all = [
+            rpc::Type::StageUnstageVolume,
+            rpc::Type::GetVolumeStats,
+            rpc::Type::VolumeCondition,
+        ];
+        let one = |kind: rpc::Type| spec::NodeServiceCapability {
+            r#type: Some(Type::Rpc(Rpc {
+                r#type: kind.into(),
+            })),
+        };
+        Ok(Response::new(spec::NodeGetCapabilitiesResponse {
+            capabilities: all.map(one).to_vec(),
+        }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _: Request<spec::NodeGetInfoRequest>,
+    ) -> Result<Response<spec::NodeGetInfoResponse>, Status> {
+        let arguments = &self.0.arguments;
+        Ok(Response::new(spec::NodeGetInfoResponse {
+            node_id: arguments.node_id.clone(),
+            max_volumes_per_node: arguments.max_volumes.into(),
+            ..spec::NodeGetInfoResponse::default()
+        }))
+    }
+}

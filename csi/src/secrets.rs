@@ -1,0 +1,266 @@
+//! Keys of a request's secrets: each becomes a variable of the one process that mounts, or a file that goes with the mount.
+//!
+//! ```text
+//!   AWS_ACCESS_KEY_ID, key_id, accessKeyID ──► AWS_ACCESS_KEY_ID            in the environment of `foreread mount`
+//!   key.json                              ──► STATE/NAME/key.json, 0600     GOOGLE_APPLICATION_CREDENTIALS names it
+//! ```
+//! A name that is not in the table is refused: a Secret is no way to set PATH or LD_PRELOAD of a process of the node.
+//!
+//! Never: shows a value, in a message, a log, an argument of a process or by `Debug`.
+
+use crate::refusal::invalid;
+use std::collections::HashMap;
+use tonic::Status;
+
+/// Names in Secrets, and the variable of each (docs/stores.md, "Credentials"). The others are those of other drivers: of
+/// mountpoint-s3-csi-driver, csi-s3 and blob-csi-driver.
+const NAMES: [(&str, &str); 28] = [
+    ("AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY_ID"),
+    ("key_id", "AWS_ACCESS_KEY_ID"),
+    ("accessKeyID", "AWS_ACCESS_KEY_ID"),
+    ("AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY"),
+    ("access_key", "AWS_SECRET_ACCESS_KEY"),
+    ("secretAccessKey", "AWS_SECRET_ACCESS_KEY"),
+    ("AWS_SESSION_TOKEN", "AWS_SESSION_TOKEN"),
+    ("session_token", "AWS_SESSION_TOKEN"),
+    ("AWS_REGION", "AWS_REGION"),
+    ("region", "AWS_REGION"),
+    ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL"),
+    ("endpoint", "AWS_ENDPOINT_URL"),
+    ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT"),
+    ("azurestorageaccountname", "AZURE_STORAGE_ACCOUNT"),
+    ("AZURE_STORAGE_KEY", "AZURE_STORAGE_KEY"),
+    ("azurestorageaccountkey", "AZURE_STORAGE_KEY"),
+    ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_TOKEN"),
+    ("azurestorageaccountsastoken", "AZURE_STORAGE_SAS_TOKEN"),
+    (
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AZURE_STORAGE_CONNECTION_STRING",
+    ),
+    ("AZURE_CLIENT_ID", "AZURE_CLIENT_ID"),
+    ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_SECRET"),
+    ("AZURE_TENANT_ID", "AZURE_TENANT_ID"),
+    ("HF_TOKEN", "HF_TOKEN"),
+    ("token", "HF_TOKEN"),
+    ("key.json", KEY_FILE),
+    ("service-account.json", KEY_FILE),
+    ("credentials.json", KEY_FILE),
+    ("GOOGLE_APPLICATION_CREDENTIALS_JSON", KEY_FILE),
+];
+
+/// A file: the variable has its path.
+const KEY_FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+/// Names that Kubernetes adds by itself.
+pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
+/// Bytes of all values. A Secret has a mebibyte at most, keys a few kilobytes.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Variables by which a process finds credentials: those of the plugin go where a volume has its own.
+pub const CREDENTIALS: [&str; 33] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    KEY_FILE,
+    "AZURE_STORAGE_ACCOUNT",
+    "AZURE_STORAGE_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_TENANT_ID",
+    "IDENTITY_ENDPOINT",
+    "HF_TOKEN",
+    "HF_TOKEN_PATH",
+    "AWS_DEFAULT_PROFILE",
+    "GOOGLE_BEARER_TOKEN",
+    "CLOUDSDK_CONFIG",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_CONFIG_DIR",
+    "IDENTITY_HEADER",
+];
+
+/// What a request's secrets say. It has no `Debug`.
+#[derive(Default)]
+pub struct SecretKeys {
+    pub variables: Vec<(&'static str, String)>,
+    /// The content of the file that [`SecretKeys::FILE_VARIABLE`] names.
+    pub key_file: Option<String>,
+}
+
+impl SecretKeys {
+    pub const FILE_VARIABLE: &'static str = KEY_FILE;
+
+    /// The keys of a request.
+    pub fn checked(secrets: &HashMap<String, String>) -> Result<SecretKeys, Status> {
+        let mut keys = SecretKeys::default();
+        let mut given: Vec<_> = secrets
+            .iter()
+            .filter(|(name, _)| !name.starts_with(OF_KUBERNETES))
+            .collect();
+        given.sort();
+        if given.iter().map(|(_, value)| value.len()).sum::<usize>() > MAX_BYTES {
+            let what = "the secrets are larger than 64 KiB";
+            return Err(invalid(
+                what,
+                "name a Secret that has keys of a store alone",
+            ));
+        }
+        for (name, value) in given {
+            let Some((_, variable)) = NAMES.iter().find(|(known, _)| known == name) else {
+                let what = format!("the Secret has the unknown key '{name}'");
+                return Err(invalid(&what, REMEDY));
+            };
+            let twice = || invalid(&format!("the Secret has {variable} twice"), "leave one out");
+            if *variable == KEY_FILE {
+                checked_key_file(name, value)?;
+                if keys.key_file.replace(value.clone()).is_some() {
+                    return Err(twice());
+                }
+                continue;
+            }
+            if value.trim().is_empty() || value.trim().contains(char::is_control) {
+                let what = format!("the key '{name}' of the Secret is empty or not one line");
+                return Err(invalid(
+                    &what,
+                    "write its value alone (kubectl create secret)",
+                ));
+            }
+            if keys.value(variable).is_some() {
+                return Err(twice());
+            }
+            // A line break at the end is of the file that the Secret was made of.
+            keys.variables.push((variable, value.trim().to_string()));
+        }
+        Ok(keys)
+    }
+
+    fn value(&self, variable: &str) -> Option<&str> {
+        let found = self.variables.iter().find(|(name, _)| *name == variable);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The server that they name.
+    pub fn endpoint(&self) -> Option<&str> {
+        self.value("AWS_ENDPOINT_URL")
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.variables.is_empty() && self.key_file.is_none()
+    }
+
+    /// Whether the first link of the chain of this scheme is among them, so that no other link is asked.
+    pub fn has_credentials_of(&self, scheme: &str) -> bool {
+        let has = |variable| self.value(variable).is_some();
+        match scheme {
+            "s3" => has("AWS_ACCESS_KEY_ID") && has("AWS_SECRET_ACCESS_KEY"),
+            "gs" | "gcs" => self.key_file.is_some(),
+            "az" | "abfs" | "abfss" => {
+                let client = ["AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"];
+                has("AZURE_STORAGE_KEY")
+                    || has("AZURE_STORAGE_SAS_TOKEN")
+                    || has("AZURE_STORAGE_CONNECTION_STRING")
+                    || client.into_iter().all(has)
+            }
+            "hf" => has("HF_TOKEN"),
+            _ => false,
+        }
+    }
+}
+
+/// Where a service account asks for its tokens.
+const TOKEN_SERVER: &str = "https://oauth2.googleapis.com/token";
+
+/// The key of a service account, and no other kind of credentials: some name a file or an address of the machine, whose content is sent to a
+/// server that they name as well.
+fn checked_key_file(name: &str, text: &str) -> Result<(), Status> {
+    let json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let is_account = json["type"] == "service_account";
+    let asks_google = json.get("token_uri").is_none_or(|uri| uri == TOKEN_SERVER);
+    if is_account && asks_google {
+        return Ok(());
+    }
+    let what = format!("'{name}' of the Secret is no key of a service account of Google");
+    let remedy = "make one ('gcloud iam service-accounts keys create'), or give the plugin's service account the role";
+    Err(invalid(&what, remedy))
+}
+
+const REMEDY: &str = "its keys are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AZURE_STORAGE_ACCOUNT, \
+    AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, HF_TOKEN, key.json, and others of docs/kubernetes.md";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(all: &[(&str, &str)]) -> HashMap<String, String> {
+        let all = all.iter();
+        all.map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    }
+
+    const ACCOUNT: &str =
+        "{\n\"type\": \"service_account\", \"token_uri\": \"https://oauth2.googleapis.com/token\"}";
+
+    /// Credentials that name a file of the node, or a server that gets a token.
+    #[test]
+    fn a_key_file_is_that_of_a_service_account() {
+        let elsewhere = ACCOUNT.replace("oauth2.googleapis.com", "attacker.example");
+        let external =
+            r#"{"type": "external_account", "credential_source": {"file": "/etc/shadow"}}"#;
+        for text in [elsewhere.as_str(), external, "{}", "", "[1]"] {
+            let refused = SecretKeys::checked(&secrets(&[("key.json", text)]));
+            let line = refused.err().expect("refused");
+            assert!(
+                line.message().contains("no key of a service account"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_of_other_drivers_mean_the_same() {
+        let given = secrets(&[
+            ("key_id", "k\n"),
+            ("access_key", "s"),
+            ("csi.storage.k8s.io/x", "y"),
+        ]);
+        let keys = SecretKeys::checked(&given).expect("good");
+        assert_eq!(keys.value("AWS_ACCESS_KEY_ID"), Some("k"));
+        assert!(keys.has_credentials_of("s3") && !keys.has_credentials_of("gs"));
+        let keys = SecretKeys::checked(&secrets(&[("key.json", ACCOUNT)])).expect("good");
+        assert!(keys.has_credentials_of("gs") && keys.variables.is_empty() && !keys.is_empty());
+    }
+
+    #[test]
+    fn what_no_store_knows_is_refused_without_its_value() {
+        let large = "HUSH".repeat(MAX_BYTES);
+        for (name, value) in [
+            ("LD_PRELOAD", "HUSH"),
+            ("PATH", "HUSH"),
+            ("bad\nname", "HUSH"),
+            ("AWS_REGION", "HUSH\nHUSH"),
+            ("HF_TOKEN", " "),
+            ("key.json", large.as_str()),
+        ] {
+            let refused = SecretKeys::checked(&secrets(&[(name, value)]));
+            let refused = refused.err().expect("refused");
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+            let line = refused.message();
+            assert!(!line.contains("HUSH") && !line.contains('\n'), "{line}");
+        }
+        let twice = secrets(&[("region", "a"), ("AWS_REGION", "b")]);
+        assert!(SecretKeys::checked(&twice).is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! Begins and ends the plugin: the socket, the services, the page of metrics.
+
+use crate::arguments::Arguments;
+use crate::command::MountCommand;
+use crate::controller::ControllerService;
+use crate::identity::IdentityService;
+use crate::metrics::CallCounts;
+use crate::mounts::MountTable;
+use crate::node::{NodeParts, NodeService};
+use crate::page;
+use crate::spec::controller_server::ControllerServer;
+use crate::spec::identity_server::IdentityServer;
+use crate::spec::node_server::NodeServer;
+use crate::state::StateFolder;
+use foreread_os::failure::Failure;
+use std::fs::Permissions;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+
+/// Bytes of a message. The largest has a Secret, of a mebibyte at most.
+const MAX_MESSAGE: usize = 2 << 20;
+/// Calls of one connection at once.
+const MAX_CALLS: usize = 64;
+
+/// Serves until SIGTERM or SIGINT. The mounts stay.
+///
+/// # Errors
+/// The socket, the state or the page cannot be had.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let cannot = |error| {
+        Failure::cannot(
+            "cannot begin to serve",
+            error,
+            "allow more threads and descriptors",
+        )
+    };
+    let runtime = runtime.map_err(cannot)?;
+    let served = runtime.block_on(serve(arguments));
+    // A thread that asks a mount that hangs is not waited for.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.node_id.is_empty() || arguments.node_id.len() > 256 {
+        let remedy = "give the name of the node, of at most 256 letters";
+        return Err(Failure::input("no name of a node", "--node-id", remedy));
+    }
+    let socket = socket(&arguments.endpoint)?;
+    let state = StateFolder::open(&arguments.state).map_err(|error| {
+        let place = format!("{}: {error}", arguments.state.display());
+        Failure::input(
+            "cannot make the folder of the state",
+            place,
+            "name another by --state",
+        )
+    })?;
+    let program = program(arguments.foreread.as_deref());
+    let parts = Arc::new(NodeParts {
+        arguments: arguments.clone(),
+        mounts: MountTable::here(),
+        command: MountCommand {
+            program: program.clone(),
+            timeout: arguments.mount_timeout,
+            has_metrics: arguments.metrics.is_some(),
+            state,
+        },
+        counts: CallCounts::default(),
+        busy: Mutex::default(),
+    });
+    let no_signals =
+        |error: Error| Failure::cannot("cannot handle signals", error, "start it again");
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    if let Some(address) = arguments.metrics {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            Failure::input(
+                "cannot serve metrics",
+                format!("{address}: {error}"),
+                "name another port",
+            )
+        })?;
+        let address = listener.local_addr().unwrap_or(address);
+        eprintln!("foreread-csi: metrics at http://{address}/metrics");
+        tokio::spawn(page::serve(listener, Arc::clone(&parts)));
+    }
+    let listener = listening(&socket)?;
+    let identity = IdentityService {
+        arguments: arguments.clone(),
+        program,
+    };
+    let controller = ControllerService {
+        arguments: arguments.clone(),
+    };
+    let ended = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    eprintln!(
+        "foreread-csi: {} at {}",
+        arguments.driver_name,
+        socket.display()
+    );
+    let served = Server::builder()
+        .concurrency_limit_per_connection(MAX_CALLS)
+        .add_service(IdentityServer::new(identity).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(ControllerServer::new(controller).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(
+            NodeServer::new(NodeService::new(parts)).max_decoding_message_size(MAX_MESSAGE),
+        )
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), ended)
+        .await;
+    let _ = std::fs::remove_file(&socket);
+    served.map_err(|error| Failure::cannot("the plugin has ended", error, "start it again"))
+}
+
+/// The path of `unix:///csi/csi.sock`, `unix:/csi/csi.sock` or `/csi/csi.sock`.
+fn socket(endpoint: &str) -> Result<PathBuf, Failure> {
+    let path = endpoint.strip_prefix("unix:").unwrap_or(endpoint);
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.starts_with('/') {
+        return Ok(PathBuf::from(path));
+    }
+    Err(Failure::input(
+        "no unix socket",
+        endpoint,
+        "write unix:///csi/csi.sock",
+    ))
+}
+
+/// Listens for this user alone. A socket that an earlier plugin has left is replaced, one that is served is not.
+fn listening(path: &Path) -> Result<UnixListener, Failure> {
+    let fail = |error: Error| {
+        let place = format!("{}: {error}", path.display());
+        Failure::input("cannot listen", place, "name another socket by --endpoint")
+    };
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(fail(Error::new(
+                ErrorKind::AlreadyExists,
+                "it is no socket",
+            )));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(fail(Error::new(
+                ErrorKind::AddrInUse,
+                "another plugin serves it",
+            )));
+        }
+        Ok(_) => std::fs::remove_file(path).map_err(fail)?,
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(path).map_err(fail)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(fail)?;
+    Ok(listener)
+}
+
+/// The command foreread: the one that is named, the one beside this program, or that of PATH.
+fn program(named: Option<&Path>) -> PathBuf {
+    if let Some(named) = named {
+        return named.to_path_buf();
+    }
+    let beside = std::env::current_exe().ok();
+    let beside = beside
+        .map(|own| own.with_file_name("foreread"))
+        .filter(|path| path.is_file());
+    beside.unwrap_or_else(|| PathBuf::from("foreread"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_unix_sockets() {
+        for endpoint in [
+            "unix:///csi/csi.sock",
+            "unix:/csi/csi.sock",
+            "/csi/csi.sock",
+        ] {
+            assert_eq!(socket(endpoint).expect("good"), Path::new("/csi/csi.sock"));
+        }
+        for endpoint in ["", "unix:", "tcp://127.0.0.1:1", "csi.sock"] {
+            assert!(socket(endpoint).is_err(), "{endpoint}");
+        }
+    }
+}

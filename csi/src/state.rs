@@ -1,0 +1,158 @@
+//! What lives as long as a mount and is in no mount table: a file of a key, the address of the mount's metrics, whose keys it has.
+//!
+//! ```text
+//!   STATE/                 0700, best on a tmpfs
+//!     vmodels-bb02.../     one folder for each volume that is mounted
+//!       key.json           0600, where the Secret has one
+//!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
+//! ```
+//! Without these files a mount is served, published and unmounted as with them.
+
+use foreread_os::open::read_small_text;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{ErrorKind, Result, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const KEY: &str = "key.json";
+const NOTE: &str = "mount";
+/// Bytes of a note, at most.
+const MAX_NOTE: u64 = 4096;
+
+/// The folder of all volumes.
+#[derive(Clone, Debug)]
+pub struct StateFolder(PathBuf);
+
+/// What is noted of a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MountNote {
+    /// Its keys are those of a request's secrets.
+    pub has_keys: bool,
+    /// Where it serves its metrics.
+    pub metrics: Option<SocketAddr>,
+    /// A number of its source: the mount table may have another notation of it.
+    pub source: Option<u64>,
+}
+
+/// FNV-1a, 64 bits: the same in every version of the plugin.
+pub fn number(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
+            (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+impl StateFolder {
+    /// The folder, made where it is not there; only its user may look into it.
+    pub fn open(path: &Path) -> Result<StateFolder> {
+        private_folder(path)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
+        Ok(StateFolder(path.to_path_buf()))
+    }
+
+    /// The folder of a volume, empty.
+    pub fn begin(&self, name: &str) -> Result<()> {
+        self.forget(name)?;
+        private_folder(&self.0.join(name))
+    }
+
+    /// Keeps a key in a file, whose path is returned.
+    pub fn keep_key(&self, name: &str, content: &str) -> Result<PathBuf> {
+        let path = self.0.join(name).join(KEY);
+        private_file(&path, content)?;
+        Ok(path)
+    }
+
+    pub fn keep_note(&self, name: &str, note: MountNote) -> Result<()> {
+        let keys = if note.has_keys { "yes" } else { "no" };
+        let metrics = note.metrics.map(|address| format!(" metrics={address}"));
+        let source = note.source.map(|number| format!("source={number:x} "));
+        let (source, metrics) = (source.unwrap_or_default(), metrics.unwrap_or_default());
+        let text = format!("{source}keys={keys}{metrics}\n");
+        private_file(&self.0.join(name).join(NOTE), &text)
+    }
+
+    /// What was noted; nothing where the note is gone or damaged.
+    pub fn note(&self, name: &str) -> MountNote {
+        let path = self.0.join(name).join(NOTE);
+        let text = read_small_text(&path, MAX_NOTE).unwrap_or_default();
+        let value = |key: &str| {
+            let mut words = text.split_ascii_whitespace();
+            words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+        };
+        MountNote {
+            has_keys: value("keys") == Some("yes"),
+            metrics: value("metrics").and_then(|address| address.parse().ok()),
+            source: value("source").and_then(|number| u64::from_str_radix(number, 16).ok()),
+        }
+    }
+
+    /// The names of all volumes that have a folder.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names = Vec::from_iter(names);
+        names.sort();
+        names
+    }
+
+    /// Removes what a volume has here.
+    pub fn forget(&self, name: &str) -> Result<()> {
+        let folder = self.0.join(name);
+        for file in [KEY, NOTE] {
+            without_missing(std::fs::remove_file(folder.join(file)))?;
+        }
+        without_missing(std::fs::remove_dir(folder))
+    }
+}
+
+fn without_missing(done: Result<()>) -> Result<()> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Makes a folder, and those above it, that its user alone may look into.
+pub fn private_folder(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn private_file(path: &Path, content: &str) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path)?.write_all(content.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_private_and_go_away() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("state");
+        let state = StateFolder::open(&path).expect("made");
+        state.begin("v1").expect("made");
+        let key = state.keep_key("v1", "{}").expect("kept");
+        let note = MountNote {
+            has_keys: true,
+            metrics: "127.0.0.1:9".parse().ok(),
+            source: Some(number("s3://b/")),
+        };
+        state.keep_note("v1", note).expect("kept");
+        let mode = |path: &Path| {
+            let meta = std::fs::metadata(path).expect("there");
+            meta.permissions().mode() & 0o777
+        };
+        assert_eq!((mode(&path), mode(&key)), (0o700, 0o600));
+        assert_eq!(mode(key.parent().expect("a folder")), 0o700);
+        assert_eq!(state.note("v1"), note);
+        assert_eq!(state.names(), ["v1"]);
+        assert_eq!(state.note("v2"), MountNote::default());
+        state.forget("v1").expect("removed");
+        state.forget("v1").expect("twice");
+        assert!(state.names().is_empty());
+    }
+}

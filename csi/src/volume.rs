@@ -1,0 +1,513 @@
+//! What a volume is: its attributes and mount options, checked, as a source and options of `foreread mount`.
+//!
+//! ```text
+//!   source: s3://models/      cache: 512Mi      diskCache: "true"      mountOptions: [region eu-central-1]
+//!     └► foreread mount -d --allow-other --cache=536870912 --disk-cache=/DIR/NAME,size=10737418240,free=10% --region=eu-central-1 -- s3://models/ ...
+//! ```
+//! Attributes of an inline volume are written by every user that may make a pod, so they name neither a local folder nor a disk cache, and bring
+//! their own credentials or read what is public.
+//!
+//! Never: passes on what it does not know.
+
+use crate::arguments::{Arguments, quantity};
+use crate::refusal::{invalid, one_line};
+use crate::secrets::{CREDENTIALS, OF_KUBERNETES, SecretKeys};
+use crate::spec::VolumeCapability;
+use crate::spec::volume_capability::AccessType;
+use crate::spec::volume_capability::access_mode::Mode;
+use crate::state::number;
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+use tonic::Status;
+
+/// Schemes of docs/stores.md. `http` is refused for inline volumes.
+const SCHEMES: [&str; 9] = [
+    "s3", "gs", "gcs", "az", "abfs", "abfss", "hf", "https", "http",
+];
+/// Bytes of an identifier: it becomes the name of a folder.
+const MAX_ID: usize = 1024;
+/// Bytes of an attribute, and of all mount options.
+const MAX_TEXT: usize = 4096;
+const MAX_ATTRIBUTES: usize = 64;
+/// Set for an inline volume: nothing of the machine speaks for it.
+const OF_NO_MACHINE: [(&str, &str); 2] = [
+    ("AWS_EC2_METADATA_DISABLED", "true"),
+    ("HOME", "/nonexistent"),
+];
+/// Variables that allow a store without TLS.
+const ALLOW_HTTP: [&str; 4] = [
+    "AWS_ALLOW_HTTP",
+    "GOOGLE_ALLOW_HTTP",
+    "AZURE_ALLOW_HTTP",
+    "HF_ALLOW_HTTP",
+];
+
+/// How a value is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Text,
+    Flag,
+    Size,
+}
+
+/// A setting by its name as an attribute and as an option of `foreread mount`.
+struct Setting {
+    attribute: &'static str,
+    option: &'static str,
+    form: Form,
+}
+
+const fn setting(attribute: &'static str, option: &'static str, form: Form) -> Setting {
+    Setting {
+        attribute,
+        option,
+        form,
+    }
+}
+
+const SETTINGS: [Setting; 11] = [
+    setting("cache", "cache", Form::Size),
+    setting("policy", "policy", Form::Text),
+    setting("maxOverfetch", "max-overfetch", Form::Text),
+    setting("hint", "hint", Form::Text),
+    setting("attrTtl", "attr-ttl", Form::Text),
+    setting("region", "region", Form::Text),
+    setting("endpointUrl", "endpoint-url", Form::Text),
+    setting("requesterPays", "requester-pays", Form::Flag),
+    setting("noSignRequest", "no-sign-request", Form::Flag),
+    setting("diskCacheNames", "disk-cache-names", Form::Text),
+    setting("appending", "appending", Form::Flag),
+];
+
+/// Mount options that change nothing: a volume is so anyway.
+const NOTHING_NEW: [&str; 8] = [
+    "ro",
+    "read-only",
+    "allow-other",
+    "nosuid",
+    "nodev",
+    "noatime",
+    "relatime",
+    "default-permissions",
+];
+
+/// What a request asks for.
+pub struct VolumeRequest<'a> {
+    pub id: &'a str,
+    pub attributes: &'a HashMap<String, String>,
+    pub capability: Option<&'a VolumeCapability>,
+    pub is_inline: bool,
+}
+
+/// A volume that may be mounted.
+#[derive(Debug, PartialEq)]
+pub struct VolumeSpec {
+    pub source: String,
+    /// Options of `foreread mount`, one word each.
+    pub options: Vec<String>,
+    /// Variables of its process that are no secret.
+    pub variables: Vec<(&'static str, String)>,
+    /// Variables of this process that it does not get.
+    pub withheld: Vec<&'static str>,
+    /// The folder of its disk cache, which has to be made.
+    pub disk_cache: Option<PathBuf>,
+}
+
+/// A name for files of a volume: `v`, or `i` of an inline one; letters, digits and `-` of its identifier; a number of all of it.
+pub fn file_name(id: &str, is_inline: bool) -> String {
+    let kind = if is_inline { 'i' } else { 'v' };
+    let number = number(id);
+    let letters = id
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-');
+    let begin: String = letters.take(64).collect();
+    format!("{kind}{begin}-{number:016x}")
+}
+
+/// An identifier, and a place where one is named.
+pub fn checked_id(id: &str) -> Result<(), Status> {
+    if id.is_empty() {
+        return Err(invalid(
+            "there is no volume_id",
+            "name a volume (volumeHandle)",
+        ));
+    }
+    if id.len() > MAX_ID || id.contains(char::is_control) {
+        let remedy = "write a volumeHandle of at most 1024 letters";
+        return Err(invalid(
+            "the volume_id is too long or has control characters",
+            remedy,
+        ));
+    }
+    Ok(())
+}
+
+/// The capability, and how it may be used.
+pub fn checked_capability(
+    capability: Option<&VolumeCapability>,
+    is_inline: bool,
+    arguments: &Arguments,
+) -> Result<(), Status> {
+    let Some(capability) = capability else {
+        return Err(invalid("there is no volume_capability", "name one"));
+    };
+    if matches!(capability.access_type, Some(AccessType::Block(_))) {
+        let what = "a volume of foreread is no block device";
+        return Err(invalid(what, "write volumeMode: Filesystem"));
+    }
+    let mode = capability
+        .access_mode
+        .map_or(Mode::Unknown, |mode| mode.mode());
+    let reads = matches!(mode, Mode::SingleNodeReaderOnly | Mode::MultiNodeReaderOnly);
+    // The kubelet gives every inline volume the mode of one writer; a pod cannot name another.
+    if reads || is_inline || (arguments.any_access_mode && mode != Mode::Unknown) {
+        return Ok(());
+    }
+    let what = format!(
+        "volumes of foreread are read-only, and the access mode is {}",
+        mode.as_str_name()
+    );
+    Err(invalid(&what, "write accessModes: [ReadOnlyMany]"))
+}
+
+impl VolumeSpec {
+    pub fn checked(
+        request: &VolumeRequest,
+        keys: &SecretKeys,
+        arguments: &Arguments,
+    ) -> Result<VolumeSpec, Status> {
+        let attributes = Attributes::checked(request)?;
+        let source = attributes.source(request.is_inline, arguments)?;
+        let mut volume = VolumeSpec {
+            options: vec!["--allow-other".to_string()],
+            variables: Vec::new(),
+            withheld: Vec::new(),
+            disk_cache: None,
+            source,
+        };
+        let mut cache = None;
+        for (setting, value) in attributes.settings() {
+            match setting.form {
+                Form::Size => cache = Some(sized(setting.attribute, value, arguments.max_cache)?),
+                Form::Flag if is_on(setting.attribute, value)? => {
+                    volume.options.push(format!("--{}", setting.option));
+                }
+                Form::Flag => {}
+                Form::Text => {
+                    let is_url = setting.attribute == "endpointUrl";
+                    if is_url && value.contains('@') {
+                        let remedy = "credentials are keys of a Secret (nodeStageSecretRef)";
+                        return Err(invalid("endpointUrl has credentials", remedy));
+                    }
+                    volume.options.push(format!("--{}={value}", setting.option));
+                }
+            }
+        }
+        let cache = cache.unwrap_or(arguments.cache);
+        volume.options.push(format!("--cache={cache}"));
+        volume.add_disk_cache(request, &attributes, arguments)?;
+        volume.add_variables(request, &attributes, keys, arguments)?;
+        Ok(volume)
+    }
+
+    fn add_disk_cache(
+        &mut self,
+        request: &VolumeRequest,
+        attributes: &Attributes,
+        arguments: &Arguments,
+    ) -> Result<(), Status> {
+        let asked = attributes.text("diskCache");
+        let is_asked = asked.map(|value| is_on("diskCache", value)).transpose()?;
+        let size = attributes.text("diskCacheSize");
+        if is_asked != Some(true) {
+            return match size {
+                Some(_) => Err(invalid(
+                    "diskCacheSize without a disk cache",
+                    "write diskCache: \"true\"",
+                )),
+                None => Ok(()),
+            };
+        }
+        if request.is_inline {
+            let remedy = "use a PersistentVolume, whose cache other pods find again";
+            return Err(invalid("an inline volume has no disk cache", remedy));
+        }
+        let Some(folder) = &arguments.disk_cache else {
+            let remedy = "leave diskCache out, or set diskCache.enabled of the chart";
+            return Err(invalid("there is no disk for caches on this node", remedy));
+        };
+        let bytes = match size {
+            Some(size) => sized("diskCacheSize", size, arguments.max_disk_cache)?,
+            None => arguments.disk_cache_size,
+        };
+        let folder = folder.join(file_name(request.id, false));
+        let named = format!("--disk-cache={},size={bytes},free=10%", folder.display());
+        self.options.push(named);
+        self.disk_cache = Some(folder);
+        Ok(())
+    }
+
+    fn add_variables(
+        &mut self,
+        request: &VolumeRequest,
+        attributes: &Attributes,
+        keys: &SecretKeys,
+        arguments: &Arguments,
+    ) -> Result<(), Status> {
+        let allows_http = attributes.flag("allowHttp")?;
+        let endpoints = [attributes.text("endpointUrl"), keys.endpoint()];
+        let names_http = endpoints
+            .into_iter()
+            .flatten()
+            .any(|url| !url.starts_with("https://"));
+        if request.is_inline && (allows_http || names_http) && !arguments.inline_http {
+            return Err(without_tls());
+        }
+        if allows_http {
+            let allowed = ALLOW_HTTP.map(|name| (name, "true".to_string()));
+            self.variables.extend(allowed);
+        }
+        if let Some(account) = attributes.text("storageAccount") {
+            self.variables
+                .push(("AZURE_STORAGE_ACCOUNT", account.to_string()));
+        }
+        if request.is_inline || !keys.is_empty() {
+            self.withheld.extend(CREDENTIALS);
+        }
+        if request.is_inline {
+            let variables = OF_NO_MACHINE.map(|(name, value)| (name, value.to_string()));
+            self.variables.extend(variables);
+            let is_public = !keys.has_credentials_of(scheme(&self.source).unwrap_or_default());
+            let said = "--no-sign-request".to_string();
+            if is_public && !self.options.contains(&said) {
+                self.options.push(said);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What of the attributes and mount options is known.
+struct Attributes<'a> {
+    given: HashMap<&'a str, &'a str>,
+}
+
+/// Attributes that are no option of `foreread mount` by the same word.
+const OTHERS: [&str; 8] = [
+    "source",
+    "bucketName",
+    "prefix",
+    "storageAccount",
+    "allowHttp",
+    "diskCache",
+    "diskCacheSize",
+    "mountOptions",
+];
+
+impl<'a> Attributes<'a> {
+    fn checked(request: &VolumeRequest<'a>) -> Result<Attributes<'a>, Status> {
+        if request.attributes.len() > MAX_ATTRIBUTES {
+            return Err(invalid(
+                "there are more than 64 volumeAttributes",
+                "leave some out",
+            ));
+        }
+        let mut all = Attributes {
+            given: HashMap::new(),
+        };
+        let mut given: Vec<_> = request.attributes.iter().collect();
+        given.sort();
+        for (name, value) in given {
+            let of_kubernetes =
+                name.starts_with(OF_KUBERNETES) || name.starts_with("storage.kubernetes.io/");
+            if of_kubernetes {
+                continue;
+            }
+            let known = OTHERS
+                .iter()
+                .chain(SETTINGS.iter().map(|setting| &setting.attribute));
+            if !known.into_iter().any(|known| known == name) {
+                let what = format!("there is no volumeAttribute '{name}'");
+                return Err(invalid(&what, "docs/kubernetes.md lists them"));
+            }
+            all.insert(name, value)?;
+        }
+        let flags = request
+            .capability
+            .and_then(|capability| match &capability.access_type {
+                Some(AccessType::Mount(mount)) => Some(mount.mount_flags.iter()),
+                _ => None,
+            });
+        let flags = flags.into_iter().flatten().map(String::as_str);
+        let options = all.given.remove("mountOptions").unwrap_or_default();
+        for flag in flags.chain(options.split(',')) {
+            all.option(flag.trim())?;
+        }
+        Ok(all)
+    }
+
+    fn insert(&mut self, name: &'a str, value: &'a str) -> Result<(), Status> {
+        let value = value.trim();
+        if value.len() > MAX_TEXT || value.contains(char::is_control) {
+            let what =
+                format!("the volumeAttribute '{name}' is too long or has control characters");
+            return Err(invalid(&what, "write at most 4096 letters"));
+        }
+        // A default that a template leaves empty is none.
+        if !value.is_empty() && self.given.insert(name, value).is_some() {
+            let what = format!("'{name}' is both an attribute and a mount option");
+            return Err(invalid(&what, "write one of them"));
+        }
+        Ok(())
+    }
+
+    /// A mount option: `attr_ttl=5s`, `--attr-ttl 5s`, `region eu-central-1`.
+    fn option(&mut self, flag: &'a str) -> Result<(), Status> {
+        let flag = flag.trim_start_matches("--");
+        let at = flag.find(['=', ' ']);
+        let (name, value) = flag.split_at(at.unwrap_or(flag.len()));
+        let value = at.map(|_| value[1..].trim());
+        let name = name.replace('_', "-");
+        if name.is_empty() || (value.is_none() && NOTHING_NEW.contains(&name.as_str())) {
+            return Ok(());
+        }
+        let setting = SETTINGS.iter().find(|setting| setting.option == name);
+        match (setting, value) {
+            (Some(setting), None) if setting.form == Form::Flag => {
+                self.insert(setting.attribute, "true")
+            }
+            (Some(setting), Some(value)) => self.insert(setting.attribute, value),
+            _ => {
+                let what = format!("there is no mount option '{}'", one_line(&name));
+                Err(invalid(&what, "docs/kubernetes.md lists them"))
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.given.get(name).copied()
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, Status> {
+        self.text(name)
+            .map_or(Ok(false), |value| is_on(name, value))
+    }
+
+    /// In the order of the table.
+    fn settings(&self) -> impl Iterator<Item = (&'static Setting, &'a str)> + '_ {
+        let given = |setting: &'static Setting| Some((setting, self.text(setting.attribute)?));
+        const { &SETTINGS }.iter().filter_map(given)
+    }
+
+    fn source(&self, is_inline: bool, arguments: &Arguments) -> Result<String, Status> {
+        let bucket = self.text("bucketName");
+        let source = match (self.text("source"), bucket, self.text("prefix")) {
+            (Some(source), None, None) => source.to_string(),
+            (None, Some(bucket), prefix) if !bucket.contains('/') => {
+                let prefix = prefix.unwrap_or_default().trim_matches('/');
+                let slash = if prefix.is_empty() { "" } else { "/" };
+                format!("s3://{bucket}/{prefix}{slash}")
+            }
+            (None, None, _) => {
+                return Err(invalid(
+                    "the volume has no source",
+                    "write volumeAttributes: source: s3://BUCKET/PREFIX/",
+                ));
+            }
+            _ => {
+                return Err(invalid(
+                    "the volume has several sources",
+                    "write source, or bucketName and prefix",
+                ));
+            }
+        };
+        let Some(scheme) = scheme(&source) else {
+            return local(&source, is_inline, arguments);
+        };
+        if !SCHEMES.contains(&scheme) {
+            let what = format!("'{}' is no source of a volume", one_line(&source));
+            return Err(invalid(
+                &what,
+                "write s3://, gs://, az://, abfss://, hf:// or https:// (docs/stores.md)",
+            ));
+        }
+        // Their chain ends with the identity of the machine, whatever the Secret has.
+        if is_inline && (scheme.starts_with("az") || scheme.starts_with("abfs")) {
+            let what = "an inline volume is not read from Azure";
+            return Err(invalid(what, "use a PersistentVolume"));
+        }
+        if scheme == "http" && is_inline && !arguments.inline_http {
+            return Err(without_tls());
+        }
+        if scheme.starts_with("http") {
+            let authority = source.split('/').nth(2).unwrap_or_default();
+            // Both would be seen in the arguments of a process and in the mount table.
+            if source.contains('?') || authority.contains('@') {
+                let remedy = "put them into a Secret, a signature as AZURE_STORAGE_SAS_TOKEN";
+                return Err(invalid("the source has credentials or a signature", remedy));
+            }
+        }
+        Ok(source)
+    }
+}
+
+fn without_tls() -> Status {
+    let remedy = "write https://, use a PersistentVolume, or set inline.allowHttp of the chart";
+    invalid("an inline volume is not read without TLS", remedy)
+}
+
+/// What is before `://`.
+fn scheme(source: &str) -> Option<&str> {
+    source.split_once("://").map(|(scheme, _)| scheme)
+}
+
+/// A folder of the node: only below those that the plugin was given.
+fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String, Status> {
+    let path = Path::new(source);
+    let is_plain =
+        path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    let allowed = |path: &Path| {
+        arguments
+            .local
+            .iter()
+            .any(|folder| path.starts_with(folder))
+    };
+    // Links are followed, so what they lead to is looked at too.
+    let real = path.canonicalize();
+    let is_allowed =
+        is_plain && !is_inline && allowed(path) && real.is_ok_and(|real| allowed(&real));
+    if is_allowed {
+        return Ok(source.to_string());
+    }
+    let what = format!("'{}' is no source of a volume", one_line(source));
+    Err(invalid(
+        &what,
+        "write s3://BUCKET/PREFIX/ or another of docs/stores.md",
+    ))
+}
+
+fn is_on(name: &str, value: &str) -> Result<bool, Status> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(invalid(
+            &format!("{name} is neither true nor false"),
+            "write \"true\"",
+        )),
+    }
+}
+
+fn sized(name: &str, value: &str, most: u64) -> Result<u64, Status> {
+    let Some(bytes) = quantity(value) else {
+        let what = format!("{name} is no size");
+        return Err(invalid(&what, "write a size such as 512Mi or 50Gi"));
+    };
+    if bytes > most || bytes < 1 << 20 {
+        let what = format!("{name} is {value}, and the plugin allows 1Mi to {most} bytes");
+        return Err(invalid(&what, "write less, or set its limit in the chart"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

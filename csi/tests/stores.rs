@@ -1,0 +1,153 @@
+//! A bucket with the keys of a Secret: they reach the store, and no argument, log or file that others can read.
+
+use crate::common::gateway::{Gateway, KEY, SECRET};
+use crate::common::{EPHEMERAL, Plugin, TestVolume, refused};
+use std::fs;
+use tonic::Code;
+
+fn volume(gateway: &Gateway, more: &[(&str, &str)]) -> TestVolume {
+    let all = [
+        ("source", "s3://bucket/data/"),
+        ("endpointUrl", gateway.endpoint.as_str()),
+        ("region", "us-east-1"),
+    ];
+    TestVolume::new("volume", &[&all, more].concat())
+}
+
+/// Files below a folder that have a text, and whether others may look into it.
+fn files_with(plugin: &Plugin, text: &str) -> Vec<String> {
+    let (mut found, mut folders) = (Vec::new(), vec![plugin.path("state"), plugin.path("cache")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default())
+                .contains(text)
+            {
+                found.push(entry.path().display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn keys_of_a_secret_reach_the_store_and_nothing_else() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let Some(plugin) = Plugin::start(&["--disk-cache", "DIR/cache", "--inline"]) else {
+        return;
+    };
+    gateway.put("file", &[7; 100_000]);
+    let wrong =
+        volume(&gateway, &[]).with_secrets(&[("key_id", KEY), ("access_key", "wrongwrongwrong")]);
+    let line = refused(plugin.stage(&wrong), Code::Internal);
+    assert!(
+        line.contains("403") && !line.contains("wrongwrong"),
+        "{line}"
+    );
+    assert!(plugin.mounts().is_empty());
+
+    let keys = [
+        ("AWS_ACCESS_KEY_ID", KEY),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+    ];
+    let good = volume(&gateway, &[("diskCache", "true")]).with_secrets(&keys);
+    plugin.stage(&good).expect("staged");
+    plugin.publish(&good, "pod-1").expect("published");
+    let read = fs::read(plugin.path("pod-1/file")).expect("read");
+    assert_eq!(read, [7; 100_000]);
+    assert_eq!(plugin.servers(&plugin.text("volume")).len(), 1);
+    assert!(
+        plugin.servers(SECRET).is_empty(),
+        "no process has it as an argument"
+    );
+    assert!(!plugin.said().contains(SECRET));
+    assert_eq!(files_with(&plugin, SECRET), Vec::<String>::new());
+    assert_eq!(
+        fs::read_dir(plugin.path("cache")).expect("there").count(),
+        1,
+        "a folder for the volume"
+    );
+    let environment = fs::read(format!("/proc/{}/environ", plugin.id())).expect("there");
+    assert!(!String::from_utf8_lossy(&environment).contains(SECRET));
+    plugin.unpublish(&good, "pod-1").expect("unpublished");
+    plugin.unstage(&good).expect("unstaged");
+
+    let text = plugin.text("volume");
+    crate::common::wait_until("the end of the mount's process", || {
+        plugin.servers(&text).is_empty()
+    });
+
+    // Its keys are not kept: where the mount has ended they have to come again.
+    plugin.stage(&good).expect("staged");
+    plugin.publish(&good, "pod-1").expect("published");
+    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
+        panic!("one server");
+    };
+    let killed = std::process::Command::new("kill")
+        .args(["-KILL", &server.to_string()])
+        .status();
+    assert!(killed.expect("kill").success());
+    crate::common::wait_until("the end of the server", || {
+        let stats = plugin.stats(&good, "pod-1").expect("there");
+        stats.volume_condition.expect("one").abnormal
+    });
+    let bare = volume(&gateway, &[("diskCache", "true")]);
+    let line = refused(plugin.publish(&bare, "pod-1"), Code::FailedPrecondition);
+    assert!(line.contains("nodePublishSecretRef"), "{line}");
+    plugin.publish(&good, "pod-1").expect("with its keys");
+    assert_eq!(
+        fs::read(plugin.path("pod-1/file")).expect("read"),
+        [7; 100_000]
+    );
+    plugin.unpublish(&good, "pod-1").expect("unpublished");
+    plugin.unstage(&good).expect("unstaged");
+}
+
+/// A file of a key is private while the mount is there, and goes with it.
+#[test]
+fn an_inline_volume_reads_by_its_own_keys_alone() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let of_plugin = [
+        ("AWS_ACCESS_KEY_ID", KEY),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+    ];
+    let Some(plugin) = Plugin::with(&["--inline", "--inline-http"], &of_plugin) else {
+        return;
+    };
+    gateway.put("file", b"bytes");
+    let persistent = volume(&gateway, &[]);
+    plugin.stage(&persistent).expect("the plugin speaks for it");
+    plugin.unstage(&persistent).expect("unstaged");
+    let bare = volume(&gateway, &[(EPHEMERAL, "true")]);
+    let line = refused(plugin.publish(&bare, "pod-1"), Code::Internal);
+    assert!(line.contains("403"), "nothing else speaks for it: {line}");
+    assert!(!plugin.path("pod-1").exists());
+    let keys = [
+        ("key_id", KEY),
+        ("access_key", SECRET),
+        ("key.json", "{\"type\":\"service_account\",\"hushhush\":1}"),
+    ];
+    let good = volume(&gateway, &[(EPHEMERAL, "true")]).with_secrets(&keys);
+    for _ in 0..2 {
+        plugin
+            .publish(&good, "pod-1")
+            .expect("published, and published already");
+    }
+    assert_eq!(fs::read(plugin.path("pod-1/file")).expect("read"), b"bytes");
+    let [file] = &files_with(&plugin, "hushhush")[..] else {
+        panic!("one file of a key");
+    };
+    let meta = fs::metadata(file).expect("there");
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o777,
+        0o600
+    );
+    plugin.unpublish(&good, "pod-1").expect("unpublished");
+    assert!(files_with(&plugin, "hushhush").is_empty() && !plugin.path("pod-1").exists());
+    assert!(plugin.mounts().is_empty());
+}

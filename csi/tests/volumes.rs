@@ -1,0 +1,262 @@
+//! Volumes of a folder: one mount for all pods, which outlives the plugin, and comes back where its server has ended.
+
+use crate::common::{EPHEMERAL, Plugin, TestVolume, refused, wait_until};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tonic::Code;
+
+/// A plugin that may mount below its own folder, with a volume of a folder there.
+fn plugin(more: &[&str]) -> Option<(Plugin, TestVolume)> {
+    let all = ["--local", "DIR"].iter().chain(more).copied();
+    let plugin = Plugin::start(&Vec::from_iter(all))?;
+    fs::create_dir(plugin.path("source")).expect("made");
+    fs::write(plugin.path("source/file"), bytes()).expect("room");
+    let volume = TestVolume::new("volume", &[("source", &plugin.text("source"))]);
+    Some((plugin, volume))
+}
+
+fn bytes() -> Vec<u8> {
+    (0..3_000_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+fn reads(plugin: &Plugin, target: &str) -> bool {
+    fs::read(plugin.path(target).join("file")).is_ok_and(|read| read == bytes())
+}
+
+fn kill(pid: u32) {
+    let killed = Command::new("kill")
+        .args(["-KILL", &pid.to_string()])
+        .status();
+    assert!(killed.expect("kill").success());
+}
+
+#[test]
+fn one_mount_for_all_pods_outlives_the_plugin() {
+    let Some((mut plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    assert_eq!(plugin.probe().expect("ready").ready, Some(true));
+    for _ in 0..2 {
+        plugin.stage(&volume).expect("staged, and staged already");
+        plugin
+            .publish(&volume, "pod-1")
+            .expect("published, and published already");
+    }
+    plugin.publish(&volume, "pods/2/mount").expect("published");
+    assert!(reads(&plugin, "pod-1") && reads(&plugin, "pods/2/mount"));
+    let mounts = plugin.mounts();
+    assert_eq!(mounts.len(), 3, "{mounts:?}");
+    assert!(
+        mounts.iter().all(|mount| mount.number == mounts[0].number),
+        "one server: {mounts:?}"
+    );
+    assert_eq!(plugin.servers(&plugin.text("volume")).len(), 1);
+    let written = fs::write(plugin.path("pod-1/new"), "x").expect_err("read-only");
+    assert_eq!(written.raw_os_error(), Some(30));
+
+    plugin.kill();
+    assert!(
+        reads(&plugin, "pod-1"),
+        "the mount goes on without the plugin"
+    );
+    plugin.begin();
+    assert!(reads(&plugin, "pod-1"));
+    plugin.stage(&volume).expect("staged already");
+    plugin.publish(&volume, "pod-3").expect("published");
+    assert_eq!(plugin.servers(&plugin.text("volume")).len(), 1);
+    let stats = plugin.stats(&volume, "pod-3").expect("there");
+    let condition = stats.volume_condition.expect("one");
+    assert!(
+        !condition.abnormal && stats.usage.len() == 1,
+        "{condition:?}"
+    );
+
+    for target in ["pod-1", "pods/2/mount", "pod-3"] {
+        plugin.unpublish(&volume, target).expect("unpublished");
+        assert!(!plugin.path(target).exists(), "its folder is gone");
+        plugin
+            .unpublish(&volume, target)
+            .expect("unpublished already");
+        refused(plugin.stats(&volume, target), Code::NotFound);
+    }
+    for _ in 0..2 {
+        plugin
+            .unstage(&volume)
+            .expect("unstaged, and unstaged already");
+    }
+    assert!(plugin.mounts().is_empty() && plugin.path("volume").is_dir());
+    assert_eq!(
+        fs::read_dir(plugin.path("state")).expect("there").count(),
+        0
+    );
+    let text = plugin.text("volume");
+    wait_until("the end of the mount's process", || {
+        plugin.servers(&text).is_empty()
+    });
+}
+
+#[test]
+fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
+    let Some((plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    plugin.stage(&volume).expect("staged");
+    plugin.publish(&volume, "pod-1").expect("published");
+    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
+        panic!("one server");
+    };
+    kill(server);
+    let is_bad = || {
+        let stats = plugin.stats(&volume, "pod-1").expect("there");
+        stats.volume_condition.expect("one").abnormal
+    };
+    wait_until("the end of the server", is_bad);
+    // The kubelet publishes again from time to time (requiresRepublish).
+    plugin.publish(&volume, "pod-1").expect("published again");
+    assert!(reads(&plugin, "pod-1") && !is_bad());
+    assert_eq!(plugin.mounts().len(), 2);
+
+    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
+        panic!("one server");
+    };
+    kill(server);
+    wait_until("the end of the server", is_bad);
+    plugin.stage(&volume).expect("staged again");
+    plugin
+        .unpublish(&volume, "pod-1")
+        .expect("what is dead is taken away");
+    plugin.unstage(&volume).expect("unstaged");
+    assert!(plugin.mounts().is_empty());
+}
+
+/// The process of a mount ends after its unmount, and would take the next mount of the place with it.
+#[test]
+fn a_volume_that_is_staged_again_at_once_stays() {
+    let Some((plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    for _ in 0..20 {
+        plugin.stage(&volume).expect("staged");
+        plugin.publish(&volume, "pod-1").expect("published");
+        assert!(reads(&plugin, "pod-1"));
+        plugin.unpublish(&volume, "pod-1").expect("unpublished");
+        plugin.unstage(&volume).expect("unstaged");
+    }
+}
+
+/// Its process is stopped, so nothing that asks the mount returns.
+#[test]
+fn a_mount_that_hangs_holds_up_nothing() {
+    let Some((plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    plugin.stage(&volume).expect("staged");
+    plugin.publish(&volume, "pod-1").expect("published");
+    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
+        panic!("one server");
+    };
+    let signal = |name: &str| {
+        let done = Command::new("kill")
+            .args([name, &server.to_string()])
+            .status();
+        assert!(done.expect("kill").success());
+    };
+    signal("-STOP");
+    // The signal reaches one thread after the other.
+    wait_until("all threads of the server are stopped", || {
+        let tasks = fs::read_dir(format!("/proc/{server}/task")).expect("there");
+        let mut states = tasks.flatten().map(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        });
+        states.all(|is_stopped| is_stopped)
+    });
+    for _ in 0..3 {
+        let stats = plugin.stats(&volume, "pod-1").expect("an answer, in time");
+        let condition = stats.volume_condition.expect("one");
+        assert!(
+            condition.abnormal && condition.message.contains("does not answer"),
+            "{condition:?}"
+        );
+    }
+    refused(plugin.publish(&volume, "pod-2"), Code::Unavailable);
+    refused(plugin.stage(&volume), Code::Unavailable);
+    let other = TestVolume::new("other", &[("source", &plugin.text("source"))]);
+    plugin.stage(&other).expect("another volume is staged");
+    plugin.unstage(&other).expect("and unstaged");
+    plugin.unpublish(&volume, "pod-1").expect("a pod can end");
+    signal("-CONT");
+    wait_until("the server answers", || plugin.stage(&volume).is_ok());
+    plugin.unstage(&volume).expect("unstaged");
+}
+
+#[test]
+fn inline_volumes_are_mounted_on_the_folder_of_the_pod() {
+    let Some(mut plugin) = Plugin::start(&["--inline"]) else {
+        return;
+    };
+    fs::create_dir(plugin.path("source")).expect("made");
+    let folder = TestVolume::new("csi-1", &[("source", "/etc"), (EPHEMERAL, "true")]);
+    let line = refused(plugin.publish(&folder, "pod-1"), Code::InvalidArgument);
+    assert!(line.contains("no source of a volume"), "{line}");
+    assert!(!plugin.path("pod-1").exists());
+    plugin.kill();
+    let Some(plugin) = Plugin::start(&[]) else {
+        return;
+    };
+    let volume = TestVolume::new("csi-1", &[("source", "s3://b/"), (EPHEMERAL, "true")]);
+    let line = refused(plugin.publish(&volume, "pod-1"), Code::InvalidArgument);
+    assert!(line.contains("inline.enabled"), "{line}");
+}
+
+#[test]
+fn metrics_and_health_are_served() {
+    let Some((plugin, volume)) = plugin(&["--any-access-mode"]) else {
+        return;
+    };
+    assert!(plugin.page("/healthz").ends_with("\r\n\r\nok\n"));
+    plugin.stage(&volume).expect("staged");
+    plugin.publish(&volume, "pod-1").expect("published");
+    assert!(reads(&plugin, "pod-1"));
+    let page = plugin.page("/metrics");
+    for part in [
+        "foreread_csi_calls_total{method=\"NodeStageVolume\",code=\"Ok\"} 1\n",
+        "foreread_csi_call_seconds_total{method=\"NodePublishVolume\"} ",
+        "foreread_front_sent_bytes_total{volume=\"vvolume-",
+    ] {
+        assert!(page.contains(part), "{part} in\n{page}");
+    }
+    assert!(plugin.page("/").starts_with("HTTP/1.1 404 "));
+    plugin.unpublish(&volume, "pod-1").expect("unpublished");
+    plugin.unstage(&volume).expect("unstaged");
+    assert!(!plugin.page("/metrics").contains("volume=\"vvolume-"));
+}
+
+#[test]
+fn what_is_not_ours_stays() {
+    let Some((plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    for place in ["volume", "pod-1"] {
+        fs::create_dir(plugin.path(place)).expect("made");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "none"])
+            .arg(plugin.path(place))
+            .status();
+        assert!(mounted.expect("mount").success());
+    }
+    refused(plugin.stage(&volume), Code::FailedPrecondition);
+    refused(plugin.publish(&volume, "pod-1"), Code::FailedPrecondition);
+    refused(plugin.unpublish(&volume, "pod-1"), Code::FailedPrecondition);
+    refused(plugin.unstage(&volume), Code::FailedPrecondition);
+    assert_eq!(plugin.mounts().len(), 2);
+    fs::create_dir(plugin.path("pod-2")).expect("made");
+    fs::write(plugin.path("pod-2/precious"), "x").expect("room");
+    refused(plugin.unpublish(&volume, "pod-2"), Code::Internal);
+    assert!(Path::new(&plugin.path("pod-2/precious")).exists());
+}
