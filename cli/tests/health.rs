@@ -8,11 +8,12 @@ use std::net::TcpListener;
 fn saying(greeting: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    std::thread::spawn(move || {
+    let serve = move || {
         for client in listener.incoming() {
             let _ = client.and_then(|mut client| client.write_all(greeting));
         }
-    });
+    };
+    foreread_os::threads::spawn("greets", serve).expect("a thread");
     format!("nbd://{address}")
 }
 

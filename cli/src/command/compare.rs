@@ -194,7 +194,7 @@ fn tables(args: &CompareArgs, plan: &ComparePlan) -> Result<Vec<String>, Fail> {
     });
     // Where the source fails or Ctrl-C ends it, what was measured is printed all the same.
     if ended.is_ok() || !tables.is_empty() {
-        print(args, &plan, &tables, &outputs)?;
+        print(args, plan, &tables, &outputs)?;
     }
     Ok(ended?)
 }
