@@ -17,7 +17,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "foreread.image" -}}
-{{- $repository := required "image.repository: name an image that has foreread and foreread-csi (contrib/helm/Containerfile makes one)" .Values.image.repository -}}
+{{- $repository := required "image.repository: name an image that has foreread and foreread-csi (./release VERSION --dry-run --only image makes one)" .Values.image.repository -}}
 {{- printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 
