@@ -14,6 +14,7 @@
 //! Source: Container Storage Interface specification 1.11 (`proto/csi.proto`); docs/kubernetes.md says how it is used.
 
 pub mod arguments;
+mod claims;
 mod command;
 mod controller;
 mod identity;

@@ -7,21 +7,20 @@
 //! A call on a mount whose server hangs may never return. So each is made by a thread that is given up after a time, and a place that has
 //! such a thread gets no second one.
 
+use crate::claims::Claims;
 use crate::refusal::{one_line, refused};
-use foreread_os::host::{Host, Mount, last_at};
+use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::threads::Task;
 use rustix::fs::{StatVfs, statvfs};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Code, Status};
 
-/// The type of mounts of foreread.
-const KIND: &str = "fuse.foreread";
-/// The type where the kernel is older than 5.5.
+/// The kind of a mount of foreread where the kernel is older than 5.5.
 const OLD_KIND: &str = "fuse";
 /// How long a mount is waited for that is asked whether it answers. Chosen: the kubelet asks every minute, a healthy one answers in less
 /// than a millisecond.
@@ -47,32 +46,19 @@ pub enum MountAnswer {
     Silent,
 }
 
-/// A place that a thread asks, until the thread has its answer.
-struct AskedPlace {
-    all: Arc<Mutex<BTreeSet<PathBuf>>>,
-    place: PathBuf,
-}
-
-impl Drop for AskedPlace {
-    fn drop(&mut self) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.place);
-    }
-}
-
 /// The mounts of this node.
 #[derive(Clone, Debug)]
 pub struct MountTable {
     host: Arc<Host>,
     /// Places that a thread asks.
-    asked: Arc<Mutex<BTreeSet<PathBuf>>>,
+    asked: Claims<PathBuf>,
 }
 
 impl MountTable {
     pub fn here() -> MountTable {
         MountTable {
             host: Arc::new(Host::here()),
-            asked: Arc::default(),
+            asked: Claims::default(),
         }
     }
 
@@ -91,24 +77,21 @@ impl MountTable {
 
     /// Whether a mount answers.
     pub async fn asked(&self, place: &Path) -> MountAnswer {
-        let free = || {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.insert(place.to_path_buf())
-        };
+        let place = place.to_path_buf();
         let mut waits = 0;
-        while !free() {
-            waits += 1;
-            if waits > ANSWER_WAITS {
-                return MountAnswer::Silent;
+        let claim = loop {
+            match self.asked.claim(&place) {
+                Some(claim) => break claim,
+                None if waits == ANSWER_WAITS => return MountAnswer::Silent,
+                None => waits += 1,
             }
             tokio::time::sleep(ANSWER_TIMEOUT / ANSWER_WAITS).await;
-        }
-        let asked = AskedPlace {
-            all: Arc::clone(&self.asked),
-            place: place.to_path_buf(),
         };
-        // Where the system refuses the thread, it is given back as well.
-        let answer = within(ANSWER_TIMEOUT, move || statvfs(&asked.place));
+        // Until the thread has its answer. Where the system refuses the thread, it is given back as well.
+        let answer = within(ANSWER_TIMEOUT, move || {
+            let _claim = claim;
+            statvfs(&place)
+        });
         match answer.await {
             Some(Ok(stat)) => MountAnswer::Answers(Box::new(stat)),
             Some(Err(error)) => MountAnswer::Failed(Error::from(error).to_string()),
@@ -178,7 +161,7 @@ impl MountTable {
 }
 
 pub fn is_ours(mount: &Mount) -> bool {
-    mount.kind == KIND || mount.kind == OLD_KIND
+    mount.kind == FOREREAD_MOUNT || mount.kind == OLD_KIND
 }
 
 /// A place as the mount table has it: links above it are followed, itself it is not touched, since its server may hang.

@@ -9,6 +9,7 @@
 //! call at a time; the next is refused (ABORTED) and made again by the kubelet.
 
 use crate::arguments::Arguments;
+use crate::claims::{Claim, Claims};
 use crate::command::MountCommand;
 use crate::metrics::CallCounts;
 use crate::mounts::{MountAnswer, MountTable, is_ours, make_folder, remove_folder, resolved};
@@ -24,9 +25,9 @@ use crate::spec::{
 };
 use crate::state::number;
 use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id, file_name};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tonic::{Code, Request, Response, Status};
 
 /// Set by Kubernetes in the attributes of an inline volume.
@@ -42,32 +43,14 @@ pub struct NodeParts {
     pub command: MountCommand,
     pub counts: CallCounts,
     /// Volumes that a call works on.
-    pub busy: Mutex<BTreeSet<String>>,
-}
-
-/// The right to work on a volume, given back when it is dropped.
-struct VolumeTurn<'a> {
-    busy: &'a Mutex<BTreeSet<String>>,
-    id: String,
-}
-
-impl Drop for VolumeTurn<'_> {
-    fn drop(&mut self) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.remove(&self.id);
-    }
+    pub busy: Claims<String>,
 }
 
 impl NodeParts {
-    fn turn(&self, id: &str) -> Result<VolumeTurn<'_>, Status> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        if !busy.insert(id.to_string()) {
+    fn turn(&self, id: &str) -> Result<Claim<String>, Status> {
+        self.busy.claim(&id.to_string()).ok_or_else(|| {
             let what = "another call works on this volume";
-            return Err(refused(Code::Aborted, what, "call again when it has ended"));
-        }
-        Ok(VolumeTurn {
-            busy: &self.busy,
-            id: id.to_string(),
+            refused(Code::Aborted, what, "call again when it has ended")
         })
     }
 
@@ -161,27 +144,31 @@ impl NodeParts {
         }
         let staged = resolved(&request.staging_target_path)?;
         let _turn = self.turn(&request.volume_id)?;
-        let is_there = self.mounts.at(&staged).filter(is_ours).is_some();
-        let note = self
-            .command
-            .state
-            .note(&file_name(&request.volume_id, false));
-        if !is_there && (note.source.is_none() || self.mounts.at(&staged).is_some()) {
-            let what = format!("nothing of foreread is mounted at {}", staged.display());
-            return Err(refused(
-                Code::FailedPrecondition,
-                &what,
-                "call NodeStageVolume first",
-            ));
-        }
-        match is_there {
-            // It was staged, and could not be mounted again then.
-            false => self.mount_again(&request, &staged).await?,
-            true => match self.mounts.asked(&staged).await {
-                MountAnswer::Answers(_) => {}
-                MountAnswer::Silent => return Err(silent(&staged)),
-                MountAnswer::Failed(_) => self.mount_again(&request, &staged).await?,
-            },
+        let mount = self.mounts.at(&staged);
+        let state = &self.command.state;
+        let was_staged = || {
+            state
+                .note(&file_name(&request.volume_id, false))
+                .source
+                .is_some()
+        };
+        let answer = match &mount {
+            Some(mount) if is_ours(mount) => Some(self.mounts.asked(&staged).await),
+            // It could not be mounted again when its server had ended.
+            None if was_staged() => None,
+            _ => {
+                let what = format!("nothing of foreread is mounted at {}", staged.display());
+                return Err(refused(
+                    Code::FailedPrecondition,
+                    &what,
+                    "call NodeStageVolume first",
+                ));
+            }
+        };
+        match answer {
+            Some(MountAnswer::Answers(_)) => {}
+            Some(MountAnswer::Silent) => return Err(silent(&staged)),
+            Some(MountAnswer::Failed(_)) | None => self.mount_again(&request, &staged).await?,
         }
         let device = |place: &Path| self.mounts.at(place).map(|mount| mount.number);
         if let Some(mount) = self.mounts.at(&target) {
@@ -209,6 +196,22 @@ impl NodeParts {
         bound.map(|()| NodePublishVolumeResponse {})
     }
 
+    /// The volume that a pod asks for.
+    fn published(
+        &self,
+        request: &NodePublishVolumeRequest,
+        keys: &SecretKeys,
+        is_inline: bool,
+    ) -> Result<VolumeSpec, Status> {
+        let asked = VolumeRequest {
+            id: &request.volume_id,
+            attributes: &request.volume_context,
+            capability: request.volume_capability.as_ref(),
+            is_inline,
+        };
+        VolumeSpec::checked(&asked, keys, &self.arguments)
+    }
+
     /// The server of a staged volume has ended, and a pod needs it: the kubelet does not stage it again while other pods have it.
     async fn mount_again(
         &self,
@@ -222,13 +225,7 @@ impl NodeParts {
             let remedy = "name its Secret as nodePublishSecretRef too, or delete all pods of the volume on this node";
             return Err(refused(Code::FailedPrecondition, what, remedy));
         }
-        let asked = VolumeRequest {
-            id: &request.volume_id,
-            attributes: &request.volume_context,
-            capability: request.volume_capability.as_ref(),
-            is_inline: false,
-        };
-        let volume = VolumeSpec::checked(&asked, &keys, &self.arguments)?;
+        let volume = self.published(request, &keys, false)?;
         self.mount(&name, &volume, &keys, staged).await
     }
 
@@ -242,13 +239,7 @@ impl NodeParts {
             return Err(invalid("pods may not name sources on this node", remedy));
         }
         let keys = SecretKeys::checked(&request.secrets)?;
-        let asked = VolumeRequest {
-            id: &request.volume_id,
-            attributes: &request.volume_context,
-            capability: request.volume_capability.as_ref(),
-            is_inline: true,
-        };
-        let volume = VolumeSpec::checked(&asked, &keys, &self.arguments)?;
+        let volume = self.published(request, &keys, true)?;
         let _turn = self.turn(&request.volume_id)?;
         let name = file_name(&request.volume_id, true);
         let done = self.mount(&name, &volume, &keys, target).await;

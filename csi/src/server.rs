@@ -1,6 +1,7 @@
 //! Begins and ends the plugin: the socket, the services, the page of metrics.
 
 use crate::arguments::Arguments;
+use crate::claims::Claims;
 use crate::command::MountCommand;
 use crate::controller::ControllerService;
 use crate::identity::IdentityService;
@@ -18,7 +19,7 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
@@ -76,7 +77,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
             state,
         },
         counts: CallCounts::default(),
-        busy: Mutex::default(),
+        busy: Claims::default(),
     });
     let no_signals =
         |error: Error| Failure::cannot("cannot handle signals", error, "start it again");

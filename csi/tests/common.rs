@@ -277,6 +277,14 @@ impl Plugin {
         };
         numbers.filter(has).collect()
     }
+
+    /// The one process that serves the mount at a place.
+    pub fn server(&self, place: &str) -> u32 {
+        let [server] = self.servers(&self.text(place))[..] else {
+            panic!("one server");
+        };
+        server
+    }
 }
 
 impl Drop for Plugin {

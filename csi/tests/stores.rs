@@ -83,9 +83,7 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
     // Its keys are not kept: where the mount has ended they have to come again.
     plugin.stage(&good).expect("staged");
     plugin.publish(&good, "pod-1").expect("published");
-    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
-        panic!("one server");
-    };
+    let server = plugin.server("volume");
     let killed = std::process::Command::new("kill")
         .args(["-KILL", &server.to_string()])
         .status();

@@ -105,9 +105,7 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     };
     plugin.stage(&volume).expect("staged");
     plugin.publish(&volume, "pod-1").expect("published");
-    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
-        panic!("one server");
-    };
+    let server = plugin.server("volume");
     kill(server);
     let is_bad = || {
         let stats = plugin.stats(&volume, "pod-1").expect("there");
@@ -119,9 +117,7 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     assert!(reads(&plugin, "pod-1") && !is_bad());
     assert_eq!(plugin.mounts().len(), 2);
 
-    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
-        panic!("one server");
-    };
+    let server = plugin.server("volume");
     kill(server);
     wait_until("the end of the server", is_bad);
     plugin.stage(&volume).expect("staged again");
@@ -155,9 +151,7 @@ fn a_mount_that_hangs_holds_up_nothing() {
     };
     plugin.stage(&volume).expect("staged");
     plugin.publish(&volume, "pod-1").expect("published");
-    let [server] = plugin.servers(&plugin.text("volume"))[..] else {
-        panic!("one server");
-    };
+    let server = plugin.server("volume");
     let signal = |name: &str| {
         let done = Command::new("kill")
             .args([name, &server.to_string()])

@@ -25,7 +25,7 @@ pub mod settings;
 mod version;
 
 pub use device_number::DeviceNumber;
-pub use mounts::{Mount, last_at};
+pub use mounts::{FOREREAD_MOUNT, Mount, last_at};
 pub use version::KernelVersion;
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 
 use crate::fail::{Fail, one_line};
 use crate::out;
-use foreread_os::host::{Host, last_at};
+use foreread_os::host::{FOREREAD_MOUNT, Host, last_at};
 use foreread_os::threads::Task;
 use std::fmt::Display;
 use std::io::Read;
@@ -28,8 +28,6 @@ pub struct HealthArgs {
     pub what: Vec<String>,
 }
 
-/// The type of our mounts.
-pub const MOUNT_KIND: &str = "fuse.foreread";
 const PATIENCE: Duration = Duration::from_secs(3);
 const NBD_PORT: u16 = 10809;
 /// What a server of NBD says first (the protocol's specification, "newstyle negotiation").
@@ -40,7 +38,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     let mut said = Vec::new();
     if args.what.is_empty() {
         let mounts = Host::here().mounts();
-        let ours = mounts.iter().filter(|mount| mount.kind == MOUNT_KIND);
+        let ours = mounts.iter().filter(|mount| mount.kind == FOREREAD_MOUNT);
         said.extend(ours.map(|mount| (mount.point.display().to_string(), folder(&mount.point))));
         let here = server(&format!("127.0.0.1:{NBD_PORT}"));
         if !matches!(here, Err(Refusal::NothingListens)) {
@@ -108,7 +106,7 @@ fn folder(dir: &Path) -> Result<(), Refusal> {
         let failed = |error: std::io::Error| Refusal::Said(error.to_string());
         let mounts = Host::here().mounts();
         let place = std::path::absolute(&dir).map_err(failed)?;
-        if last_at(&mounts, &place).is_none_or(|mount| mount.kind != MOUNT_KIND) {
+        if last_at(&mounts, &place).is_none_or(|mount| mount.kind != FOREREAD_MOUNT) {
             return Err(Refusal::Said("no mount of foreread".to_string()));
         }
         std::fs::metadata(&dir).map(drop).map_err(failed)

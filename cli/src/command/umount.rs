@@ -2,10 +2,9 @@
 //!
 //! Never: takes away a mount of another file system.
 
-use super::health::MOUNT_KIND as KIND;
 use crate::fail::{Fail, note, one_line};
 use crate::out;
-use foreread_os::host::{Host, Mount, last_at};
+use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::unmount;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +38,7 @@ pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     let host = Host::here();
     let all = host.mounts();
     let mut asked = if args.all {
-        Vec::from_iter(all.iter().filter(|mount| mount.kind == KIND))
+        Vec::from_iter(all.iter().filter(|mount| mount.kind == FOREREAD_MOUNT))
     } else {
         let found = args.dirs.iter().map(|dir| found(&all, dir));
         found.collect::<Result<Vec<_>, _>>()?
@@ -75,7 +74,7 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
     // Without a slash at its end, `.` and doubled slashes; `..` stays.
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
     let whole = PathBuf::from_iter(whole.components());
-    let is_below = |mount: &Mount| mount.kind == KIND && whole.starts_with(&mount.point);
+    let is_below = |mount: &Mount| mount.kind == FOREREAD_MOUNT && whole.starts_with(&mount.point);
     let by_link = || {
         let real = dir
             .canonicalize()
@@ -85,7 +84,7 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
     };
     let last = last_at(all, &whole).or_else(by_link);
     match last {
-        Some(mount) if mount.kind == KIND => return Ok(mount),
+        Some(mount) if mount.kind == FOREREAD_MOUNT => return Ok(mount),
         Some(mount) => {
             let what = format!("{} is {}", shown(dir), mount.kind);
             return Err(Fail::input(
@@ -96,7 +95,7 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
         }
         None => {}
     }
-    let places = all.iter().filter(|mount| mount.kind == KIND);
+    let places = all.iter().filter(|mount| mount.kind == FOREREAD_MOUNT);
     let places = places.take(MAX_NAMED).map(|mount| shown(&mount.point));
     let places = Vec::from_iter(places).join(", ");
     let remedy = match places.is_empty() {

@@ -11,6 +11,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+/// The kind of a mount of foreread.
+pub const FOREREAD_MOUNT: &str = "fuse.foreread";
+
 /// A line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
