@@ -10,6 +10,14 @@ pub const MIN_READS: u64 = 100;
 /// A part of the reads, or of the bytes, that is nearly all of them.
 const NEARLY_ALL: f64 = 0.95;
 
+/// Whether a policy ever reads ahead: `none` does not, and what may fetch no more than is demanded (`auto:max-overfetch=1`, in thousandths).
+#[cfg(feature = "fuse")]
+pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
+    let mut params = policy.info.params.iter().zip(&policy.values);
+    policy.info.name != "none"
+        && !params.any(|(param, value)| param.key == "max-overfetch" && *value == 1000)
+}
+
 /// What is wrong with the readahead of `policy`, by the counters since the cache was made; nothing where it runs, or
 /// where it is not needed.
 ///

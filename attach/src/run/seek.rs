@@ -45,20 +45,19 @@ impl TaskKind for SearchKind {
 
     fn carry_out(&self, task: SoughtFile) -> FinishedSearch {
         let key = task.key;
-        // Not opened again: that would drop what the command has read.
-        let is_dropping = self.0.is_dropping(key);
-        let found = match is_dropping {
-            true => None,
-            false => self.0.find(task.thread, key, task.is_mapped),
-        };
-        let is_dropping = match &found {
-            Some(found) => self.0.look(key, &found.file, task.read.as_ref()),
-            None => is_dropping,
-        };
-        FinishedSearch {
+        let mut search = FinishedSearch {
             key,
-            found: found.filter(|_| !is_dropping),
-            is_dropping,
+            found: None,
+            is_dropping: self.0.is_dropping(key),
+        };
+        // Not opened again: that would drop what the command has read.
+        if !search.is_dropping {
+            search.found = self.0.find(task.thread, key, task.is_mapped);
         }
+        if let Some(found) = &search.found {
+            search.is_dropping = self.0.look(key, &found.file, task.read.as_ref());
+        }
+        search.found = search.found.filter(|_| !search.is_dropping);
+        search
     }
 }

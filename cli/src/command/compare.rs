@@ -159,14 +159,14 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
         stop: Arc::clone(&signalled),
         ..check(args)?
     };
+    let json = ("json", args.json.as_deref());
+    let html = ("html", args.html.as_deref());
     let missing = match &args.vary {
         Some(text) => {
-            let json = ("json", args.json.as_deref());
-            let html = ("html", args.html.as_deref());
             let outputs = Outputs::new(&[json, ("svg", args.svg.as_deref()), html])?;
             vary::run(text, &plan, &outputs, args.details)?
         }
-        None => tables(args, &plan)?,
+        None => tables(args, &plan, &Outputs::new(&[json, html])?)?,
     };
     match signalled.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -180,9 +180,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
 }
 
 /// Measures and prints the tables; gives those that were not begun, as the plan was stopped.
-fn tables(args: &CompareArgs, plan: &ComparePlan) -> Result<Vec<String>, Fail> {
-    let json = ("json", args.json.as_deref());
-    let outputs = Outputs::new(&[json, ("html", args.html.as_deref())])?;
+fn tables(args: &CompareArgs, plan: &ComparePlan, outputs: &Outputs) -> Result<Vec<String>, Fail> {
     let mut tables = Vec::new();
     let ended = compare::run_each(plan, &mut Bar::new(), |bar, table| {
         tables.push(table);
@@ -194,7 +192,7 @@ fn tables(args: &CompareArgs, plan: &ComparePlan) -> Result<Vec<String>, Fail> {
     });
     // Where the source fails or Ctrl-C ends it, what was measured is printed all the same.
     if ended.is_ok() || !tables.is_empty() {
-        print(args, plan, &tables, &outputs)?;
+        print(args, plan, &tables, outputs)?;
     }
     Ok(ended?)
 }

@@ -183,16 +183,16 @@ fn name(args: &RunArgs) -> String {
 fn next(report: &RunReport, command: &[OsString]) -> Option<[String; 3]> {
     let words = command.iter().map(|word| word.to_string_lossy());
     let command = Some(in_shell(words)).filter(|command| !command.is_empty())?;
-    let [line, why] = match report.has_no_pattern() {
-        _ if report.is_dropped_by().is_some() => [
-            mount_behind(report.is_dropped_by().unwrap_or_default(), ""),
+    let [line, why] = match (report.is_dropped_by(), report.has_no_pattern()) {
+        (Some(kind), _) => [
+            mount_behind(kind, ""),
             "Mount what is behind the file system by foreread instead, such as:".to_string(),
         ],
-        true => [
+        (None, true) => [
             record_lines(&command),
             "Where it reads the same each time, a plan of one run can help the next:".to_string(),
         ],
-        false => [
+        (None, false) => [
             format!("foreread tune -- {command}"),
             "What a setting of the kernel and other means would gain for it:".to_string(),
         ],

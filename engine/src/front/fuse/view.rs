@@ -28,6 +28,7 @@ use super::handles::{Handle, Handles, KernelCut, ReadPlace};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Observer, PassedRequest, RequestKind};
+use crate::health::reads_ahead;
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
@@ -108,9 +109,10 @@ impl View {
     ) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
-        // `none`, and `auto` that may waste nothing (a ratio in thousandths).
-        let policy = engine.policy();
-        let reads_ahead = policy.info.name != "none" && policy.values != [1000];
+        let cut = KernelCut::new(match reads_ahead(engine.policy()) && !settings.direct {
+            true => settings.kernel_readahead_bytes.into(),
+            false => 0,
+        });
         let (lists_versions, observer) = (tree.lists_versions(), settings.observer.clone());
         let usual = if lists_versions {
             super::REMOTE_ATTR_TTL
@@ -126,10 +128,7 @@ impl View {
             unasked: Mutex::default(),
             handles: Mutex::default(),
             buffers: Mutex::default(),
-            cut: KernelCut::new(match reads_ahead && !settings.direct {
-                true => settings.kernel_readahead_bytes.into(),
-                false => 0,
-            }),
+            cut,
             observer,
             opened: count(),
             reads: count(),
@@ -393,7 +392,7 @@ impl View {
         }
         let behind = self.cut.behind(&handle.place, offset, wanted as u64);
         if behind > 0 {
-            // One request for both; what is behind the read holds it up only there, and fails nothing.
+            // One request for both. A read that finds its own bytes in the cache does not wait for it, and an error of it fails no read.
             let end = handle.size.min(offset + wanted as u64 + behind);
             let _ = handle.reader.prefetch(offset..end);
         }
