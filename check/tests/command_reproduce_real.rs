@@ -43,7 +43,9 @@ fn settings() -> Vec<(PathBuf, String)> {
 
 /// Runs it in the directory until the moment, then kills it.
 fn killed(dir: &Path, signal: &str, seed: &str, moment: &dyn Fn() -> bool) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_foreread-check"))
+    // A test that is begun in the background has no SIGINT to give on.
+    let mut child = Command::new("env")
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread-check")])
         .args(["reproduce", seed, "--real"])
         .current_dir(dir)
         .env("TMPDIR", dir)

@@ -90,8 +90,10 @@ fn signal(name: &str, child: &Child) {
 }
 
 fn start(arguments: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    // A test that is begun in the background has no SIGINT to give on.
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
