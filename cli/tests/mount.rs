@@ -724,6 +724,40 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     assert!(line.contains("no mount of foreread"), "{line}");
 }
 
+/// A lock that its caller holds is free when the caller has ended, and its process has the command's name.
+#[test]
+fn a_mount_in_the_background_keeps_no_file_of_its_caller() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let (kept, dir) = (
+        tempfile::NamedTempFile::new().expect("room"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let place = dir.path().display().to_string();
+    let line = r#"exec 9<"$1"; exec "$0" mount -d "$2" "$3""#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_foreread")]);
+    shell.arg(kept.path()).arg(source.path()).arg(dir.path());
+    let got = shell.output().expect("sh");
+    let mounted = Detached(dir);
+    assert!(got.status.success(), "{got:?}");
+    let mount = fs::read_dir("/proc").expect("Linux").flatten().find(|pid| {
+        let words = fs::read(pid.path().join("cmdline")).unwrap_or_default();
+        words
+            .split(|byte| *byte == 0)
+            .any(|word| word == place.as_bytes())
+    });
+    let mount = mount.expect("it runs").path();
+    let name = fs::read_to_string(mount.join("comm")).expect("it runs");
+    assert_eq!(name, "foreread\n");
+    let open = fs::read_dir(mount.join("fd")).expect("it runs").flatten();
+    let open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+    assert_eq!(open.filter(|file| file == kept.path()).count(), 0);
+    drop(mounted);
+}
+
 /// What cannot be mounted leaves no process behind, and the first command ends as the other did.
 #[test]
 fn a_mount_that_fails_in_the_background_says_why() {

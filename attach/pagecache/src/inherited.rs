@@ -4,7 +4,8 @@
 //!   nohup, a shell ──► foreread: SIGPIPE ignored by Rust's start, before main ──► CMD: std sets SIGPIPE to its default, and blocks nothing
 //!                        └── looked at before that ─────────────────────────────► keep(&mut command): both as they were
 //! ```
-//! All other signals that were ignored stay ignored over fork and exec, as long as no handler is set for them.
+//! All other signals that were ignored stay ignored over fork and exec, as long as no handler is set for them. What outlives its caller
+//! gets none of its open files: a lock (flock(1)) or a pipe of a script would be held as long as it runs.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -70,6 +71,20 @@ pub fn keep(command: &mut Command) {
     };
     // SAFETY: the closure makes two system calls, and allocates nothing.
     unsafe { command.pre_exec(set) };
+}
+
+/// Has `command` begin with standard input and both outputs, and no other open file of this process. Before Linux 5.11 it keeps them.
+#[allow(unsafe_code)] // A closure between fork and exec.
+pub fn leave_files(command: &mut Command) {
+    let leave = || {
+        let (first, last, at_exec) = (3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        // SAFETY: the call may be made between fork and exec, and takes numbers alone. They are closed by exec, so that std still says of one
+        // that fails why.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, at_exec) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(leave) };
 }
 
 #[cfg(test)]

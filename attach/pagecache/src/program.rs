@@ -95,6 +95,18 @@ pub fn again() -> Command {
     command
 }
 
+/// Gives this process the command's name: begun by [`again`] it has that of the link, "exe".
+pub fn take_name() {
+    let _ = rustix::thread::set_name(c"foreread");
+}
+
+/// The same, for one that outlives this process: it keeps none of its files open.
+pub fn again_behind() -> Command {
+    let mut command = again();
+    crate::inherited::leave_files(&mut command);
+    command
+}
+
 /// Makes this process a session without a terminal: what the terminal sends when it closes or by Ctrl-C is for others. A process that leads
 /// a group stays what it is.
 pub fn leave_terminal() {
@@ -104,7 +116,7 @@ pub fn leave_terminal() {
 /// A command that starts this program as a guard: `word` says of what, and the pipe to it ends with its owner. A Ctrl-C is for the
 /// owner, and the owner's folder can be unmounted.
 pub fn guard(word: &str) -> Command {
-    let mut command = again();
+    let mut command = again_behind();
     command
         .arg(word)
         .stdin(Stdio::piped())

@@ -5,6 +5,7 @@
 //!     │  lines of the pipe ──► stderr, until one says that it is mounted
 //!     └─ returns 0; the other one is a session of its process alone, and its messages go nowhere from then on
 //! ```
+//! It keeps none of its caller's files open.
 //! Never: leaves a process behind where nothing was mounted.
 
 use crate::fail::{Fail, say};
@@ -36,7 +37,7 @@ pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
         Fail::cannot("cannot begin in the background", error, "leave -d out")
     };
     let (from, to) = std::io::pipe().map_err(cannot)?;
-    let mut command = program::again();
+    let mut command = program::again_behind();
     command
         .args(arguments.iter().skip(1))
         .env(IS_BEHIND, std::process::id().to_string());
