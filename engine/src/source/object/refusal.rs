@@ -555,6 +555,20 @@ impl Unfit {
     }
 }
 
+/// An error and what it came from, on one line. What an error repeats of its source is not said twice.
+pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut chain = error.source();
+    while let Some(link) = chain {
+        let more = link.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        chain = link.source();
+    }
+    one_line(&text)
+}
+
 /// Foreign text on one line, cut.
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });

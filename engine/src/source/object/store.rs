@@ -15,10 +15,11 @@ mod http;
 mod hub;
 mod s3;
 
+use super::authorities;
 use super::credentials::{self, Chain, Keeper, Renew};
 use super::network::{self, Client, Server};
 use super::page::{Page, PageRequest};
-use super::refusal::{Account, Advice, Refusal, Unfit, one_line};
+use super::refusal::{Account, Advice, Refusal, Unfit, line_of};
 use super::reply::{Connector, Wire};
 use super::settings::ObjectSettings;
 use crate::source::{self, SourceName, SourceOpenError};
@@ -402,7 +403,7 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> Result<ClientOptions, 
             ClientConfigKey::UserAgent,
             concat!("foreread/", env!("CARGO_PKG_VERSION")),
         );
-    credentials::web::trusted_by(options, settings.ca_file.as_deref())
+    authorities::trusted_by(options, settings.ca_file.as_deref())
 }
 
 /// What makes the clients of a place.
@@ -420,7 +421,7 @@ fn connector(
 }
 
 fn line(error: &object_store::Error) -> String {
-    one_line(&error.to_string())
+    line_of(error)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 use super::profile::{self, Profiles, Section};
 use super::web::{self, MachineService};
 use super::{Chain, ChainAnswer, FoundCredential, process};
-use crate::source::object::refusal::{Unfit, one_line};
+use crate::source::object::refusal::{Unfit, line_of};
 use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::aws::{AwsAuthorizer, AwsCredential};
@@ -518,7 +518,7 @@ fn signed_headers(
     if let Some(credential) = by {
         let signed =
             AwsAuthorizer::new(credential, "sts", region).try_authorize(&mut request, None);
-        signed.map_err(|error| one_line(&error.to_string()))?;
+        signed.map_err(|error| line_of(&error))?;
     }
     Ok(request.headers().clone())
 }

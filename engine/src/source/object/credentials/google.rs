@@ -10,7 +10,8 @@
 
 use super::web::{self, MachineService, Token};
 use super::{Chain, ChainAnswer, FoundCredential};
-use crate::source::object::refusal::{Unfit, one_line};
+use crate::source::object::authorities;
+use crate::source::object::refusal::{Unfit, line_of, one_line};
 use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::ClientOptions;
@@ -211,15 +212,16 @@ impl GoogleChain {
 
 /// object_store signs the claim. Its token is new, and valid for an hour.
 async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, String> {
-    let options = web::trusted_by(ClientOptions::new(), ca_file).map_err(|unfit| unfit.why)?;
+    let options =
+        authorities::trusted_by(ClientOptions::new(), ca_file).map_err(|unfit| unfit.why)?;
     let store = GoogleCloudStorageBuilder::new()
         .with_bucket_name("none")
         .with_client_options(options)
         .with_service_account_key(json)
         .build();
-    let store = store.map_err(|error| one_line(&error.to_string()))?;
+    let store = store.map_err(|error| line_of(&error))?;
     let credential = store.credentials().get_credential().await;
-    let credential = credential.map_err(|error| one_line(&error.to_string()))?;
+    let credential = credential.map_err(|error| line_of(&error))?;
     Ok(Token {
         token: credential.bearer.clone(),
         expires: Some(super::in_seconds(3600)),

@@ -6,13 +6,12 @@
 //! ```
 //! Never: follows a redirect, reads more than 64 KiB, or puts an answer into an error.
 
-use crate::source::object::refusal::{Unfit, one_line};
+use crate::source::object::authorities;
+use crate::source::object::refusal::{Unfit, line_of, one_line};
 use foreread_os::host::Host;
 use foreread_os::open::read_small_text;
-use object_store::ClientOptions;
-use object_store::client::Certificate;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, RequestBuilder};
+use reqwest::{Client, RequestBuilder};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -71,71 +70,24 @@ impl MachineService {
     /// A client for it.
     pub fn client(self) -> Result<Client, Unfit> {
         let builder = Client::builder().no_proxy().redirect(Policy::none());
-        made(
-            builder
-                .connect_timeout(self.limit())
-                .timeout(self.limit())
-                .build(),
-        )
+        let builder = builder.connect_timeout(self.limit()).timeout(self.limit());
+        made(authorities::trusted_by_web(builder, None)?.build())
     }
 }
 
 /// A client for services that are reached over a network.
 pub fn client(ca_file: Option<&Path>) -> Result<Client, Unfit> {
     let builder = Client::builder().redirect(Policy::none()).timeout(LIMIT);
-    made(trusting(builder, ca_file)?.build())
-}
-
-/// Adds the certificates of a file to those that are trusted.
-///
-/// # Errors
-/// They cannot be read.
-pub fn trusting(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<ClientBuilder, Unfit> {
-    let Some(path) = ca_file else {
-        return Ok(builder);
-    };
-    let all = made(reqwest::Certificate::from_pem_bundle(&pem(path)?))?;
-    Ok(all
-        .into_iter()
-        .fold(builder, ClientBuilder::add_root_certificate))
-}
-
-/// The same for the clients of object_store.
-///
-/// # Errors
-/// They cannot be read.
-pub fn trusted_by(options: ClientOptions, ca_file: Option<&Path>) -> Result<ClientOptions, Unfit> {
-    let Some(path) = ca_file else {
-        return Ok(options);
-    };
-    let all = Certificate::from_pem_bundle(&pem(path)?);
-    let all = all.map_err(|error| Unfit::new(one_line(&error.to_string()), "check the file"))?;
-    Ok(all
-        .into_iter()
-        .fold(options, ClientOptions::with_root_certificate))
-}
-
-/// The certificates of a file, as text.
-///
-/// # Errors
-/// It cannot be read, or holds none.
-fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
-    let remedy = "name a file of certificates in PEM form (--ca-file, AWS_CA_BUNDLE)";
-    let text = read_file("the certificates in", path, remedy)?;
-    if !text.contains("-----BEGIN CERTIFICATE-----") {
-        let why = format!("the certificates in {}: there are none", path.display());
-        return Err(Unfit::new(why, remedy));
-    }
-    Ok(text.into_bytes())
+    made(authorities::trusted_by_web(builder, ca_file)?.build())
 }
 
 fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {
-    made.map_err(|error| Unfit::new(one_line(&error.to_string()), "check SSL_CERT_FILE"))
+    made.map_err(|error| Unfit::new(line_of(&error), "check SSL_CERT_FILE"))
 }
 
 /// Sends a request. The error is a line without its URL, which may hold a secret.
 pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
-    let line = |error: reqwest::Error| one_line(&error.without_url().to_string());
+    let line = |error: reqwest::Error| line_of(&error.without_url());
     let mut answer = request.send().await.map_err(line)?;
     let status = answer.status().as_u16();
     let mut bytes = Vec::new();

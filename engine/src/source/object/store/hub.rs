@@ -17,9 +17,10 @@ use super::{
     Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, line, may_be_plain,
     no_retries,
 };
+use crate::source::object::authorities;
 use crate::source::object::credentials::{Chain, ChainAnswer, FoundCredential, Provider, web};
 use crate::source::object::network::{self, Client};
-use crate::source::object::refusal::one_line;
+use crate::source::object::refusal::line_of;
 use crate::source::object::settings::ObjectSettings;
 use foreread_os::open::read_small_text;
 use futures_util::future::BoxFuture;
@@ -108,7 +109,7 @@ impl Place for HubPlace {
 /// As object_store makes its clients, but it follows no redirects: each is looked at first.
 fn plain_client(settings: &ObjectSettings) -> Result<HttpClient, Unfit> {
     let remedy = "look at the proxy and the certificates that are set";
-    let unfit = |error: reqwest::Error| Unfit::new(one_line(&error.to_string()), remedy);
+    let unfit = |error: reqwest::Error| Unfit::new(line_of(&error), remedy);
     let make = || {
         let builder = reqwest::Client::builder()
             .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
@@ -117,7 +118,7 @@ fn plain_client(settings: &ObjectSettings) -> Result<HttpClient, Unfit> {
             .connect_timeout(settings.first_byte)
             .http1_only()
             .pool_max_idle_per_host(settings.requests as usize * 2);
-        let builder = web::trusting(builder, settings.ca_file.as_deref())?;
+        let builder = authorities::trusted_by_web(builder, settings.ca_file.as_deref())?;
         builder.build().map(HttpClient::new).map_err(unfit)
     };
     network::hold().client(Client::without_redirects(settings), make)
