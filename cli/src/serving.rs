@@ -14,12 +14,31 @@ use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_report::number::{amount, percent, size_b};
 use foreread_report::tuning;
 #[cfg(feature = "metrics")]
-use std::net::SocketAddr;
+use std::net::SocketAddr as NetworkAddress;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// How often the self-check looks, where no statistics are asked for.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
+
+/// Says to systemd that a unit with Type=notify is up (sd_notify(3)); elsewhere nothing. One that does not hear it is no reason to end.
+pub fn is_ready() {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let at = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&name),
+    };
+    let socket = UnixDatagram::unbound();
+    let sent = at.and_then(|at| socket?.send_to_addr(b"READY=1", &at));
+    if let Err(error) = sent {
+        note(format!("NOTIFY_SOCKET cannot be written to: {error}"));
+    }
+}
 
 pub struct Front {
     /// What is counted: `clients`, `files`.
@@ -43,7 +62,7 @@ pub struct Front {
 /// Answers a Prometheus while it is kept.
 #[cfg(feature = "metrics")]
 pub fn metrics(
-    address: Option<SocketAddr>,
+    address: Option<NetworkAddress>,
     engine: &Engine,
     front: impl Fn() -> Front + Send + 'static,
 ) -> Result<Option<MetricsServer>, Fail> {

@@ -1,6 +1,6 @@
 //! `serve` on a socket that another program has made and passes on.
 
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,27 @@ fn systemd_starts_a_server_with_its_socket() {
         std::path::Path::new(&at("s")).exists(),
         "the socket is not the server's to remove"
     );
+}
+
+/// systemd starts what comes after it when it hears this: the server listens by then.
+#[test]
+fn systemd_hears_that_it_listens() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let heard = UnixDatagram::bind(at("notify")).expect("a socket");
+    let limit = heard.set_read_timeout(Some(Duration::from_secs(60)));
+    limit.expect("a socket");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    command.args(["serve", "Cargo.toml", "--unix"]);
+    command.arg(at("nbd")).env("NOTIFY_SOCKET", at("notify"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut server = command.spawn().expect("started");
+    let mut line = [0; 64];
+    let len = heard.recv(&mut line);
+    let connected = UnixStream::connect(at("nbd"));
+    server.kill().and_then(|()| server.wait()).expect("ended");
+    assert_eq!(&line[..len.expect("it is said")], b"READY=1");
+    assert!(connected.is_ok(), "{connected:?}");
 }
 
 /// What is passed on has to be a socket that listens. The numbers are those of this process's shell, which becomes foreread.

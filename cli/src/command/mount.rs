@@ -225,6 +225,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         &config.origins(&policy, hint.as_ref()),
     ));
     let said = out::print(ready(&args.dir));
+    serving::is_ready();
     let ran = mount.run();
     drop(control);
     ending.close();
