@@ -169,6 +169,7 @@ impl RunReport {
             unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
             asked_bytes: gain.asked_bytes,
             jobs: gain.ahead_jobs,
+            begun_files: gain.begun_files,
             window_bytes: known.window_bytes.map_or(kernel, |bytes| bytes.min(kernel)),
             latency,
             waited,
@@ -239,7 +240,7 @@ impl RunReport {
             }
             None if self.waits == 0 => "no read waited for the storage",
             None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => NO_PATTERN,
-            None => "the kernel's own readahead came first",
+            None => "as far as can be seen, the kernel's own readahead would have been as fast",
         })
     }
 }

@@ -387,6 +387,7 @@ impl Ahead {
             storage
                 .gain
                 .ended(job.is_demand, ended.outcome, times, ended.asked);
+            storage.gain.begun_files += u64::from(ended.asked > 0 && job.range.start == 0);
             storage.advisor.done(at, job, ended.outcome);
         }
     }

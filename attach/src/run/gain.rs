@@ -97,6 +97,8 @@ pub struct Gain {
     /// Bytes that we asked of the storage, and in how many jobs.
     pub asked_bytes: u64,
     pub ahead_jobs: u64,
+    /// How many of them begin a file.
+    pub begun_files: u64,
     /// The latest latencies of our own requests.
     fetches: VecDeque<Duration>,
     /// The latencies of all, up to a limit.
@@ -124,6 +126,7 @@ impl Gain {
             judged: now,
             asked_bytes: 0,
             ahead_jobs: 0,
+            begun_files: 0,
             fetches: VecDeque::new(),
             latencies: Vec::new(),
             reason: None,

@@ -227,10 +227,10 @@ fn in_words(report: &RunReport) -> String {
         parts.push(format!("{} files watched", report.files));
     }
     if report.waits > 0 {
-        let (all, each) = (report.waited_seconds, ms(report.latency_seconds));
+        let (waiting, seconds) = (report.waiting_seconds, report.seconds);
+        let (waits, each) = (report.waits, ms(report.latency_seconds));
         parts.push(format!(
-            "{} reads waited {all:.2} s for the storage, {each:.1} ms each",
-            report.waits
+            "waited {waiting:.2} s of {seconds:.2} s for the storage, in {waits} reads of {each:.1} ms"
         ));
     }
     if report.unused_bytes > 0 {
