@@ -53,7 +53,7 @@ pub struct DoctorArgs {
     pub dry_run: bool,
     /// Read nothing from the disks
     ///
-    /// As root up to four disks are measured, each by at most 33 MiB of direct reads in two seconds; one in heavy use is not. Otherwise the
+    /// As root up to four disks are measured, each by at most 97 MiB of direct reads in two seconds; one in heavy use is not. Otherwise the
     /// figures are those of the disk's class.
     #[arg(long)]
     pub no_measure: bool,
