@@ -556,7 +556,9 @@ impl From<Errno> for OpenRefusal {
     fn from(errno: Errno) -> OpenRefusal {
         let remedy = match errno {
             Errno::NOENT | Errno::NOTDIR => "check the path",
-            Errno::ACCESS | Errno::PERM => "read permission is needed, or another user",
+            Errno::ACCESS => "read permission is needed, or another user",
+            // Of files it is ACCES. Devices that a container may not open give it to root as well.
+            Errno::PERM => "allow this container the device, or run it outside",
             Errno::LOOP => "its symbolic links go in a circle",
             Errno::NAMETOOLONG => "use a shorter path",
             Errno::MFILE | Errno::NFILE => "raise the limit of open files (ulimit -n)",
