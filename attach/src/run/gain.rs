@@ -13,7 +13,7 @@
 
 use foreread_core::stats::Stats;
 use foreread_pagecache::advisor::Outcome;
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -249,7 +249,7 @@ impl Gain {
             return Judgement::Vain;
         }
         let time = now - self.since;
-        let read_pages = stats.used_bytes.saturating_sub(self.read_at_begin) / PAGE_BYTES;
+        let read_pages = stats.used_bytes.saturating_sub(self.read_at_begin) / page_bytes();
         if time >= MIN_JUDGED_TIME
             && waits >= MIN_JUDGED_WAITS
             && read_pages * MAX_WAITS_OF_PAGE < waits

@@ -14,7 +14,7 @@
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use foreread_observe::touch::{Touch, TouchKind};
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 
@@ -148,7 +148,7 @@ impl Looks {
             let (from, to) = waiting.missed.unwrap_or((first, last));
             waiting.missed = Some((from.min(first), to.max(last)));
             let pages = if is_shared { 0 } else { last - first + 1 };
-            let bytes = pages.saturating_mul(PAGE_BYTES);
+            let bytes = pages.saturating_mul(page_bytes());
             (waiting.bytes, look.queued_bytes) = (waiting.bytes + bytes, look.queued_bytes + bytes);
             (waiting.since_ns, waiting.queued_bytes) = (touch.at_ns, look.queued_bytes);
             return;

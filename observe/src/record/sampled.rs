@@ -14,16 +14,17 @@ use super::active::{Target, namer, unix_now_ns};
 use super::names::Finder;
 use super::processes::{family, join, until_ended};
 use super::{FORMAT, Understood, notes_of_names, refused};
-use crate::sample::{EndedWait, Sampler, StorageUse, may_look};
+use crate::sample::{BLOCK_BYTES, EndedWait, Sampler, StorageUse, may_look};
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::{now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
 use foreread_os::threads::spawn;
-use foreread_pagecache::program;
+use foreread_pagecache::{page_bytes, program};
+use foreread_trace::follow::Counts;
 use foreread_trace::follow::event::FileKey;
-use foreread_trace::follow::{Counts, PAGE_BYTES};
 use foreread_trace::{Header, Item, Lacks, LeftOut, Level, Op, Record};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -37,8 +38,6 @@ const MAX_RECORDS: usize = 4 << 20;
 /// How often it is looked what the command has open, while it reads files without a name.
 const NAMES_EVERY_NS: u64 = 20_000_000;
 const MAX_NAMES_EVERY_NS: u64 = 2_000_000_000;
-/// Pages of a block of a mapping, in which touches are seen.
-const BLOCK_PAGES: u64 = 16;
 
 /// A recording under way.
 pub struct SampledRecording {
@@ -341,16 +340,15 @@ impl SampledReads {
     }
 
     fn touch(&mut self, touch: Touch) {
-        let (first, last) = touch.pages;
+        let Range { start, end } = touch.bytes();
         match touch.kind {
             TouchKind::Miss => {}
             TouchKind::Read => {
-                let (start, end) = (first * PAGE_BYTES, (last + 1) * PAGE_BYTES);
                 // Two pieces of one run share a page at most.
                 let latest = self.latest.get(&(touch.thread, touch.file));
                 let begun = latest.map(|latest| latest.end);
                 let start = begun
-                    .filter(|&known| (start..end).contains(&known) && known - start < PAGE_BYTES)
+                    .filter(|&known| (start..end).contains(&known) && known - start < page_bytes())
                     .unwrap_or(start);
                 self.guessed_bytes += end - start;
                 self.counts.reads += 1;
@@ -358,13 +356,13 @@ impl SampledReads {
                 self.push(Op::Read, touch, start, end);
             }
             TouchKind::Mapped | TouchKind::Fault => {
-                let mut page = first;
-                while page <= last {
-                    let next = (page / BLOCK_PAGES + 1) * BLOCK_PAGES;
-                    let end = next.min(last + 1);
+                let mut at = start;
+                while at < end {
+                    let next = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+                    let next = next.min(end);
                     self.counts.faults += 1;
-                    self.push(Op::Fault, touch, page * PAGE_BYTES, end * PAGE_BYTES);
-                    page = end;
+                    self.push(Op::Fault, touch, at, next);
+                    at = next;
                 }
             }
         }
