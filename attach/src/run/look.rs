@@ -253,7 +253,11 @@ mod tests {
     const US: u64 = 1000;
     const FILE: FileKey = FileKey { dev: 7, ino: 12 };
 
+    /// Of pages of 4 KiB, whatever the machine has.
     fn touch(at_us: u64, thread: u32, kind: TouchKind, pages: (u64, u64)) -> Touch {
+        let (first, last) = pages;
+        let page = |byte: u64| byte / page_bytes();
+        let pages = (page(first * 4096), page(last * 4096 + 4095));
         Touch {
             at_ns: at_us * US,
             thread,

@@ -459,26 +459,28 @@ mod tests {
         reads.records.iter().map(of).collect()
     }
 
-    /// A read of 6000 bytes waits, what follows is read without a wait, and the next one waits again.
+    /// A read of one and a half pages waits, what follows is read without a wait, and the next one waits again.
     #[test]
     fn waits_have_their_bytes_and_what_is_between_is_guessed() {
+        let page = page_bytes();
+        let (first, guessed) = (page + page / 2, 8 * page + page / 2);
         let mut reads = SampledReads::new(100);
         reads.touch(touch(200, (0, 1), TouchKind::Read));
-        reads.ended(wait(0, 6000, 200, 900));
+        reads.ended(wait(0, first, 200, 900));
         reads.touch(touch(1000, (1, 9), TouchKind::Read));
         reads.touch(touch(1000, (10, 10), TouchKind::Read));
-        reads.ended(wait(40_960, 100, 1000, 1500));
+        reads.ended(wait(10 * page, 100, 1000, 1500));
         assert_eq!(
             seen(&reads),
             [
-                [0, 6000, 100, 800],
-                [6000, 34_960, 900, 900],
-                [40_960, 100, 900, 1400]
+                [0, first, 100, 800],
+                [first, guessed, 900, 900],
+                [10 * page, 100, 900, 1400]
             ]
         );
         assert_eq!(
             (reads.guessed_bytes, reads.counts.read_bytes),
-            (34_960, 41_060)
+            (guessed, first + guessed + 100)
         );
         // A wait of no record is none.
         reads.ended(wait(0, 1, 7, 8));
@@ -487,17 +489,19 @@ mod tests {
 
     #[test]
     fn faults_are_blocks_and_waited_before_they_are_seen() {
+        let page = page_bytes();
+        let block = BLOCK_BYTES.max(page) / page;
         let mut reads = SampledReads::new(0);
         reads.waited_ns = 300;
-        reads.touch(touch(1000, (14, 17), TouchKind::Fault));
+        reads.touch(touch(1000, (block - 1, block), TouchKind::Fault));
         reads.waited_ns = 10_000;
-        reads.touch(touch(5000, (32, 32), TouchKind::Mapped));
+        reads.touch(touch(5000, (2 * block, 2 * block), TouchKind::Mapped));
         assert_eq!(
             seen(&reads),
             [
-                [14 * 4096, 2 * 4096, 700, 1000],
-                [16 * 4096, 2 * 4096, 1000, 1000],
-                [32 * 4096, 4096, 1000, 5000],
+                [(block - 1) * page, page, 700, 1000],
+                [block * page, page, 1000, 1000],
+                [2 * block * page, page, 1000, 5000],
             ]
         );
         assert_eq!((reads.counts.faults, reads.counts.reads), (3, 0));
