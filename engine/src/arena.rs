@@ -20,9 +20,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A group of 64 pages of 4 KiB.
 pub const GROUP_BYTES: usize = 256 << 10;
-/// A memory page of x86-64, and one cache page unless the options say otherwise.
+/// A memory page of x86-64 (of arm64 it may be a part of one), and one cache page unless the options say otherwise.
 pub const PAGE_BYTES: usize = 4 << 10;
-/// A huge page of x86-64 and of arm64 with pages of 4 KiB.
+/// A huge page of x86-64 and of arm64 with pages of 4 KiB. With pages of 16 or 64 KiB it has 32 or 512 MiB, so no slab holds one; a buffer
+/// is 16 or 4 pages there, and the kernel may have smaller huge pages for what asks for them.
 const HUGE_BYTES: usize = 2 << 20;
 /// Mapped at once. Only what is touched becomes memory.
 const SLAB_BYTES: usize = 32 << 20;

@@ -23,6 +23,7 @@ use drain::{Merge, Spill};
 use event::Decoder;
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::host::DeviceNumber;
+use foreread_pagecache::page_bytes;
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, Follow, LearnedFiles, LearnedRun, Names, OpenBefore};
@@ -222,7 +223,7 @@ impl Capture {
         left_out: LeftOut,
         path: &Path,
     ) -> Result<Events, TraceError> {
-        let mut follow = Follow::new(known, names, left_out);
+        let mut follow = Follow::new(page_bytes(), known, names, left_out);
         follow.settled(self.settled_ns);
         let many = |(what, remedy): (&str, &str)| {
             TraceError::new(path, TracePosition::Whole, what, remedy)

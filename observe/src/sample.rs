@@ -22,6 +22,7 @@ mod threads;
 use crate::record::processes::{family, threads_of};
 use crate::touch::Touch;
 use crate::tracefs::now_ns;
+pub use mappings::BLOCK_BYTES;
 use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

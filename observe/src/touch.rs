@@ -1,6 +1,8 @@
 //! What a program asked the page cache for, however it was seen: by tracepoints or by samples.
 
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
+use std::ops::Range;
 
 /// How a page was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,17 @@ pub struct Touch {
     /// Whose thread.
     pub thread: u32,
     pub file: FileKey,
-    /// First and last page.
+    /// First and last page, of the machine's size.
     pub pages: (u64, u64),
     pub kind: TouchKind,
+}
+
+impl Touch {
+    /// The bytes of its pages.
+    #[must_use]
+    pub fn bytes(&self) -> Range<u64> {
+        let (first, last) = self.pages;
+        let page = page_bytes();
+        first.saturating_mul(page)..last.saturating_add(1).saturating_mul(page)
+    }
 }

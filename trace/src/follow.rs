@@ -31,8 +31,8 @@ use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};
 use touch::Touches;
 
-/// A page of the page cache.
-pub const PAGE_BYTES: u64 = 4096;
+/// A page of the page cache, where nothing says that it has another size: arm64 has 16 or 64 KiB, too.
+pub const DEFAULT_PAGE_BYTES: u64 = 4096;
 /// Open descriptions that have no descriptor: mappings and what the kernel reads for itself, one each for a file.
 const MAPPING: u32 = 1 << 31;
 const BY_KERNEL: u32 = 1 << 30;
@@ -110,6 +110,8 @@ struct FileUse {
 
 /// Follows the events of a trace, in the order of their times.
 pub struct Follow {
+    /// A page of the machine whose events they are: pages in events are counted in these.
+    page_bytes: u64,
     pub(super) tables: Tables,
     spaces: Spaces,
     pending: HashMap<u32, Pending>,
@@ -158,16 +160,17 @@ pub struct LearnedRun {
 }
 
 impl Follow {
-    /// Follows with what is `known` from the first time; `names` gives the names of files.
+    /// Follows events of a machine with these pages, with what is `known` from the first time; `names` gives the names of files.
     #[must_use]
-    pub fn new(known: LearnedFiles, names: Names, left_out: LeftOut) -> Follow {
+    pub fn new(page_bytes: u64, known: LearnedFiles, names: Names, left_out: LeftOut) -> Follow {
         Follow {
+            page_bytes,
             tables: Tables::default(),
-            spaces: Spaces::default(),
+            spaces: Spaces::new(page_bytes),
             pending: HashMap::new(),
-            touches: Touches::default(),
+            touches: Touches::new(page_bytes),
             decided: HashMap::new(),
-            metadata: metadata::Waits::default(),
+            metadata: metadata::Waits::new(page_bytes),
             files: HashMap::new(),
             places: Vec::new(),
             uses: Vec::new(),
@@ -229,6 +232,11 @@ impl Follow {
     /// is a file that was open before the first event, and known though nothing reads it.
     pub fn only_of(&mut self, read: &[FileKey]) {
         self.read = Some(read.iter().copied().collect());
+    }
+
+    /// The first byte of a page.
+    fn byte(&self, page: u64) -> u64 {
+        page.saturating_mul(self.page_bytes)
     }
 
     fn may_be_recorded(&self, place: FileKey) -> bool {
@@ -334,10 +342,7 @@ impl Follow {
             }
             What::Exit(call, value) => self.exit(thread, call, value, at_ns, out)?,
             What::Pages(place, first, last) => {
-                let (start, end) = (
-                    first.saturating_mul(PAGE_BYTES),
-                    last.saturating_add(1).saturating_mul(PAGE_BYTES),
-                );
+                let (start, end) = (self.byte(first), self.byte(last.saturating_add(1)));
                 self.saw(
                     thread,
                     CacheAccess {
@@ -410,11 +415,7 @@ impl Follow {
         self.counts.decisions += 1;
         let file = self.read_file(place, out);
         let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
-        let read = Record::read(
-            file,
-            first.saturating_mul(PAGE_BYTES),
-            pages.saturating_mul(PAGE_BYTES),
-        );
+        let read = Record::read(file, self.byte(first), self.byte(pages));
         self.put(Record {
             thread,
             open,
@@ -445,8 +446,8 @@ impl Follow {
             Some(at_ns),
             Flags::AHEAD.with(Flags::METADATA),
         );
-        let bytes = (pages.end - pages.start).saturating_mul(PAGE_BYTES);
-        let read = Record::read(file, pages.start.saturating_mul(PAGE_BYTES), bytes);
+        let bytes = self.byte(pages.end - pages.start);
+        let read = Record::read(file, self.byte(pages.start), bytes);
         let ticket = self.held.open(Some(Record {
             thread,
             open,
@@ -656,9 +657,9 @@ impl Follow {
         let address = self.touches.address_of(thread)?;
         let piece = *self
             .spaces
-            .pieces(thread, address - address % PAGE_BYTES, PAGE_BYTES)
+            .pieces(thread, address - address % self.page_bytes, self.page_bytes)
             .first()?;
-        let page = piece.offset / PAGE_BYTES;
+        let page = piece.offset / self.page_bytes;
         if !right(page) {
             return None;
         }
@@ -697,7 +698,7 @@ impl Follow {
         let file = self.read_file(place, out);
         self.paged.insert(file);
         let (op, open, time) = (Op::Fault, MAPPING | file, Some(at_ns));
-        let read = Record::read(file, page.saturating_mul(PAGE_BYTES), PAGE_BYTES);
+        let read = Record::read(file, self.byte(page), self.page_bytes);
         Record {
             op,
             thread,
@@ -720,7 +721,8 @@ mod tests {
         left_out: LeftOut,
     ) -> (Follow, Vec<Item>) {
         let place = |ino| FileKey { dev: 3, ino };
-        let mut follow = Follow::new(known, Box::new(FileKey::nameless), left_out);
+        let names = Box::new(FileKey::nameless);
+        let mut follow = Follow::new(DEFAULT_PAGE_BYTES, known, names, left_out);
         if let Some(read) = read {
             follow.only_of(read);
         }

@@ -23,8 +23,6 @@ use foreread_core::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageSize, 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Pages of the core's index. The page cache of a machine with larger pages holds several of them in each.
-const PAGE_BYTES: u64 = 4096;
 /// Readahead that may be in flight, unless the caller says otherwise. Chosen: four requests for each of eight streams.
 const MAX_AHEAD: u32 = 32;
 /// Largest request of readahead: a range that arrives in parts shows late whether its first part has arrived.
@@ -63,7 +61,9 @@ impl Advisor {
     /// An advisor of one storage, whose readahead may fill `room_bytes` of the page cache.
     #[must_use]
     pub fn new(policy: PolicySpec, room_bytes: u64) -> Advisor {
-        let page = PageSize::new(PAGE_BYTES).expect("a power of two");
+        // The kernel brings whole pages of the machine. A policy that is defined on smaller ones has several in each.
+        let page = policy.info.page_bytes.unwrap_or_else(crate::page_bytes);
+        let page = PageSize::new(page).expect("a power of two");
         let config = Config {
             max_fetch_bytes: MAX_FETCH_BYTES,
             max_in_flight: 2 * MAX_AHEAD + 64,

@@ -28,11 +28,7 @@ pub mod program;
 pub mod readahead;
 pub mod resident;
 
-/// Bytes of a page of this machine.
-#[must_use]
-pub fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
-}
+pub use foreread_os::host::memory::page_bytes;
 
 /// `range` with both ends moved outward to pages.
 #[must_use]

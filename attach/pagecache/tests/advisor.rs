@@ -3,6 +3,7 @@
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
+use foreread_pagecache::whole_pages;
 use std::collections::VecDeque;
 
 const MS: u64 = 1_000_000;
@@ -32,6 +33,9 @@ impl World {
 
     fn take_jobs(&mut self) {
         while let Some(job) = self.advisor.next_job() {
+            // The kernel reads no part of one; only a file ends inside its last.
+            let pages = whole_pages(&job.range);
+            assert_eq!(job.range.start, pages.start, "a page of the machine");
             if !job.is_demand {
                 self.ahead += job.range.end - job.range.start;
             }

@@ -9,6 +9,7 @@
 
 use super::look::{DeviceFacts, StorageKind};
 use foreread_os::host::KernelVersion;
+use foreread_os::host::memory::page_bytes;
 
 const DEFAULT_BYTES: u64 = 128 << 10;
 const BTRFS_MIN_BYTES: u64 = 4 << 20;
@@ -194,7 +195,8 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
         },
     };
     Some(RuleValue {
-        bytes: bytes / 4096 * 4096,
+        // The kernel keeps it in pages.
+        bytes: bytes / page_bytes() * page_bytes(),
         is_most: row.choice == Choice::AtMostDefault,
         words,
         source: row.source,

@@ -24,7 +24,6 @@ use foreread_observe::tracefs;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
 use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
-use foreread_trace::follow::PAGE_BYTES;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -171,9 +170,7 @@ impl Ahead {
             }
             State::Unknown | State::Sought => return self.seek(touch, is_mapped, state),
         };
-        let (first, last) = touch.pages;
-        let range =
-            first.saturating_mul(PAGE_BYTES)..last.saturating_add(1).saturating_mul(PAGE_BYTES);
+        let range = touch.bytes();
         let at = self.nanos(now);
         let Some(storage) = self.storages.get_mut(&touch.file.dev) else {
             return;
@@ -201,8 +198,7 @@ impl Ahead {
                 return;
             }
             self.files.seek(key);
-            let (first, last) = touch.pages;
-            let read = first * PAGE_BYTES..last.saturating_add(1).saturating_mul(PAGE_BYTES);
+            let read = touch.bytes();
             self.seeker.add(SoughtFile {
                 key,
                 thread: touch.thread,

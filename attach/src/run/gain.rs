@@ -13,7 +13,7 @@
 
 use foreread_core::stats::Stats;
 use foreread_pagecache::advisor::Outcome;
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -252,7 +252,7 @@ impl Gain {
             return Judgement::Vain;
         }
         let time = now - self.since;
-        let read_pages = stats.used_bytes.saturating_sub(self.read_at_begin) / PAGE_BYTES;
+        let read_pages = stats.used_bytes.saturating_sub(self.read_at_begin) / page_bytes();
         if time >= MIN_JUDGED_TIME
             && waits >= MIN_JUDGED_WAITS
             && read_pages * MAX_WAITS_OF_PAGE < waits
@@ -416,21 +416,27 @@ mod tests {
         );
         wait(&mut gain, 1);
         assert_eq!(
-            gain.judge(&used(7 * 4096), now + ms(99)),
+            gain.judge(&used(7 * page_bytes()), now + ms(99)),
             Judgement::Worth,
             "too soon"
         );
         assert_eq!(
-            gain.judge(&used(8 * 4096), now + ms(100)),
+            gain.judge(&used(8 * page_bytes()), now + ms(100)),
             Judgement::Worth,
             "one in eight"
         );
-        assert_eq!(gain.judge(&used(7 * 4096), now + ms(100)), Judgement::Vain);
+        assert_eq!(
+            gain.judge(&used(7 * page_bytes()), now + ms(100)),
+            Judgement::Vain
+        );
         assert_eq!(gain.reason(), Some(Reason::Random));
         // What was used before says nothing of the next look. A stream that is late has been seen.
         gain.begin(now);
         wait(&mut gain, 64);
-        assert_eq!(gain.judge(&used(14 * 4096), now + ms(100)), Judgement::Vain);
+        assert_eq!(
+            gain.judge(&used(14 * page_bytes()), now + ms(100)),
+            Judgement::Vain
+        );
         gain.begin(now);
         wait(&mut gain, 64);
         let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 1 << 20));

@@ -14,7 +14,7 @@
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use foreread_observe::touch::{Touch, TouchKind};
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 
@@ -148,7 +148,7 @@ impl Looks {
             let (from, to) = waiting.missed.unwrap_or((first, last));
             waiting.missed = Some((from.min(first), to.max(last)));
             let pages = if is_shared { 0 } else { last - first + 1 };
-            let bytes = pages.saturating_mul(PAGE_BYTES);
+            let bytes = pages.saturating_mul(page_bytes());
             (waiting.bytes, look.queued_bytes) = (waiting.bytes + bytes, look.queued_bytes + bytes);
             (waiting.since_ns, waiting.queued_bytes) = (touch.at_ns, look.queued_bytes);
             return;
@@ -253,7 +253,11 @@ mod tests {
     const US: u64 = 1000;
     const FILE: FileKey = FileKey { dev: 7, ino: 12 };
 
+    /// Of pages of 4 KiB, whatever the machine has.
     fn touch(at_us: u64, thread: u32, kind: TouchKind, pages: (u64, u64)) -> Touch {
+        let (first, last) = pages;
+        let page = |byte: u64| byte / page_bytes();
+        let pages = (page(first * 4096), page(last * 4096 + 4095));
         Touch {
             at_ns: at_us * US,
             thread,

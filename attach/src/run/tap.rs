@@ -15,7 +15,7 @@
 use foreread_observe::record::follow_family;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::format::Field;
-use foreread_observe::tracefs::ring::Page;
+use foreread_observe::tracefs::ring::{Page, empty_page};
 use foreread_observe::tracefs::{Instance, Root};
 use foreread_os::failure::Failure;
 use foreread_trace::follow::event::FileKey;
@@ -24,8 +24,6 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 
-/// What the kernel gives at once: one page of its buffer.
-const RING_PAGE_BYTES: usize = 4096;
 /// Memory for the events of a CPU that wait to be taken: 20,000 of them.
 const BUFFER_KB: &str = "1024";
 
@@ -97,7 +95,7 @@ impl Tap {
     /// The kernel refuses it.
     pub fn create(root: &Root) -> Result<Tap, Failure> {
         let instance = Instance::create_without_clock(root)?;
-        let (rings, known, page) = (Vec::new(), Vec::new(), vec![0; RING_PAGE_BYTES]);
+        let (rings, known, page) = (Vec::new(), Vec::new(), empty_page());
         Ok(Tap {
             rings,
             instance,

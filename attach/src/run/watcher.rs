@@ -14,7 +14,7 @@ use super::tap::{Level, Tap};
 use foreread_observe::sample::{SampledWait, Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_os::host::{DeviceNumber, Host};
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
@@ -192,7 +192,7 @@ impl Watcher {
     pub fn fault_bytes(&self, dev: u32) -> Option<u64> {
         let seen = self.sampled(dev)?;
         let pages = seen.fault_pages.checked_div(seen.faults)?;
-        Some(pages.max(1) * PAGE_BYTES)
+        Some(pages.max(1) * page_bytes())
     }
 
     /// Bytes that count as read, and that no sample has seen to be read.

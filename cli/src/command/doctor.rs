@@ -9,7 +9,9 @@ use foreread_attach::doctor::fix::{FixOutcome, RULES_FILE};
 use foreread_attach::doctor::verdict::{DoctorReport, Verdict};
 use foreread_attach::doctor::{self, DoctorOptions, fix, metrics, render};
 use foreread_os::host::Host;
+use foreread_os::host::memory::page_bytes;
 use foreread_report::block::Block;
+use foreread_report::number::exact_size;
 use foreread_report::{block, json, width};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -157,9 +159,12 @@ fn verdict(report: &DoctorReport) -> Result<(), Fail> {
 /// A value of `read_ahead_kb`, in bytes.
 fn readahead(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
-    if (4 << 10..=1 << 30).contains(&bytes) && bytes % 4096 == 0 {
+    // The kernel keeps it in pages, and what is less than one is no readahead.
+    let page = page_bytes();
+    if (page..=1 << 30).contains(&bytes) && bytes.is_multiple_of(page) {
         Ok(bytes)
     } else {
-        Err("write 4K to 1G, a multiple of 4K".to_string())
+        let page = exact_size(page);
+        Err(format!("write {page} to 1G, a multiple of {page}"))
     }
 }

@@ -8,7 +8,7 @@
 //! with a name; what is left of a killed run is nothing.
 
 use super::event::Decoder;
-use crate::tracefs::ring::Page;
+use crate::tracefs::ring::{Page, empty_page};
 use foreread_trace::follow::event::{Event, What};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
@@ -19,8 +19,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What the kernel gives at once: one page of its buffer.
-pub const RING_PAGE_BYTES: usize = 4096;
 /// Bytes that are written to a file of events, or read from it, at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -53,7 +51,7 @@ impl Spill {
             rings,
             files,
             bytes: 0,
-            page: vec![0; RING_PAGE_BYTES],
+            page: empty_page(),
         })
     }
 
@@ -155,7 +153,7 @@ impl<R: Read> Cpu<R> {
     fn new(pages: R) -> Cpu<R> {
         Cpu {
             pages,
-            page: vec![0; RING_PAGE_BYTES],
+            page: empty_page(),
             events: Vec::new(),
             latest_ns: 0,
             ended: false,

@@ -14,16 +14,17 @@ use super::active::{Target, namer, unix_now_ns};
 use super::names::Finder;
 use super::processes::{family, join, until_ended};
 use super::{FORMAT, Understood, notes_of_names, refused};
-use crate::sample::{EndedWait, Sampler, StorageUse, may_look};
+use crate::sample::{BLOCK_BYTES, EndedWait, Sampler, StorageUse, may_look};
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::{now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
 use foreread_os::threads::spawn;
-use foreread_pagecache::program;
+use foreread_pagecache::{page_bytes, program};
+use foreread_trace::follow::Counts;
 use foreread_trace::follow::event::FileKey;
-use foreread_trace::follow::{Counts, PAGE_BYTES};
 use foreread_trace::{Header, Item, Lacks, LeftOut, Level, Op, Record};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -37,8 +38,6 @@ const MAX_RECORDS: usize = 4 << 20;
 /// How often it is looked what the command has open, while it reads files without a name.
 const NAMES_EVERY_NS: u64 = 20_000_000;
 const MAX_NAMES_EVERY_NS: u64 = 2_000_000_000;
-/// Pages of a block of a mapping, in which touches are seen.
-const BLOCK_PAGES: u64 = 16;
 
 /// A recording under way.
 pub struct SampledRecording {
@@ -341,16 +340,15 @@ impl SampledReads {
     }
 
     fn touch(&mut self, touch: Touch) {
-        let (first, last) = touch.pages;
+        let Range { start, end } = touch.bytes();
         match touch.kind {
             TouchKind::Miss => {}
             TouchKind::Read => {
-                let (start, end) = (first * PAGE_BYTES, (last + 1) * PAGE_BYTES);
                 // Two pieces of one run share a page at most.
                 let latest = self.latest.get(&(touch.thread, touch.file));
                 let begun = latest.map(|latest| latest.end);
                 let start = begun
-                    .filter(|&known| (start..end).contains(&known) && known - start < PAGE_BYTES)
+                    .filter(|&known| (start..end).contains(&known) && known - start < page_bytes())
                     .unwrap_or(start);
                 self.guessed_bytes += end - start;
                 self.counts.reads += 1;
@@ -358,13 +356,13 @@ impl SampledReads {
                 self.push(Op::Read, touch, start, end);
             }
             TouchKind::Mapped | TouchKind::Fault => {
-                let mut page = first;
-                while page <= last {
-                    let next = (page / BLOCK_PAGES + 1) * BLOCK_PAGES;
-                    let end = next.min(last + 1);
+                let mut at = start;
+                while at < end {
+                    let next = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+                    let next = next.min(end);
                     self.counts.faults += 1;
-                    self.push(Op::Fault, touch, page * PAGE_BYTES, end * PAGE_BYTES);
-                    page = end;
+                    self.push(Op::Fault, touch, at, next);
+                    at = next;
                 }
             }
         }
@@ -461,26 +459,28 @@ mod tests {
         reads.records.iter().map(of).collect()
     }
 
-    /// A read of 6000 bytes waits, what follows is read without a wait, and the next one waits again.
+    /// A read of one and a half pages waits, what follows is read without a wait, and the next one waits again.
     #[test]
     fn waits_have_their_bytes_and_what_is_between_is_guessed() {
+        let page = page_bytes();
+        let (first, guessed) = (page + page / 2, 8 * page + page / 2);
         let mut reads = SampledReads::new(100);
         reads.touch(touch(200, (0, 1), TouchKind::Read));
-        reads.ended(wait(0, 6000, 200, 900));
+        reads.ended(wait(0, first, 200, 900));
         reads.touch(touch(1000, (1, 9), TouchKind::Read));
         reads.touch(touch(1000, (10, 10), TouchKind::Read));
-        reads.ended(wait(40_960, 100, 1000, 1500));
+        reads.ended(wait(10 * page, 100, 1000, 1500));
         assert_eq!(
             seen(&reads),
             [
-                [0, 6000, 100, 800],
-                [6000, 34_960, 900, 900],
-                [40_960, 100, 900, 1400]
+                [0, first, 100, 800],
+                [first, guessed, 900, 900],
+                [10 * page, 100, 900, 1400]
             ]
         );
         assert_eq!(
             (reads.guessed_bytes, reads.counts.read_bytes),
-            (34_960, 41_060)
+            (guessed, first + guessed + 100)
         );
         // A wait of no record is none.
         reads.ended(wait(0, 1, 7, 8));
@@ -489,17 +489,19 @@ mod tests {
 
     #[test]
     fn faults_are_blocks_and_waited_before_they_are_seen() {
+        let page = page_bytes();
+        let block = BLOCK_BYTES.max(page) / page;
         let mut reads = SampledReads::new(0);
         reads.waited_ns = 300;
-        reads.touch(touch(1000, (14, 17), TouchKind::Fault));
+        reads.touch(touch(1000, (block - 1, block), TouchKind::Fault));
         reads.waited_ns = 10_000;
-        reads.touch(touch(5000, (32, 32), TouchKind::Mapped));
+        reads.touch(touch(5000, (2 * block, 2 * block), TouchKind::Mapped));
         assert_eq!(
             seen(&reads),
             [
-                [14 * 4096, 2 * 4096, 700, 1000],
-                [16 * 4096, 2 * 4096, 1000, 1000],
-                [32 * 4096, 4096, 1000, 5000],
+                [(block - 1) * page, page, 700, 1000],
+                [block * page, page, 1000, 1000],
+                [2 * block * page, page, 1000, 5000],
             ]
         );
         assert_eq!((reads.counts.faults, reads.counts.reads), (3, 0));

@@ -5,19 +5,19 @@
 //!                 touched        end                     touched              end       two runs: each end is looked beyond at each look
 //!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
 //! ```
-//! The kernel maps up to sixteen pages around a fault, so what is seen is blocks of sixteen. A sweep of 2 GiB takes 3 ms, so it is followed by a
+//! The kernel maps the pages of 64 KiB around a fault, so what is seen is blocks of that size: sixteen pages of 4 KiB. A sweep of 2 GiB takes 3 ms, so it is followed by a
 //! pause of thirty times its length.
 
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::now_ns;
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Pages of a block, in which touches are seen.
-const BLOCK: u64 = 16;
+/// A block, in which touches are seen: what the kernel maps around a fault (`fault_around_bytes`), or one larger page.
+pub const BLOCK_BYTES: u64 = 64 << 10;
 /// Entries of pagemap that are read at once beyond an end, and in a sweep.
 const NEAR_PAGES: u64 = 256;
 const SWEEP_PAGES: usize = 8192;
@@ -42,6 +42,8 @@ const PRESENT: u64 = 1 << 63;
 
 /// A mapping of a file.
 struct MappedFile {
+    /// Pages of a block.
+    block: u64,
     /// Addresses, in pages.
     start: u64,
     pages: u64,
@@ -131,10 +133,6 @@ impl MappedFiles {
     ) -> bool {
         let waiters = std::mem::take(&mut self.waiters);
         let is_waiting = waiters > 0;
-        // The entries are of the host's pages.
-        if rustix::param::page_size() as u64 != PAGE_BYTES {
-            return false;
-        }
         let is_old = |at: u64, pause: u64| at_ns.saturating_sub(at) >= pause;
         let pause = MAPS_EVERY_NS.max(self.maps_cost_ns * SWEEP_PAUSE);
         if is_waiting && self.maps_at_ns.is_none_or(|at| is_old(at, pause)) {
@@ -325,7 +323,7 @@ impl MappedFile {
     }
 
     fn see(&mut self, first: u64, last: u64) {
-        for block in first / BLOCK..=last / BLOCK {
+        for block in first / self.block..=last / self.block {
             if let Some(word) = self.seen.get_mut((block / 64) as usize) {
                 *word |= 1 << (block % 64);
             }
@@ -357,7 +355,7 @@ impl MappedFile {
             let mut at = end;
             for piece in 0..MAX_PIECES {
                 // Most ends of a program that reads at random never move.
-                let near = if piece == 0 { BLOCK } else { NEAR_PAGES };
+                let near = if piece == 0 { self.block } else { NEAR_PAGES };
                 let left = self.pages.saturating_sub(at).min(near) as usize;
                 let gone = present(pagemap, self.start + at, left, buffer);
                 let gone = gone.take_while(|is_present| *is_present).count();
@@ -392,24 +390,25 @@ impl MappedFile {
         buffer: &mut [u8],
         found: &mut Vec<FoundPages>,
     ) {
+        let (of_block, in_block) = (self.block, self.block as usize);
         let mut run: Option<(u64, u64)> = None;
         let mut at = 0;
         while at < pages {
             let count = (pages - at).min(SWEEP_PAGES as u64) as usize;
-            let mut blocks = vec![None; count.div_ceil(BLOCK as usize)];
+            let mut blocks = vec![None; count.div_ceil(in_block)];
             for (n, is_present) in present(pagemap, self.start + at, count, buffer).enumerate() {
                 if is_present {
                     let page = at + n as u64;
-                    let (first, _) = blocks[n / BLOCK as usize].unwrap_or((page, page));
-                    blocks[n / BLOCK as usize] = Some((first, page));
+                    let (first, _) = blocks[n / in_block].unwrap_or((page, page));
+                    blocks[n / in_block] = Some((first, page));
                 }
             }
             for (n, touched) in blocks.into_iter().enumerate() {
-                let block = at / BLOCK + n as u64;
+                let block = at / of_block + n as u64;
                 match touched {
                     Some((first, last)) if !self.is_seen(block) => {
                         run = match run {
-                            Some((start, end)) if end + BLOCK >= block * BLOCK => {
+                            Some((start, end)) if end + of_block >= block * of_block => {
                                 Some((start, last))
                             }
                             done => {
@@ -478,13 +477,15 @@ fn mapping(line: &str) -> Option<MappedFile> {
         return None;
     }
     let number = |text: &str| u32::from_str_radix(text, 16).ok();
-    let pages = bytes / PAGE_BYTES;
+    let page = page_bytes();
+    let (pages, block) = (bytes / page, (BLOCK_BYTES / page).max(1));
     Some(MappedFile {
-        start: start / PAGE_BYTES,
+        block,
+        start: start / page,
         pages,
         file: FileKey::new(number(major)?, number(minor)?, ino),
-        offset: offset / PAGE_BYTES,
-        seen: vec![0; pages.div_ceil(BLOCK * 64) as usize],
+        offset: offset / page,
+        seen: vec![0; pages.div_ceil(block * 64) as usize],
         ends: Vec::new(),
         looks: 0,
     })
@@ -496,17 +497,22 @@ mod tests {
 
     #[test]
     fn mappings_of_files_are_taken_and_keep_what_was_seen() {
-        let maps = "7f0000000000-7f0040000000 r--s 00001000 fd:03 77 /models/a b.safetensors\n\
-                    7f0050000000-7f0050001000 r--p 00000000 fd:03 78 /usr/lib/small.so\n\
+        let maps = "7f0000000000-7f0040000000 r--s 00010000 fd:03 77 /models/a b.safetensors\n\
+                    7f0050000000-7f0050010000 r--p 00000000 fd:03 78 /usr/lib/small.so\n\
                     7f0060000000-7f0070000000 rw-p 00000000 00:00 0 [heap]\n\
                     7f0080000000-7f0090000000 ---p 00000000 fd:03 79 /guard\nnonsense\n";
         let mut files = Vec::new();
         renew(&mut files, maps);
         assert_eq!(files.len(), 1);
         let file = &mut files[0];
-        assert_eq!((file.pages, file.offset), (1 << 18, 1));
+        let page = page_bytes();
+        assert_eq!(
+            (file.pages, file.offset),
+            ((1 << 30) / page, (64 << 10) / page)
+        );
         assert_eq!((file.file.device(), file.file.ino), ((0xfd, 3), 77));
-        file.see(32, 47);
+        let block = file.block;
+        file.see(2 * block, 3 * block - 1);
         assert!(file.is_seen(2) && !file.is_seen(1) && !file.is_seen(3));
         renew(&mut files, maps);
         assert!(files[0].is_seen(2));

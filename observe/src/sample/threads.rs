@@ -13,7 +13,7 @@ use super::calls::{Doing, ReadCall, parse};
 use crate::record::names::place_of_open;
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::now_ns;
-use foreread_trace::follow::PAGE_BYTES;
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -148,10 +148,8 @@ pub struct SampledThread {
 }
 
 fn pages(start: u64, end: u64) -> (u64, u64) {
-    (
-        start / PAGE_BYTES,
-        end.max(start + 1).saturating_sub(1) / PAGE_BYTES,
-    )
+    let page = page_bytes();
+    (start / page, end.max(start + 1).saturating_sub(1) / page)
 }
 
 /// A short file of /proc, from its beginning.

@@ -6,13 +6,21 @@
 //!     1..=28  data of this many words          0  a word with the bytes follows, then data
 //!     29      nothing, this many bytes long    30 a word of more ns     31 a word of an absolute time
 //! ```
-//! The layout is what `events/header_page` and `events/header_event` tell. Never: reads beyond the page, whatever it says.
+//! Such a page has the size of the machine's pages. The layout is what `events/header_page` and `events/header_event` tell. Never: reads beyond the page, whatever it says.
+
+use foreread_os::host::memory::page_bytes;
 
 /// Before the first event: the time, and the bytes in use.
 const HEAD_BYTES: usize = 16;
 /// In the bytes in use: events were lost before this page. The lower 30 bits count.
 const LOST: u64 = 1 << 31;
 const IN_USE: u64 = (1 << 30) - 1;
+
+/// Room for what the kernel gives at once: one page of its buffer, without which the rest of it would come as another.
+#[must_use]
+pub fn empty_page() -> Vec<u8> {
+    vec![0; page_bytes() as usize]
+}
 
 /// The events of a page.
 #[derive(Clone, Debug)]

@@ -34,6 +34,12 @@ pub struct Room {
     pub group: Option<PathBuf>,
 }
 
+/// Bytes of a page of this machine: 4 KiB, and on arm64 16 or 64 KiB, too.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 impl Host {
     /// Memory of this machine or of the control groups of this process, whichever is less; 4 GiB where neither says.
     #[must_use]

@@ -2,6 +2,7 @@
 //!
 //! Sources: proc_vmstat(5); the kernel's `accounting/psi.rst` and `admin-guide/iostats.rst`.
 
+use super::memory::page_bytes;
 use super::{Host, text};
 
 /// Counters since the machine started, and the stalls of the latest minute.
@@ -21,8 +22,7 @@ impl MemoryPressure {
     /// Bytes of files that were read again soon after they had been dropped.
     #[must_use]
     pub fn refaulted_bytes(&self) -> Option<u64> {
-        let page = rustix::param::page_size() as u64;
-        Some(self.refaults?.saturating_mul(page))
+        Some(self.refaults?.saturating_mul(page_bytes()))
     }
 }
 

@@ -6,8 +6,7 @@ use super::call::Call;
 use super::call::MAX_CALL_BYTES;
 use super::fds::Description;
 use super::{
-    CacheAccess, Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, UNKNOWN, UNMAPPED,
-    UNREAD,
+    CacheAccess, Counts, Follow, MAPPING, NO_FILE, NO_HINT, Pending, UNKNOWN, UNMAPPED, UNREAD,
 };
 use crate::check::MAX_END;
 use crate::error::Fault;
@@ -144,7 +143,7 @@ impl Follow {
                 Some(came),
             ),
             (None, Some(seen)) if asked.op == Op::Read => {
-                let (start, len) = by_page(&mut self.counts, seen, came);
+                let (start, len) = by_page(&mut self.counts, self.page_bytes, seen, came);
                 (start, len, seen.direct.then_some(came))
             }
             _ => return Ok(self.pass(UNKNOWN)),
@@ -312,7 +311,8 @@ impl Follow {
         self.paged.insert(number);
         self.learned.entry(open).or_insert(seen.place);
         // The first pages of a read are not told where a later one had to be waited for.
-        let page = |byte: u64| if seen.direct { byte } else { byte / PAGE_BYTES };
+        let unit = if seen.direct { 1 } else { self.page_bytes };
+        let page = |byte: u64| byte / unit;
         let elsewhere = match (asked.from, before.position) {
             (From::Position, Some(at)) => {
                 !(page(at)..=page(at.saturating_add(came))).contains(&page(seen.start))
@@ -345,12 +345,12 @@ impl Follow {
 
 /// Pages that hold `came` bytes of which the page cache told pages only: the first of them are not told where a later
 /// one had to be waited for, so they are counted from the end too.
-fn by_page(counts: &mut Counts, seen: CacheAccess, came: u64) -> (u64, u64) {
+fn by_page(counts: &mut Counts, page_bytes: u64, seen: CacheAccess, came: u64) -> (u64, u64) {
     if seen.direct {
         return (seen.start, seen.end - seen.start);
     }
     counts.by_page += 1;
-    let most = (came + PAGE_BYTES - 1).next_multiple_of(PAGE_BYTES);
+    let most = (came + page_bytes - 1).next_multiple_of(page_bytes);
     let start = seen.start.min(seen.end.saturating_sub(most));
-    (start, (seen.end - start).min(most + PAGE_BYTES))
+    (start, (seen.end - start).min(most + page_bytes))
 }

@@ -5,7 +5,6 @@
 //! ```
 //! Never: a mapping that was made before the recording, or that a lost event may have changed.
 
-use super::PAGE_BYTES;
 use crate::error::Fault;
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,8 +16,8 @@ const MANY: Fault = (
 );
 
 /// The address spaces of all threads. Of a thread that is not here nothing is known: whose memory it shares neither.
-#[derive(Default)]
 pub(super) struct Spaces {
+    page_bytes: u64,
     threads: HashMap<u32, u32>,
     spaces: HashMap<u32, Space>,
     next: u32,
@@ -47,11 +46,24 @@ pub(super) struct Piece {
     pub len: u64,
 }
 
-fn end_of(start: u64, len: u64) -> u64 {
-    start.saturating_add(len.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX))
-}
-
 impl Spaces {
+    /// Of a machine with these pages.
+    pub fn new(page_bytes: u64) -> Spaces {
+        Spaces {
+            page_bytes,
+            threads: HashMap::new(),
+            spaces: HashMap::new(),
+            next: 0,
+            mappings: 0,
+        }
+    }
+
+    /// Mappings end with a page.
+    fn end_of(&self, start: u64, len: u64) -> u64 {
+        let whole = len.checked_next_multiple_of(self.page_bytes);
+        start.saturating_add(whole.unwrap_or(u64::MAX))
+    }
+
     /// A thread with its own memory, of which only later events are known.
     pub fn begin(&mut self, thread: u32) {
         self.exit(thread);
@@ -104,7 +116,7 @@ impl Spaces {
     }
 
     pub fn forget(&mut self) {
-        *self = Spaces::default();
+        *self = Spaces::new(self.page_bytes);
     }
 
     fn own(&mut self, thread: u32) -> Option<&mut BTreeMap<u64, Mapping>> {
@@ -126,15 +138,9 @@ impl Spaces {
         if self.mappings >= MAX_MAPPINGS {
             return Err(MANY);
         }
+        let end = self.end_of(start, len);
         if let Some(own) = self.own(thread) {
-            own.insert(
-                start,
-                Mapping {
-                    end: end_of(start, len),
-                    open,
-                    offset,
-                },
-            );
+            own.insert(start, Mapping { end, open, offset });
             self.mappings += 1;
         }
         Ok(())
@@ -142,7 +148,7 @@ impl Spaces {
 
     /// Nothing that is known is mapped there any more.
     pub fn unmap(&mut self, thread: u32, start: u64, len: u64) {
-        let end = end_of(start, len);
+        let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else { return };
         let before = own.len();
         while let Some((&from, &mapping)) = own
@@ -182,7 +188,8 @@ impl Spaces {
         to: (u64, u64),
         keep: bool,
     ) -> Result<(), Fault> {
-        let Some(piece) = self.pieces(thread, from.0, PAGE_BYTES).into_iter().next() else {
+        let page_bytes = self.page_bytes;
+        let Some(piece) = self.pieces(thread, from.0, page_bytes).into_iter().next() else {
             self.unmap(thread, to.0, to.1);
             return Ok(());
         };
@@ -194,7 +201,7 @@ impl Spaces {
 
     /// What is known to be mapped in a range.
     pub fn pieces(&mut self, thread: u32, start: u64, len: u64) -> Vec<Piece> {
-        let end = end_of(start, len);
+        let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else {
             return Vec::new();
         };
@@ -220,7 +227,7 @@ impl Spaces {
 mod tests {
     use super::*;
 
-    const PAGE: u64 = PAGE_BYTES;
+    const PAGE: u64 = crate::follow::DEFAULT_PAGE_BYTES;
 
     fn at(spaces: &mut Spaces, thread: u32, start: u64, len: u64) -> Vec<(u32, u64, u64)> {
         let pieces = spaces.pieces(thread, start * PAGE, len * PAGE);
@@ -232,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_mapped_over_and_cut_is_gone_and_the_rest_is_not() {
-        let mut spaces = Spaces::default();
+        let mut spaces = Spaces::new(PAGE);
         spaces.begin(1);
         spaces
             .map(1, 100 * PAGE, 10 * PAGE, 7, 50 * PAGE)
@@ -259,7 +266,7 @@ mod tests {
 
     #[test]
     fn threads_share_a_fork_copies_and_exec_begins_anew() {
-        let mut spaces = Spaces::default();
+        let mut spaces = Spaces::new(PAGE);
         spaces.begin(1);
         spaces.fork(1, 2, true).expect("room");
         spaces.map(2, PAGE, PAGE, 7, 0).expect("room");
@@ -293,7 +300,7 @@ mod tests {
 
     #[test]
     fn mappings_have_a_limit() {
-        let mut spaces = Spaces::default();
+        let mut spaces = Spaces::new(PAGE);
         spaces.begin(1);
         for page in 0..MAX_MAPPINGS as u64 {
             spaces.map(1, 2 * page * PAGE, PAGE, 7, 0).expect("room");

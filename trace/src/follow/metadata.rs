@@ -8,7 +8,6 @@
 //!
 //! Source: `sb_bread` and `sb_breadahead` of Linux read through the page cache of the block device.
 
-use super::PAGE_BYTES;
 use super::event::FileKey;
 use crate::Record;
 use crate::order::HeldRecords;
@@ -22,16 +21,27 @@ struct Wait {
     ticket: u64,
 }
 
-#[derive(Default)]
-pub(super) struct Waits(HashMap<u32, Wait>);
+pub(super) struct Waits {
+    page_bytes: u64,
+    threads: HashMap<u32, Wait>,
+}
 
 type Slots = HeldRecords<Option<Record>>;
 
 impl Waits {
+    /// Of a machine with these pages.
+    pub(super) fn new(page_bytes: u64) -> Waits {
+        let threads = HashMap::new();
+        Waits {
+            page_bytes,
+            threads,
+        }
+    }
+
     /// Whether these pages follow those that the thread has begun to read; then they are of that read.
     pub(super) fn goes_on(&mut self, thread: u32, place: FileKey, pages: &Range<u64>) -> bool {
         let before = self
-            .0
+            .threads
             .get_mut(&thread)
             .filter(|before| before.place == place && before.pages.end == pages.start);
         before.map(|before| before.pages.end = pages.end).is_some()
@@ -39,7 +49,7 @@ impl Waits {
 
     /// The thread has begun to read.
     pub(super) fn begin(&mut self, thread: u32, place: FileKey, pages: Range<u64>, ticket: u64) {
-        self.0.insert(
+        self.threads.insert(
             thread,
             Wait {
                 place,
@@ -51,23 +61,24 @@ impl Waits {
 
     /// The thread goes on: what it has read is there.
     pub(super) fn came(&mut self, thread: u32, at_ns: u64, held: &mut Slots) {
-        if !self.0.is_empty()
-            && let Some(wait) = self.0.remove(&thread)
+        if !self.threads.is_empty()
+            && let Some(wait) = self.threads.remove(&thread)
         {
-            finish(&wait, Some(at_ns), held);
+            finish(&wait, self.page_bytes, Some(at_ns), held);
         }
     }
 
     /// No more is known of any thread.
     pub(super) fn came_all(&mut self, held: &mut Slots) {
-        self.0
+        let page_bytes = self.page_bytes;
+        self.threads
             .drain()
-            .for_each(|(_, wait)| finish(&wait, None, held));
+            .for_each(|(_, wait)| finish(&wait, page_bytes, None, held));
     }
 }
 
-fn finish(wait: &Wait, end_ns: Option<u64>, held: &mut Slots) {
-    let len = (wait.pages.end - wait.pages.start).saturating_mul(PAGE_BYTES);
+fn finish(wait: &Wait, page_bytes: u64, end_ns: Option<u64>, held: &mut Slots) {
+    let len = (wait.pages.end - wait.pages.start).saturating_mul(page_bytes);
     held.done(wait.ticket, |record| {
         if let Some(record) = record {
             (record.len, record.end_ns) = (len, end_ns);
@@ -79,7 +90,7 @@ fn finish(wait: &Wait, end_ns: Option<u64>, held: &mut Slots) {
 mod tests {
     use super::*;
     use crate::follow::event::{Event, What};
-    use crate::follow::{Follow, LearnedFiles};
+    use crate::follow::{DEFAULT_PAGE_BYTES as PAGE_BYTES, Follow, LearnedFiles};
     use crate::{FileInfo, Flags, Item, LeftOut, Op};
     use std::collections::VecDeque;
 
@@ -88,6 +99,7 @@ mod tests {
     fn pages_that_follow_one_another_are_one_read_until_the_thread_goes_on() {
         let place = |ino| FileKey { dev: 3, ino };
         let mut follow = Follow::new(
+            PAGE_BYTES,
             LearnedFiles::new(),
             Box::new(|_| FileInfo::default()),
             LeftOut::default(),

@@ -5,28 +5,28 @@
 //!           ──► fault ──► mapped (the same page: the fault was taken again)     a wait between the two
 //!                     └── anything else                                         the page was there
 //! ```
-//! A fault maps more than its page: up to 16 around it (`fault_around_bytes` is 64 KiB), or all of a large folio. Later
+//! A fault maps more than its page: those of 64 KiB around it (`fault_around_bytes`), which are 16 of 4 KiB, or all of a large folio. Later
 //! touches of those make no fault, so a record reaches from its page to the end of what was mapped with it. Example: with
 //! a readahead of 128 KiB a scan faults once in each folio of 32 pages, and each record has 128 KiB. The pages in front of
 //! the touched one are in no record. What of the range was read is `replay/scans.rs`'s to say.
 //! Never: a page as the touched one that the address does not name.
 
+use super::Counts;
 use super::event::FileKey;
-use super::{Counts, PAGE_BYTES};
 use crate::Record;
 use crate::check::MAX_END;
 use crate::order::HeldRecords;
 use std::collections::{BTreeMap, HashMap};
 
-/// Pages that are mapped around a fault at most: the kernel's `fault_around_bytes`, unless it was changed.
-const AROUND_PAGES: u64 = 16;
+/// What is mapped around a fault at most: the kernel's `fault_around_bytes`, unless it was changed.
+const AROUND_BYTES: u64 = 64 << 10;
 
-/// Large folios that are kept at most; then all are forgotten, and a fault reaches no further than its 16 pages until its
+/// Large folios that are kept at most; then all are forgotten, and a fault reaches no further than what is around it until its
 /// folio is brought in again.
 const MAX_FOLIOS: usize = 1 << 18;
 
-#[derive(Default)]
 pub struct Touches {
+    page_bytes: u64,
     threads: HashMap<u32, Touch>,
     folios: Folios,
 }
@@ -80,6 +80,15 @@ impl Folios {
 type Slots = HeldRecords<Option<Record>>;
 
 impl Touches {
+    /// Of a machine with these pages.
+    pub fn new(page_bytes: u64) -> Touches {
+        Touches {
+            page_bytes,
+            threads: HashMap::new(),
+            folios: Folios::default(),
+        }
+    }
+
     pub fn address(&mut self, thread: u32, address: u64) {
         self.threads.insert(
             thread,
@@ -106,13 +115,14 @@ impl Touches {
     /// The page of `first..=last` that was touched, if the address says which. The kernel maps an aligned window, cut at
     /// the ends of the mapping.
     pub fn page(&self, thread: u32, first: u64, last: u64) -> Option<u64> {
-        let within = (self.threads.get(&thread)?.address? / PAGE_BYTES) % AROUND_PAGES;
+        let around = (AROUND_BYTES / self.page_bytes).max(1);
+        let within = (self.threads.get(&thread)?.address? / self.page_bytes) % around;
         let from_start = first.checked_add(within).filter(|page| *page <= last);
-        if last.checked_sub(first)? + 1 == AROUND_PAGES {
+        if last.checked_sub(first)? + 1 == around {
             return from_start;
         }
         let from_end = last
-            .checked_sub(AROUND_PAGES - 1 - within)
+            .checked_sub(around - 1 - within)
             .filter(|page| *page >= first);
         match (from_start, from_end) {
             (Some(a), Some(b)) if a != b => None,
@@ -204,7 +214,7 @@ impl Touches {
             if let Some(record) = record {
                 record.end_ns = at_ns.or(record.end_ns);
                 record.len = (end - open.page)
-                    .saturating_mul(PAGE_BYTES)
+                    .saturating_mul(self.page_bytes)
                     .min(MAX_END - record.offset.min(MAX_END));
             }
         });
@@ -233,12 +243,13 @@ impl Touches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::follow::DEFAULT_PAGE_BYTES as PAGE_BYTES;
 
     #[test]
     fn a_fault_reaches_to_the_end_of_what_was_mapped() {
         let place = FileKey { dev: 1, ino: 2 };
         let mut counts = Counts::default();
-        let (mut touches, mut held) = (Touches::default(), Slots::default());
+        let (mut touches, mut held) = (Touches::new(PAGE_BYTES), Slots::default());
         let record = |page: u64| Some(Record::read(0, page * PAGE_BYTES, PAGE_BYTES));
         let mut len =
             |touches: &mut Touches,
@@ -297,7 +308,7 @@ mod tests {
     #[test]
     fn the_address_says_which_page() {
         let page = |address: u64, first, last| {
-            let mut touches = Touches::default();
+            let mut touches = Touches::new(PAGE_BYTES);
             touches.address(1, address);
             touches.page(1, first, last)
         };
@@ -308,6 +319,19 @@ mod tests {
         assert_eq!(page(0x7f00_0000_c123, 100, 104), Some(101));
         // Either would do, so neither does.
         assert_eq!(page(0x7f00_0000_8123, 100, 111), None);
-        assert_eq!(Touches::default().page(1, 100, 115), None);
+        assert_eq!(Touches::new(PAGE_BYTES).page(1, 100, 115), None);
+    }
+
+    /// Four pages of 16 KiB are mapped around a fault, and one of 64 KiB.
+    #[test]
+    fn larger_pages_are_fewer_around_a_fault() {
+        let page = |page_bytes, first, last| {
+            let mut touches = Touches::new(page_bytes);
+            touches.address(1, 0x7f00_0000_c123);
+            touches.page(1, first, last)
+        };
+        assert_eq!(page(16 << 10, 100, 103), Some(103));
+        assert_eq!(page(16 << 10, 100, 101), Some(101), "cut at its start");
+        assert_eq!(page(64 << 10, 100, 100), Some(100));
     }
 }

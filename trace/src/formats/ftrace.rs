@@ -9,22 +9,23 @@
 //! has more. Pages that were put into the page cache are the kernel's doing, and have the flag of readahead. Never: a
 //! unit by guess (`ofs` is bytes, inodes are hexadecimal, arguments of calls too where they begin with 0x).
 
-use super::super::error::{Fault, TraceError};
+use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
+use super::lirs::block;
 use super::scan;
 use super::step::{self, Lines};
 use crate::follow::call::ENTRIES;
 use crate::follow::event::{Event, FileKey, What};
-use crate::follow::{Follow, LearnedFiles, PAGE_BYTES};
+use crate::follow::{DEFAULT_PAGE_BYTES, Follow, LearnedFiles};
 use std::collections::VecDeque;
 
 pub static FORMAT: Format = Format {
     name: "ftrace",
     summary: "text of ftrace, or of perf script: system calls and filemap tracepoints; us, bytes",
-    keys: &[],
+    keys: &[("page", "bytes of a page of the machine (4096)")],
     detect,
     import: Some(import),
     export: None,
@@ -37,7 +38,7 @@ const OTHER: &str = "events of other kinds";
 
 fn detect(head: &[u8]) -> Fit {
     let mut lines = scan::whole_lines(head).filter(|line| !is_comment(line) && !is_loss(line));
-    match lines.next().map(parse) {
+    match lines.next().map(|line| parse(line, DEFAULT_PAGE_BYTES)) {
         Some(Some((_, Some(_)))) => Fit::Sure,
         // A first event that means nothing to us: the head of the file says what it is.
         Some(Some((_, None))) if head.starts_with(b"# tracer: ") => Fit::Sure,
@@ -55,7 +56,28 @@ fn is_loss(line: &[u8]) -> bool {
     line.starts_with(b"CPU:") && line.ends_with(b"EVENTS]")
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+/// The pages of the machine, which the text does not have: it counts those of a folio.
+fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
+    let Some(input) = inputs.first() else {
+        return Ok(DEFAULT_PAGE_BYTES);
+    };
+    let page = block(pairs, "page", input)?.unwrap_or(DEFAULT_PAGE_BYTES);
+    pairs.finish(input.path(), FORMAT.name, &["page"])?;
+    if page.is_power_of_two() {
+        return Ok(page);
+    }
+    let what = format!("page={page} is no power of two");
+    let remedy = "take what `getconf PAGESIZE` says on the machine of the trace";
+    Err(TraceError::new(
+        input.path(),
+        TracePosition::Whole,
+        what,
+        remedy,
+    ))
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let page_bytes = page(&inputs, &mut pairs)?;
     let header = Header {
         format: FORMAT.name.to_string(),
         time_unit: "us".to_string(),
@@ -70,11 +92,13 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     step::import(inputs, &pairs, header, |left_out| {
         let follow = Follow::new(
+            page_bytes,
             LearnedFiles::new(),
             Box::new(FileKey::nameless),
             left_out.clone(),
         );
         Ftrace {
+            page_bytes,
             sorter: Sorter::new(MAX_DISORDER),
             follow,
             left_out,
@@ -83,6 +107,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
 }
 
 struct Ftrace {
+    page_bytes: u64,
     sorter: Sorter<Event>,
     follow: Follow,
     left_out: LeftOut,
@@ -112,7 +137,7 @@ impl Lines for Ftrace {
             )?;
             return Ok(true);
         }
-        let (head, what) = parse(line).ok_or(CUT)?;
+        let (head, what) = parse(line, self.page_bytes).ok_or(CUT)?;
         let Some(what) = what else {
             self.left_out.count(OTHER);
             return Ok(true);
@@ -143,7 +168,7 @@ struct Head {
 }
 
 /// A line: whose and when, and what; nothing for an event that means nothing here.
-fn parse(line: &[u8]) -> Option<(Head, Option<What>)> {
+fn parse(line: &[u8], page_bytes: u64) -> Option<(Head, Option<What>)> {
     let line = line.trim_ascii();
     let at = (0..line.len()).find(|&at| cpu_at(line, at).is_some())?;
     let (task, mut rest) = (line[..at].trim_ascii_end(), &line[at + cpu_at(line, at)?..]);
@@ -168,7 +193,7 @@ fn parse(line: &[u8]) -> Option<(Head, Option<What>)> {
     if event.is_empty() {
         return None;
     }
-    Some((head, what(event)?))
+    Some((head, what(event, page_bytes)?))
 }
 
 /// The length of `[012]` at `at`.
@@ -181,7 +206,7 @@ fn cpu_at(line: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The event; nothing inside where it means nothing here, nothing outside where it is cut.
-fn what(event: &[u8]) -> Option<Option<What>> {
+fn what(event: &[u8], page_bytes: u64) -> Option<Option<What>> {
     if let Some(call) = event.strip_prefix(b"sys_") {
         if let Some(paren) = call.iter().position(|b| *b == b'(') {
             let arguments = call[paren + 1..].strip_suffix(b")")?;
@@ -204,7 +229,7 @@ fn what(event: &[u8]) -> Option<Option<What>> {
         return left(call, fields);
     }
     let name = name.rsplit(|b| *b == b':').next().unwrap_or(name);
-    known(name, fields)
+    known(name, fields, page_bytes)
 }
 
 /// `fd: 3, buf: 0x7f.., count: 0x1000`
@@ -285,29 +310,29 @@ fn place(fields: &[u8]) -> Option<FileKey> {
 }
 
 /// The pages of `ofs=4096-12287`.
-fn pages(fields: &[u8]) -> Option<(u64, u64)> {
+fn pages(fields: &[u8], page_bytes: u64) -> Option<(u64, u64)> {
     let range = field(fields, "ofs")?;
     let dash = range.iter().position(|b| *b == b'-')?;
     let (first, last) = (
         scan::number(&range[..dash])?,
         scan::number(&range[dash + 1..])?,
     );
-    (first <= last).then_some((first / PAGE_BYTES, last / PAGE_BYTES))
+    (first <= last).then_some((first / page_bytes, last / page_bytes))
 }
 
-fn known(name: &[u8], fields: &[u8]) -> Option<Option<What>> {
+fn known(name: &[u8], fields: &[u8], page_bytes: u64) -> Option<Option<What>> {
     let of = |key: &str| field(fields, key);
     let thread = |key: &str| scan::small(of(key)?);
     Some(Some(match name {
         b"mm_filemap_get_pages" => {
-            let (first, last) = pages(fields)?;
+            let (first, last) = pages(fields, page_bytes)?;
             What::Pages(place(fields)?, first, last)
         }
         b"mm_filemap_map_pages" => {
-            let (first, last) = pages(fields)?;
+            let (first, last) = pages(fields, page_bytes)?;
             What::Mapped(place(fields)?, first, last)
         }
-        b"mm_filemap_fault" => What::Fault(place(fields)?, scan::number(of("ofs")?)? / PAGE_BYTES),
+        b"mm_filemap_fault" => What::Fault(place(fields)?, scan::number(of("ofs")?)? / page_bytes),
         b"mm_filemap_add_to_page_cache" => {
             let order = of("order").map_or(Some(0), scan::number)?;
             let pages = 1_u64
@@ -315,7 +340,7 @@ fn known(name: &[u8], fields: &[u8]) -> Option<Option<What>> {
                 .filter(|_| order < 20)?;
             What::Ahead(
                 place(fields)?,
-                scan::number(of("ofs")?)? / PAGE_BYTES,
+                scan::number(of("ofs")?)? / page_bytes,
                 pages,
             )
         }
@@ -345,8 +370,9 @@ mod tests {
 
     #[test]
     fn lines_of_both_tools() {
-        let of =
-            |line: &str| parse(line.as_bytes()).map(|(head, what)| (head.thread, head.at_ns, what));
+        let of = |line: &str| {
+            parse(line.as_bytes(), 4096).map(|(head, what)| (head.thread, head.at_ns, what))
+        };
         let read = ENTRIES
             .iter()
             .find(|entry| entry.name == "read")

@@ -210,7 +210,7 @@ fn ready(wanted: &CellSelection) -> Result<Heard, LiveError> {
             "{what}; as a user, compare a recording: conform linux --check REC"
         )));
     }
-    let page = rustix::param::page_size() as u64;
+    let page = foreread_os::host::memory::page_bytes();
     if page != PAGE {
         return Err(LiveError::Cannot(format!(
             "pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}"
