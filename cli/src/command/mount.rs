@@ -13,7 +13,7 @@ use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
-use crate::serving::{self, Front, Reporter};
+use crate::serving::{self, Front, Reporter, Sending};
 use crate::signals;
 use foreread::Engine;
 #[cfg(feature = "object")]
@@ -199,6 +199,8 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         let own = mount.counter();
         serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
+    let own = mount.counter();
+    let sending = Sending::start(&engine, move || front(&own()))?;
     let control = args
         .control
         .as_deref()
@@ -231,6 +233,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let _ = waits.within(END_PATIENCE);
     reporter.end();
     serving::end_disk_cache(&engine);
+    sending.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     said?;

@@ -7,7 +7,7 @@ use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
-use crate::serving::{self, Front, Reporter};
+use crate::serving::{self, Front, Reporter, Sending};
 use crate::signals;
 #[cfg(feature = "object")]
 use foreread::Options;
@@ -205,6 +205,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         let own = server.counter();
         serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
+    let own = server.counter();
+    let sending = Sending::start(&engine, move || front(&own()))?;
     note(serving::setup(
         &engine,
         defaults,
@@ -218,6 +220,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     drop(following);
     reporter.end();
     serving::end_disk_cache(&engine);
+    sending.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;

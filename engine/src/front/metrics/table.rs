@@ -590,6 +590,12 @@ fn disk_cache(table: &mut MetricTable, cache: &DiskCache) {
         ),
     ];
     table.plain(MetricKind::Counter, &rows);
+    disk_cache_room(table, cache);
+}
+
+#[cfg(feature = "disk-cache")]
+fn disk_cache_room(table: &mut MetricTable, cache: &DiskCache) {
+    let bytes = || Some(MetricUnit::Bytes);
     let held = cache.bytes().unwrap_or(0);
     let limit = cache.settings().size_bytes;
     let rows = [
