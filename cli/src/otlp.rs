@@ -42,6 +42,18 @@ pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     SpanLayer.with_filter(SpanFilter)
 }
 
+/// Looks at the variables before anything begins.
+///
+/// # Errors
+/// One has a value that means nothing.
+pub fn check() -> Result<(), Fail> {
+    from_environment().map(drop)
+}
+
+fn from_environment() -> Result<Option<Settings>, Fail> {
+    Settings::of(|name| std::env::var_os(name)?.into_string().ok())
+}
+
 /// Sends until it is ended.
 pub struct Telemetry {
     store: Arc<SpanStore>,
@@ -60,8 +72,7 @@ impl Telemetry {
     /// # Errors
     /// A variable has a value that means nothing.
     pub fn start(metrics: Option<MetricSource>) -> Result<Option<Telemetry>, Fail> {
-        let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
-        let Some(settings) = Settings::of(variable)? else {
+        let Some(settings) = from_environment()? else {
             return Ok(None);
         };
         let (settings, is_server) = (Arc::new(settings), metrics.is_some());

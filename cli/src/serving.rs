@@ -69,6 +69,13 @@ impl Front {
 pub struct Sending(#[cfg(feature = "otlp")] Option<Telemetry>);
 
 impl Sending {
+    /// Looks at the variables before anything begins.
+    pub fn check() -> Result<(), Fail> {
+        #[cfg(feature = "otlp")]
+        crate::otlp::check()?;
+        Ok(())
+    }
+
     #[cfg(feature = "otlp")]
     pub fn start(
         engine: &Engine,

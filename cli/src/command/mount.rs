@@ -145,6 +145,7 @@ fn names(text: &str) -> Result<String, String> {
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
+    Sending::check()?;
     if args.detach && !background::is_behind() {
         return background::begin(&args::given());
     }

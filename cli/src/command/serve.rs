@@ -143,6 +143,7 @@ pub enum TlsMode {
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
+    Sending::check()?;
     let listen = places(args)?;
     let config = config::load()?;
     let (policy, hint) = (
