@@ -19,6 +19,8 @@ mod config;
 mod crash;
 pub mod fail;
 mod log;
+#[cfg(feature = "otlp")]
+mod otlp;
 pub mod out;
 #[cfg(feature = "lab")]
 mod policy_list;

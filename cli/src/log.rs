@@ -74,9 +74,10 @@ pub fn start(asked: Option<LogLevel>) -> Result<(), Fail> {
         .with_writer(|| Stderr);
     let own = Targets::new().with_target("foreread", LevelFilter::from(level));
     // It fails where there is a subscriber already: there is none in this process.
-    let _ = tracing_subscriber::registry()
-        .with(lines.with_filter(own))
-        .try_init();
+    let registry = tracing_subscriber::registry().with(lines.with_filter(own));
+    #[cfg(feature = "otlp")]
+    let registry = registry.with(crate::otlp::layer());
+    let _ = registry.try_init();
     Ok(())
 }
 

@@ -4,6 +4,10 @@
 
 use crate::config::{Config, Set};
 use crate::fail::{Fail, note, say};
+#[cfg(feature = "otlp")]
+use crate::otlp::Telemetry;
+#[cfg(feature = "otlp")]
+use foreread::front::metrics::table;
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
@@ -59,6 +63,60 @@ pub struct Front {
     pub bytes: u64,
 }
 
+#[cfg(feature = "metrics")]
+impl Front {
+    fn view(self) -> FrontView {
+        let Front {
+            open,
+            opened,
+            requests,
+            failed,
+            bytes,
+            ..
+        } = self;
+        FrontView {
+            open,
+            opened,
+            requests,
+            failed_requests: failed,
+            bytes,
+        }
+    }
+}
+
+/// Spans and metrics that are sent, where the environment names a receiver.
+pub struct Sending(#[cfg(feature = "otlp")] Option<Telemetry>);
+
+impl Sending {
+    /// Looks at the variables before anything begins.
+    pub fn check() -> Result<(), Fail> {
+        #[cfg(feature = "otlp")]
+        crate::otlp::check()?;
+        Ok(())
+    }
+
+    #[cfg(feature = "otlp")]
+    pub fn start(
+        engine: &Engine,
+        front: impl Fn() -> Front + Send + 'static,
+    ) -> Result<Sending, Fail> {
+        let engine = engine.clone();
+        let source = Box::new(move || table(&engine, front().view()));
+        Telemetry::start(Some(source)).map(Sending)
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    pub fn start(_: &Engine, _: impl Fn() -> Front) -> Result<Sending, Fail> {
+        Ok(Sending())
+    }
+
+    /// Sends the last ones.
+    pub fn end(self) {
+        #[cfg(feature = "otlp")]
+        self.0.into_iter().for_each(Telemetry::end);
+    }
+}
+
 /// Answers a Prometheus while it is kept.
 #[cfg(feature = "metrics")]
 pub fn metrics(
@@ -70,26 +128,7 @@ pub fn metrics(
         return Ok(None);
     };
     let engine = engine.clone();
-    let say = move || {
-        let Front {
-            open,
-            opened,
-            requests,
-            failed,
-            bytes,
-            ..
-        } = front();
-        text(
-            &engine,
-            FrontView {
-                open,
-                opened,
-                requests,
-                failed_requests: failed,
-                bytes,
-            },
-        )
-    };
+    let say = move || text(&engine, front().view());
     let refused = |error| {
         Fail::input(
             "cannot serve metrics",

@@ -21,6 +21,8 @@ mod lists;
 mod metadata;
 #[cfg(feature = "mount")]
 mod mount;
+#[cfg(all(feature = "otlp", feature = "serve"))]
+mod otlp;
 mod outputs;
 mod plan;
 mod probe;

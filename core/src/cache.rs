@@ -206,6 +206,11 @@ impl Cache {
         self.run_of(file, pages, Group::present)
     }
 
+    /// Pages in flight in a row from the start of the range.
+    pub fn flight_run(&self, file: FileId, pages: PageRange) -> u64 {
+        self.run_of(file, pages, Group::flight)
+    }
+
     /// Cached pages in a row from the start of the range, up to and with the first marked one.
     pub fn look(&self, file: FileId, pages: PageRange) -> Run {
         let mut at = pages.first;

@@ -53,7 +53,7 @@ pub use crate::cache::{GROUP_PAGES, mask_of, one_group};
 pub use fetches::FetchView;
 pub use hits::SettledGroup;
 pub use meter::{FetchTiming, Meter};
-pub use watching::{Note, Verdict};
+pub use watching::{LookedUp, Note, Verdict};
 
 /// Files and open descriptions are numbered below this by their owner; a higher number is refused.
 pub const MAX_IDS: u32 = 1 << 20;

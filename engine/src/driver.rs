@@ -37,7 +37,7 @@
 //! ```text
 //!   lock        the one lock, and calls of a source without it     jobs      fetches that threads read, and their buffers
 //!   files       sources, versions, what a reader has seen          workers   worker threads and the list of all threads
-//!   notifications ◄─ reads (under way, and hits without the lock)
+//!   notifications ◄─ reads (under way, and hits without the lock)     span        what a subscriber of `tracing` sees of a read
 //!   queue, queue/attend ◄─ state ◄─ shared ◄─ transfer ◄─ reaping (and the threads' loops) ◄─ read (by a thread, by a task)
 //! ```
 
@@ -50,6 +50,7 @@ mod read;
 mod reads;
 mod reaping;
 mod shared;
+mod span;
 mod state;
 mod transfer;
 mod workers;
@@ -66,7 +67,7 @@ use crate::sync::Condvar;
 pub use files::VersionCursor;
 pub use files::{FileKey, OpenFile};
 use foreread_core::event::{Advice, Event};
-use foreread_core::machine::Machine;
+use foreread_core::machine::{LookedUp, Machine};
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 #[cfg(feature = "disk-cache")]
@@ -79,6 +80,7 @@ pub use read::{Progress, TaskRead};
 use reads::NotedHits;
 pub use reads::ReadBuf;
 use shared::{DriverShared, Guard, Loops, Outside};
+pub use span::ReadSpan;
 pub use state::event_error;
 use state::{NewFile, State};
 use std::sync::Arc;
@@ -434,7 +436,9 @@ impl Driver {
     }
 
     /// Reads what there is into `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer
-    /// one, the read fails and the reader learns of it. `waits` is called before the first wait, if there is one.
+    /// one, the read fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` is filled
+    /// with what the pages were.
+    #[inline]
     pub fn read(
         &self,
         at: OpenFile,
@@ -442,11 +446,17 @@ impl Driver {
         buf: &mut ReadBuf<'_, '_>,
         offset: u64,
         waits: Option<&mut dyn FnMut()>,
+        looked_up: Option<&mut LookedUp>,
     ) -> Result<usize, Fault> {
         let range = buf.range_from(offset);
         match read::read_hit(&self.shared, at, seen, buf, range) {
-            Some(hit) => hit,
-            None => read::read(&self.shared, at, seen, buf, range, waits),
+            Some(hit) => {
+                if let Some(looked_up) = looked_up {
+                    *looked_up = read::all_hit(&hit);
+                }
+                hit
+            }
+            None => read::read(&self.shared, at, seen, buf, range, waits, looked_up),
         }
     }
 
@@ -461,6 +471,7 @@ impl Driver {
         if progress.is_first()
             && let Some(hit) = read::read_hit(&self.shared, task.at, task.seen, buf, range)
         {
+            progress.looked_up = read::all_hit(&hit);
             return Poll::Ready(hit);
         }
         read::poll_read(&self.shared, task, buf, range, progress)

@@ -15,14 +15,14 @@ mod task;
 mod write;
 
 use crate::chunk::MemoryMeter;
-use crate::driver::{Gauges, NewReader, OpenFile, ReadBuf, VersionCursor};
+use crate::driver::{Gauges, NewReader, OpenFile, ReadBuf, ReadSpan, VersionCursor};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{Options, Storage};
 use crate::source::{self, Defaults, Source, SourceName};
 use flush::Flushes;
 use foreread_core::event::Advice;
-use foreread_core::machine::MAX_IDS;
+use foreread_core::machine::{LookedUp, MAX_IDS};
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, MAX_OFFSET};
@@ -305,10 +305,34 @@ impl Reader {
         offset: u64,
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, ReadError> {
+        if ReadSpan::is_wanted()
+            && let Some(span) = ReadSpan::begin(self.at, offset, room.len())
+        {
+            return self.read_in(span, room, offset, waits);
+        }
         let read = self
             .engine
             .driver()
-            .read(self.at, &self.seen, room, offset, waits);
+            .read(self.at, &self.seen, room, offset, waits, None);
+        read.map_err(|fault| self.explain(fault, room.len(), offset))
+    }
+
+    /// The same in a span.
+    #[cold]
+    fn read_in(
+        &self,
+        span: ReadSpan,
+        room: &mut ReadBuf<'_, '_>,
+        offset: u64,
+        waits: Option<&mut dyn FnMut()>,
+    ) -> Result<usize, ReadError> {
+        let mut looked_up = LookedUp::default();
+        let read = {
+            let _entered = span.enter();
+            let (driver, looked_up) = (self.engine.driver(), Some(&mut looked_up));
+            driver.read(self.at, &self.seen, room, offset, waits, looked_up)
+        };
+        span.end(&read, looked_up, SourceLabel(&*self.source));
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 
@@ -433,6 +457,15 @@ impl Reader {
     /// The first error there was in writing it.
     pub fn end_event_log(&self) -> std::io::Result<Stats> {
         self.engine.end_event_log()
+    }
+}
+
+/// What a source is called, once it is asked for.
+struct SourceLabel<'a>(&'a dyn Source);
+
+impl std::fmt::Display for SourceLabel<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.describe())
     }
 }
 

@@ -60,6 +60,7 @@ mod object;
 mod order;
 #[cfg(feature = "rbd")]
 mod rbd;
+mod read_spans;
 #[cfg(feature = "nbd")]
 mod regressions;
 mod replay;

@@ -24,7 +24,7 @@ impl Visit for Fields<'_> {
 
 impl Subscriber for Spans {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("foreread")
+        metadata.target().starts_with("foreread") && metadata.name() != "read"
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {

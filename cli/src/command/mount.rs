@@ -13,7 +13,7 @@ use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
-use crate::serving::{self, Front, Reporter};
+use crate::serving::{self, Front, Reporter, Sending};
 use crate::signals;
 use foreread::Engine;
 #[cfg(feature = "object")]
@@ -145,6 +145,7 @@ fn names(text: &str) -> Result<String, String> {
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
+    Sending::check()?;
     if args.detach && !background::is_behind() {
         return background::begin(&args::given());
     }
@@ -199,6 +200,8 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         let own = mount.counter();
         serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
+    let own = mount.counter();
+    let sending = Sending::start(&engine, move || front(&own()))?;
     let control = args
         .control
         .as_deref()
@@ -232,6 +235,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let _ = waits.within(END_PATIENCE);
     reporter.end();
     serving::end_disk_cache(&engine);
+    sending.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     said?;

@@ -7,6 +7,8 @@
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
 use crate::fail::{Fail, one_line};
+#[cfg(feature = "otlp")]
+use crate::otlp::Telemetry;
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
@@ -21,6 +23,8 @@ use std::io::Write;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "otlp")]
+use std::time::Instant;
 
 /// Read ahead for a program that is not changed, while it runs
 ///
@@ -133,10 +137,16 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let signals = CommandSignals::begin(&heard, move |signal, _| {
         flag.fetch_or(ENDING_COMMAND.contains(&signal), Ordering::Release);
     })?;
+    #[cfg(feature = "otlp")]
+    let (telemetry, began) = (Telemetry::start(None)?, Instant::now());
     let mut running = start(&options)?;
     let status = signals.until_end(running.pid(), || running.wait(&enough));
     let status = status.map_err(cannot_wait)?;
     let report = running.finish();
+    #[cfg(feature = "otlp")]
+    if let Some(telemetry) = telemetry {
+        send(telemetry, began, &report, status);
+    }
     if !args.quiet {
         // A closed stderr is no error.
         let words = if args.report {
@@ -154,6 +164,19 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
     }
+}
+
+/// The span of the run.
+#[cfg(feature = "otlp")]
+fn send(telemetry: Telemetry, began: Instant, report: &RunReport, status: Option<ExitStatus>) {
+    let mut fields = serde_json::to_value(report).unwrap_or_default();
+    let code = status.map_or(0, super::record::code);
+    if let Some(fields) = fields.as_object_mut() {
+        fields.insert("exit_code".to_string(), json!(code));
+    }
+    let error = (code != 0).then(|| format!("exit code {code}"));
+    telemetry.record_command("run", began, &fields, error);
+    telemetry.end();
 }
 
 /// What else there is for a command of which no policy knows what it reads next, or whose file system keeps nothing.

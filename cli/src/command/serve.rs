@@ -7,7 +7,7 @@ use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
-use crate::serving::{self, Front, Reporter};
+use crate::serving::{self, Front, Reporter, Sending};
 use crate::signals;
 #[cfg(feature = "object")]
 use foreread::Options;
@@ -143,6 +143,7 @@ pub enum TlsMode {
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
+    Sending::check()?;
     let listen = places(args)?;
     let config = config::load()?;
     let (policy, hint) = (
@@ -205,6 +206,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         let own = server.counter();
         serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
+    let own = server.counter();
+    let sending = Sending::start(&engine, move || front(&own()))?;
     note(serving::setup(
         &engine,
         defaults,
@@ -219,6 +222,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     drop(following);
     reporter.end();
     serving::end_disk_cache(&engine);
+    sending.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;

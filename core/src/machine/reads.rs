@@ -4,7 +4,7 @@
 //! it fetches whatever is absent, however it came to be absent.
 
 use super::answers::{AskedFor, Asker};
-use super::{MAX_READS, Machine, Note, Question, Verdict};
+use super::{LookedUp, MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Answer, Ask, DemandMode, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
@@ -38,6 +38,9 @@ pub struct Read {
     pub pending: u32,
     stage: Stage,
     verdict: Verdict,
+    late_bytes: u64,
+    missed_bytes: u64,
+    stall_ns: u64,
     random: bool,
     /// The mapping, of a page fault.
     pub fault: Option<Mapping>,
@@ -161,6 +164,7 @@ impl Machine {
     /// The look-up of a piece, page by page where something is to be asked.
     fn look_up(&mut self, slot: u32) {
         let Read { file, piece, .. } = self.reads[slot];
+        self.count_waited_for(slot, piece);
         let mut at = piece.first;
         while at < piece.end {
             at += self.look_up_at(
@@ -173,6 +177,34 @@ impl Machine {
             );
         }
         self.commit(Some(slot));
+    }
+
+    /// Counts the bytes of these pages that are in flight or absent, before a policy is asked about them.
+    fn count_waited_for(&mut self, slot: u32, pages: PageRange) {
+        let Read { file, range, .. } = self.reads[slot];
+        let page = self.config.page;
+        let bytes = |first, end| {
+            page.bytes_of(PageRange { first, end })
+                .intersect(range)
+                .len()
+        };
+        let (mut late_bytes, mut missed_bytes) = (0, 0);
+        let mut rest = pages;
+        loop {
+            rest.first += self.cache.present_run(file, rest);
+            let late = rest.first;
+            rest.first += self.cache.flight_run(file, rest);
+            let absent = rest.first;
+            rest.first += self.cache.absent_run(file, rest);
+            late_bytes += bytes(late, absent);
+            missed_bytes += bytes(absent, rest.first);
+            if rest.first >= rest.end {
+                break;
+            }
+        }
+        let read = &mut self.reads[slot];
+        read.late_bytes += late_bytes;
+        read.missed_bytes += missed_bytes;
     }
 
     /// Serves or fetches the pages at the start of `rest`; returns how many pages that was, at least one.
@@ -224,6 +256,7 @@ impl Machine {
                 first: at,
                 end: at + 1,
             };
+            self.count_waited_for(slot, one);
             let offset = self.config.page.start_of(at);
             self.ask_for(slot, offset, Question::Page, |policy, ask, answer| {
                 policy.on_page(ask, answer)
@@ -349,6 +382,7 @@ impl Machine {
             } else {
                 now.since(read.began)
             };
+            read.stall_ns = stall_ns;
             self.count_served(id, open, bytes, (verdict, stall_ns));
         }
         self.actions.push_back(Action::Serve {
@@ -391,6 +425,21 @@ impl Machine {
     #[must_use]
     pub fn verdict(&self, lease: LeaseId) -> Option<Verdict> {
         self.reads.get(lease.0).map(|read| read.verdict)
+    }
+
+    /// What the pages of the read were that holds this lease, as far as they have been looked up.
+    #[must_use]
+    pub fn looked_up(&self, lease: LeaseId) -> Option<LookedUp> {
+        let read = self.reads.get(lease.0)?;
+        Some(LookedUp {
+            hit_bytes: read
+                .range
+                .len()
+                .saturating_sub(read.late_bytes + read.missed_bytes),
+            late_bytes: read.late_bytes,
+            missed_bytes: read.missed_bytes,
+            stall_ns: read.stall_ns,
+        })
     }
 
     /// The bytes of a piece have been copied out: on to the next, or to the end.
@@ -551,6 +600,9 @@ impl Read {
             pending: 0,
             stage: Stage::Starved,
             verdict: Verdict::Hit,
+            late_bytes: 0,
+            missed_bytes: 0,
+            stall_ns: 0,
             random,
             fault: None,
             began,

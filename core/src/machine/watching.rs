@@ -25,6 +25,19 @@ pub enum Verdict {
     Miss,
 }
 
+/// What a read found when its pages were looked up, and how long it waited. The three add up to its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookedUp {
+    /// Bytes of pages that were present.
+    pub hit_bytes: u64,
+    /// Bytes of pages in flight.
+    pub late_bytes: u64,
+    /// Bytes of pages that were neither.
+    pub missed_bytes: u64,
+    /// Time from its begin to its last piece; 0 for a hit.
+    pub stall_ns: u64,
+}
+
 /// One moment. Masks are of the 64 pages from `64 * number` of the file, as in [`crate::event::Action::Drop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]

@@ -17,12 +17,14 @@ use super::queue::{Reaper, TaskWait};
 use super::reads::{Hit, ReadBuf, Ready};
 use super::reaping::{self, ReapAttempt};
 use super::shared::{DriverShared, Guard, Outside};
+use super::span::ReadSpan;
 use super::state::State;
 use super::transfer;
 use crate::error::Fault;
 use crate::source::EIO;
 use crate::store::{Lease, SizedVersion};
 use foreread_core::event::{Error, Event};
+use foreread_core::machine::LookedUp;
 use foreread_core::units::{ByteRange, FileId, ReadId};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -33,6 +35,8 @@ pub struct ReadSoFar {
     bytes: usize,
     /// Bytes that the machine promised and the store does not have: a bug, and never a guess.
     torn: bool,
+    /// What the pages of the read were.
+    looked_up: LookedUp,
 }
 
 impl ReadSoFar {
@@ -63,7 +67,8 @@ pub struct ReadStep<'a> {
 }
 
 /// Reads what there is of `range` into `buf`. `seen` is the version its reader knows of: when there is a newer one,
-/// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one.
+/// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` is filled with
+/// what the pages were.
 pub fn read(
     shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
@@ -71,6 +76,7 @@ pub fn read(
     buf: &mut ReadBuf<'_, '_>,
     range: ByteRange,
     waits: Option<&mut dyn FnMut()>,
+    looked_up: Option<&mut LookedUp>,
 ) -> Result<usize, Fault> {
     let now = shared.now();
     let mut state = reaping::enter(shared, file)?;
@@ -94,13 +100,17 @@ pub fn read(
         return Err(Fault::Read(Error::Limit));
     };
     state.begin(now, slot, open, range);
+    let mut given = ReadSoFar::default();
     let ReadEnd { state, outcome } = finish(
         state,
         StartedRead { slot, file, range },
         buf,
-        &mut ReadSoFar::default(),
+        &mut given,
         waits,
     )?;
+    if let Some(looked_up) = looked_up {
+        *looked_up = given.looked_up;
+    }
     let outcome = files::settle(&state.files, file, seen, outcome);
     state.unlock();
     outcome
@@ -190,9 +200,12 @@ fn copy<'a>(
     let len = buf.take(at, &ready.bytes);
     given.torn |= !ready.whole || len as u64 != ready.range.len();
     given.bytes += len;
-    let lease = ready.lease;
-    drop(ready);
+    let Ready { lease, last, .. } = ready;
+    drop(ready.bytes);
     let mut state = outside.lock()?;
+    if last && ReadSpan::is_wanted() {
+        given.looked_up = state.machine().looked_up(lease).unwrap_or_default();
+    }
     let now = state.now();
     state.feed(now, Event::Release { lease });
     Ok(state)
@@ -269,6 +282,15 @@ pub fn read_hit(
     Some(Ok(len))
 }
 
+/// What the pages of such a read were.
+#[inline]
+pub fn all_hit(hit: &Result<usize, Fault>) -> LookedUp {
+    LookedUp {
+        hit_bytes: hit.as_ref().map_or(0, |&len| len as u64),
+        ..LookedUp::default()
+    }
+}
+
 /// Takes the lock, which reports what was noted, and does what any read does then.
 #[cold]
 fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
@@ -311,6 +333,10 @@ pub struct Progress {
     /// The source has been asked for its size.
     asked: bool,
     given: ReadSoFar,
+    /// Its span, if one was begun.
+    pub span: Option<ReadSpan>,
+    /// What its pages were, once it has ended.
+    pub looked_up: LookedUp,
 }
 
 impl Progress {
@@ -497,7 +523,8 @@ fn go_on<'a>(
     let ReadStep { mut state, outcome } = take(state, begun, buf, &mut progress.given)?;
     let (state, outcome) = if let Some(outcome) = outcome {
         // Its slot is free.
-        *progress = Progress::default();
+        let looked_up = std::mem::take(progress).given.looked_up;
+        progress.looked_up = looked_up;
         state.end_poll(file, slot);
         (state, outcome)
     } else if state.workers.is_unavailable() {
@@ -505,6 +532,7 @@ fn go_on<'a>(
         let mut given = std::mem::take(progress).given;
         state.end_poll(file, slot);
         let ReadEnd { state, outcome } = finish(state, begun, buf, &mut given, None)?;
+        progress.looked_up = given.looked_up;
         (state, outcome)
     } else {
         let now = state.shared().now();

@@ -8,6 +8,7 @@
 //!   accept ──► head of a request, at most 8 KiB, within 2 s ──► 200 with the text, 404, 405, 431 ──► closed
 //! ```
 
+mod table;
 mod text;
 
 use std::io::{ErrorKind, Read, Write};
@@ -17,7 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use text::{FrontView, MAX_STREAMS, text};
+pub use table::{
+    FrontView, MAX_STREAMS, Metric, MetricBuckets, MetricKind, MetricPoint, MetricUnit,
+    MetricValue, table,
+};
+pub use text::text;
 
 /// Most bytes of a request.
 const MAX_HEAD: usize = 8 << 10;

@@ -2,8 +2,8 @@
 //!
 //! Never: needs a runtime, or a thread of the caller's; blocks where a worker thread can be had.
 
-use super::Reader;
-use crate::driver::{Progress, ReadBuf, TaskRead};
+use super::{Reader, SourceLabel};
+use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};
 use crate::error::ReadError;
 use std::future::Future;
 use std::pin::Pin;
@@ -58,10 +58,23 @@ impl Reader {
             offset,
             waker,
         };
-        let poll = self
-            .engine
-            .driver()
-            .poll_read(&task, &mut ReadBuf::One(buf), progress);
+        if progress.is_first() && ReadSpan::is_wanted() {
+            progress.span = ReadSpan::begin(self.at, offset, len);
+        }
+        let span = progress.span.take();
+        let poll = {
+            let _entered = span.as_ref().map(ReadSpan::enter);
+            self.engine
+                .driver()
+                .poll_read(&task, &mut ReadBuf::One(buf), progress)
+        };
+        match (&poll, span) {
+            (Poll::Pending, span) => progress.span = span,
+            (Poll::Ready(read), Some(span)) => {
+                span.end(read, progress.looked_up, SourceLabel(&*self.source));
+            }
+            (Poll::Ready(_), None) => {}
+        }
         poll.map_err(|fault| self.explain(fault, len, offset))
     }
 }

@@ -1,0 +1,451 @@
+//! The thread that sends: spans when there are enough or it is time, metrics at their interval, and both once more at the end.
+//!
+//! A receiver that is busy (429, 502, 503, 504) or away is asked again later, after 1 s, 2 s, 4 s and so on up to a minute, or when it says; its spans wait
+//! meanwhile, within the limit of the queue. What it refuses is dropped. Trouble is one line when it begins and one when it is over.
+//!
+//! ```text
+//!   sleep ──► a second is over: slowest into the queue ──► spans due? POST ──► metrics due? POST ──► sleep
+//! ```
+
+use super::message::{
+    ERROR, ExportReply, INTERNAL, KeyValue, OneValue, ResourceSpans, ScopeSpans, SpanMessage,
+    StatusMessage, TraceRequest, attribute, resource, scope,
+};
+use super::metrics::{self, TimeSpan};
+use super::settings::{Receiver, Settings};
+use super::spans::{AttributeValue, ClosedSpan, SpanStore};
+use super::{END_LIMIT, MetricSource};
+use crate::fail::{Fail, note};
+use prost::Message;
+use reqwest::StatusCode;
+use reqwest::blocking::{Client, Response};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A second of the slowest spans.
+const SECOND: Duration = Duration::from_secs(1);
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// At the end each signal has this part of the time that the command waits.
+const LAST_TIMEOUT: Duration = Duration::from_millis(END_LIMIT.as_millis() as u64 / 2 - 200);
+/// Of an answer that says what was not taken.
+const MAX_REPLY: u64 = 64 << 10;
+/// Names of attributes begin like those of metrics.
+const PREFIX: &str = "foreread.";
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentReport {
+    /// Spans that were taken from the queue and not delivered.
+    pub lost_spans: u64,
+}
+
+/// Why something was not taken.
+struct Trouble {
+    why: String,
+    remedy: &'static str,
+    /// It may be taken later, after this time if the receiver has said one.
+    later: Option<Option<Duration>>,
+}
+
+/// What was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    ForNow,
+    ForGood,
+}
+
+/// One receiver and how it does.
+struct Line {
+    receiver: Receiver,
+    headers: HeaderMap,
+    due: Instant,
+    wait: Duration,
+    is_in_trouble: bool,
+    said_rejected: bool,
+}
+
+pub struct Sender {
+    settings: Arc<Settings>,
+    store: Arc<SpanStore>,
+    source: Option<MetricSource>,
+    client: Client,
+    traces: Option<Line>,
+    metrics: Option<Line>,
+    /// Spans that a receiver may take later.
+    kept: Vec<ClosedSpan>,
+    began_ns: u64,
+    report: SentReport,
+    said_dropped: bool,
+}
+
+impl Sender {
+    pub fn new(
+        settings: Arc<Settings>,
+        store: Arc<SpanStore>,
+        source: Option<MetricSource>,
+    ) -> Result<Sender, Fail> {
+        let client = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let client = client.map_err(|error| {
+            let remedy = "see whether threads and certificates can be had";
+            Fail::cannot("cannot send telemetry", deepest(&error), remedy)
+        })?;
+        let line = |receiver: &Option<Receiver>, first: Duration| {
+            receiver.clone().map(|of| Line::new(of, first)).transpose()
+        };
+        Ok(Sender {
+            traces: line(&settings.traces, settings.span_delay)?,
+            // Without a source there are none.
+            metrics: line(&settings.metrics, settings.metric_interval)?
+                .filter(|_| source.is_some()),
+            settings,
+            store,
+            source,
+            client,
+            kept: Vec::new(),
+            began_ns: unix_ns(SystemTime::now()),
+            report: SentReport::default(),
+            said_dropped: false,
+        })
+    }
+
+    /// Until the end of the command.
+    pub fn run(mut self) -> SentReport {
+        let mut second = Instant::now() + SECOND;
+        loop {
+            let lines = [&self.traces, &self.metrics].into_iter().flatten();
+            let next = lines.map(|line| line.due).fold(second, Instant::min);
+            let is_hasty = self.traces.as_ref().is_some_and(|line| !line.is_in_trouble);
+            let ending = self.store.sleep(next, is_hasty);
+            let now = Instant::now();
+            let is_short = self.settings.span_delay < SECOND;
+            if ending || now >= second || is_short {
+                self.store.end_second();
+                second = now + SECOND;
+            }
+            self.send_spans(ending);
+            self.send_metrics(ending);
+            if ending {
+                self.report.lost_spans += count(&self.kept);
+                return self.report;
+            }
+        }
+    }
+
+    fn send_spans(&mut self, ending: bool) {
+        let Some(mut line) = self.traces.take() else {
+            return;
+        };
+        let begin = Instant::now();
+        let is_full = !line.is_in_trouble && self.store.has_batch();
+        let mut goes_on = ending || is_full || begin >= line.due;
+        if goes_on {
+            line.due = begin + self.settings.span_delay;
+        }
+        while goes_on {
+            let kept = std::mem::take(&mut self.kept);
+            let spans = if kept.is_empty() {
+                self.store.take()
+            } else {
+                kept
+            };
+            if spans.is_empty() {
+                break;
+            }
+            let body = trace_request(&spans, &self.settings.resource).encode_to_vec();
+            let count = count(&spans);
+            let sent = line.send(&self.client, body, self.limit(ending));
+            match sent {
+                Ok(rejected) => self.report.lost_spans += rejected.min(count),
+                Err(Refusal::ForNow) => self.kept = spans,
+                Err(Refusal::ForGood) => self.report.lost_spans += count,
+            }
+            goes_on = sent.is_ok() && !(ending && begin.elapsed() > LAST_TIMEOUT);
+        }
+        self.traces = Some(line);
+        self.say_dropped();
+    }
+
+    fn send_metrics(&mut self, ending: bool) {
+        let limit = self.limit(ending);
+        let (Some(line), Some(source)) = (&mut self.metrics, &self.source) else {
+            return;
+        };
+        if !ending && Instant::now() < line.due {
+            return;
+        }
+        let time = TimeSpan {
+            start_ns: self.began_ns,
+            now_ns: unix_ns(SystemTime::now()),
+        };
+        let request = metrics::request(&source(), &self.settings.resource, time);
+        // What is not taken now is in the next, with all that is counted until then.
+        let _ = line.send(&self.client, request.encode_to_vec(), limit);
+        if !line.is_in_trouble {
+            line.due = Instant::now() + self.settings.metric_interval;
+        }
+    }
+
+    fn limit(&self, ending: bool) -> Duration {
+        let most = if ending { LAST_TIMEOUT } else { Duration::MAX };
+        self.settings.timeout.min(most)
+    }
+
+    /// Once: the number is said at the end.
+    fn say_dropped(&mut self) {
+        if !self.said_dropped && self.store.dropped() > 0 {
+            self.said_dropped = true;
+            note(format!(
+                "telemetry: more spans than can be sent, the rest is dropped; keep fewer by OTEL_TRACES_SAMPLER, or queue \
+                 more than {} (OTEL_BSP_MAX_QUEUE_SIZE)",
+                self.settings.queue_spans
+            ));
+        }
+    }
+}
+
+impl Line {
+    fn new(receiver: Receiver, first: Duration) -> Result<Line, Fail> {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-protobuf"),
+        );
+        for (key, value) in &receiver.headers {
+            let header = HeaderName::try_from(key)
+                .ok()
+                .zip(HeaderValue::try_from(value).ok());
+            let (name, mut value) = header.ok_or_else(|| {
+                let remedy = "write KEY=VALUE,KEY=VALUE as headers of HTTP are";
+                Fail::input(
+                    "no header",
+                    format!("{key} of OTEL_EXPORTER_OTLP_HEADERS"),
+                    remedy,
+                )
+            })?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Line {
+            receiver,
+            headers,
+            due: Instant::now() + first,
+            wait: FIRST_WAIT,
+            is_in_trouble: false,
+            said_rejected: false,
+        })
+    }
+
+    /// How much of it was rejected; an error where nothing was taken. Says what changed.
+    fn send(&mut self, client: &Client, body: Vec<u8>, limit: Duration) -> Result<u64, Refusal> {
+        let request = client
+            .post(self.receiver.url.clone())
+            .headers(self.headers.clone())
+            .timeout(limit)
+            .body(body);
+        let sent = request.send().map_err(|error| {
+            let (why, remedy) = if error.is_timeout() {
+                (
+                    "it does not answer".to_string(),
+                    "see whether it is a receiver of OTLP over HTTP, usually at port 4318",
+                )
+            } else {
+                (
+                    deepest(&error),
+                    "see whether it runs, and OTEL_EXPORTER_OTLP_ENDPOINT",
+                )
+            };
+            Trouble {
+                why,
+                remedy,
+                later: Some(None),
+            }
+        });
+        match sent.and_then(taken) {
+            Ok(reply) => {
+                if std::mem::take(&mut self.is_in_trouble) {
+                    note(format!(
+                        "telemetry: {} takes it again",
+                        self.receiver.place()
+                    ));
+                }
+                self.wait = FIRST_WAIT;
+                let partial = reply.partial_success.unwrap_or_default();
+                if partial.rejected > 0 && !std::mem::replace(&mut self.said_rejected, true) {
+                    let (place, text) = (self.receiver.place(), partial.error_message);
+                    note(format!("telemetry: {place} rejects a part of it: {text}"));
+                }
+                Ok(u64::try_from(partial.rejected).unwrap_or(0))
+            }
+            Err(trouble) => {
+                if !std::mem::replace(&mut self.is_in_trouble, true) {
+                    let Trouble { why, remedy, .. } = &trouble;
+                    let place = self.receiver.place();
+                    note(format!(
+                        "telemetry cannot be sent to {place}: {why}; {remedy}"
+                    ));
+                }
+                let said = trouble.later.flatten().map(|said| said.min(LONGEST_WAIT));
+                self.due = Instant::now() + said.unwrap_or(self.wait);
+                self.wait = (self.wait * 2).min(LONGEST_WAIT);
+                Err(if trouble.later.is_some() {
+                    Refusal::ForNow
+                } else {
+                    Refusal::ForGood
+                })
+            }
+        }
+    }
+}
+
+/// What the answer says.
+fn taken(answer: Response) -> Result<ExportReply, Trouble> {
+    let status = answer.status();
+    if status.is_success() {
+        let mut bytes = Vec::new();
+        let read = answer.take(MAX_REPLY).read_to_end(&mut bytes);
+        // An answer that cannot be read is one that says nothing.
+        return Ok(read
+            .ok()
+            .and_then(|_| ExportReply::decode(&bytes[..]).ok())
+            .unwrap_or_default());
+    }
+    let after = answer.headers().get(RETRY_AFTER);
+    let after = after.and_then(|after| after.to_str().ok()?.parse().ok());
+    let is_busy = matches!(status.as_u16(), 429 | 502..=504);
+    let remedy = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "see OTEL_EXPORTER_OTLP_HEADERS",
+        _ if is_busy => "it is asked again",
+        _ => "see whether it is a receiver of OTLP over HTTP, usually at port 4318",
+    };
+    Err(Trouble {
+        why: status.to_string(),
+        remedy,
+        later: is_busy.then(|| after.map(Duration::from_secs)),
+    })
+}
+
+/// The error below all others: the one of the system.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(below) = deepest.source() {
+        deepest = below;
+    }
+    deepest.to_string()
+}
+
+fn count(spans: &[ClosedSpan]) -> u64 {
+    spans.iter().map(|span| span.count() as u64).sum()
+}
+
+fn unix_ns(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A name of this process that no other has.
+pub fn instance_id() -> String {
+    random::<16>()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Each call has another key of SipHash, and the first of them is random.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    for part in bytes.chunks_mut(8) {
+        let number = RandomState::new().hash_one(0u8).to_ne_bytes();
+        part.copy_from_slice(&number[..part.len()]);
+    }
+    bytes
+}
+
+/// What the clock of the machine shows at the times of spans.
+#[derive(Clone, Copy)]
+struct WallClock {
+    now: Instant,
+    now_ns: u64,
+}
+
+impl WallClock {
+    fn at(self, time: Instant) -> u64 {
+        let ago = self.now.saturating_duration_since(time);
+        self.now_ns
+            .saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+fn trace_request(spans: &[ClosedSpan], pairs: &[(String, String)]) -> TraceRequest {
+    let clock = WallClock {
+        now: Instant::now(),
+        now_ns: unix_ns(SystemTime::now()),
+    };
+    let mut messages = Vec::new();
+    for span in spans {
+        let (trace, above) = match &span.parent {
+            Some(parent) => (parent.trace, parent.span.to_vec()),
+            None => (random(), Vec::new()),
+        };
+        add(&mut messages, span, trace, above, clock);
+    }
+    TraceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(resource(pairs)),
+            scope_spans: vec![ScopeSpans {
+                scope: Some(scope()),
+                spans: messages,
+            }],
+        }],
+    }
+}
+
+/// A span and those inside it.
+fn add(
+    to: &mut Vec<SpanMessage>,
+    span: &ClosedSpan,
+    trace: [u8; 16],
+    above: Vec<u8>,
+    clock: WallClock,
+) {
+    let own: [u8; 8] = random();
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Whole(whole) => OneValue::Whole(*whole),
+        AttributeValue::Real(real) => OneValue::Real(*real),
+        AttributeValue::Text(text) => OneValue::Text(text.clone()),
+    };
+    let pairs = span.attributes.iter();
+    let mut attributes: Vec<KeyValue> = pairs
+        .map(|(key, said)| attribute(format!("{PREFIX}{key}"), value(said)))
+        .collect();
+    if span.left_out > 0 {
+        attributes.push(attribute(
+            "foreread.spans_left_out",
+            OneValue::Whole(span.left_out),
+        ));
+    }
+    let status = span.error.clone();
+    to.push(SpanMessage {
+        trace_id: trace.to_vec(),
+        span_id: own.to_vec(),
+        parent_span_id: above,
+        name: span.name.to_string(),
+        kind: INTERNAL,
+        start_time_unix_nano: clock.at(span.start),
+        end_time_unix_nano: clock.at(span.end),
+        attributes,
+        status: status.map(|message| StatusMessage {
+            message,
+            code: ERROR,
+        }),
+    });
+    for part in &span.parts {
+        add(to, part, trace, own.to_vec(), clock);
+    }
+}

@@ -1,0 +1,82 @@
+//! The span of a read, for subscribers of `tracing` that ask for it: target `foreread::read`, level TRACE.
+//!
+//! Fields: `stream` and `source` as the metrics have them, `offset` and `asked_bytes` at the begin; at the end `bytes` with their parts `hit_bytes`, `late_bytes` and
+//! `missed_bytes`, `stall_ns`, or `error`. `source` comes last and costs an allocation: a subscriber that knows by then that it does
+//! not keep the span has no need to format it. Spans `fetch` of the thread that reads are inside it.
+//!
+//! ```text
+//!   no subscriber of TRACE ──► one load and a branch
+//!   one ──► begin ──► the read, in the span ──► end: bytes and parts, then the source
+//! ```
+//!
+//! Example: a read of 8 KiB of which the first page is cached has `hit_bytes` 4096, `missed_bytes` 4096, and `stall_ns` the time until the second page came.
+
+use super::files::OpenFile;
+use crate::error::Fault;
+use foreread_core::machine::LookedUp;
+use std::fmt::Display;
+use tracing::Span;
+use tracing::field::Empty;
+use tracing::level_filters::LevelFilter;
+use tracing::span::Entered;
+
+/// The span of one read.
+#[derive(Debug)]
+pub struct ReadSpan(Span);
+
+impl ReadSpan {
+    /// Some subscriber may want it.
+    #[inline]
+    pub fn is_wanted() -> bool {
+        LevelFilter::current() >= LevelFilter::TRACE
+    }
+
+    /// A span, unless every subscriber passes over this one.
+    #[cold]
+    pub fn begin(at: OpenFile, offset: u64, asked_bytes: usize) -> Option<ReadSpan> {
+        let span = tracing::trace_span!(
+            target: "foreread::read",
+            "read",
+            stream = at.open.0,
+            offset,
+            asked_bytes,
+            bytes = Empty,
+            hit_bytes = Empty,
+            late_bytes = Empty,
+            missed_bytes = Empty,
+            stall_ns = Empty,
+            error = Empty,
+            source = Empty,
+        );
+        (!span.is_disabled()).then_some(ReadSpan(span))
+    }
+
+    pub fn enter(&self) -> Entered<'_> {
+        self.0.enter()
+    }
+
+    /// The read has ended.
+    pub fn end(self, outcome: &Result<usize, Fault>, looked_up: LookedUp, source: impl Display) {
+        let span = self.0;
+        match outcome {
+            Ok(bytes) => {
+                let LookedUp {
+                    hit_bytes,
+                    late_bytes,
+                    missed_bytes,
+                    stall_ns,
+                } = looked_up;
+                tracing::record_all!(
+                    span,
+                    bytes = bytes,
+                    hit_bytes = hit_bytes,
+                    late_bytes = late_bytes,
+                    missed_bytes = missed_bytes,
+                    stall_ns = stall_ns,
+                    source = %source
+                );
+            }
+            Err(fault) => tracing::record_all!(span, error = ?fault, source = %source),
+        }
+    }
+}
