@@ -18,7 +18,7 @@ use super::{END_LIMIT, MetricSource};
 use crate::fail::{Fail, note};
 use prost::Message;
 use reqwest::StatusCode;
-use reqwest::blocking::{Client, Response};
+use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -82,16 +82,26 @@ pub struct Sender {
     said_dropped: bool,
 }
 
+/// Has it trust what clients of stores do: on a system without authorities none can be made otherwise.
+fn trusting(builder: ClientBuilder) -> ClientBuilder {
+    #[cfg(feature = "object")]
+    let builder = foreread::source::object::built_in_authorities()
+        .iter()
+        .filter_map(|der| reqwest::Certificate::from_der(der).ok())
+        .fold(builder, ClientBuilder::add_root_certificate);
+    builder
+}
+
 impl Sender {
     pub fn new(
         settings: Arc<Settings>,
         store: Arc<SpanStore>,
         source: Option<MetricSource>,
     ) -> Result<Sender, Fail> {
-        let client = Client::builder()
+        let builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
-            .build();
+            .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")));
+        let client = trusting(builder).build();
         let client = client.map_err(|error| {
             let remedy = "see whether threads and certificates can be had";
             Fail::cannot("cannot send telemetry", deepest(&error), remedy)

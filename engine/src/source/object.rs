@@ -32,6 +32,7 @@ use super::{
     Cause, Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
     StreamingSource, tree,
 };
+pub use authorities::built_in as built_in_authorities;
 use fetch::{Asker, Tally};
 #[cfg(feature = "disk-cache")]
 pub(crate) use keys::{KeyRefusal, Keys};

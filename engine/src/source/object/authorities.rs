@@ -67,6 +67,13 @@ static BUILT_IN: LazyLock<Vec<&'static [u8]>> = LazyLock::new(|| {
     all.map(|der| &**der).collect()
 });
 
+/// Certificates (DER) of the authorities that stores' clients trust beside the system's: Mozilla's of this build where the system has none and
+/// neither SSL_CERT_FILE nor SSL_CERT_DIR is set, else nothing. For other clients of a program that shall trust the same.
+#[must_use]
+pub fn built_in() -> &'static [&'static [u8]] {
+    &BUILT_IN
+}
+
 fn needs_built_in(is_named: bool, of_system: usize) -> bool {
     of_system == 0 && !is_named
 }
