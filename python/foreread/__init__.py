@@ -9,8 +9,8 @@
 With fsspec: `import foreread.fsspec`, then `cache_type="foreread"` of any filesystem, or `foreread::s3://bucket/key`.
 """
 
-import atexit
-import os
+import atexit as _atexit
+import os as _os
 
 from . import _native
 from ._file import File, _flush_in_children, configure, stats
@@ -18,17 +18,17 @@ from ._many import read_files
 from ._open import BufferedFile, open  # noqa: A004
 from ._store import open_in_store
 
-__all__ = ["BufferedFile", "File", "configure", "open", "open_in_store", "read_files", "stats"]
+__all__ = ["BufferedFile", "File", "aio", "configure", "lab", "open", "open_in_store", "plan", "read_files", "stats"]
 __version__ = _native.VERSION
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(
         before=_native.before_fork,
         after_in_parent=_native.after_fork_in_parent,
         after_in_child=_native.after_fork_in_child,
     )
-atexit.register(_native.end)
-if os.environ.get("FOREREAD_DISK_CACHE"):
+_atexit.register(_native.end)
+if _os.environ.get("FOREREAD_DISK_CACHE"):
     _flush_in_children()
 
 
@@ -39,3 +39,7 @@ def __getattr__(name: str) -> object:
 
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "aio", "lab", "plan"])

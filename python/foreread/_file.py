@@ -41,6 +41,9 @@ ACCOUNT = {
 }
 """What `open` takes of an account of S3, and its name in the extension module."""
 
+OTHER_NAMES = {"endpoint_url": "endpoint"}
+"""What s3fs calls it."""
+
 
 class Account(TypedDict, total=False):
     """Whose credentials a file of `s3://` is read with, and from which server; what is left out is the environment's."""
@@ -50,6 +53,7 @@ class Account(TypedDict, total=False):
     token: str | None
     profile: str | None
     endpoint: str | None
+    endpoint_url: str | None
     region: str | None
 
 
@@ -220,12 +224,19 @@ _set_closed = File.__dict__["closed"].__set__
 
 def _given(name: str, account: Account) -> list[tuple[str, str]]:
     """What is said of an account, as the extension module has it."""
+    given: dict[str, str] = {}
     for key, value in account.items():
-        if key not in ACCOUNT:
-            raise TypeError(f"open() got an unexpected keyword argument {key!r}")
-        if value is not None and not isinstance(value, str):
+        own = OTHER_NAMES.get(key, key)
+        if own not in ACCOUNT:
+            names = ", ".join([*ACCOUNT, "cache", "policy"])
+            raise TypeError(f"open() got an unexpected keyword argument {key!r}; of a source it takes {names}")
+        if value is None:
+            continue
+        if not isinstance(value, str):
             raise TypeError(f"{key}: write a text")
-    given = {key: value for key, value in account.items() if value is not None}
+        if own in given:
+            raise TypeError(f"{own} is given twice, by two names")
+        given[own] = value
     for key in ("key", "secret", "profile"):
         if given.get(key) == "":
             raise ValueError(f"{key} is empty; give one, or leave it out for the environment's account")
@@ -265,15 +276,16 @@ def configure(
     *,
     cache: int | str | None = None,
     policy: str | None = None,
-    stores: Mapping[str, str | bool] | None = None,
+    stores: Mapping[str, str | bool | int] | None = None,
     disk_cache: str | os.PathLike[str] | None = None,
     disk_cache_size: int | str | None = None,
 ) -> None:
     """Sets the caches and the policy of files that are opened from now on and say nothing else, and how stores are asked.
 
-    `stores` replaces what was set before: `profile`, `region`, `endpoint_url`, `ca_file` (texts), `no_sign_request` and
+    `stores` replaces what was set before: `profile`, `region`, `endpoint_url`, `ca_file` (texts), `no_sign_request` (or `anon`) and
     `requester_pays` (True or False), such as `{"profile": "dev"}`; `{}` is nothing. Without it the conventions of each
-    store hold: variables, files of its tools, the role of the machine.
+    store hold: variables, files of its tools, the role of the machine. How long a server is waited for is set there, too: `first_byte`,
+    `stall` and `total` (seconds, default 10, 10 and 60), and `retries` (4).
 
     `disk_cache` is a folder in which bytes of objects are kept between runs and for other processes, of at most
     `disk_cache_size` bytes (a number, or a text such as "50 GiB", which it is without). A text may have the other keys of
@@ -288,7 +300,8 @@ def configure(
             word = str(value).lower() if isinstance(value, bool) else str(value)
             if "," in word:
                 raise ValueError(f"{key} with a comma; name it without one")
-            parts.append(f"{key.replace('_', '-')}={word}")
+            own = {"endpoint": "endpoint_url", "anon": "no_sign_request"}.get(key, key)
+            parts.append(f"{own.replace('_', '-')}={word}")
         text = ",".join(parts)
     folder = None if disk_cache is None else os.fspath(disk_cache)
     if disk_cache_size is not None:

@@ -11,7 +11,7 @@ The threads start with the first file that is asked for, so a generator may be m
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ._file import open_raw
 
@@ -31,15 +31,17 @@ def read_files(
     names: Iterable[str | bytes | os.PathLike[Any]],
     *,
     concurrency: int = CONCURRENCY,
+    on_error: Literal["raise", "return", "omit"] = "raise",
     cache: int | str | None = None,
     policy: str | None = None,
     **account: Unpack[Account],
-) -> Iterator[bytes]:
+) -> Iterator[Any]:
     """Gives the bytes of each file, in the order of `names`, which may be endless.
 
     `concurrency` files are opened and read before their turn, so as many are in memory at most; it is meant for files of up
     to some megabytes. The other arguments are those of `open`. What `open` or `read` raises for a file is raised in
-    its turn, and ends the generator; a generator that is closed or dropped begins no more files.
+    its turn, and ends the generator; with `on_error="return"` it comes in place of the bytes, and with "omit" the file is left
+    out, as in `cat` of fsspec. A generator that is closed or dropped begins no more files.
 
         for name, data in zip(names, foreread.read_files(names)):
             ...
@@ -49,14 +51,17 @@ def read_files(
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ValueError(f"concurrency {concurrency!r}: write how many files are read at once, at least 1")
 
+    if on_error not in ("raise", "return", "omit"):
+        raise ValueError(f"on_error {on_error!r}: write 'raise', 'return' or 'omit'")
+
     def read(name: str | bytes | os.PathLike[Any]) -> bytes:
         with open_raw(name, cache=cache, policy=policy, **account) as file:
             return file.readall()
 
-    return _in_order(read, iter(names), concurrency)
+    return _in_order(read, iter(names), concurrency, on_error)
 
 
-def _in_order(read: Any, names: Iterator[Any], concurrency: int) -> Iterator[bytes]:
+def _in_order(read: Any, names: Iterator[Any], concurrency: int, on_error: str) -> Iterator[Any]:
     # Not with the package: it imports logging.
     from concurrent.futures import ThreadPoolExecutor
 
@@ -70,7 +75,15 @@ def _in_order(read: Any, names: Iterator[Any], concurrency: int) -> Iterator[byt
                     break
             if not begun:
                 return
-            data = begun.popleft().result()
+            first = begun.popleft()
+            try:
+                data = first.result()
+            except Exception as error:
+                if on_error == "raise":
+                    raise
+                if on_error == "omit":
+                    continue
+                data = error
             yield data
     finally:
         # Those that run end by themselves.

@@ -36,6 +36,9 @@ REQUESTS = 8
 """Fetches at once of a filesystem that is asynchronous, or of a function. Of 1 MiB each: 250 MB/s over 30 ms, and what is in
 flight for nothing when a program stops reading is at most 8 MiB."""
 
+LISTINGS = {"use_listings_cache", "listings_expiry_time", "max_paths", "asynchronous", "loop", "batch_size"}
+"""Options of every filesystem of fsspec, which this one leaves to the other."""
+
 
 class _Locks:
     """What threads take turns by. New in a forked child, where the thread that held one is not."""
@@ -142,8 +145,7 @@ class ForereadCache(BaseCache):
         fs = getattr(file, "fs", None)
         is_serial = fs is not None and not getattr(fs, "async_impl", False)
         requests = self._concurrency or (1 if is_serial else REQUESTS)
-        protocol = getattr(fs, "protocol", "function")
-        kind = protocol if isinstance(protocol, str) else protocol[0]
+        kind = _first(getattr(fs, "protocol", "function"))
         name = str(getattr(file, "path", None) or getattr(self.fetcher, "__name__", "a function"))
         fetch = self.fetcher if fs is None or requests > 1 else _InTurn(self.fetcher, fs)
         if self.size <= self.blocksize:
@@ -228,6 +230,9 @@ class ForereadFileSystem(ChainedFileSystem):
     policy, cache, concurrency:
         As for `ForereadCache`.
 
+    An option that is none of these is a `TypeError`: those of the other filesystem are `target_options`, or behind `foreread::` are given
+    by its protocol, `{"s3": {"key": ...}}`.
+
     Files that the other filesystem does not read through a cache of fsspec (local ones, those in memory) are left as they
     are. Everything but opening is the other filesystem's.
     """
@@ -245,6 +250,7 @@ class ForereadFileSystem(ChainedFileSystem):
         fo: str | None = None,
         **kwargs: Any,
     ) -> None:
+        _known(kwargs, target_protocol or (fs and _first(fs.protocol)))
         super().__init__(**kwargs)
         if fs is None and target_protocol is None:
             raise ValueError("no filesystem: write foreread::s3://BUCKET/KEY, or give fs or target_protocol")
@@ -280,6 +286,22 @@ class ForereadFileSystem(ChainedFileSystem):
         if block_size is not None:
             kwargs["block_size"] = block_size
         return self.fs._open(path, mode=mode, **kwargs)
+
+
+def _first(protocol: str | tuple[str, ...]) -> str:
+    """The protocol of a filesystem that may have several names."""
+    return protocol if isinstance(protocol, str) else protocol[0]
+
+
+def _known(options: dict[str, Any], protocol: str | None) -> None:
+    """Refuses options that would have no effect, without their values."""
+    unknown = [key for key in options if key not in LISTINGS]
+    if unknown:
+        other = protocol or "s3"
+        raise TypeError(
+            f"foreread:: has no option {unknown[0]!r}; it has cache, policy and concurrency. "
+            f'Options of {other}:// are given by its name: {{"{other}": {{"key": ...}}, "foreread": {{"cache": "1 GiB"}}}}'
+        )
 
 
 def _other_path(given: Any) -> Any:

@@ -5,8 +5,7 @@
 
     with foreread.open("s3://bucket/model.safetensors") as file:
         weights = plan.safetensors(file, ["embed.weight"]).numpy()          # or .torch(); no name: all tensors
-    with foreread.open("s3://bucket/table.parquet") as file:
-        table = plan.parquet(file, columns=["price"], row_groups=[0, 1]).read()
+    table = plan.parquet("s3://bucket/table.parquet", columns=["price"], row_groups=[0, 1]).read()
 
                 header or footer                what is needed             neighbours as one
     file ──► [ read: 1 or 2 requests ] ──► ranges of tensors or chunks ──► requests ──► read: one buffer, 64 MiB ahead
@@ -20,8 +19,10 @@ from __future__ import annotations
 import bisect
 import io
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
+from ._file import open_raw
 from ._zarr import ZarrPlan, zarr
 
 if TYPE_CHECKING:
@@ -212,13 +213,27 @@ def _tensor(file: File | BufferedFile, name: str, entry: Any, data: int) -> tupl
     return dtype, shape, data + start, end - start
 
 
-def safetensors(file: File | BufferedFile, tensors: Iterable[str] | None = None) -> SafetensorsPlan:
+def _opened(file: Any, opening: dict[str, Any]) -> Any:
+    """An open file, or one that is opened by its name and closed with the last plan that has it."""
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return open_raw(file, **opening)
+    if opening:
+        raise TypeError(f"{next(iter(opening))} is for a name; an open file has its settings")
+    return file
+
+
+def safetensors(
+    file: File | BufferedFile | str | os.PathLike[Any], tensors: Iterable[str] | None = None, **opening: Any
+) -> SafetensorsPlan:
     """Plans to read these tensors of a safetensors file, by default all. Reads the header: one request, two if it is long.
+
+    `file` is an open file, or a name that is opened with the arguments of `foreread.open` behind it.
 
     Raises `KeyError` for a name that the file does not have, `ValueError` for a header that is not right.
     """
     if isinstance(tensors, str):
         raise TypeError(f"tensors {tensors!r}: give a list of names")
+    file = _opened(file, opening)
     header, data = _header(file)
     metadata = header.pop("__metadata__", None)
     names = list(header) if tensors is None else list(dict.fromkeys(tensors))
@@ -279,8 +294,15 @@ def _is_named(path: str, name: str) -> bool:
     return path == name or path.startswith(f"{name}.")
 
 
-def parquet(file: File | BufferedFile, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> ParquetPlan:
+def parquet(
+    file: File | BufferedFile | str | os.PathLike[Any],
+    columns: Sequence[str] | None = None,
+    row_groups: Iterable[int] | None = None,
+    **opening: Any,
+) -> ParquetPlan:
     """Plans to read these columns of these row groups of a Parquet file, by default all. Needs pyarrow, which reads the footer.
+
+    `file` is an open file, or a name that is opened with the arguments of `foreread.open` behind it.
 
     A column of a nested type is named with its parts (`a.b`) or by its first part, as in pyarrow. Raises `KeyError` for a
     column and `IndexError` for a row group that the file does not have, `pyarrow.ArrowInvalid` for a file that is not Parquet.
@@ -290,6 +312,7 @@ def parquet(file: File | BufferedFile, columns: Sequence[str] | None = None, row
 
     if isinstance(columns, str):
         raise TypeError(f"columns {columns!r}: give a list of names")
+    file = _opened(file, opening)
     size = file.size
     tail = file.read_at(max(size - FIRST_BYTES, 0), FIRST_BYTES)
     needed = int.from_bytes(tail[-8:-4], "little") + 8 if len(tail) >= 12 and tail[-4:] in (b"PAR1", b"PARE") else 0

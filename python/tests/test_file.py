@@ -223,6 +223,13 @@ def test_counters_and_words(path):
     assert all(one["open_files"] == 0 for one in foreread.stats())
 
 
+def test_the_package_names_its_parts():
+    names = dir(foreread)
+    assert {"aio", "lab", "plan", "open", "read_files"} <= set(names)
+    assert not {"os", "atexit"} & set(names)
+    assert set(foreread.__all__) <= set(names) and foreread.plan.parquet
+
+
 def test_files_of_a_kind_share_an_engine(path):
     with foreread.open(path, cache="24 MiB") as one, foreread.open(path, cache=24 << 20) as two:
         one.read(1), two.read(1)

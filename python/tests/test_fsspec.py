@@ -277,6 +277,19 @@ def test_a_filesystem_is_wrapped():
         fsspec.filesystem("foreread")
 
 
+def test_an_option_that_is_unknown_is_an_error():
+    """Without its value, which may be a secret; and with what to write."""
+    url = "foreread::memory://wrapped/a"
+    for options in [{"foreread": {"cach": "1 GiB"}}, {"key": "mine", "secret": "hidden"}, {"s3": {"key": "mine"}}]:
+        with pytest.raises(TypeError) as raised:
+            fsspec.open(url, **options)
+        name = next(iter(options if "foreread" not in options else options["foreread"]))
+        text = str(raised.value)
+        assert f"no option {name!r}" in text and "cache, policy and concurrency" in text, text
+        assert '{"memory": {"key": ...}' in text and "mine" not in text and "hidden" not in text, text
+    fsspec.filesystem("foreread", target_protocol="memory", use_listings_cache=False, skip_instance_cache=True)
+
+
 def test_the_protocol_needs_no_import():
     code = """if True:
         import fsspec, sys

@@ -51,6 +51,16 @@ def test_names_may_be_endless_and_are_asked_for_as_needed(names):
     files.close()
 
 
+def test_an_error_may_come_in_place_of_the_bytes(names):
+    order = [names[1], names[0].with_name("none"), names[2]]
+    one, error, two = foreread.read_files(order, on_error="return")
+    assert (one, two) == (names[1].read_bytes(), names[2].read_bytes())
+    assert isinstance(error, FileNotFoundError) and error.filename.endswith("none")
+    assert list(foreread.read_files(order, on_error="omit", concurrency=1)) == [one, two]
+    with pytest.raises(ValueError, match="'raise', 'return' or 'omit'"):
+        foreread.read_files(order, on_error="skip")
+
+
 def test_an_error_is_raised_in_its_turn(names):
     files = foreread.read_files([names[1], names[0].with_name("none"), names[2]])
     assert next(files) == names[1].read_bytes()

@@ -147,6 +147,11 @@ def test_columns_of_parquet(tmp_path):
         assert plan.parquet(file, ["nested"], [1]).read().column("nested").to_pylist()[0] == {"a": 10_000, "b": "10000"}
         with pytest.raises(KeyError, match="c99"):
             plan.parquet(file, ["c99"])
+        with pytest.raises(TypeError, match="policy is for a name"):
+            plan.parquet(file, policy="none")
+    assert plan.parquet(path, ["c3"], policy="none").read().equals(table.select(["c3"]))
+    assert plan.parquet(str(path), ["c3"]).read().num_columns == 1
+    with foreread.open(path) as file:
         with pytest.raises(IndexError, match="3"):
             plan.parquet(file, row_groups=[3])
     path.write_bytes(path.read_bytes()[:-9])

@@ -81,6 +81,26 @@ def test_two_accounts_in_one_process(emulator, tmp_path, monkeypatch):
     assert list(foreread.read_files(["s3://bucket/key"] * 2, **two)) == [DATA[1:]] * 2
     with pytest.raises(OSError):
         foreread.open("s3://bucket/key", **{**two, "key": "one"})
+    # The words of s3fs.
+    url = two.pop("endpoint")
+    with foreread.open("s3://bucket/key", **two, endpoint_url=url) as second:
+        assert second.read() == DATA[1:]
+    foreread.configure(stores={"anon": True, "endpoint": url, "region": "us-east-1"})
+    try:
+        with pytest.raises(PermissionError):
+            foreread.open("s3://bucket/key")
+    finally:
+        foreread.configure(stores={})
+
+
+def test_a_server_that_does_not_answer_is_given_up(server):
+    server.go.clear()
+    foreread.configure(stores={"first_byte": 1, "retries": 0})
+    try:
+        with pytest.raises(TimeoutError, match="no byte came within 1s"):
+            foreread.open(server.url)
+    finally:
+        foreread.configure(stores={})
 
 
 def test_an_account_is_whole_and_of_s3(path):
@@ -94,7 +114,9 @@ def test_an_account_is_whole_and_of_s3(path):
         foreread.open("s3://bucket/key", key="a", secret="b", profile="dev")
     with pytest.raises(ValueError, match="is for s3://"):
         foreread.open(path, profile="dev")
-    for wrong in [{"profile": 5}, {"account": "a"}]:
+    with pytest.raises(TypeError, match="'kee'; of a source it takes key, secret"):
+        foreread.open("s3://bucket/key", kee="a")
+    for wrong in [{"profile": 5}, {"account": "a"}, {"endpoint": "http://h", "endpoint_url": "http://h"}]:
         with pytest.raises(TypeError):
             foreread.open("s3://bucket/key", **wrong)
 
