@@ -13,7 +13,7 @@
 //! | `std::io::Read`, `Seek` | always | this one |
 //! | `tokio::io::AsyncRead`, `AsyncSeek` | `tokio` | `tasks.rs` |
 //! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
-//! | `bytes::Bytes` out of [`Reader::read_bytes_at`] | `bytes` | `owned.rs` |
+//! | `bytes::Bytes` out of `Reader::read_bytes_at` | `bytes` | `owned.rs` |
 //!
 //! It does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one look-up there.
 

@@ -46,7 +46,7 @@
 //! | `rbd` | yes | Ceph images, through the librbd that is installed where the program runs |
 //! | `metrics` | yes | counters as OpenMetrics text |
 //! | `object` | no | `s3://` and `http(s)://`; about 150 crates |
-//! | `disk-cache` | no | bytes of objects on disk between runs: [`source::disk_cache`] |
+//! | `disk-cache` | no | bytes of objects on disk between runs: `source::disk_cache` |
 //! | `fuse` | no | the FUSE mount |
 //! | `tls` | no | TLS of the NBD server, and `nbds://` |
 //! | `tokio` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`]; async clients as sources |
@@ -62,7 +62,7 @@
 //! # How it works
 //! What is read ahead is decided by the machine of [`foreread_core`]; this crate feeds it what happens and does what it says. It
 //! never returns a byte that is not the source's, never fails a read because of a readahead, and never holds more than its
-//! limits say. Nothing is kept on disk unless [`Options::disk_cache`] names a folder. `unsafe` is in two modules only: the ring of io_uring and librbd.
+//! limits say. Nothing is kept on disk unless `Options::disk_cache` names a folder. `unsafe` is in two modules only: the ring of io_uring and librbd.
 //!
 //! ```text
 //!   Reader ──► driver ──event──► machine (foreread-core)
