@@ -58,7 +58,7 @@ fn the_line_of_a_read_has_what_the_source_said() {
     let of = |error: fn() -> std::io::Error| line(move || SourceError::from(error()));
     assert_eq!(
         of(|| std::io::Error::other(Refused(503))),
-        format!("{at}other error: server said 503{remedy}")
+        format!("{at}server said 503{remedy}")
     );
     assert_eq!(
         of(|| std::io::Error::from_raw_os_error(111)),

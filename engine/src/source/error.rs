@@ -82,7 +82,8 @@ impl SourceError {
         let [upper, lower] = [&text, &below].map(|text| text.to_lowercase());
         if upper.contains(&lower) {
             text
-        } else if lower.starts_with(&upper) {
+        } else if lower.starts_with(&upper) || upper == "other error" {
+            // The kind of `std::io::Error::other` says nothing.
             below
         } else {
             format!("{text}: {below}")
