@@ -270,7 +270,9 @@ fn a_fetch_is_one_request() {
     let (runtime, client) = (several(), client(Way::Whole));
     let reader = open(&client, &runtime, Options::default().policy("none"));
     let mut buf = vec![0; 1 << 20];
-    reader.read_at(&mut buf, 0).expect("read");
+    // A task's, which goes by the queue.
+    let read = runtime.block_on(reader.read_at_async(&mut buf, 0));
+    assert_eq!(read.expect("read"), 1 << 20);
     testing::check(&buf, 0, 0).expect("right bytes");
     let asked = client.asked.lock().expect("no panic");
     assert_eq!((asked.len(), &asked[0]), (1, &(0..1 << 20)));

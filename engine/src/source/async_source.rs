@@ -123,7 +123,7 @@ impl<S: AsyncSource> Source for FromAsync<S> {
         self.client.size()
     }
 
-    /// For the few callers without a queue, such as a cache on disk.
+    /// For a lone miss of a caller that blocks, and for callers without a queue, such as a cache on disk.
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let room = bufs.iter().map(|buf| buf.len()).sum();
         let range = range_in(&*self.client, offset, room);

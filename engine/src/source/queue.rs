@@ -36,7 +36,7 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 /// Transfers under way from one source. Made by [`Source::queue`](super::Source::queue), for one owner.
 ///
 /// **When it is used.** Where a source has a queue, its fetches are submitted there. [`Source::read_at`](super::Source::read_at) stays
-/// needed: threads read by it what is beyond [`Queue::depth`], everything after the queue has refused or panicked once, and where
+/// needed: a caller that blocks reads a lone miss by it on its own thread, and threads read by it what is beyond [`Queue::depth`], everything after the queue has refused or panicked once, and where
 /// the program asks for [`Io::Threads`] or keeps a cache on disk. A client whose calls are futures needs no queue written by
 /// hand: `from_async` (feature `tokio`) is one.
 ///
