@@ -5,6 +5,7 @@
 //! what is in the cache or in flight and untouched ([`crate::machine::Machine::stats`] fills it in).
 
 use crate::policy::Pattern;
+use core::fmt;
 
 /// Decisions of policies by pattern. A decision is an answer with windows whose rule has a pattern ([`Pattern::of`]), or
 /// one that takes the read for random; [`crate::machine::Question::pattern`] has it in full.
@@ -102,6 +103,20 @@ impl Stats {
             .saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
     }
 
+    /// Bytes read from the source for each thousand that reads asked for: 1000 is ideal, 2000 is twice as much, less is a cache that
+    /// was used again. Nothing before the first read.
+    ///
+    /// ```
+    /// let stats = foreread_core::stats::Stats::of(|stats| (stats.source_bytes, stats.demand_bytes) = (300, 200));
+    /// assert_eq!(stats.read_for_thousand_asked(), Some(1500));
+    /// ```
+    #[must_use]
+    pub fn read_for_thousand_asked(&self) -> Option<u64> {
+        let thousand = u128::from(self.source_bytes) * 1000;
+        let read = thousand.checked_div(u128::from(self.demand_bytes))?;
+        Some(u64::try_from(read).unwrap_or(u64::MAX))
+    }
+
     /// The counters that `set` sets, the others 0. Counters are added with minor versions, so other crates have no literal.
     ///
     /// ```
@@ -113,5 +128,45 @@ impl Stats {
         let mut stats = Stats::default();
         set(&mut stats);
         stats
+    }
+}
+
+/// One line for people. A program takes the counters, as the line may have other words in another version.
+///
+/// ```
+/// let stats = foreread_core::stats::Stats::of(|stats| {
+///     (stats.demand_reads, stats.hits, stats.late_hits, stats.misses) = (256, 253, 2, 1);
+///     (stats.source_bytes, stats.demand_bytes) = (16 << 20, 16 << 20);
+/// });
+/// assert_eq!(stats.to_string(), "256 reads: 253 hits, 2 late, 1 miss; 16.0 MiB read for 16.0 MiB asked");
+/// ```
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |n: u64, many: &'static str| if n == 1 { "" } else { many };
+        // Tenths of a MiB, rounded.
+        let tenths = |bytes: u64| (u128::from(bytes) * 10 + (1 << 19)) >> 20;
+        let [read, asked] = [self.source_bytes, self.demand_bytes].map(tenths);
+        write!(
+            f,
+            "{} read{}: {} hit{}, {} late, {} miss{}",
+            self.demand_reads,
+            plural(self.demand_reads, "s"),
+            self.hits,
+            plural(self.hits, "s"),
+            self.late_hits,
+            self.misses,
+            plural(self.misses, "es"),
+        )?;
+        if self.failed_reads > 0 {
+            write!(f, ", {} failed", self.failed_reads)?;
+        }
+        write!(
+            f,
+            "; {}.{} MiB read for {}.{} MiB asked",
+            read / 10,
+            read % 10,
+            asked / 10,
+            asked % 10
+        )
     }
 }

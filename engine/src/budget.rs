@@ -131,8 +131,12 @@ impl Budget {
         }
     }
 
-    /// Memory for an engine: `wanted` bytes, or what is left of them.
-    pub(crate) fn reserve(self: &Arc<Budget>, wanted: u64) -> Result<Reservation, OpenError> {
+    /// Memory for an engine: `wanted` bytes, `spare` of them for spare buffers, or what is left of them.
+    pub(crate) fn reserve(
+        self: &Arc<Budget>,
+        wanted: u64,
+        spare: u64,
+    ) -> Result<Reservation, OpenError> {
         let limit = self.limits.memory_bytes;
         let mut got = 0;
         let take = |used: u64| {
@@ -152,6 +156,7 @@ impl Budget {
             }),
             Err(used) => Err(OpenError::Budget {
                 wanted,
+                spare: spare.min(wanted),
                 used,
                 limit,
             }),
@@ -246,24 +251,24 @@ mod tests {
     #[test]
     fn memory_ends_at_the_limit_and_comes_back() {
         let budget = tiny();
-        let first = budget.reserve(8 << 20).expect("all of it");
-        let second = budget.reserve(8 << 20).expect("what is left");
+        let first = budget.reserve(8 << 20, 0).expect("all of it");
+        let second = budget.reserve(8 << 20, 0).expect("what is left");
         assert_eq!((first.bytes(), second.bytes()), (8 << 20, 2 << 20));
         let error = budget
-            .reserve(8 << 20)
+            .reserve(8 << 20, 0)
             .expect_err("nothing is left")
             .to_string();
         assert!(
-            error.contains("10485760") && error.lines().count() == 1,
+            error.contains("10 MiB of 10 MiB") && error.lines().count() == 1,
             "{error}"
         );
         drop(first);
         assert_eq!(
-            budget.reserve(100).expect("less than the least").bytes(),
+            budget.reserve(100, 0).expect("less than the least").bytes(),
             100
         );
         assert_eq!(
-            budget.reserve(20 << 20).expect("what came back").bytes(),
+            budget.reserve(20 << 20, 0).expect("what came back").bytes(),
             8 << 20
         );
         drop(second);

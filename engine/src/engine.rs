@@ -134,7 +134,7 @@ impl Engine {
         let wanted = options
             .cache_bytes
             .saturating_add(options.limits.spare_bytes);
-        let reserved = budget.reserve(wanted)?;
+        let reserved = budget.reserve(wanted, options.limits.spare_bytes)?;
         let mut options = options.clone();
         if reserved.bytes() < wanted {
             options.limits.spare_bytes = options.limits.spare_bytes.min(reserved.bytes() / 8);

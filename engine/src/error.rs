@@ -3,7 +3,7 @@
 //! Never: an error that a readahead met. Those are counted, not reported.
 
 use crate::error_kind::ErrorKind;
-use crate::source::{self, Cause, SourceError, SourceOpenError};
+use crate::source::{self, Cause, SourceError, SourceOpenError, SourcePanic};
 use foreread_core::event::Error;
 use foreread_core::policy::SpecError;
 use foreread_core::units::MAX_OFFSET;
@@ -59,11 +59,14 @@ pub enum OpenError {
     },
     /// The caches that are there take all the memory there may be.
     #[error(
-        "cache of {wanted} bytes: {used} of {limit} are in use; make the other caches smaller or allow more memory"
+        "cache of {}, with {} of spare buffers: {} of {} are in use; share one Engine, make caches smaller, or allow more memory",
+        mib(wanted - spare), mib(*spare), mib(*used), mib(*limit)
     )]
     Budget {
-        /// What was asked for.
+        /// What was asked for: the cache ([`Options::cache_bytes`](crate::Options::cache_bytes)) and its spare buffers.
         wanted: u64,
+        /// Of it, the buffers kept to be used again ([`Limits::spare_bytes`](crate::Limits::spare_bytes)).
+        spare: u64,
         /// What the others have.
         used: u64,
         /// What all of them may have.
@@ -89,6 +92,33 @@ fn refused_policy(error: &SpecError) -> String {
         ),
         _ => format!("{error}; `foreread list policies` lists policies and their parameters"),
     }
+}
+
+/// What the source said of it, with what to do where that is not said: a panic is a bug, and comes again.
+fn refused_read(errno: i32, source: &str, cause: Option<&Cause>) -> String {
+    let text = match cause.map(|cause| cause.downcast_ref::<SourceError>()) {
+        None => crate::source::errno_text(errno),
+        Some(None) => cause.map(ToString::to_string).unwrap_or_default(),
+        Some(Some(SourceError::Other { what, cause, .. })) if cause.is::<SourcePanic>() => {
+            return format!("{what}; mend the source");
+        }
+        Some(Some(error)) => error.full_text(),
+    };
+    // Its name is in the line already.
+    let text = text
+        .strip_prefix(source)
+        .and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(&text);
+    if text.contains("; ") {
+        return text.to_string();
+    }
+    format!("{text}; check the storage, or read again")
+}
+
+/// Bytes as MiB.
+fn mib(bytes: u64) -> String {
+    let text = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    format!("{} MiB", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 impl OpenError {
@@ -125,7 +155,7 @@ impl OpenError {
 #[non_exhaustive]
 pub enum ReadError {
     /// The source failed on bytes that this read needs.
-    #[error("{place}: {}; check the storage, or read again", source::errno_text(*errno))]
+    #[error("{place}: {}", refused_read(*errno, &place.source, cause.as_ref()))]
     Io {
         /// The source's error number.
         errno: i32,
@@ -347,6 +377,7 @@ mod tests {
         let late = ReadError::Limit { place };
         let budget = OpenError::Budget {
             wanted: 2,
+            spare: 1,
             used: 0,
             limit: 1,
         };

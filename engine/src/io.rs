@@ -13,7 +13,7 @@
 //! | `std::io::Read`, `Seek` | always | this one |
 //! | `tokio::io::AsyncRead`, `AsyncSeek` | `tokio` | `tasks.rs` |
 //! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
-//! | `bytes::Bytes` out of [`Reader::read_bytes_at`] | `bytes` | `owned.rs` |
+//! | `bytes::Bytes` out of `Reader::read_bytes_at` | `bytes` | `owned.rs` |
 //!
 //! It does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one look-up there.
 
@@ -28,6 +28,24 @@ use std::borrow::Borrow;
 use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 
 /// A position in a [`Reader`]. Made by [`Reader::cursor`] and [`Reader::into_cursor`].
+///
+/// **Errors.** A read fails with a [`std::io::Error`] of the kind that follows from the error number ([`ReadError::errno`](crate::ReadError::errno)):
+/// `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed. Inside is the [`ReadError`](crate::ReadError) itself, so
+/// that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the error of the source. `raw_os_error` is `None`.
+///
+/// ```
+/// use foreread::{ErrorKind, ReadError};
+///
+/// fn has_changed(error: &std::io::Error) -> bool {
+///     let read = error.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
+///     read.is_some_and(|read| read.kind() == ErrorKind::Changed)
+/// }
+/// # assert!(!has_changed(&std::io::Error::other("another")));
+/// ```
+///
+/// **Two traits named read.** It has `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. Where both `Read` and
+/// `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import one of them, or name it:
+/// `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};

@@ -26,12 +26,14 @@ pub struct Options {
     pub readahead: Vec<Readahead>,
     /// A hint that every open description begins with: normal, sequential or random; another is not given. Default none.
     pub hint: Option<Advice>,
-    /// Bytes of pages that may be cached or in flight. Default 256 MiB.
+    /// Bytes of pages that may be cached or in flight. Default 256 MiB. At least four pages (16 KiB): less, such as 0, is made that
+    /// much. [`Engine::cache_bytes`](crate::Engine::cache_bytes) says what it came to. There is a cache for each engine, and
+    /// [`Reader::open`](crate::Reader::open) makes one: to share one cache, share the engine.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
     /// Most worker threads; they read ahead while callers work. Default is what the kind of storage takes ([`Defaults`]).
-    /// With 0 callers do all themselves, and readahead is read only once a caller waits for it.
+    /// With 0 callers do all themselves, also inside the poll of a task, and readahead is read only once a caller waits for it.
     pub threads: Option<u32>,
     /// How files are read. Default by io_uring where the kernel allows it.
     pub io: Io,
@@ -170,7 +172,18 @@ impl Storage {
 }
 
 impl Options {
-    /// The defaults with this policy.
+    /// Sets the policy ([`Options::policy`] names the default), and nothing else. A text is `NAME` or `NAME:key=value,...`: `auto`, `none` (no
+    /// readahead), `linux-6.18:max=4M`; `foreread list policies` lists them with their keys. It is read when the source is opened,
+    /// which fails with [`OpenError::Policy`] where it is none. A policy of a program's own is given as a [`PolicyDraft`] or [`PolicySpec`].
+    ///
+    /// ```
+    /// use foreread::{OpenError, Options, Reader, source::Mem};
+    /// use std::sync::Arc;
+    ///
+    /// let open = |policy: &str| Reader::open(Arc::new(Mem::new(vec![7; 9000])), Options::default().policy(policy));
+    /// assert!(open("linux-6.18:max=4M").is_ok());
+    /// assert!(matches!(open("linux-6.19"), Err(OpenError::Policy(_))));
+    /// ```
     #[must_use]
     pub fn policy(mut self, policy: impl Into<PolicyChoice>) -> Options {
         self.policy = policy.into();

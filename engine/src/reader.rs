@@ -87,6 +87,12 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
 
 /// Reads a source through a cache with readahead. Shared by reference among any number of threads.
 ///
+/// **Its end.** Dropped, it drops the fetches that have not begun. With the last reader and clone of its engine the threads end,
+/// and that waits for fetches that have begun: a source that does not answer holds up the drop as long. Where that matters, as in
+/// a task, drop it on a thread for calls that block (`spawn_blocking` in tokio), give the source a limit of time, or make it a
+/// [`StreamingSource`](source::StreamingSource), which is asked to give up early. Fetches of an async client
+/// (`source::from_async`) are cancelled, and not waited for.
+///
 /// ```
 /// use foreread::{Options, Reader};
 /// use std::io::Write;
@@ -150,7 +156,8 @@ fn open_named(name: &SourceName, options: &Options) -> Result<Arc<dyn Source>, O
 }
 
 impl Reader {
-    /// Opens a source, by name or as it is, with a new cache: the short form of an [`crate::Engine`] with one file.
+    /// Opens a source, by name or as it is, with a new cache: the short form of an [`crate::Engine`] with one file. Many readers
+    /// that are opened so have as many caches; [`Engine::open`] puts them into one.
     ///
     /// # Errors
     /// The source cannot be read, or a setting does not fit.

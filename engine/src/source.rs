@@ -16,11 +16,14 @@
 //! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
 //! that call every answer is an error, so no reply can mix two versions.
 
+#[cfg(feature = "tokio")]
+mod async_source;
 mod cause;
 mod defaults;
 mod descriptor;
 #[cfg(feature = "disk-cache")]
 pub mod disk_cache;
+mod error;
 mod failure;
 mod file;
 mod mem;
@@ -34,15 +37,19 @@ mod queue;
 mod rbd;
 pub mod tree;
 
-use crate::error_kind::ErrorKind;
 use std::fmt;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "tokio")]
+pub use async_source::{AsyncSource, FromAsync, from_async};
 pub use cause::Cause;
 pub use defaults::{Defaults, LINUX_READAHEAD_BYTES, default_readahead_bytes};
-pub(crate) use failure::report_failure;
+pub(crate) use error::{EIO, errno_text, within};
+pub use error::{SourceError, SourceOpenError};
+pub use failure::SourcePanic;
+pub(crate) use failure::{of_panic, report_failure};
 pub use file::FileSource;
 pub use mem::Mem;
 pub use name::{SourceName, redacted_message};
@@ -51,6 +58,7 @@ pub use nbd::Nbd;
 #[cfg(feature = "object")]
 pub use object::Object;
 pub use queue::{CompletedTransfer, Io, Queue, Transfer};
+pub(crate) use queue::{piece_of, serial_of, tag};
 #[cfg(feature = "rbd")]
 pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
@@ -58,9 +66,20 @@ pub use rbd::{
 
 /// Something to read from: a file, an object, an image, or bytes of a program's.
 ///
-/// Three methods are enough: its size, its bytes at an offset, and what kind of storage it is. The engine calls it from several threads at
-/// once and lets each call wait, so a source needs no thread and no cache; it answers with the bytes of one version or an error. A
-/// source that is opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
+/// Four methods are enough: its size, its bytes at an offset, its name, and what kind of storage it is. The engine calls it from several
+/// threads at once and lets each call wait, so a source needs no thread and no cache; it answers with the bytes of one version or an
+/// error. A source that is opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
+///
+/// A client whose calls are futures is no `Source` but an `AsyncSource`; `from_async` (feature `tokio`) makes a source of it.
+///
+/// **Defaults.** The other methods have bodies for bytes that never change: [`Source::check`] and [`Source::accept`] return the size,
+/// [`Source::answered_in`] and [`Source::server`] return nothing. A source whose bytes change returns [`SourceError::Changed`] from every
+/// read, and from `check`, until `accept` is called, which makes the version of that time the one that is read.
+///
+/// **Its end.** A reader that is dropped drops the fetches that have not begun. Those that have are waited for, at the latest when the
+/// last reader and clone of the engine are dropped: a call that hangs makes that hang as long. A source that may take long sets a
+/// limit to its own calls, or is a [`StreamingSource`], which is asked to give up early ([`Sink::is_cancelled`]); the tasks of an `AsyncSource`
+/// are cancelled.
 ///
 /// ```
 /// use foreread::source::{Defaults, Source, SourceError};
@@ -104,7 +123,13 @@ pub trait Source: Send + Sync {
     fn size(&self) -> u64;
 
     /// Fills the buffers in order with the bytes from `offset` on, all of them unless the end comes first.
-    /// Blocks; goes on after interruptions and short transfers by itself. Returns how many bytes were filled.
+    /// Blocks; goes on after interruptions by itself. Returns how many bytes were filled. Fewer than there are is allowed: the rest
+    /// is asked for again, and two answers of 0 in a row before the end are an error of the read. More than the buffers hold is an
+    /// error of the source.
+    ///
+    /// Called on a worker thread, or on the thread of the caller that needs the bytes, which may be inside the poll of a task: so it must not
+    /// enter a runtime (`block_on`), which panics there, or never ends.
+    ///
     /// Any offset and any buffers are allowed; those that fit [`Source::alignment`] are fast. The slices may be moved forward
     /// as they are filled; the memory behind them is what counts.
     ///
@@ -119,7 +144,8 @@ pub trait Source: Send + Sync {
     /// as a local disk is read many times slower than it could be.
     fn defaults(&self) -> Defaults;
 
-    /// How long the storage took to begin its answer when it was opened, where that was a request like a read.
+    /// How long the storage took to begin its answer when it was opened, where that was a request like a read. The policy `auto`
+    /// begins with it; without it, it begins with its first reads.
     fn answered_in(&self) -> Option<Duration> {
         None
     }
@@ -154,7 +180,8 @@ pub trait Source: Send + Sync {
         Ok(self.size())
     }
 
-    /// What the storage holds now is the version from here on. Returns its size.
+    /// What the storage holds now is the version from here on. Returns its size. Called once after each change, when everything of the old
+    /// version has been dropped.
     fn accept(&self) -> u64 {
         self.size()
     }
@@ -284,7 +311,8 @@ pub(crate) fn read_on(
     let read = |bufs: &mut [IoSliceMut<'_>], at: u64| {
         let mut own: Vec<IoSliceMut<'_>> =
             bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
-        source.read_at(&mut own, at)
+        let room = own.iter().map(|buf| buf.len()).sum();
+        within(source.read_at(&mut own, at)?, room, "read_at")
     };
     let mut done = read(bufs, offset)?;
     let (mut last, mut idle) = (done, u32::from(done == 0));
@@ -408,110 +436,6 @@ impl Alignment {
         offset: 1,
         memory: 1,
     };
-}
-
-/// Why a read of a source failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SourceError {
-    /// The storage answered with an error number.
-    #[error("{what}: {}", errno_text(*errno))]
-    Io {
-        /// The number.
-        errno: i32,
-        /// What was being done.
-        what: String,
-    },
-    /// What reads the storage has an error of another kind.
-    #[error("{what}")]
-    Other {
-        /// The number that is nearest to it, for callers that go by numbers.
-        errno: i32,
-        /// What was being done, and what went wrong.
-        what: String,
-        /// That error.
-        #[source]
-        cause: Cause,
-    },
-    /// No progress before the end of the source.
-    #[error("the source ends at {at}, before its size {size}")]
-    Short {
-        /// Where the bytes end.
-        at: u64,
-        /// Where they should.
-        size: u64,
-    },
-    /// It is not the version that was accepted last.
-    #[error("{what}")]
-    Changed {
-        /// What is different.
-        what: String,
-    },
-}
-
-impl SourceError {
-    /// What a caller can act on.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => {
-                ErrorKind::of_storage(*errno)
-            }
-            SourceError::Short { .. } => ErrorKind::Storage,
-            SourceError::Changed { .. } => ErrorKind::Changed,
-        }
-    }
-
-    /// The error number: the storage's own, or that of the kind.
-    #[must_use]
-    pub fn errno(&self) -> i32 {
-        match self {
-            SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => *errno,
-            _ => self.kind().errno(),
-        }
-    }
-}
-
-pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
-
-/// The system's words for an error number, without the number.
-pub(crate) fn errno_text(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno).to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
-}
-
-/// Why a source could not be opened: one line that says what, where and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {why}; {remedy}")]
-pub struct SourceOpenError {
-    /// The source; shown without its secrets.
-    pub what: SourceName,
-    /// What is wrong with it.
-    pub why: String,
-    /// What to do.
-    pub remedy: String,
-    /// The error number.
-    pub errno: i32,
-    /// The error of the client or the system, where there is one.
-    #[source]
-    pub cause: Option<Cause>,
-}
-
-impl SourceOpenError {
-    /// The same with the system's error of its number as the cause.
-    pub(crate) fn of_system(self) -> SourceOpenError {
-        let cause = std::io::Error::from_raw_os_error(self.errno);
-        SourceOpenError {
-            cause: Some(Cause::new(cause)),
-            ..self
-        }
-    }
-
-    /// What a caller can act on.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::of_storage(self.errno)
-    }
 }
 
 /// One kind of source: how its names begin, how they are written, and the function that opens them.
@@ -659,14 +583,28 @@ fn open_file_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpen
         .map(|file| Arc::new(file) as Arc<dyn Source>)
         .map_err(|mut error| {
             if error.errno == ENOENT && !matches!(name.scheme(), "" | "file") {
-                error.remedy = format!(
-                    "check the path; the sources known here are {}",
-                    kinds().join(", ")
-                );
+                error = unknown_kind(name, error);
             }
             error.what = name.clone();
             error
         })
+}
+
+/// A name with a colon that is no file, and of no kind that there is: `s4://bucket/key`.
+fn unknown_kind(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
+    let known = format!("the sources known here are {}", kinds().join(", "));
+    if name.is_url() {
+        return SourceOpenError {
+            why: format!("the scheme {}:// is unknown", name.scheme()),
+            remedy: known,
+            errno: rustix::io::Errno::NOTSUP.raw_os_error(),
+            ..error
+        };
+    }
+    SourceOpenError {
+        remedy: format!("check the path; {known}"),
+        ..error
+    }
 }
 
 /// The text of a name that is no path.

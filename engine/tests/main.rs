@@ -8,6 +8,8 @@
 
 #[cfg(feature = "object")]
 mod ahead;
+#[cfg(feature = "tokio")]
+mod async_source;
 mod budget;
 mod bytes;
 mod causes;
@@ -58,6 +60,7 @@ mod nbd_turns;
 #[cfg(feature = "object")]
 mod object;
 mod order;
+mod own_sources;
 #[cfg(feature = "rbd")]
 mod rbd;
 mod read_spans;

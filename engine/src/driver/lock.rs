@@ -17,7 +17,7 @@
 //! stops there when the thread holds the lock, and where the last owner drops a source behind the lock.
 
 use crate::error::Fault;
-use crate::source::{EIO, SourceError, report_failure};
+use crate::source::{SourceError, of_panic, report_failure};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -198,12 +198,8 @@ mod held {
 
 /// A panic in a source is an error of that source.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
-    let panicked = |_| SourceError::Io {
-        errno: EIO,
-        what: "a panic in the source".to_string(),
-    };
     catch_unwind(AssertUnwindSafe(work))
-        .map_err(panicked)
+        .map_err(|panic| of_panic(&*panic))
         .and_then(|result| result)
         .inspect_err(report_failure)
 }

@@ -20,7 +20,7 @@ use super::jobs::{FetchPiece, Job, Jobs, Part, SubmittedFetch, groups};
 use super::lock::Remote;
 use super::notifications::{Notifications, QueueKey};
 use crate::budget::Budget;
-use crate::source::{CompletedTransfer, Queue, SourceError};
+use crate::source::{CompletedTransfer, Queue, SourceError, piece_of, serial_of};
 use crate::sync::Condvar;
 use attend::Poller;
 pub use attend::STALE;
@@ -28,19 +28,6 @@ pub use attend::TaskWait;
 use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
-
-/// Bits of a tag that number the piece.
-const PIECE_BITS: u32 = 20;
-
-/// The tag of a transfer.
-pub fn tag(serial: u64, piece: u64) -> u64 {
-    serial << PIECE_BITS | piece
-}
-
-/// The fetch that a tag belongs to.
-pub fn serial_of(tag: u64) -> u64 {
-    tag >> PIECE_BITS
-}
 
 /// A source's queue, as it is made.
 pub struct NewQueue {
@@ -524,7 +511,7 @@ impl Queues {
                     Some(Arrival::Failed { job, error })
                 }
                 Ok((read, size)) => {
-                    let (number, start) = (tag & ((1 << PIECE_BITS) - 1), ended.transfer.offset());
+                    let (number, start) = (piece_of(tag), ended.transfer.offset());
                     let chunk = ended.transfer.into_chunks().pop();
                     let piece = chunk.map(|chunk| FetchPiece {
                         number,

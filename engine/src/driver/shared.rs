@@ -14,14 +14,14 @@
 use super::jobs::{GroupPages, Part, groups};
 use super::lock::{Lock, StateGuard, UnlockedProof, guarded};
 use super::notifications::QueueKey;
-use super::queue::{Batch, serial_of, tag};
+use super::queue::Batch;
 use super::reads::NotedHits;
 use super::state::{State, Wakeups};
 use super::workers::Threads;
 use crate::budget::Budget;
 use crate::chunk::Pool;
 use crate::error::Fault;
-use crate::source::Transfer;
+use crate::source::{Transfer, serial_of, tag};
 use crate::store::ShownGroups;
 use crate::sync::Condvar;
 use foreread_core::units::{ByteRange, Nanos, PageSize};

@@ -78,6 +78,7 @@ fn transfer(
         let room = landing.room_bytes();
         let result = guarded(|| {
             let read = streaming.stream(room, job.range.start(), &mut landing)?;
+            let read = source::within(read, room as usize, "stream")?;
             Ok(TransferReport {
                 bytes: read as u64,
                 size: source.size(),

@@ -34,7 +34,20 @@ pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
     Host::here().device_of(path).ok()?.read_ahead
 }
 
-/// How a kind of storage is read.
+/// How a kind of storage is read: how many requests at once, how large, how far ahead.
+///
+/// For a client of one's own the latency of a request decides:
+///
+/// | a request takes | take | why |
+/// |---|---|---|
+/// | less than 100 us: a local disk, memory | [`Defaults::FILE`], [`Defaults::MEMORY`] | 4 threads and windows of 128 KiB are enough |
+/// | about 1 ms: a server of the same network | [`Defaults::NBD`] | 16 requests of at most 1 MiB, windows of 8 MiB |
+/// | 10 ms and more: an object store, another site | [`Defaults::OBJECT`] | 16 requests, 48 of short ones, windows of 24 MiB |
+///
+/// Fetches of [`Defaults::OBJECT`] have up to 8 MiB, as an object's bytes are served while they arrive
+/// ([`StreamingSource`](super::StreamingSource)). A client that answers all at once on a thin link sets
+/// `Defaults { max_fetch_bytes: 1 << 20, ..Defaults::OBJECT }`, so that a reader waits for less. What is far away and is read as
+/// [`Defaults::FILE`] is several times slower than it could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// What kind it is, for people.

@@ -1,18 +1,39 @@
 //! What is reported of a source that fails.
 //!
-//! Example: an object that was replaced fails every read of its old version. The log has one line a minute, with the number
+//! A panic is a failure too. Example: an object that was replaced fails every read of its old version. The log has one line a minute, with the number
 //! of reads that it is for.
 
-use super::SourceError;
+use super::{Cause, EIO, SourceError};
 use crate::log::once_a_minute;
 use rustix::io::Errno;
+use std::any::Any;
+
+/// A panic in a source: a bug of the program that brought the source. What it panicked with, where that is text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the panic in the source says: {message}")]
+pub struct SourcePanic {
+    /// The text.
+    pub message: String,
+}
+
+/// What a thread caught of a source, as that source's error.
+pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SourceError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = text.unwrap_or("no text").to_string();
+    SourceError::Other {
+        errno: EIO,
+        what: format!("the source panicked: {message}"),
+        cause: Cause::new(SourcePanic { message }),
+    }
+}
 
 /// A source failed, or holds another version. A fetch that was ended because nothing needs it did not fail.
 pub(crate) fn report_failure(error: &SourceError) {
     if error.errno() == Errno::CANCELED.raw_os_error() {
         return;
     }
-    let text = error.to_string();
+    let text = error.full_text();
     let Some(times) = once_a_minute(&text) else {
         return;
     };

@@ -57,6 +57,13 @@ impl SourceName {
             .unwrap_or_default()
     }
 
+    /// It is written as a URL: a scheme, a colon and two slashes.
+    #[must_use]
+    pub fn is_url(&self) -> bool {
+        let behind = &self.0.as_encoded_bytes()[self.scheme().len()..];
+        !self.scheme().is_empty() && behind.starts_with(b"://")
+    }
+
     /// The name as the path of a file: without `file:`.
     #[must_use]
     pub fn path(&self) -> &Path {

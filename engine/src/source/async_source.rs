@@ -1,0 +1,466 @@
+//! A client whose calls are futures, as a source: its reads run as tasks of a runtime, and none of them needs a thread.
+//!
+//! Never: blocks the runtime, or leaves a reader waiting that is dropped. Nothing writes into the memory of a transfer but the code here,
+//! so a queue that is dropped gives all of it back at once.
+//!
+//! ```text
+//!   submit ──► a task for each fetch ──client.read_at──► its bytes, copied into the transfers ──► ended ──reap──►
+//!                  └─ its runtime ends, or it panics ──► an error for each transfer
+//!   the queue is dropped ──► the transfers are freed, the tasks are cancelled
+//! ```
+
+use super::failure::of_panic;
+use super::queue::{CompletedTransfer, Queue, Transfer};
+use super::{Defaults, EIO, Source, SourceError};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::AbortHandle;
+
+/// Transfers under way at once: more than the limits of any engine come to, as what is refused would need a thread.
+const DEPTH: usize = 1 << 16;
+/// How long a thread that reaps waits.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// Something to read from by a client whose calls are futures. [`from_async`] makes a [`Source`] of it.
+pub trait AsyncSource: Send + Sync + 'static {
+    /// As [`Source::size`]. Does not ask the storage.
+    fn size(&self) -> u64;
+
+    /// The bytes of `range`, which ends at [`AsyncSource::size`] or before. One request; several are under way at once. An answer
+    /// that is shorter is asked to go on behind its end; a longer one is an error.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    fn read_at(&self, range: Range<u64>)
+    -> impl Future<Output = Result<Bytes, SourceError>> + Send;
+
+    /// As [`Source::describe`].
+    fn describe(&self) -> String;
+
+    /// As [`Source::defaults`]. An answer comes whole here, so fetches of less than 8 MiB are better than those of
+    /// [`Defaults::OBJECT`] where a megabyte takes long: [`Defaults::NBD`] has 1 MiB.
+    fn defaults(&self) -> Defaults;
+
+    /// As [`Source::accept`].
+    fn accept(&self) -> u64 {
+        self.size()
+    }
+}
+
+/// A source that reads by an [`AsyncSource`], whose calls run as tasks of `runtime`.
+///
+/// Reads of tasks ([`Reader::read_at_async`](crate::Reader::read_at_async)) and reads that block are served alike, in any number.
+/// No thread waits for an answer but those of callers that block, and one for all tasks.
+///
+/// The runtime has to be **driven** as long as reads wait: one of several threads drives itself, one of the kind
+/// `current_thread` only inside its `block_on`. So in a task of a `current_thread` runtime read by `read_at_async`: a read that blocks
+/// ([`Reader::read_at`](crate::Reader::read_at)) keeps the thread from its own answer, and may wait without an end; the same goes for the only
+/// worker of a runtime of several threads. Without worker threads ([`Options::threads`](crate::Options::threads) of 0) every read blocks. Where it is known that
+/// the thread would wait for itself, the read fails instead. A program that reads by blocking calls there gives a handle of a runtime that it keeps
+/// for its sources.
+///
+/// A reader that is dropped waits for none of these reads: their tasks are cancelled, even where the runtime is not driven. Where the
+/// runtime has been shut down, reads fail with [`SourceError::Io`].
+///
+/// ```
+/// use bytes::Bytes;
+/// use foreread::source::{self, AsyncSource, Defaults, SourceError};
+/// use foreread::{Options, Reader};
+/// use std::ops::Range;
+/// use std::sync::Arc;
+///
+/// /// In place of a client of a network: a megabyte in which each byte is the last one of its offset.
+/// struct Client;
+///
+/// impl AsyncSource for Client {
+///     fn size(&self) -> u64 {
+///         1 << 20
+///     }
+///
+///     async fn read_at(&self, range: Range<u64>) -> Result<Bytes, SourceError> {
+///         tokio::task::yield_now().await;
+///         Ok(range.map(|at| at as u8).collect())
+///     }
+///
+///     fn describe(&self) -> String {
+///         "client".to_string()
+///     }
+///
+///     fn defaults(&self) -> Defaults {
+///         Defaults::NBD
+///     }
+/// }
+///
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let source = source::from_async(Arc::new(Client), runtime.handle().clone());
+/// let reader = Reader::open(Arc::new(source), Options::default())?;
+/// let mut buf = [0; 3];
+/// assert_eq!(runtime.block_on(reader.read_at_async(&mut buf, 260))?, 3);
+/// assert_eq!(buf, [4, 5, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn from_async<S: AsyncSource>(client: Arc<S>, runtime: Handle) -> FromAsync<S> {
+    FromAsync { client, runtime }
+}
+
+/// A [`Source`] that reads by an [`AsyncSource`]. Made by [`from_async`].
+pub struct FromAsync<S> {
+    client: Arc<S>,
+    runtime: Handle,
+}
+
+impl<S: AsyncSource> Source for FromAsync<S> {
+    fn size(&self) -> u64 {
+        self.client.size()
+    }
+
+    /// For a lone miss of a caller that blocks, and for callers without a queue, such as a cache on disk.
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let room = bufs.iter().map(|buf| buf.len()).sum();
+        let range = range_in(&*self.client, offset, room);
+        let (answer, answered) = mpsc::channel();
+        let client = Arc::clone(&self.client);
+        start(&self.runtime, async move {
+            // A reader that is gone needs no answer.
+            let _ = answer.send(read_whole(&*client, range).await);
+        });
+        let pieces = wait_beside(&self.runtime, || {
+            answered
+                .recv()
+                .unwrap_or_else(|_| Err(ended(&*self.client)))
+        })
+        .unwrap_or_else(|| Err(is_its_own(&*self.client)))?;
+        let mut filled = PieceCopier::new(&pieces);
+        Ok(bufs.iter_mut().map(|buf| filled.fill(buf)).sum())
+    }
+
+    fn describe(&self) -> String {
+        self.client.describe()
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.client.defaults()
+    }
+
+    fn accept(&self) -> u64 {
+        self.client.accept()
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        Some(Arc::new(TaskQueue {
+            client: Arc::clone(&self.client),
+            runtime: self.runtime.clone(),
+            shared: Arc::default(),
+        }))
+    }
+}
+
+fn range_in<S: AsyncSource>(client: &S, offset: u64, room: usize) -> Range<u64> {
+    let end = offset.saturating_add(room as u64).min(client.size());
+    offset..end.max(offset)
+}
+
+fn ended<S: AsyncSource>(client: &S) -> SourceError {
+    SourceError::Io {
+        errno: EIO,
+        what: format!("{}: the runtime of its client has ended", client.describe()),
+    }
+}
+
+fn is_its_own<S: AsyncSource>(client: &S) -> SourceError {
+    SourceError::Io {
+        errno: EIO,
+        what: format!(
+            "{}: a read that blocks, in a task of the runtime that would have to answer it; use read_at_async, with worker threads",
+            client.describe()
+        ),
+    }
+}
+
+/// All bytes of a range, in the pieces that the client gave: shorter answers are asked to go on, as those of [`Source::read_at`] are.
+/// A panic of the client is its error.
+async fn read_whole<S: AsyncSource>(
+    client: &S,
+    range: Range<u64>,
+) -> Result<Vec<Bytes>, SourceError> {
+    let mut read = pin!(async {
+        let (mut pieces, mut at, mut idle) = (Vec::new(), range.start, 0);
+        while at < range.end && idle < 2 {
+            let piece = client.read_at(at..range.end).await?;
+            if piece.len() as u64 > range.end - at {
+                return Err(super::error::too_many(
+                    piece.len(),
+                    (range.end - at) as usize,
+                    &client.describe(),
+                ));
+            }
+            idle = if piece.is_empty() { idle + 1 } else { 0 };
+            at += piece.len() as u64;
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    });
+    poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| read.as_mut().poll(context)))
+            .unwrap_or_else(|panic| std::task::Poll::Ready(Err(of_panic(&*panic))))
+    })
+    .await
+}
+
+/// Starts a task. Behind it one that does nothing: a worker of tokio keeps the task that it started last for itself, and the thread
+/// that calls this may be a worker that blocks from here on.
+fn start(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    let started = runtime.spawn(task).abort_handle();
+    if is_inside(runtime) {
+        runtime.spawn(std::future::ready(()));
+    }
+    started
+}
+
+/// This thread is one of the runtime's, or has entered it.
+fn is_inside(runtime: &Handle) -> bool {
+    Handle::try_current().is_ok_and(|current| current.id() == runtime.id())
+}
+
+/// Waits for what tasks of the runtime do. A worker of the runtime gives its tasks to another thread before that. Nothing where this
+/// thread is the one that has to run them.
+fn wait_beside<R>(runtime: &Handle, wait: impl FnOnce() -> R) -> Option<R> {
+    if !is_inside(runtime) {
+        return Some(wait());
+    }
+    let several = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+    // It panics in a thread that must not block, and in no other: threads of `spawn_blocking` may.
+    let may_block = catch_unwind(|| tokio::task::block_in_place(|| ())).is_ok();
+    match (may_block, several) {
+        (true, true) => Some(tokio::task::block_in_place(wait)),
+        (true, false) => Some(wait()),
+        (false, _) => None,
+    }
+}
+
+/// Copies pieces into one buffer after the other.
+struct PieceCopier<'a> {
+    pieces: std::slice::Iter<'a, Bytes>,
+    left: &'a [u8],
+}
+
+impl<'a> PieceCopier<'a> {
+    fn new(pieces: &'a [Bytes]) -> PieceCopier<'a> {
+        PieceCopier {
+            pieces: pieces.iter(),
+            left: &[],
+        }
+    }
+
+    /// As many bytes as there are, at most what the buffer holds.
+    fn fill(&mut self, mut buf: &mut [u8]) -> usize {
+        let room = buf.len();
+        while !buf.is_empty() {
+            if self.left.is_empty() {
+                let Some(next) = self.pieces.next() else {
+                    break;
+                };
+                self.left = next;
+            }
+            let n = buf.len().min(self.left.len());
+            let (now, later) = self.left.split_at(n);
+            buf[..n].copy_from_slice(now);
+            (buf, self.left) = (&mut buf[n..], later);
+        }
+        room - buf.len()
+    }
+}
+
+/// The queue of one file. Its tasks know it weakly, so that the last owner of it ends them.
+struct TaskQueue<S> {
+    client: Arc<S>,
+    runtime: Handle,
+    shared: Arc<TaskShared>,
+}
+
+#[derive(Default)]
+struct TaskShared {
+    answers: Mutex<TaskAnswers>,
+    arrived: Condvar,
+    /// Transfers that have ended and are not reaped, to be seen without the lock.
+    ended: AtomicUsize,
+}
+
+#[derive(Default)]
+struct TaskAnswers {
+    /// Requests under way, by number.
+    requests: HashMap<u64, TaskRequest>,
+    /// Requests so far.
+    count: u64,
+    /// Transfers of them.
+    under_way: usize,
+    ended: Vec<CompletedTransfer>,
+    interrupted: bool,
+}
+
+/// The transfers of one fetch, which are asked for as one range.
+struct TaskRequest {
+    transfers: Vec<Transfer>,
+    /// Nothing until its task has been started.
+    task: Option<AbortHandle>,
+}
+
+impl TaskShared {
+    fn lock(&self) -> MutexGuard<'_, TaskAnswers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request has its answer.
+    fn end(&self, number: u64, answer: Result<Vec<Bytes>, SourceError>) {
+        let Some(request) = self.lock().requests.remove(&number) else {
+            return;
+        };
+        let pieces = answer.as_ref().map(Vec::as_slice).unwrap_or_default();
+        let mut filled = PieceCopier::new(pieces);
+        let ended: Vec<CompletedTransfer> = request
+            .transfers
+            .into_iter()
+            .map(|mut transfer| match &answer {
+                Ok(_) => {
+                    let read = transfer.bufs().iter_mut().map(|buf| filled.fill(buf)).sum();
+                    transfer.end(Ok(read))
+                }
+                Err(error) => transfer.end(Err(error.clone())),
+            })
+            .collect();
+        let mut answers = self.lock();
+        answers.under_way -= ended.len();
+        answers.ended.extend(ended);
+        self.ended.store(answers.ended.len(), Ordering::Release);
+        drop(answers);
+        self.arrived.notify_all();
+    }
+}
+
+/// What a task owes its queue: an answer, also where it is dropped before it has one.
+struct OwedAnswer<S: AsyncSource> {
+    client: Arc<S>,
+    queue: Weak<TaskShared>,
+    number: u64,
+}
+
+impl<S: AsyncSource> OwedAnswer<S> {
+    fn end(&self, answer: impl FnOnce() -> Result<Vec<Bytes>, SourceError>) {
+        if let Some(shared) = self.queue.upgrade() {
+            shared.end(self.number, answer());
+        }
+    }
+}
+
+impl<S: AsyncSource> Drop for OwedAnswer<S> {
+    fn drop(&mut self) {
+        // Of no effect after the answer.
+        self.end(|| Err(ended(&*self.client)));
+    }
+}
+
+impl<S: AsyncSource> TaskQueue<S> {
+    fn begin(&self, transfers: Vec<Transfer>) {
+        let Some(first) = transfers.first() else {
+            return;
+        };
+        let room = transfers.iter().map(Transfer::bytes).sum();
+        let range = range_in(&*self.client, first.offset(), room);
+        let number = {
+            let mut answers = self.shared.lock();
+            answers.count += 1;
+            answers.under_way += transfers.len();
+            let number = answers.count;
+            let request = TaskRequest {
+                transfers,
+                task: None,
+            };
+            answers.requests.insert(number, request);
+            number
+        };
+        let owed = OwedAnswer {
+            client: Arc::clone(&self.client),
+            queue: Arc::downgrade(&self.shared),
+            number,
+        };
+        let task = start(&self.runtime, async move {
+            let read = read_whole(&*owed.client, range).await;
+            owed.end(|| read);
+        });
+        if let Some(request) = self.shared.lock().requests.get_mut(&number) {
+            request.task = Some(task);
+        }
+    }
+}
+
+impl<S: AsyncSource> Queue for TaskQueue<S> {
+    fn depth(&self) -> usize {
+        DEPTH
+    }
+
+    fn submit(&self, transfers: &mut Vec<Transfer>) {
+        let room = DEPTH.saturating_sub(self.shared.lock().under_way);
+        let taken = transfers.len().min(room);
+        let mut fetch: Vec<Transfer> = Vec::new();
+        for transfer in transfers.drain(..taken) {
+            if fetch.last().is_some_and(|last| !transfer.continues(last)) {
+                self.begin(std::mem::take(&mut fetch));
+            }
+            fetch.push(transfer);
+        }
+        self.begin(fetch);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.shared.ended.load(Ordering::Acquire) > 0
+    }
+
+    fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
+        let nothing = |answers: &mut TaskAnswers| answers.ended.is_empty() && !answers.interrupted;
+        if wait && nothing(&mut self.shared.lock()) {
+            let waited = wait_beside(&self.runtime, || {
+                let answers = self.shared.lock();
+                drop(
+                    self.shared
+                        .arrived
+                        .wait_timeout_while(answers, WAIT, nothing),
+                );
+            });
+            if waited.is_none() {
+                let numbers: Vec<u64> = self.shared.lock().requests.keys().copied().collect();
+                for number in numbers {
+                    self.shared.end(number, Err(is_its_own(&*self.client)));
+                }
+            }
+        }
+        let mut answers = self.shared.lock();
+        if wait {
+            answers.interrupted = false;
+        }
+        ended.append(&mut answers.ended);
+        self.shared.ended.store(0, Ordering::Release);
+    }
+
+    fn interrupt(&self) {
+        self.shared.lock().interrupted = true;
+        self.shared.arrived.notify_all();
+    }
+}
+
+impl<S> Drop for TaskQueue<S> {
+    fn drop(&mut self) {
+        let requests = std::mem::take(&mut self.shared.lock().requests);
+        for task in requests.into_values().filter_map(|request| request.task) {
+            task.abort();
+        }
+    }
+}

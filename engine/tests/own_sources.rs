@@ -1,0 +1,181 @@
+//! What becomes of a program's own source: its errors in one line, its panics, counts that are too large, and the end of its reader.
+//!
+//! Never: waits for a time.
+
+use crate::common::watch;
+use foreread::source::{Defaults, Source, SourceError};
+use foreread::{Budget, BudgetLimits, Engine, ErrorKind, Options, Reader};
+use std::error::Error;
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// A source that is read by a function.
+struct By<F>(F);
+
+impl<F: Fn(&mut [IoSliceMut<'_>], u64) -> Result<usize, SourceError> + Send + Sync> Source
+    for By<F>
+{
+    fn size(&self) -> u64 {
+        64 << 20
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        (self.0)(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        "mine".to_string()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::OBJECT
+    }
+}
+
+fn room(bufs: &[IoSliceMut<'_>]) -> usize {
+    bufs.iter().map(|buf| buf.len()).sum()
+}
+
+/// The line of a read that a source fails.
+fn line(fail: impl Fn() -> SourceError + Send + Sync + 'static) -> String {
+    let reader = Reader::open(
+        Arc::new(By(move |_: &mut [IoSliceMut<'_>], _| Err(fail()))),
+        Options::default(),
+    );
+    let error = reader.expect("opens").read_at(&mut [0; 8], 0);
+    error.expect_err("fails").to_string()
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("server said {0}")]
+struct Refused(u32);
+
+#[test]
+fn the_line_of_a_read_has_what_the_source_said() {
+    let at = "read of 8 bytes at 0 of mine: ";
+    let remedy = "; check the storage, or read again";
+    let of = |error: fn() -> std::io::Error| line(move || SourceError::from(error()));
+    assert_eq!(
+        of(|| std::io::Error::other(Refused(503))),
+        format!("{at}server said 503{remedy}")
+    );
+    assert_eq!(
+        of(|| std::io::Error::from_raw_os_error(111)),
+        format!("{at}Connection refused (os error 111){remedy}")
+    );
+    let own = || SourceError::Io {
+        errno: 121,
+        what: "reading lane 3".to_string(),
+    };
+    assert_eq!(
+        line(own),
+        format!("{at}reading lane 3: Remote I/O error{remedy}")
+    );
+}
+
+#[test]
+fn no_text_of_a_chain_of_an_io_error_comes_twice() {
+    let deep = std::io::Error::other(std::io::Error::other(Refused(503)));
+    let errors = [
+        SourceError::from(deep),
+        SourceError::from(std::io::Error::from_raw_os_error(111)),
+        SourceError::from(std::io::Error::other("only text")),
+    ];
+    for error in &errors {
+        let mut texts = vec![error.to_string()];
+        let mut link = error.source();
+        while let Some(error) = link {
+            texts.push(error.to_string());
+            link = error.source();
+        }
+        let mut once = texts.clone();
+        once.dedup();
+        assert!(texts.len() == 2 && once == texts, "{texts:?}");
+    }
+    let own = errors[0].source().and_then(|error| error.downcast_ref());
+    assert_eq!(own.map(|refused: &Refused| refused.0), Some(503));
+    // One that passed through `std::io` comes back as it was.
+    let again = SourceError::from(std::io::Error::from(errors[1].clone()));
+    assert_eq!(again, errors[1]);
+}
+
+#[test]
+fn a_panic_has_its_text_and_is_not_to_be_read_again() {
+    let text = line(|| panic!("my bug {}", 7));
+    assert_eq!(
+        text,
+        "read of 8 bytes at 0 of mine: the source panicked: my bug 7; mend the source"
+    );
+}
+
+#[test]
+fn a_count_larger_than_the_buffers_is_an_error() {
+    let reader = Reader::open(
+        Arc::new(By(|bufs: &mut [IoSliceMut<'_>], _| Ok(room(bufs) + 1))),
+        Options::default(),
+    );
+    let error = reader.expect("opens").read_at(&mut [0; 8], 0);
+    let error = error.expect_err("too many");
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(error.to_string().contains("says that it filled"), "{error}");
+}
+
+/// Fetches that have not begun are dropped with the last reader; those that have are waited for at the end of the engine.
+#[test]
+fn what_has_not_begun_is_dropped_with_its_reader() {
+    watch();
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let begun = Arc::new(AtomicU64::new(0));
+    let ended = Arc::new(AtomicU64::new(0));
+    let (waits, begins, ends) = (Arc::clone(&gate), Arc::clone(&begun), Arc::clone(&ended));
+    let source = By(move |bufs: &mut [IoSliceMut<'_>], _| {
+        begins.fetch_add(1, Ordering::SeqCst);
+        let (open, opened) = &*waits;
+        let open = open.lock().expect("no panic");
+        drop(opened.wait_while(open, |open| !*open).expect("no panic"));
+        ends.fetch_add(1, Ordering::SeqCst);
+        Ok(room(bufs))
+    });
+    let engine = Engine::new(Options::default().threads(2)).expect("an engine");
+    let reader = engine.open(Arc::new(source)).expect("opens");
+    reader.prefetch(0..32 << 20).expect("begun");
+    while begun.load(Ordering::SeqCst) < 2 || engine.gauges().queued_fetches == 0 {
+        std::thread::yield_now();
+    }
+    drop(reader);
+    assert_eq!(ended.load(Ordering::SeqCst), 0, "they are under way");
+    *gate.0.lock().expect("no panic") = true;
+    gate.1.notify_all();
+    drop(engine);
+    assert_eq!(begun.load(Ordering::SeqCst), 2, "no more were begun");
+    assert_eq!(ended.load(Ordering::SeqCst), 2, "these were waited for");
+}
+
+#[test]
+fn a_refused_cache_is_named_in_mib_with_what_is_counted() {
+    let budget = Budget::new(BudgetLimits {
+        memory_bytes: 48 << 20,
+        ..BudgetLimits::default()
+    });
+    let options = Options::default().cache_bytes(40 << 20).budget(budget);
+    let _first = Engine::new(options.clone()).expect("all of it");
+    let error = Engine::new(options.cache_bytes(24 << 20)).err();
+    assert_eq!(
+        error.expect("nothing is left").to_string(),
+        "cache of 24 MiB, with 8 MiB of spare buffers: 48 MiB of 48 MiB are in use; share one Engine, make caches smaller, or \
+         allow more memory"
+    );
+}
+
+#[test]
+fn an_unknown_scheme_is_named() {
+    let error = Reader::open("s4://bucket/key", Options::default()).err();
+    let error = error.expect("there is none");
+    let text = error.to_string();
+    let wanted = "s4://bucket/key: the scheme s4:// is unknown; the sources known here are file:PATH, nbd://";
+    assert!(text.starts_with(wanted), "{text}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let tree = foreread::source::open_tree("s4://bucket/prefix/").err();
+    assert!(tree.is_some_and(|error| error.why.contains("s4:// is unknown")));
+}
