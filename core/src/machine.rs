@@ -610,8 +610,8 @@ impl Machine {
         }
     }
 
-    fn refuse(&mut self, read: ReadId, error: Error) {
-        self.stats.failed_reads += 1;
+    fn refuse(&mut self, read: ReadId, open: OpenId, error: Error) {
+        self.count(Some(open), |stats| stats.failed_reads += 1);
         self.actions.push_back(Action::Fail { read, error });
     }
 }

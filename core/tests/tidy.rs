@@ -147,7 +147,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "engine/src/source/object/credentials",
         "engine/src/source/object/network.rs",
         "engine/src/source/object/fetch.rs",
-        "engine/src/source/object/refusal.rs",
+        "engine/src/source/object/date.rs",
         // A cache on disk: what of it was used when, how fast it is, how long another process is waited for.
         "engine/src/source/disk_cache/",
         "engine/src/source/disk_cache.rs",

@@ -90,6 +90,9 @@ fn refused_policy(error: &SpecError) -> String {
             "there is no '{name}' that serves reads; name one of {} (`foreread compare` has others)",
             known.join(", ")
         ),
+        SpecError::UnknownKey { known, .. } if !known.is_empty() => {
+            format!("{error}; it has {}", known.join(", "))
+        }
         _ => format!("{error}; `foreread list policies` lists policies and their parameters"),
     }
 }

@@ -594,6 +594,11 @@ fn open_file_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpen
 fn unknown_kind(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let known = format!("the sources known here are {}", kinds().join(", "));
     if name.is_url() {
+        let known = match name.scheme() {
+            // As Hadoop writes them.
+            "s3a" | "s3n" => format!("write s3://; {known}"),
+            _ => known,
+        };
         return SourceOpenError {
             why: format!("the scheme {}:// is unknown", name.scheme()),
             remedy: known,

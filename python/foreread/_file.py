@@ -38,11 +38,12 @@ ACCOUNT = {
     "profile": "profile",
     "endpoint": "endpoint",
     "region": "region",
+    "no_sign_request": "no_sign_request",
 }
 """What `open` takes of an account of S3, and its name in the extension module."""
 
-OTHER_NAMES = {"endpoint_url": "endpoint"}
-"""What s3fs calls it."""
+OTHER_NAMES = {"endpoint_url": "endpoint", "anon": "no_sign_request"}
+"""What s3fs calls them."""
 
 
 class Account(TypedDict, total=False):
@@ -55,6 +56,9 @@ class Account(TypedDict, total=False):
     endpoint: str | None
     endpoint_url: str | None
     region: str | None
+    no_sign_request: bool | None
+    anon: bool | None
+    stores: Mapping[str, str | bool | int] | None
 
 
 class File(io.RawIOBase):
@@ -224,24 +228,29 @@ _set_closed = File.__dict__["closed"].__set__
 
 def _given(name: str, account: Account) -> list[tuple[str, str]]:
     """What is said of an account, as the extension module has it."""
+    options: dict[str, Any] = dict(account)
+    stores = options.pop("stores", None)
     given: dict[str, str] = {}
-    for key, value in account.items():
+    for key, value in options.items():
         own = OTHER_NAMES.get(key, key)
         if own not in ACCOUNT:
-            names = ", ".join([*ACCOUNT, "cache", "policy"])
+            names = ", ".join([*ACCOUNT, "stores", "cache", "policy"])
             raise TypeError(f"open() got an unexpected keyword argument {key!r}; of a source it takes {names}")
-        if value is None:
+        kind = bool if own == "no_sign_request" else str
+        if value is None or value is False and kind is bool:
             continue
-        if not isinstance(value, str):
-            raise TypeError(f"{key}: write a text")
+        if not isinstance(value, kind):
+            raise TypeError(f"{key}: write {'True or False' if kind is bool else 'a text'}")
         if own in given:
             raise TypeError(f"{own} is given twice, by two names")
-        given[own] = value
+        given[own] = "" if kind is bool else value
     for key in ("key", "secret", "profile"):
         if given.get(key) == "":
             raise ValueError(f"{key} is empty; give one, or leave it out for the environment's account")
     if "profile" in given and "key" in given:
         raise ValueError("profile and key are two accounts; give one of them")
+    if "no_sign_request" in given and ("key" in given or "profile" in given):
+        raise ValueError("no_sign_request (anon) is without an account; leave it or the account out")
     if given and not name.startswith("s3://"):
         raise ValueError(f"{next(iter(given))} is for s3://; others take their account from variables, or from configure(stores=...)")
     if ("key" in given) != ("secret" in given) or ("token" in given and "key" not in given):
@@ -249,7 +258,28 @@ def _given(name: str, account: Account) -> list[tuple[str, str]]:
     if "key" in given:
         # Not the token of another key.
         given.setdefault("token", "")
-    return [(ACCOUNT[key], value) for key, value in given.items()]
+    settings = [(ACCOUNT[key], value) for key, value in given.items()]
+    if stores:
+        if name.partition("://")[0].lower() not in OF_OBJECTS:
+            raise ValueError(f"stores is for names of objects: {', '.join(f'{scheme}://' for scheme in OF_OBJECTS)}")
+        settings.insert(0, ("stores", _notation(stores)))
+    return settings
+
+
+OF_OBJECTS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf", "http", "https")
+"""What the names of objects begin with."""
+
+
+def _notation(stores: Mapping[str, str | bool | int]) -> str:
+    """Settings of stores as the extension module has them: `first-byte=5,no-sign-request=true`."""
+    parts = []
+    for key, value in stores.items():
+        word = str(value).lower() if isinstance(value, bool) else str(value)
+        if "," in word:
+            raise ValueError(f"{key} with a comma; name it without one")
+        own = {"endpoint": "endpoint_url", "anon": "no_sign_request"}.get(key, key)
+        parts.append(f"{own.replace('_', '-')}={word}")
+    return ",".join(parts)
 
 
 def open_raw(
@@ -293,16 +323,7 @@ def configure(
 
     What is left out stays. Raises `OSError` for a folder that cannot be used, `ValueError` for a policy, a size or a setting that does not exist.
     """
-    text = None
-    if stores is not None:
-        parts = []
-        for key, value in stores.items():
-            word = str(value).lower() if isinstance(value, bool) else str(value)
-            if "," in word:
-                raise ValueError(f"{key} with a comma; name it without one")
-            own = {"endpoint": "endpoint_url", "anon": "no_sign_request"}.get(key, key)
-            parts.append(f"{own.replace('_', '-')}={word}")
-        text = ",".join(parts)
+    text = None if stores is None else _notation(stores)
     folder = None if disk_cache is None else os.fspath(disk_cache)
     if disk_cache_size is not None:
         if not folder:

@@ -14,7 +14,7 @@ class Handle:
         size: int,
         name: str,
         kind: str,
-        requests: int,
+        calls: tuple[int, int],
         settings: tuple[str | None, int | None],
     ) -> Handle: ...
     def read(self, length: int) -> bytes: ...

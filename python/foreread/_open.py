@@ -194,7 +194,9 @@ def open(  # noqa: A001 (as io.open)
     such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
     which sets itself); `foreread list policies` lists them.
     `key`, `secret` and `token`, or `profile`, are the account that an `s3://` name is read with, `endpoint` its server and
-    `region` its region, where they are not those of the environment or of `configure`. s3fs's word `endpoint_url` is `endpoint`.
+    `region` its region, where they are not those of the environment or of `configure`. `no_sign_request=True` asks without an account.
+    `endpoint_url` and `anon` are what s3fs calls two of them. `stores` are settings of this object as `configure` has them, such as
+    `{"total": 10, "retries": 1}`.
 
     Raises `OSError` with errno and name when the source cannot be read, `io.UnsupportedOperation` for a mode that writes,
     `ValueError` for a mode, a policy or a size that does not exist. In a process that was forked the file is opened anew at

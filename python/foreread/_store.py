@@ -17,6 +17,9 @@ from ._open import BUFFER_BYTES, BufferedFile
 REQUESTS = 16
 """Requests at once, unless a caller says otherwise: as many as of an `s3://` name."""
 
+LARGEST = 1 << 20
+"""Bytes of the largest request. One is served when all of it is there."""
+
 
 def open_in_store(
     store: Any, path: str, *, cache: int | str | None = None, policy: str | None = None, concurrency: int = REQUESTS
@@ -42,5 +45,5 @@ def open_in_store(
             raise OSError(errno.ESTALE, "the object has changed since it was opened", path)
         return bytes(answer.bytes())
 
-    handle = _native.Handle.by_function(fetch, size, path, type(store).__name__, concurrency, (policy, cache_bytes(cache)))
+    handle = _native.Handle.by_function(fetch, size, path, type(store).__name__, (concurrency, LARGEST), (policy, cache_bytes(cache)))
     return BufferedFile(File(handle), BUFFER_BYTES)

@@ -36,17 +36,18 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// `requests` is how many calls at once are as fast as one.
+    /// `requests` is how many calls at once are as fast as one, `largest` the bytes of the longest.
     pub fn new(
         fetch: Py<PyAny>,
         size: u64,
         name: String,
         requests: u32,
+        largest: u64,
         asked: Arc<AtomicU64>,
     ) -> Fetcher {
         let defaults = Defaults {
             kind: KIND,
-            max_fetch_bytes: MAX_FETCH_BYTES,
+            max_fetch_bytes: largest,
             ..Defaults::OBJECT
         }
         .with_requests(requests);
@@ -142,9 +143,6 @@ impl Fetcher {
         Ok(Ok(py.detach(|| copy(bytes, bufs))))
     }
 }
-
-/// A larger fetch is served whole, so late; more requests than this costs were not measured to be cheaper.
-const MAX_FETCH_BYTES: u64 = 1 << 20;
 
 /// Fills the buffers in order.
 fn copy(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>]) -> usize {

@@ -129,7 +129,7 @@ impl Handle {
         })
     }
 
-    /// A source of `size` bytes that `fetch(start, end)` reads.
+    /// A source of `size` bytes that `fetch(start, end)` reads; `calls` is how many at once, and the bytes of the longest.
     #[staticmethod]
     fn by_function(
         py: Python<'_>,
@@ -137,11 +137,12 @@ impl Handle {
         size: i64,
         name: String,
         kind: String,
-        requests: u32,
+        calls: (u32, u64),
         settings: EngineChoice,
     ) -> PyResult<Handle> {
         guarded(|| {
             let size = bytes(size, "size")?;
+            let (requests, largest) = calls;
             let kind = format!("python {kind} {requests}");
             let asked = Arc::default();
             Handle::open(
@@ -151,6 +152,7 @@ impl Handle {
                     size,
                     kind,
                     requests,
+                    largest,
                     asked,
                 },
                 name,
@@ -323,7 +325,7 @@ impl Handle {
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
         guarded(|| {
             let lent = self.lend(py)?;
-            Ok(py.detach(|| report::explain(lent.reader())))
+            Ok(py.detach(|| report::explain(lent.reader(), self.shown())))
         })
     }
 

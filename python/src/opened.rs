@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Bytes asked for behind the known end, where a source may have grown.
 const BEYOND_BYTES: u64 = 64 << 10;
 
-/// Names and values: `profile`, `region`, `endpoint`, and variables of the store such as `AWS_ACCESS_KEY_ID`.
+/// Names and values: `stores` (in the notation of `foreread::source::object`), `profile`, `region`, `endpoint`, `no_sign_request`, and variables
+/// of the store such as `AWS_ACCESS_KEY_ID`.
 pub type Account = Vec<(String, String)>;
 
 /// Where the bytes come from; kept, to open it again in a forked child.
@@ -36,6 +37,7 @@ pub enum Origin {
         size: u64,
         kind: String,
         requests: u32,
+        largest: u64,
         asked: Arc<AtomicU64>,
     },
 }
@@ -280,6 +282,7 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
             fetch,
             size,
             requests,
+            largest,
             asked,
             ..
         } => {
@@ -289,6 +292,7 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
                 *size,
                 shown.to_string(),
                 *requests,
+                *largest,
                 asked,
             )))
         }
@@ -345,6 +349,11 @@ fn object_settings(account: &Account) -> PyResult<Option<ObjectSettings>> {
     for (key, value) in account {
         let value = value.clone();
         match key.as_str() {
+            "stores" => settings = settings.with(&value).map_err(invalid)?,
+            "no_sign_request" => {
+                settings.no_sign_request = true;
+                settings.profile = None;
+            }
             "profile" => {
                 settings.profile = Some(value);
                 settings.no_sign_request = false;
@@ -355,6 +364,7 @@ fn object_settings(account: &Account) -> PyResult<Option<ObjectSettings>> {
                 // What is said of a key goes before what the program has set for all files.
                 settings.profile = None;
                 settings.no_sign_request = false;
+                settings.key_is_argument = true;
                 settings.variables.retain(|(name, _)| name != variable);
                 settings.variables.push((variable.to_string(), value));
             }

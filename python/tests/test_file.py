@@ -217,10 +217,21 @@ def test_counters_and_words(path):
         assert stats["hits"] + stats["late_hits"] + stats["misses"] == 30
         assert stats["ra_bytes"] > 0 and stats["used_bytes"] <= stats["ra_bytes"]
         assert "linux-6.18:max=256K" in text and "readahead is on" in text, text
+        assert text.splitlines()[0] == f"{path}: policy linux-6.18:max=256K", text
+        assert "30 reads of 2.0 MB in all" in text and "0 % failed" not in text, text
         (engine,) = [one for one in foreread.stats() if one["cache_bytes"] == 8 << 20]
         assert engine["kind"] == "file" and engine["open_files"] == 1
         assert engine["source_bytes"] >= 30 << 16
     assert all(one["open_files"] == 0 for one in foreread.stats())
+
+
+def test_what_is_not_known_is_not_explained(path):
+    """No rate of 0, no reads of 0.0 MB, no readahead of which nothing was."""
+    with foreread.open(path, cache="9 MiB", buffering=0, policy="none") as file:
+        file.read_at(2 << 20, 100), file.read_at(1 << 20, 200)
+        text = file.explain()
+    assert "2 reads of 300 bytes in all" in text, text
+    assert "rate 0" not in text and "0 MB/s" not in text and "read ahead 0" not in text, text
 
 
 def test_the_package_names_its_parts():
@@ -351,7 +362,7 @@ def test_wrong_arguments_are_value_errors(path):
                 call()
         # No memory for it, and the process goes on.
         with pytest.raises((MemoryError, OSError)):
-            foreread._native.Handle.by_function(lambda a, b: b"", 1 << 62, "x", "x", 1, (None, None)).read_at(0, 1 << 61)
+            foreread._native.Handle.by_function(lambda a, b: b"", 1 << 62, "x", "x", (1, 1 << 20), (None, None)).read_at(0, 1 << 61)
 
 
 def test_a_closed_file_says_so(path):

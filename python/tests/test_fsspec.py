@@ -166,6 +166,37 @@ def test_fetches_overlap_reads_and_each_other():
     assert "readahead is on" in cache.explain()
 
 
+@pytest.mark.parametrize("read", [64 << 20, 1 << 18], ids=["all at once", "in order"])
+def test_much_is_fetched_in_large_parts(read):
+    """64 MiB in 64 fetches of 1 MiB took longer by their number than by their bytes."""
+    fetched, lock = [], threading.Lock()
+
+    def fetch(start, end):
+        with lock:
+            fetched.append(end - start)
+        time.sleep(0.03)
+        return bytes(end - start)
+
+    cache = ForereadCache(5 << 20, fetch, 64 << 20, cache=(128 << 20) + read)
+    for at in range(0, 64 << 20, read):
+        assert len(cache._fetch(at, at + read)) == read
+    assert sum(fetched) == 64 << 20 and max(fetched) > 2 << 20, fetched
+    assert len(fetched) < 40, fetched
+
+
+def test_a_failed_read_counts_for_its_file():
+    def fetch(start, end):
+        raise Broken
+
+    cache, other = ForereadCache(5, fetch, 1 << 20), ForereadCache(5, letters, len(LETTERS))
+    for _ in range(2):
+        with pytest.raises(Broken):
+            cache._fetch(0, 100)
+    other._fetch(0, 5)
+    assert [one.stats()["failed_reads"] for one in (cache, other)] == [2, 0]
+    assert "100 % failed" in cache.explain(), cache.explain()
+
+
 class Serial:
     """A filesystem with one connection, and a file of it."""
 

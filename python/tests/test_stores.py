@@ -2,6 +2,7 @@
 
 import base64
 import email.utils
+import errno
 import hmac
 import json
 import os
@@ -79,26 +80,25 @@ def test_two_accounts_in_one_process(emulator, tmp_path, monkeypatch):
     with foreread.open("s3://bucket/key", profile="second", endpoint=two["endpoint"]) as second:
         assert second.read() == DATA[1:]
     assert list(foreread.read_files(["s3://bucket/key"] * 2, **two)) == [DATA[1:]] * 2
-    with pytest.raises(OSError):
+    # versitygw answers 404 for a key that it does not know.
+    with pytest.raises(PermissionError, match="the arguments key and secret") as raised:
         foreread.open("s3://bucket/key", **{**two, "key": "one"})
+    assert "check key, secret and token" in str(raised.value) and "AWS_" not in str(raised.value)
+    with pytest.raises(PermissionError, match="SignatureDoesNotMatch.*the arguments key and secret"):
+        foreread.open("s3://bucket/key", **{**two, "secret": "wrong"})
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(PermissionError, match="the variable AWS_ACCESS_KEY_ID"):
+        foreread.open("s3://bucket/key")
     # The words of s3fs.
     url = two.pop("endpoint")
-    with foreread.open("s3://bucket/key", **two, endpoint_url=url) as second:
+    with foreread.open("s3://bucket/key", **two, endpoint_url=url, anon=False, stores={"total": 20, "retries": 1}) as second:
         assert second.read() == DATA[1:]
+    with pytest.raises(PermissionError, match="no credentials|unsigned|403"):
+        foreread.open("s3://bucket/key", endpoint_url=url, region="us-east-1", anon=True)
     foreread.configure(stores={"anon": True, "endpoint": url, "region": "us-east-1"})
     try:
         with pytest.raises(PermissionError):
             foreread.open("s3://bucket/key")
-    finally:
-        foreread.configure(stores={})
-
-
-def test_a_server_that_does_not_answer_is_given_up(server):
-    server.go.clear()
-    foreread.configure(stores={"first_byte": 1, "retries": 0})
-    try:
-        with pytest.raises(TimeoutError, match="no byte came within 1s"):
-            foreread.open(server.url)
     finally:
         foreread.configure(stores={})
 
@@ -114,11 +114,45 @@ def test_an_account_is_whole_and_of_s3(path):
         foreread.open("s3://bucket/key", key="a", secret="b", profile="dev")
     with pytest.raises(ValueError, match="is for s3://"):
         foreread.open(path, profile="dev")
-    with pytest.raises(TypeError, match="'kee'; of a source it takes key, secret"):
-        foreread.open("s3://bucket/key", kee="a")
-    for wrong in [{"profile": 5}, {"account": "a"}, {"endpoint": "http://h", "endpoint_url": "http://h"}]:
+    for wrong in [{"profile": 5}, {"account": "a"}, {"anon": "yes"}, {"endpoint": "http://h", "endpoint_url": "http://h"}]:
         with pytest.raises(TypeError):
             foreread.open("s3://bucket/key", **wrong)
+    with pytest.raises(TypeError, match="'kee'; of a source it takes key, secret"):
+        foreread.open("s3://bucket/key", kee="a")
+    with pytest.raises(ValueError, match="without an account"):
+        foreread.open("s3://bucket/key", anon=True, profile="dev")
+    with pytest.raises(ValueError, match="stores is for names of objects"):
+        foreread.open(path, stores={"total": 5})
+
+
+def test_a_wrong_setting_is_said_with_those_there_are():
+    for wrong in [lambda stores: foreread.configure(stores=stores), lambda stores: foreread.open("s3://bucket/key", stores=stores)]:
+        with pytest.raises(ValueError, match="there is no `profle`; there are first-byte, .*profile, region"):
+            wrong({"profle": "dev"})
+    with pytest.raises(ValueError, match="there is no 'fast'.* auto,"):
+        foreread.open(__file__, policy="fast")
+    with pytest.raises(ValueError, match="has no parameter 'mux'; it has max"):
+        foreread.open(__file__, policy="linux-6.18:mux=1M")
+
+
+def test_a_server_that_does_not_answer_is_given_up(server):
+    server.go.clear()
+    with pytest.raises(TimeoutError, match="no byte came within 1s"):
+        foreread.open(server.url, stores={"first_byte": 1, "retries": 0})
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "ftp", "s3n"])
+def test_an_unknown_scheme_is_said_with_those_there_are(scheme):
+    with pytest.raises(OSError, match=f"the scheme {scheme}:// is unknown.*s3://BUCKET/KEY") as raised:
+        foreread.open(f"{scheme}://bucket/key")
+    assert not isinstance(raised.value, FileNotFoundError)
+    assert ("write s3://;" in str(raised.value)) == scheme.startswith("s3")
+
+
+def test_a_host_without_an_address():
+    with pytest.raises(OSError, match="its host has no address") as raised:
+        foreread.open("http://no-such-host.invalid/x", stores={"retries": 0})
+    assert not isinstance(raised.value, ConnectionError) and raised.value.errno == errno.EHOSTUNREACH
 
 
 hub = pytest.mark.skipif("FOREREAD_TEST_HUB" not in os.environ, reason="needs the hub of the test program (cargo test --test python)")

@@ -108,7 +108,7 @@ mod tests {
         (now.limit, now.runs, now.rate, now.cache_share) = (Limit::Idle, 0, 0, 32);
         assert_eq!(
             words(&now),
-            "reads nothing ahead, because no read goes on where others ended; 1.20 MB wasted, 8.00 MB more allowed; uses 50 \
+            "reads nothing ahead, because no reads follow each other; 1.20 MB wasted, 8.00 MB more allowed; uses 50 \
              % of its room in the cache, because readahead was evicted unread"
         );
     }

@@ -52,7 +52,7 @@ impl Machine {
     /// A page fault: a read of one page, for which the policy has separate questions.
     pub(super) fn begin_fault(&mut self, id: ReadId, open: OpenId, at: u64, map: Mapping) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
-            return self.refuse(id, Error::Limit);
+            return self.refuse(id, open, Error::Limit);
         };
         let page = self.config.page;
         let request = ByteRange::between(

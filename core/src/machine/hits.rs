@@ -70,6 +70,10 @@ impl Machine {
 
     /// The short way for a read of which every page is present and none is marked, all in one group. Gives the read
     /// back when it is another.
+    #[allow(
+        clippy::result_large_err,
+        reason = "a read that is no quick hit goes on; a box for it would cost more than the copy"
+    )]
     pub(super) fn quick_hit(&mut self, mut read: Read) -> Result<(), Read> {
         let Read {
             file,

@@ -57,7 +57,7 @@ impl Machine {
         random: bool,
     ) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
-            return self.refuse(id, Error::Limit);
+            return self.refuse(id, open, Error::Limit);
         };
         let range = request.intersect(ByteRange::between(0, self.size_of(file)));
         let read = Read::new(id, open, file, stream, request, range, random, self.now);
@@ -73,7 +73,7 @@ impl Machine {
 
     pub(super) fn admit(&mut self, read: Read, ask: bool) {
         if self.reads.len() >= MAX_READS {
-            return self.refuse(read.id, Error::Limit);
+            return self.refuse(read.id, read.open, Error::Limit);
         }
         let slot = self.reads.insert(read);
         if ask {
@@ -486,10 +486,13 @@ impl Machine {
 
     fn end_failed(&mut self, slot: u32, error: Error) {
         if let Some(read) = self.reads.remove(slot) {
-            self.stats.demand_reads += 1;
-            self.stats.demand_bytes += read.range.len();
-            self.stats.stall_ns += self.now.since(read.began);
-            self.refuse(read.id, error);
+            let stall_ns = self.now.since(read.began);
+            self.count(Some(read.open), |stats| {
+                stats.demand_reads += 1;
+                stats.demand_bytes += read.range.len();
+                stats.stall_ns += stall_ns;
+            });
+            self.refuse(read.id, read.open, error);
         }
     }
 

@@ -51,8 +51,8 @@ impl Limit {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Limit::Idle => "no read goes on where others ended",
-            Limit::Reader => "the reader does not wait for it",
+            Limit::Idle => "no reads follow each other",
+            Limit::Reader => "that is soon enough for its reader",
             Limit::Source => "the source delivers no more",
             Limit::Cache => "the cache has no more room",
             Limit::Evidence => "runs like it have ended before",

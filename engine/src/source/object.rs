@@ -16,6 +16,7 @@
 mod authorities;
 mod client_error;
 mod credentials;
+mod date;
 mod fetch;
 #[cfg(feature = "disk-cache")]
 mod keys;

@@ -20,7 +20,8 @@
 
 pub mod xml;
 
-use super::refusal::{Date, Refusal, one_line};
+use super::date::Date;
+use super::refusal::{Refusal, one_line};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use percent_encoding::percent_decode_str;

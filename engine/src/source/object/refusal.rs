@@ -8,11 +8,14 @@
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use crate::source::{Cause, SourceError, SourceName, SourceOpenError, errno_text};
+use super::date::Date;
+use crate::source::{
+    Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
+};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Longest text of a library's or server's error that is passed on.
 const MAX_TEXT: usize = 200;
@@ -50,10 +53,17 @@ pub enum Refusal {
     Unmodified,
     #[error("the object ends before the first byte that was asked for")]
     PastEnd { size: Option<u64> },
-    #[error("the server answered {}{}", status_text(*status, code), after_text(*retry_after))]
+    #[error(
+        "the server answered {}{}{}",
+        status_text(*status, code),
+        message_text(message),
+        after_text(*retry_after)
+    )]
     Status {
         status: u16,
         code: String,
+        /// What the server says beside a code that is not known here.
+        message: String,
         retry_after: Option<Duration>,
         region: Option<String>,
     },
@@ -122,11 +132,28 @@ fn message_text(message: &str) -> String {
     }
 }
 
-/// Codes of S3 for a caller that may not read.
-const NOT_ALLOWED_CODES: [&str; 3] = [
+/// Codes of S3 for a caller that may not read, whatever the status: servers other than Amazon's answer 404 where the account is unknown.
+const NOT_ALLOWED_CODES: [&str; 8] = [
     "AccessDenied",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
+    "NotSignedUp",
+    "NoSuchUser",
+    "UserNotFound",
+    "XAdminUserNotFound",
+    "XMinioAdminNoSuchUser",
+];
+/// Codes that say as much as the messages beside them.
+const PLAIN_CODES: [&str; 9] = [
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "NoSuchKey",
+    "NoSuchBucket",
+    "NoSuchVersion",
+    "BlobNotFound",
+    "ContainerNotFound",
+    "ResourceNotFound",
 ];
 
 /// Codes of S3 and Azure for credentials that were valid.
@@ -168,6 +195,22 @@ const PASSING_CODES: [&str; 5] = [
     "RequestTimeout",
     "Busy",
 ];
+
+/// What a server says beside a code, where the code does not say as much: its first line.
+pub fn message_beside(code: &str, message: &str) -> String {
+    let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
+        .concat()
+        .contains(&code);
+    match is_known {
+        true => String::new(),
+        false => redacted_message(&one_line(message.lines().next().unwrap_or_default())),
+    }
+}
+
+/// The name of the server has no address.
+fn has_no_address(why: &str) -> bool {
+    why.contains("lookup address")
+}
 
 impl Refusal {
     /// What object_store made of it: the refusal of our own check, or an error of the connection.
@@ -222,9 +265,9 @@ impl Refusal {
         match self {
             Refusal::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
             Refusal::ErrorForListing { code, .. } => PASSING_CODES.contains(&code.as_str()),
-            Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Connect(_) | Refusal::Lost(_) => {
-                true
-            }
+            // Said of the name itself, and not of the server that was asked for it.
+            Refusal::Connect(why) => !has_no_address(why) || !why.contains("not known"),
+            Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Lost(_) => true,
             _ => false,
         }
     }
@@ -258,7 +301,9 @@ impl Refusal {
             // The content network looks at no token.
             Refusal::Status { code, .. } if code == ADDRESS_REFUSED => false,
             Refusal::Status { status, code, .. } => {
-                matches!(status, 401 | 403) || EXPIRED_CODES.contains(&code.as_str())
+                matches!(status, 401 | 403)
+                    || EXPIRED_CODES.contains(&code.as_str())
+                    || NOT_ALLOWED_CODES.contains(&code.as_str())
             }
             Refusal::ErrorForListing { code, .. } => {
                 EXPIRED_CODES.contains(&code.as_str()) || NOT_ALLOWED_CODES.contains(&code.as_str())
@@ -335,7 +380,9 @@ impl Refusal {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::Foreign { errno, .. } => *errno,
             Refusal::TooMany(_) => Errno::TOOBIG,
-            Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => {
+            Refusal::ErrorForListing { code, .. } | Refusal::Status { code, .. }
+                if NOT_ALLOWED_CODES.contains(&code.as_str()) =>
+            {
                 Errno::ACCESS
             }
             Refusal::ErrorForListing { .. } => Errno::REMOTEIO,
@@ -350,6 +397,7 @@ impl Refusal {
             Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_) | Refusal::NoNames(_) => {
                 Errno::TIMEDOUT
             }
+            Refusal::Connect(why) if has_no_address(why) => Errno::HOSTUNREACH,
             Refusal::Connect(_) => Errno::CONNREFUSED,
             Refusal::Lost(_) => Errno::CONNRESET,
             Refusal::Redirects => Errno::LOOP,
@@ -412,6 +460,7 @@ impl Refusal {
         let meant = |status| Refusal::Status {
             status,
             code: String::new(),
+            message: String::new(),
             retry_after: None,
             region: None,
         };
@@ -438,7 +487,7 @@ impl Refusal {
             }
             Refusal::Encoded(_) => "switch compression off for it on the server",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
-            Refusal::Connect(why) if why.contains("lookup address") => {
+            Refusal::Connect(why) if has_no_address(why) => {
                 "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host has no address"
             }
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
@@ -575,200 +624,71 @@ pub fn one_line(text: &str) -> String {
     plain.take(MAX_TEXT).collect::<String>().trim().to_string()
 }
 
-const MONTHS: [&str; 12] = [
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-];
-/// Names of the zone that HTTP dates are in.
-const ZONES: [&str; 4] = ["gmt", "utc", "ut", "+0000"];
-
-/// A second, in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Date {
-    year: u32,
-    /// From 1.
-    month: u32,
-    day: u32,
-    /// Hour, minute, second.
-    time: [u32; 3],
-}
-
-impl Date {
-    /// Times as HTTP and listings write them.
-    ///
-    /// RFC 9110 5.6.7 has three forms of a date. Servers write more: another zone's name for GMT, a wrong day of the week, a year of four
-    /// digits behind dashes. A text is read by its parts, in whatever of these forms. One that is none of them is absent: an object with a
-    /// strong ETag needs no date.
-    ///
-    /// ```text
-    ///   Fri, 02 Jan 2026 03:04:05 GMT    IMF-fixdate   ┐
-    ///   Friday, 02-Jan-26 03:04:05 GMT   RFC 850       ├──► Date ──► seconds since 1970
-    ///   Fri Jan  2 03:04:05 2026         asctime       ┘
-    ///   2026-01-02T03:04:05Z, 0, -1                    ──► none
-    /// ```
-    pub fn of_http(text: &str) -> Option<Date> {
-        // The day of the week says nothing more.
-        let rest = text
-            .trim()
-            .trim_start_matches(|c: char| c.is_alphabetic())
-            .trim_start_matches([',', ' ']);
-        let parts: Vec<&str> = rest
-            .split([' ', '-', '\t'])
-            .filter(|part| !part.is_empty())
-            .collect();
-        match parts[..] {
-            [day, month, year, time, zone] if is_zone(zone) => Date::new(year, month, day, time),
-            [month, day, time, year] => Date::new(year, month, day, time),
-            _ => None,
-        }
-    }
-
-    fn new(year: &str, month: &str, day: &str, time: &str) -> Option<Date> {
-        let month = 1 + MONTHS
-            .iter()
-            .position(|name| month.eq_ignore_ascii_case(name))? as u32;
-        let year = match (year.len(), number(year)?) {
-            // A year of two digits that is more than 50 years ahead is of the century before.
-            (2, short @ 0..=75) => 2000 + short,
-            (2, short) => 1900 + short,
-            (4, year @ 1..) => year,
-            _ => return None,
-        };
-        let mut of_time = time.split(':').map(number);
-        let time = [of_time.next()??, of_time.next()??, of_time.next()??];
-        let date = Date {
-            year,
-            month,
-            day: number(day)?,
-            time: [time[0], time[1], time[2].min(59)],
-        };
-        let is_one = of_time.next().is_none() && time[0] < 24 && time[1] < 60 && time[2] <= 60;
-        (is_one && (1..=days_of(year, month)).contains(&date.day)).then_some(date)
-    }
-
-    /// As RFC 2822 writes it, without the day of the week.
-    pub fn text(self) -> String {
-        let Date {
-            year,
-            month,
-            day,
-            time: [hour, minute, second],
-        } = self;
-        let name = MONTHS[month as usize - 1];
-        let (first, rest) = name.split_at(1);
-        format!(
-            "{day:02} {}{rest} {year:04} {hour:02}:{minute:02}:{second:02} GMT",
-            first.to_ascii_uppercase()
-        )
-    }
-
-    /// As RFC 3339 writes it.
-    pub fn iso_text(self) -> String {
-        let Date {
-            year,
-            month,
-            day,
-            time: [hour, minute, second],
-        } = self;
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-    }
-
-    /// Since 1970; 0 for what was before.
-    pub fn since_1970(self) -> Duration {
-        let years_before = u64::from(self.year) - 1;
-        let leap_days = years_before / 4 - years_before / 100 + years_before / 400;
-        let days_of_year: u32 = (1..self.month)
-            .map(|month| days_of(self.year, month))
-            .sum::<u32>()
-            + self.day
-            - 1;
-        // 1970-01-01 is day 719,162 from 0001-01-01 on.
-        let days = (years_before * 365 + leap_days + u64::from(days_of_year)).checked_sub(719_162);
-        let [hour, minute, second] = self.time.map(u64::from);
-        let Some(days) = days else {
-            return Duration::ZERO;
-        };
-        Duration::from_secs(days * 86_400 + hour * 3600 + minute * 60 + second)
-    }
-}
-
-fn is_zone(text: &str) -> bool {
-    ZONES.iter().any(|zone| text.eq_ignore_ascii_case(zone))
-}
-
-fn number(text: &str) -> Option<u32> {
-    (text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| text.parse().ok())
-        .flatten()
-}
-
-fn days_of(year: u32, month: u32) -> u32 {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        2 => 28 + u32::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Now, by the clock of this machine: for a `Retry-After` that is a date.
-pub fn since_1970() -> Duration {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn three_forms_and_what_servers_make_of_them() {
-        for text in [
-            "Fri, 02 Jan 2026 03:04:05 GMT",
-            "Friday, 02-Jan-26 03:04:05 GMT",
-            "Fri Jan  2 03:04:05 2026",
-            " fri,  2 jan 2026 03:04:05 utc ",
-            "Mon, 02 Jan 2026 03:04:05 +0000",
-            "Fri, 02-Jan-2026 03:04:05 GMT",
-            "02 Jan 2026 03:04:05 GMT",
-        ] {
-            let date = Date::of_http(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(
-                (date.text().as_str(), date.since_1970().as_secs()),
-                ("02 Jan 2026 03:04:05 GMT", 1_767_323_045)
-            );
-            assert_eq!(date.iso_text(), "2026-01-02T03:04:05Z");
-        }
-        for text in [
-            "",
-            "0",
-            "-1",
-            "2026-01-02T03:04:05Z",
-            "Fri, 02 Jan 2026 03:04:05",
-            "Fri, 02 Jan 2026 03:04:05 CET",
-            "Fri, 30 Feb 2026 03:04:05 GMT",
-            "Fri, 02 Jan 2026 24:04:05 GMT",
-            "Fri, 02 Jan 2026 03:04 GMT",
-            "Fri, 02 Jan 0000 03:04:05 GMT",
-            "Fri, 02 Foo 2026 03:04:05 GMT",
-            "Fri, +2 Jan 2026 03:04:05 GMT",
-        ] {
-            assert_eq!(Date::of_http(text), None, "{text}");
+    fn status(status: u16, code: &str, message: &str) -> Refusal {
+        Refusal::Status {
+            status,
+            code: code.to_string(),
+            message: message_beside(code, message),
+            retry_after: None,
+            region: None,
         }
     }
 
+    /// Servers other than Amazon's answer 404 where the account is unknown: no reason to look at the key of the object.
     #[test]
-    fn days_are_counted_over_leap_years_and_centuries() {
-        for (text, seconds) in [
-            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
-            ("Wed, 31 Dec 1969 23:59:59 GMT", 0),
-            ("Tue, 29 Feb 2000 00:00:00 GMT", 951_782_400),
-            ("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_777),
-            ("Mon, 01 Mar 2100 00:00:00 GMT", 4_107_542_400),
-            ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_799),
-        ] {
-            let date = Date::of_http(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(date.since_1970().as_secs(), seconds, "{text}");
+    fn an_unknown_account_is_a_refusal_whatever_the_status() {
+        for code in ["XAdminUserNotFound", "NoSuchUser", "InvalidAccessKeyId"] {
+            let refusal = status(404, code, "");
+            let found = (
+                refusal.errno_of(),
+                refusal.is_of_credentials(),
+                refusal.is_absence(),
+            );
+            assert_eq!(found, (Errno::ACCESS, true, false), "{code}");
         }
+        let absent = status(404, "NoSuchKey", "The specified key does not exist.");
+        assert_eq!(
+            (absent.errno_of(), absent.is_of_credentials()),
+            (Errno::NOENT, false)
+        );
+        assert_eq!(absent.to_string(), "the server answered 404 NoSuchKey");
+    }
+
+    #[test]
+    fn a_message_is_kept_where_the_code_says_less() {
+        let said = status(
+            400,
+            "QuotaPaused",
+            "paid until May, see https://h/a?token=x\nRequestId: 7",
+        );
+        assert_eq!(
+            said.to_string(),
+            "the server answered 400 QuotaPaused (paid until May, see https://h/a?...)"
+        );
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_no_server_that_refuses() {
+        let connect = |why: &str| Refusal::Connect(why.to_string());
+        let absent = connect("failed to lookup address information: Name or service not known");
+        assert_eq!(
+            (absent.errno_of(), absent.is_passing()),
+            (Errno::HOSTUNREACH, false)
+        );
+        let later =
+            connect("failed to lookup address information: Temporary failure in name resolution");
+        assert_eq!(
+            (later.errno_of(), later.is_passing()),
+            (Errno::HOSTUNREACH, true)
+        );
+        let refused = connect("tcp connect error: Connection refused");
+        assert_eq!(
+            (refused.errno_of(), refused.is_passing()),
+            (Errno::CONNREFUSED, true)
+        );
     }
 }

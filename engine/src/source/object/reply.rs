@@ -14,9 +14,10 @@
 //! bytes, and becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
+use super::date::{self, Date};
 use super::network::{self, Client};
 use super::page::{self, Page, PageRequest};
-use super::refusal::{Date, Refusal, one_line};
+use super::refusal::{Refusal, message_beside, one_line};
 use super::version::FIRST_BYTES;
 use futures_util::StreamExt;
 use object_store::client::{
@@ -173,7 +174,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let until = Date::of_http(text)?.since_1970();
     let now = header(headers, "date")
         .and_then(Date::of_http)
-        .map_or_else(super::refusal::since_1970, Date::since_1970);
+        .map_or_else(date::since_1970, Date::since_1970);
     Some(until.saturating_sub(now))
 }
 
@@ -467,11 +468,11 @@ pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     // A body that does not come has no code.
     let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
     let text = String::from_utf8_lossy(&start);
-    let code = text
-        .split_once("<Code>")
-        .and_then(|(_, rest)| rest.split_once("</Code>"))
-        .map(|(code, _)| code)
-        .or(header(&parts.headers, "x-error-code"));
+    let between = |start: &str, end: &str| {
+        let (_, rest) = text.split_once(start)?;
+        rest.split_once(end).map(|(found, _)| found)
+    };
+    let code = between("<Code>", "</Code>").or(header(&parts.headers, "x-error-code"));
     let code = code
         .filter(|code| word(code))
         .unwrap_or_default()
@@ -479,8 +480,10 @@ pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     if (300..400).contains(&status) && code.is_empty() && region.is_none() {
         return Refusal::Redirects;
     }
+    let message = between("<Message>", "</Message>").filter(|_| !code.is_empty());
     Refusal::Status {
         status,
+        message: message_beside(&code, message.unwrap_or_default()),
         code,
         retry_after,
         region,

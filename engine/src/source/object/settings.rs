@@ -34,6 +34,12 @@ pub const VARIABLES: &[&str] = &[
 pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
+/// The settings that there are.
+fn keys() -> Vec<&'static str> {
+    let key = |pair: &'static str| pair.split('=').next().unwrap_or_default();
+    NOTATION.split(',').map(key).collect()
+}
+
 /// What the program says, in [`NOTATION`].
 static PROGRAM: Mutex<String> = Mutex::new(String::new());
 /// What it says where nothing else does.
@@ -49,7 +55,8 @@ static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 /// use foreread::source::object::configure;
 ///
 /// configure("profile=dev,region=eu-central-1").expect("a notation");
-/// assert_eq!(configure("speed=1"), Err("there is no `speed`".to_string()));
+/// let unknown = configure("speed=1").expect_err("no setting");
+/// assert!(unknown.starts_with("there is no `speed`; there are first-byte, stall,"), "{unknown}");
 /// # configure("").expect("nothing");
 /// ```
 pub fn configure(text: &str) -> Result<(), String> {
@@ -103,6 +110,8 @@ pub struct ObjectSettings {
     pub ca_file: Option<PathBuf>,
     /// Names and values of the variables that stores know, such as `AWS_*` ([`VARIABLES`]). Default those of the environment.
     pub variables: Vec<(String, String)>,
+    /// The key among the variables is what a caller has given as arguments named `key` and `secret`, by which errors name it. Default false.
+    pub key_is_argument: bool,
 }
 
 /// Values are secrets: only what is no variable is shown.
@@ -148,6 +157,7 @@ impl Default for ObjectSettings {
             requester_pays: false,
             ca_file: None,
             variables: variables(),
+            key_is_argument: false,
         }
     }
 }
@@ -216,7 +226,12 @@ impl ObjectSettings {
                 "ca-file" => self.ca_file = text()?.map(|path| self.expand(&path)),
                 "no-sign-request" => self.no_sign_request = flag()?,
                 "requester-pays" => self.requester_pays = flag()?,
-                _ => return Err(format!("there is no `{key}`")),
+                _ => {
+                    return Err(format!(
+                        "there is no `{key}`; there are {}",
+                        keys().join(", ")
+                    ));
+                }
             }
         }
         Ok(self)
@@ -329,7 +344,11 @@ mod tests {
                 "part is a whole number from 65536 to 1073741824, not `65535`",
             ),
             ("hedge=51", "hedge is a whole number from 0 to 50, not `51`"),
-            ("speed=1", "there is no `speed`"),
+            (
+                "speed=1",
+                "there is no `speed`; there are first-byte, stall, total, retries, requests, part, hedge, profile, region, \
+                 endpoint-url, no-sign-request, requester-pays, ca-file",
+            ),
         ] {
             assert_eq!(ObjectSettings::default().with(text).expect_err(text), why);
         }

@@ -14,8 +14,9 @@
 //! Example: a listing has "a1", 10:00:00.7 and 5 bytes; the first reply says W/"b2", 10:00:00, 5 bytes: the same date and size. From now on
 //! it is W/"b2" that must come.
 
+use super::date::Date;
 use super::page::generation_of_etag;
-use super::refusal::{Date, Refusal};
+use super::refusal::Refusal;
 use crate::source::tree::Meta;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta};

@@ -88,8 +88,17 @@ impl AwsChain {
             secret_key: secret_key.to_string(),
             token: self.0.variable("AWS_SESSION_TOKEN").map(str::to_string),
         };
-        let remedy = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it";
-        let link = "the variable AWS_ACCESS_KEY_ID";
+        let (link, remedy) = if self.0.key_is_argument {
+            (
+                "the arguments key and secret",
+                "check key, secret and token, and that they may read it",
+            )
+        } else {
+            (
+                "the variable AWS_ACCESS_KEY_ID",
+                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it",
+            )
+        };
         Ok(Some(FoundCredential::new(credential, link, None, remedy)))
     }
 

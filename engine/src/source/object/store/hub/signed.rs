@@ -20,8 +20,9 @@
 
 use super::{Repository, escaped, page};
 use crate::source::object::credentials::Provider;
+use crate::source::object::date::{Date, since_1970};
 use crate::source::object::page::{Page, PageRequest};
-use crate::source::object::refusal::{ADDRESS_REFUSED, Date, Refusal, since_1970};
+use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal};
 use crate::source::object::reply::{checked, header, refuse, refused, whole};
 use crate::source::object::store::Listing;
 use crate::source::object::store::http::PLAIN;
@@ -286,6 +287,7 @@ impl Hub {
                     return Err(refuse(Refusal::Status {
                         status,
                         code: ADDRESS_REFUSED.to_string(),
+                        message: String::new(),
                         retry_after: None,
                         region: None,
                     }));
