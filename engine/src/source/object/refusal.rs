@@ -144,7 +144,8 @@ const NOT_ALLOWED_CODES: [&str; 8] = [
     "XMinioAdminNoSuchUser",
 ];
 /// Codes that say as much as the messages beside them.
-const PLAIN_CODES: [&str; 9] = [
+const PLAIN_CODES: [&str; 10] = [
+    "AuthorizationHeaderMalformed",
     "AccessDenied",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
@@ -196,6 +197,9 @@ const PASSING_CODES: [&str; 5] = [
     "Busy",
 ];
 
+/// Longest message of a server, in characters: the line has a name and a remedy too.
+const MAX_MESSAGE: usize = 120;
+
 /// What a server says beside a code, where the code does not say as much: its first line.
 pub fn message_beside(code: &str, message: &str) -> String {
     let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
@@ -203,7 +207,10 @@ pub fn message_beside(code: &str, message: &str) -> String {
         .contains(&code);
     match is_known {
         true => String::new(),
-        false => redacted_message(&one_line(message.lines().next().unwrap_or_default())),
+        false => {
+            let line = one_line(message.lines().next().unwrap_or_default());
+            redacted_message(&line).chars().take(MAX_MESSAGE).collect()
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use object_store::client::{
     HttpResponseBody, HttpService, ReqwestConnector,
 };
 use object_store::{HeaderMap, HeaderValue};
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -483,11 +484,16 @@ pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let message = between("<Message>", "</Message>").filter(|_| !code.is_empty());
     Refusal::Status {
         status,
-        message: message_beside(&code, message.unwrap_or_default()),
+        message: message_beside(&code, &decoded(message.unwrap_or_default())),
         code,
         retry_after,
         region,
     }
+}
+
+/// Text of XML without its escapes, as it is where they mean nothing.
+fn decoded(text: &str) -> Cow<'_, str> {
+    quick_xml::escape::unescape(text).unwrap_or(Cow::Borrowed(text))
 }
 
 /// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
