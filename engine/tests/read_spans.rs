@@ -1,5 +1,8 @@
 //! The span of a read, as a subscriber of `tracing` sees it: parts that add up to its bytes, its stall, and an error.
+//!
+//! Each test has a process: whether a span is enabled is cached for the process, and tests beside it have no subscriber.
 
+use crate::common::alone;
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use foreread_testing::Faulty;
@@ -51,22 +54,6 @@ impl Subscriber for ReadSpans {
     fn exit(&self, _: &Id) {}
 }
 
-/// In a process without other tests: whether a span is enabled is cached for the process, and tests beside it have no subscriber.
-#[test]
-fn reads_have_spans() {
-    let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-    let out = child
-        .args(["--ignored", "--test-threads=1", "read_spans::"])
-        .output()
-        .expect("it runs");
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(
-        out.status.success() && text.contains("3 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-}
-
 /// The spans of what this thread reads.
 fn spans_of(work: impl FnOnce()) -> Vec<SpanFields> {
     let spans = ReadSpans::default();
@@ -81,90 +68,97 @@ fn parts(of: &SpanFields) -> [u64; 4] {
 }
 
 #[test]
-#[ignore = "run by reads_have_spans"]
 fn a_read_has_its_bytes_by_what_its_pages_were() {
-    let source = Arc::new(Mem::new(vec![7; 100_100]));
-    let reader = Reader::open(source, Options::default().policy("none")).expect("opened");
-    let mut buf = [0; 8192];
-    let spans = spans_of(|| {
-        let mut read = |offset| reader.read_at(&mut buf, offset).expect("read");
-        assert_eq!(read(0), 8192);
-        assert_eq!(read(4096), 8192, "half of it is cached");
-        assert_eq!(read(10), 8192);
-        assert_eq!(read(10), 8192, "without the lock");
-        assert_eq!(read(100_000), 100, "the end");
-        assert_eq!(read(200_000), 0);
-        let (mut one, mut two) = ([0; 10], [0; 5000]);
-        let bufs = &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
-        assert_eq!(reader.read_vectored_at(bufs, 12_000).expect("read"), 5010);
-        for _ in 0..2 {
-            let mut task = [0; 4096];
-            let read = pollster::block_on(reader.read_at_async(&mut task, 40_960));
-            assert_eq!(read.expect("read"), 4096);
-        }
-    });
-    let found: Vec<_> = spans.iter().map(parts).collect();
-    let want = [
-        [8192, 0, 0, 8192],
-        [8192, 4096, 0, 4096],
-        [8192, 8192, 0, 0],
-        [8192, 8192, 0, 0],
-        [100, 0, 0, 100],
-        [0; 4],
-        [5010, 288, 0, 4722],
-        [4096, 0, 0, 4096],
-        [4096, 4096, 0, 0],
-    ];
-    assert_eq!(found, want);
-    let stalls = spans.iter().map(|of| of["stall_ns"].parse::<u64>());
-    let stalls = stalls.map(|stall| stall.expect("a number")).sum::<u64>();
-    assert_eq!(stalls, reader.stats().stall_ns, "as the counter has it");
-    let asked = |n: usize| [&spans[n]["offset"][..], &spans[n]["asked_bytes"]];
-    assert_eq!(asked(1), ["4096", "8192"]);
-    assert_eq!(asked(4), ["100000", "8192"]);
-    assert!(spans.iter().all(|of| of["source"] == reader.describe()));
+    alone(
+        module_path!(),
+        "a_read_has_its_bytes_by_what_its_pages_were",
+        || {
+            let source = Arc::new(Mem::new(vec![7; 100_100]));
+            let reader = Reader::open(source, Options::default().policy("none")).expect("opened");
+            let mut buf = [0; 8192];
+            let spans = spans_of(|| {
+                let mut read = |offset| reader.read_at(&mut buf, offset).expect("read");
+                assert_eq!(read(0), 8192);
+                assert_eq!(read(4096), 8192, "half of it is cached");
+                assert_eq!(read(10), 8192);
+                assert_eq!(read(10), 8192, "without the lock");
+                assert_eq!(read(100_000), 100, "the end");
+                assert_eq!(read(200_000), 0);
+                let (mut one, mut two) = ([0; 10], [0; 5000]);
+                let bufs = &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+                assert_eq!(reader.read_vectored_at(bufs, 12_000).expect("read"), 5010);
+                for _ in 0..2 {
+                    let mut task = [0; 4096];
+                    let read = pollster::block_on(reader.read_at_async(&mut task, 40_960));
+                    assert_eq!(read.expect("read"), 4096);
+                }
+            });
+            let found: Vec<_> = spans.iter().map(parts).collect();
+            let want = [
+                [8192, 0, 0, 8192],
+                [8192, 4096, 0, 4096],
+                [8192, 8192, 0, 0],
+                [8192, 8192, 0, 0],
+                [100, 0, 0, 100],
+                [0; 4],
+                [5010, 288, 0, 4722],
+                [4096, 0, 0, 4096],
+                [4096, 4096, 0, 0],
+            ];
+            assert_eq!(found, want);
+            let stalls = spans.iter().map(|of| of["stall_ns"].parse::<u64>());
+            let stalls = stalls.map(|stall| stall.expect("a number")).sum::<u64>();
+            assert_eq!(stalls, reader.stats().stall_ns, "as the counter has it");
+            let asked = |n: usize| [&spans[n]["offset"][..], &spans[n]["asked_bytes"]];
+            assert_eq!(asked(1), ["4096", "8192"]);
+            assert_eq!(asked(4), ["100000", "8192"]);
+            assert!(spans.iter().all(|of| of["source"] == reader.describe()));
+        },
+    );
 }
 
 /// With readahead a page may be in flight when it is read: it is late, and no hit.
 #[test]
-#[ignore = "run by reads_have_spans"]
 fn parts_add_up_with_readahead() {
-    let source = Arc::new(Mem::new(vec![7; 4_000_000]));
-    let reader = Reader::open(source, Options::default()).expect("opened");
-    let mut buf = vec![0; 50_000];
-    let spans = spans_of(|| {
-        for _ in 0..2 {
-            let mut at = 0;
-            while let read @ 1.. = reader.read_at(&mut buf, at).expect("read") {
-                at += read as u64;
+    alone(module_path!(), "parts_add_up_with_readahead", || {
+        let source = Arc::new(Mem::new(vec![7; 4_000_000]));
+        let reader = Reader::open(source, Options::default()).expect("opened");
+        let mut buf = vec![0; 50_000];
+        let spans = spans_of(|| {
+            for _ in 0..2 {
+                let mut at = 0;
+                while let read @ 1.. = reader.read_at(&mut buf, at).expect("read") {
+                    at += read as u64;
+                }
+                assert_eq!(at, 4_000_000);
             }
-            assert_eq!(at, 4_000_000);
+        });
+        let mut sums = [0; 4];
+        for span in &spans {
+            let parts = parts(span);
+            assert_eq!(parts[0], parts[1..].iter().sum::<u64>(), "{span:?}");
+            (0..4).for_each(|n| sums[n] += parts[n]);
         }
+        assert_eq!(sums[0], 8_000_000);
+        assert!(sums[1] >= 4_000_000, "{sums:?}");
     });
-    let mut sums = [0; 4];
-    for span in &spans {
-        let parts = parts(span);
-        assert_eq!(parts[0], parts[1..].iter().sum::<u64>(), "{span:?}");
-        (0..4).for_each(|n| sums[n] += parts[n]);
-    }
-    assert_eq!(sums[0], 8_000_000);
-    assert!(sums[1] >= 4_000_000, "{sums:?}");
 }
 
 #[test]
-#[ignore = "run by reads_have_spans"]
 fn a_read_that_fails_says_why() {
-    let faulty = Faulty::nth(Mem::new(vec![7; 10_000]), 0);
-    let reader = Reader::open(Arc::new(faulty), Options::default().policy("none"));
-    let reader = reader.expect("opened");
-    let spans = spans_of(|| {
-        reader.read_at(&mut [0; 10], 0).expect_err("it fails");
+    alone(module_path!(), "a_read_that_fails_says_why", || {
+        let faulty = Faulty::nth(Mem::new(vec![7; 10_000]), 0);
+        let reader = Reader::open(Arc::new(faulty), Options::default().policy("none"));
+        let reader = reader.expect("opened");
+        let spans = spans_of(|| {
+            reader.read_at(&mut [0; 10], 0).expect_err("it fails");
+        });
+        let [span] = &spans[..] else {
+            panic!("{spans:?}")
+        };
+        assert!(
+            span.contains_key("error") && !span.contains_key("bytes"),
+            "{span:?}"
+        );
     });
-    let [span] = &spans[..] else {
-        panic!("{spans:?}")
-    };
-    assert!(
-        span.contains_key("error") && !span.contains_key("bytes"),
-        "{span:?}"
-    );
 }

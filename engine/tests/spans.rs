@@ -3,6 +3,7 @@
 //! Example: a reader without worker threads reads 4 KiB. The span `fetch` is entered on the caller's thread, with `offset` and
 //! `bytes`. Names of sources are shown without their secrets.
 
+use crate::common::alone;
 use foreread::{Options, Reader};
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -45,21 +46,13 @@ impl Subscriber for Spans {
 /// In a process without other tests: whether a span is enabled is cached for the process, and tests beside it have no subscriber.
 #[test]
 fn opening_and_fetching_have_spans() {
-    let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-    let out = child
-        .args(["--ignored", "--exact", "spans::spans_of_a_read"])
-        .output()
-        .expect("it runs");
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(
-        out.status.success() && text.contains("1 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&out.stderr)
+    alone(
+        module_path!(),
+        "opening_and_fetching_have_spans",
+        spans_of_a_read,
     );
 }
 
-#[test]
-#[ignore = "run by opening_and_fetching_have_spans, in a process without other tests"]
 fn spans_of_a_read() {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     std::io::Write::write_all(&mut file, &[7; 100_000]).expect("written");
