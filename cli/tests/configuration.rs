@@ -1,7 +1,7 @@
 //! What FOREREAD_POLICY and the files of a configuration change in `compare`, `explain` and `serve`, and what each says
 //! of it.
 
-use crate::common::{Got, foreread_in};
+use crate::common::{Got, first_line, foreread_in};
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);
@@ -230,7 +230,7 @@ fn serve_says_where_its_settings_are_from() {
 #[cfg(feature = "serve")]
 fn serves(user: &User, more: &[&str], reads: u64) -> String {
     use foreread::source::{Nbd, Source};
-    use std::io::{BufRead, BufReader, IoSliceMut, Read};
+    use std::io::{IoSliceMut, Read};
     use std::process::{Command, Stdio};
     let socket = user.0.path().join("s");
     let _ = std::fs::remove_file(&socket);
@@ -247,10 +247,7 @@ fn serves(user: &User, more: &[&str], reads: u64) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let mut uri = String::new();
-    BufReader::new(server.stdout.take().expect("piped"))
-        .read_line(&mut uri)
-        .expect("its line");
+    let uri = first_line(&mut server);
     if reads > 0 {
         let client = Nbd::open(uri.trim_end()).expect("it serves");
         for n in 0..reads {

@@ -3,8 +3,8 @@
 //!
 //! Needs FUSE and root, `run` and `record` also tracefs; else it is skipped.
 
+use crate::common::first_line;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,10 +43,7 @@ impl Silent {
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().expect("piped"))
-            .read_line(&mut line)
-            .expect("its line");
+        let line = first_line(&mut server);
         assert!(!line.is_empty(), "not mounted");
         let silent = Silent { server, dir };
         signal("-STOP", &silent.server);

@@ -1,5 +1,5 @@
 //! `foreread mount` as people use it: it reports the mount, and unmounts on one signal, on two, or when killed.
-use crate::common::foreread;
+use crate::common::{first_line, foreread};
 use foreread_trace::Item;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -44,10 +44,7 @@ impl Mounted {
             .stderr(Stdio::piped())
             .spawn()
             .expect("started");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("piped"))
-            .read_line(&mut line)
-            .expect("its line");
+        let line = first_line(&mut process);
         let err = BufReader::new(process.stderr.take().expect("piped"));
         let mut mounted = Mounted {
             process,

@@ -2,7 +2,7 @@
 //!
 //! The receiver reads what it gets by the crate that OpenTelemetry generates of its protocol.
 
-use crate::common::{foreread, foreread_in};
+use crate::common::{first_line, foreread, foreread_in};
 use foreread::source::{Nbd, Source};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -180,10 +180,7 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let mut uri = String::new();
-        BufReader::new(process.stdout.take().expect("piped"))
-            .read_line(&mut uri)
-            .expect("its line");
+        let uri = first_line(&mut process);
         let err = BufReader::new(process.stderr.take().expect("piped"));
         let uri = uri.trim_end().to_string();
         assert!(!uri.is_empty(), "it serves");

@@ -1,9 +1,9 @@
 //! `foreread serve` as a process: what clients ask for, no more and no less, is in the trace of `--record` when the server has
 //! been told to end, by whichever signal; what it logs; what it makes of odd paths and of a control group.
-use crate::common::foreread;
+use crate::common::{first_line, foreread};
 use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, Record};
-use std::io::{BufRead, BufReader, IoSliceMut, Read};
+use std::io::{IoSliceMut, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -38,10 +38,7 @@ impl Recorded {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let mut uri = String::new();
-        BufReader::new(process.stdout.take().expect("piped"))
-            .read_line(&mut uri)
-            .expect("its line");
+        let uri = first_line(&mut process);
         let (uri, trace) = (uri.trim_end().to_string(), at("t.frt"));
         let recorded = Recorded {
             process,
@@ -325,10 +322,7 @@ impl Running {
             .args(more);
         set(command.stdout(Stdio::piped()).stderr(err));
         let mut process = command.spawn().expect("a shell");
-        let mut uri = String::new();
-        BufReader::new(process.stdout.take().expect("piped"))
-            .read_line(&mut uri)
-            .expect("its line");
+        let uri = first_line(&mut process);
         let running = Running {
             process,
             uri: uri.trim_end().to_string(),
