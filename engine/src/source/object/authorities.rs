@@ -12,7 +12,7 @@ use crate::source::object::refusal::{Unfit, line_of};
 use foreread_os::open::read_small_text;
 use object_store::ClientOptions;
 use reqwest::ClientBuilder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Has a client trust them, and those of `ca_file`.
@@ -24,13 +24,7 @@ pub fn trusted_by_web(
     ca_file: Option<&Path>,
 ) -> Result<ClientBuilder, Unfit> {
     use reqwest::Certificate;
-    let built_in = BUILT_IN
-        .iter()
-        .filter_map(|der| Certificate::from_der(der).ok());
-    let named = ca_file.map_or(Ok(Vec::new()), |path| {
-        Certificate::from_pem_bundle(&pem(path)?).map_err(unfit)
-    })?;
-    let all = built_in.chain(named);
+    let all = certificates(ca_file, Certificate::from_der, Certificate::from_pem_bundle)?;
     Ok(all.fold(builder, ClientBuilder::add_root_certificate))
 }
 
@@ -40,24 +34,33 @@ pub fn trusted_by_web(
 /// The file cannot be read.
 pub fn trusted_by(options: ClientOptions, ca_file: Option<&Path>) -> Result<ClientOptions, Unfit> {
     use object_store::client::Certificate;
-    let built_in = BUILT_IN
-        .iter()
-        .filter_map(|der| Certificate::from_der(der).ok());
-    let named = ca_file.map_or(Ok(Vec::new()), |path| {
-        Certificate::from_pem_bundle(&pem(path)?).map_err(unfit)
-    })?;
-    let all = built_in.chain(named);
+    let all = certificates(ca_file, Certificate::from_der, Certificate::from_pem_bundle)?;
     Ok(all.fold(options, ClientOptions::with_root_certificate))
 }
 
+/// Those of Mozilla, where they are trusted, and of the file, as a client has them.
+fn certificates<C, E: std::error::Error + 'static>(
+    ca_file: Option<&Path>,
+    of_der: fn(&[u8]) -> Result<C, E>,
+    of_pem: fn(&[u8]) -> Result<Vec<C>, E>,
+) -> Result<impl Iterator<Item = C>, Unfit> {
+    let built_in = BUILT_IN.iter().filter_map(move |der| of_der(der).ok());
+    let named = ca_file.map_or(Ok(Vec::new()), |path| {
+        let unfit = |error: E| Unfit::new(line_of(&error), "check the file of certificates");
+        of_pem(&pem(path)?).map_err(unfit)
+    })?;
+    Ok(built_in.chain(named))
+}
+
+/// The first line of each.
+const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 /// Longest file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Mozilla's, where they are trusted. The system is looked at once.
 static BUILT_IN: LazyLock<Vec<&'static [u8]>> = LazyLock::new(|| {
     let is_named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| std::env::var_os(name).is_some());
-    let of_system = rustls_native_certs::load_native_certs().certs.len();
-    if !needs_built_in(is_named.contains(&true), of_system) {
+    if !needs_built_in(is_named.contains(&true), count_of_system) {
         return Vec::new();
     }
     tracing::info!(
@@ -74,8 +77,21 @@ pub fn built_in() -> &'static [&'static [u8]] {
     &BUILT_IN
 }
 
-fn needs_built_in(is_named: bool, of_system: usize) -> bool {
-    of_system == 0 && !is_named
+fn needs_built_in(is_named: bool, of_system: fn() -> usize) -> bool {
+    !is_named && of_system() == 0
+}
+
+/// Certificates of the system: of its bundle one at least, which is enough to know. To read all of it takes 4 ms, and the client does that
+/// too.
+fn count_of_system() -> usize {
+    let has_some = |file: PathBuf| {
+        let text = read_small_text(&file, MAX_FILE_BYTES);
+        text.is_ok_and(|text| text.contains(BEGIN))
+    };
+    match openssl_probe::probe().cert_file.is_some_and(has_some) {
+        true => 1,
+        false => rustls_native_certs::load_native_certs().certs.len(),
+    }
 }
 
 /// The certificates of a file, as text.
@@ -89,14 +105,10 @@ fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
         Unfit::new(what, remedy)
     };
     let text = read_small_text(path, MAX_FILE_BYTES).map_err(|error| unfit(&error.to_string()))?;
-    if !text.contains("-----BEGIN CERTIFICATE-----") {
+    if !text.contains(BEGIN) {
         return Err(unfit("there are none"));
     }
     Ok(text.into_bytes())
-}
-
-fn unfit(error: impl std::error::Error + 'static) -> Unfit {
-    Unfit::new(line_of(&error), "check the file of certificates")
 }
 
 #[cfg(test)]
@@ -106,7 +118,7 @@ mod tests {
     /// What a variable names is not added to, and Mozilla's can be read by both clients.
     #[test]
     fn mozillas_are_for_systems_without_any() {
-        let cases = [(false, 0), (true, 0), (false, 140)];
+        let cases: [(bool, fn() -> usize); 3] = [(false, || 0), (true, || 0), (false, || 140)];
         let needs = cases.map(|(is_named, of_system)| needs_built_in(is_named, of_system));
         assert_eq!(needs, [true, false, false]);
         let all = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
