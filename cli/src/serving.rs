@@ -29,7 +29,7 @@ use std::time::Duration;
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Says to systemd that a unit with Type=notify is up (sd_notify(3)); elsewhere nothing. One that does not hear it is no reason to end.
-pub fn is_ready() {
+pub fn say_ready() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };

@@ -228,7 +228,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         &config.origins(&policy, hint.as_ref()),
     ));
     let said = out::print(ready(&args.dir));
-    serving::is_ready();
+    serving::say_ready();
     let ran = mount.run();
     drop(control);
     ending.close();

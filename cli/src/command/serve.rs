@@ -217,7 +217,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let own = server.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every)?;
     out::print(server.uris().join("\n") + "\n")?;
-    serving::is_ready();
+    serving::say_ready();
     let ran = server.run();
     drop(following);
     reporter.end();
