@@ -3,6 +3,8 @@
 use crate::common::foreread;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 /// A server that says this to each client, and its address.
 fn saying(greeting: &'static [u8]) -> String {
@@ -40,4 +42,33 @@ fn a_server_is_healthy_that_greets() {
     );
     let got = foreread(["health", "/proc"]);
     assert_eq!(got.out, "/proc: no mount of foreread\n");
+}
+
+#[test]
+fn a_server_on_a_unix_socket_is_asked_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a socket");
+    let listener = UnixListener::bind(&path).expect("room");
+    let serve = move || {
+        for client in listener.incoming() {
+            let _ = client.and_then(|mut client| client.write_all(b"NBDMAGICIHAVEOPT\0\x03"));
+        }
+    };
+    foreread_os::threads::spawn("greets", serve).expect("a thread");
+    let name = |path: &Path| format!("nbd+unix:///?socket={}", path.display()).replace(' ', "%20");
+    let good = name(&path);
+    let answers = format!("{good}: answers\n");
+    assert_eq!(foreread(["health", &good]).is_done(), answers);
+    let gone = name(&dir.path().join("gone"));
+    let got = foreread(["health", &gone]);
+    assert_eq!(got.code, Some(1));
+    assert!(got.out.contains("No such file"), "{}", got.out);
+    for (name, says) in [
+        ("nbd+unix:///", "no socket is named"),
+        ("nbdx://h", "no server of NBD"),
+    ] {
+        let got = foreread(["health", name]);
+        assert_eq!(got.code, Some(1), "{name}");
+        assert!(got.out.contains(says), "{}", got.out);
+    }
 }
