@@ -155,6 +155,39 @@ fn a_command_is_recorded_and_gets_advice() {
     bench.only_the_traces_are_left(&traces);
 }
 
+/// Reads of a few bytes that are far apart: no setting knows the next one, and a plan of them does.
+#[test]
+fn a_plan_that_gains_most_is_said_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("far.log");
+    let mut log = "fio version 2 iolog\n/data add\n/data open\n".to_string();
+    for read in 0..400_u64 {
+        let place = read * 7919 % 4096 * (1 << 20);
+        log.push_str(&format!("/data read {place} 4096\n"));
+    }
+    std::fs::write(&path, log + "/data close\n").expect("room");
+    let on = ["--on", "model:object-near", "--runs", "5"];
+    let got = crate::common::foreread([&["tune", text(&path)], &on[..]].concat());
+    let out = got.is_done();
+    let flat = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        out.starts_with(
+            "Where the program reads the same each time, replay a plan of it: reads take "
+        ),
+        "{out}"
+    );
+    assert!(flat.contains(" Else nothing to change: "), "{out}");
+    let places = [
+        "\nthis program, where it reads the same each time:",
+        "\nforeread:",
+    ];
+    let [plan, other] = places.map(|place| out.find(place));
+    assert!(
+        plan.is_some() && other.is_none_or(|other| plan < Some(other)),
+        "{out}"
+    );
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }

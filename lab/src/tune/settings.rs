@@ -18,7 +18,7 @@ use std::path::Path;
 /// Files that are named in a text; more are counted.
 const NAMED: usize = 3;
 
-/// Everything there is to paste: first that of the means that is advised first, the others from the cheapest on.
+/// Everything there is to paste: first a plan where it is said first, then that of the means that is advised first, the others from the cheapest on.
 pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting> {
     let path = asked.storage.path();
     let all = [
@@ -29,11 +29,17 @@ pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting>
         (Some(Means::Policy), ours(tuned, path)),
     ];
     let first = tuned.first.as_ref().map(|first| first.means);
-    let (first, others): (Vec<_>, Vec<_>) = all
+    let is_led = super::text::is_led_by_plan(tuned);
+    let mut settings: Vec<_> = all.into_iter().collect();
+    settings.sort_by_key(|(means, _)| match means {
+        None if is_led => 0,
+        Some(_) if *means == first => 1,
+        _ => 2,
+    });
+    settings
         .into_iter()
-        .partition(|(means, _)| means.is_some() && *means == first);
-    let settings = first.into_iter().chain(others);
-    settings.filter_map(|(_, setting)| setting).collect()
+        .filter_map(|(_, setting)| setting)
+        .collect()
 }
 
 fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {

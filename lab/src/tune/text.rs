@@ -46,6 +46,12 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
         return "One run of each does not separate a gain from noise: tune again with --runs 5 or more.".to_string();
     }
     let ways = ways(tuned);
+    let plan = tuned.replay.as_ref().filter(|plan| !is_gained(&ways, plan));
+    let replayed = plan.map_or_else(String::new, |plan| {
+        let what = "Where the program reads the same each time, replay a plan of it";
+        format!("{what}: {}.", effect(plan))
+    });
+    let is_led = is_led_by_plan(tuned);
     let mut said = match &ways[..] {
         [] => no_way(tuned),
         [first, more @ ..] => {
@@ -60,21 +66,21 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
             )
         }
     };
+    if is_led {
+        said = format!("{replayed} Else {}", uncapitalised(&said));
+    } else if !replayed.is_empty() {
+        said = format!("{said} {replayed}");
+    }
     if tuned.is_dropped {
         said.push_str(DROPPED);
     }
-    let limit = tuned.report.limit().filter(|_| !tuned.is_dropped);
+    let is_said = tuned.is_dropped || !replayed.is_empty();
+    let limit = tuned.report.limit().filter(|_| !is_said);
     if let Some(limit) = limit.and_then(|row| row.judged()) {
         let beaten = tuned.report.oracle_beaten.as_ref();
         let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
-        let plan = match &tuned.replay {
-            Some(plan) if !is_gained(&ways, plan) => {
-                "; 'foreread replay' of a plan comes near it, where the program reads the same each time"
-            }
-            _ => "",
-        };
         said.push_str(&format!(
-            " With perfect foresight: {} s{beaten}{plan}.",
+            " With perfect foresight: {} s{beaten}.",
             span_s(limit.mean, None)
         ));
     }
@@ -143,6 +149,18 @@ fn ways(tuned: &TuneReport) -> Vec<Way<'_>> {
     cheaper.dedup_by(|dear, cheap| is_as_good(tuned, dear.gain, cheap.gain));
     best.append(&mut cheaper);
     best
+}
+
+/// Whether a plan is said first: it leaves less than half of the time that any other way leaves.
+pub(super) fn is_led_by_plan(tuned: &TuneReport) -> bool {
+    let best = ways(tuned)
+        .iter()
+        .map(|way| way.gain.ratio)
+        .fold(1.0, f64::min);
+    tuned
+        .replay
+        .as_ref()
+        .is_some_and(|plan| plan.ratio < best / 2.0)
 }
 
 /// Whether another way is nearly as good as a plan.
