@@ -37,7 +37,10 @@ pub struct Arguments {
     /// Volumes that a node may have
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_volumes: u32,
-    /// Memory for the cache of a volume that names none
+    /// Inline volumes among them: any user that may make a pod makes them
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub max_inline: u32,
+    /// Memory for the cache of a volume that names none, and the most for an inline one
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
     pub cache: u64,
     /// Memory that a volume may name

@@ -66,24 +66,18 @@ impl MountCommand {
         keys: &SecretKeys,
         dir: &Path,
     ) -> Result<(), Status> {
-        let cannot = |error: std::io::Error| {
-            let what = format!("cannot keep the state of a mount: {error}");
-            refused(
-                Code::Internal,
-                &what,
-                "see that the folder of --state can be written",
-            )
-        };
         self.state.begin(name).map_err(cannot)?;
         let mut command = Command::new(&self.program);
         for variable in &volume.withheld {
             command.env_remove(variable);
         }
         command.envs(volume.variables.iter().map(|(name, value)| (name, value)));
-        command.envs(keys.variables.iter().map(|(name, value)| (name, value)));
-        if let Some(content) = &keys.key_file {
-            let file = self.state.keep_key(name, content).map_err(cannot)?;
-            command.env(SecretKeys::FILE_VARIABLE, file);
+        let keys = keys.delivered();
+        let has_keys = !(keys.variables.is_empty() && keys.files.is_empty());
+        command.envs(keys.variables);
+        for file in &keys.files {
+            let path = self.state.keep_keys(name, file).map_err(cannot)?;
+            command.env(file.variable, path);
         }
         if let Some(folder) = &volume.disk_cache {
             private_folder(folder).map_err(|error| {
@@ -103,11 +97,23 @@ impl MountCommand {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let said = self.ran(command.stderr(Stdio::piped())).await?;
         let note = MountNote {
-            has_keys: !keys.is_empty(),
+            has_keys,
             metrics: address(&said),
             source: Some(number(&volume.source)),
         };
         self.state.keep_note(name, note).map_err(cannot)
+    }
+
+    /// Gives a mount that is there the keys of its Secret, where they are others than those that it was mounted with.
+    pub fn renew(&self, name: &str, keys: &SecretKeys) -> Result<(), Status> {
+        for file in keys.delivered().files {
+            if self.state.renew_keys(name, &file).map_err(cannot)? {
+                eprintln!(
+                    "foreread-csi: {name}: its Secret has changed, and the mount has the new keys"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// What it said until it was mounted.
@@ -138,6 +144,12 @@ impl MountCommand {
             }
         }
     }
+}
+
+fn cannot(error: std::io::Error) -> Status {
+    let what = format!("cannot keep the state of a mount: {error}");
+    let remedy = "see that the folder of --state can be written";
+    refused(Code::Internal, &what, remedy)
 }
 
 /// Whether it ended well, and the begin of what it said.

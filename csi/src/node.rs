@@ -24,7 +24,9 @@ use crate::spec::{
     volume_usage,
 };
 use crate::state::number;
-use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id, file_name};
+use crate::volume::{
+    VolumeRequest, VolumeSpec, checked_capability, checked_id, file_name, is_inline_name,
+};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,7 +94,9 @@ impl NodeParts {
             let (noted, own) = (state.note(name).source, number(&volume.source));
             match self.mounts.asked(place).await {
                 // Without a note it is the one of this volume, whose folder it is on.
-                MountAnswer::Answers(_) if noted.is_none_or(|known| known == own) => return Ok(()),
+                MountAnswer::Answers(_) if noted.is_none_or(|known| known == own) => {
+                    return self.command.renew(name, keys);
+                }
                 MountAnswer::Answers(_) => {
                     let what = format!("{} has a mount of another source", place.display());
                     let remedy = "give the volume another volumeHandle";
@@ -102,13 +106,7 @@ impl NodeParts {
                 MountAnswer::Failed(_) => self.mounts.unmount(place, true).await?,
             }
         }
-        let most = self.arguments.max_volumes as usize;
-        let others = state.names().into_iter().filter(|known| known != name);
-        if others.count() >= most {
-            let what = format!("this node has {most} volumes");
-            let remedy = "use another node, or set maxVolumes of the chart";
-            return Err(refused(Code::ResourceExhausted, &what, remedy));
-        }
+        self.room(name)?;
         self.mounts.vacated(place).await?;
         make_folder(place)?;
         let done = self.command.mount(name, volume, keys, place).await;
@@ -117,6 +115,29 @@ impl NodeParts {
             let _ = self.mounts.unmount(place, true).await;
         }
         done
+    }
+
+    /// Whether the node may have this volume beside those that it has.
+    fn room(&self, name: &str) -> Result<(), Status> {
+        let full = |what: String, setting: &str| {
+            let remedy = format!("use another node, or set {setting} of the chart");
+            Err(refused(Code::ResourceExhausted, &what, &remedy))
+        };
+        let mut others = self.command.state.names();
+        others.retain(|known| known != name);
+        let most = self.arguments.max_volumes;
+        if others.len() >= most as usize {
+            return full(format!("this node has {most} volumes"), "plugin.maxVolumes");
+        }
+        let most = self.arguments.max_inline;
+        let inline = others.iter().filter(|known| is_inline_name(known)).count();
+        if is_inline_name(name) && inline >= most as usize {
+            return full(
+                format!("this node has {most} inline volumes"),
+                "inline.maxVolumes",
+            );
+        }
+        Ok(())
     }
 
     async fn publish(
@@ -166,7 +187,12 @@ impl NodeParts {
             }
         };
         match answer {
-            Some(MountAnswer::Answers(_)) => {}
+            // The kubelet publishes again from time to time (requiresRepublish), with the Secret as it is now.
+            Some(MountAnswer::Answers(_)) => {
+                let keys = SecretKeys::checked(&request.secrets)?;
+                self.command
+                    .renew(&file_name(&request.volume_id, false), &keys)?;
+            }
             Some(MountAnswer::Silent) => return Err(silent(&staged)),
             Some(MountAnswer::Failed(_)) | None => self.mount_again(&request, &staged).await?,
         }

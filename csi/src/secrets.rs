@@ -1,9 +1,14 @@
-//! Keys of a request's secrets: each becomes a variable of the one process that mounts, or a file that goes with the mount.
+//! Keys of a request's secrets: each goes into a file of the one process that mounts, or becomes a variable of it.
 //!
 //! ```text
-//!   AWS_ACCESS_KEY_ID, key_id, accessKeyID ──► AWS_ACCESS_KEY_ID            in the environment of `foreread mount`
-//!   key.json                              ──► STATE/NAME/key.json, 0600     GOOGLE_APPLICATION_CREDENTIALS names it
+//!   AWS_ACCESS_KEY_ID, key_id, ... ──► STATE/NAME/aws, 0600         AWS_SHARED_CREDENTIALS_FILE names it
+//!   HF_TOKEN, token                ──► STATE/NAME/hf, 0600          HF_TOKEN_PATH names it
+//!   key.json                       ──► STATE/NAME/key.json, 0600    GOOGLE_APPLICATION_CREDENTIALS names it
+//!   AWS_REGION, AZURE_STORAGE_KEY, ... ──► the same                 in the environment of `foreread mount`
 //! ```
+//! A process looks into a file again when its store refuses it, and into its environment never: keys of a file that are written anew, since their
+//! Secret has changed, are used by a mount that is there.
+//!
 //! A name that is not in the table is refused: a Secret is no way to set PATH or LD_PRELOAD of a process of the node.
 //!
 //! Never: shows a value, in a message, a log, an argument of a process or by `Debug`.
@@ -95,13 +100,80 @@ pub const CREDENTIALS: [&str; 33] = [
 /// What a request's secrets say. It has no `Debug`.
 #[derive(Default)]
 pub struct SecretKeys {
-    pub variables: Vec<(&'static str, String)>,
-    /// The content of the file that [`SecretKeys::FILE_VARIABLE`] names.
-    pub key_file: Option<String>,
+    values: Vec<(&'static str, String)>,
+    /// The key of a service account.
+    key_file: Option<String>,
 }
 
+/// How a process gets its keys. It has no `Debug`.
+pub struct KeyDelivery {
+    pub variables: Vec<(&'static str, String)>,
+    pub files: Vec<KeyFile>,
+}
+
+/// A file of keys: its name, the variable that has its path, and what is in it.
+pub struct KeyFile {
+    pub name: &'static str,
+    pub variable: &'static str,
+    pub content: String,
+}
+
+/// The profile of the keys of S3, in a file that has no other.
+const PROFILE: &str = "foreread";
+/// The keys of S3, and their names in a profile.
+const OF_PROFILE: [(&str, &str); 3] = [
+    ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
+    ("AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
+    ("AWS_SESSION_TOKEN", "aws_session_token"),
+];
+const AWS: &str = "aws";
+const HF: &str = "hf";
+const GOOGLE: &str = "key.json";
+
 impl SecretKeys {
-    pub const FILE_VARIABLE: &'static str = KEY_FILE;
+    /// The names of all files that keys may be in.
+    pub const FILES: [&str; 3] = [AWS, HF, GOOGLE];
+
+    /// What a process gets.
+    pub fn delivered(&self) -> KeyDelivery {
+        let mut files = Vec::new();
+        let mut variables = self.values.clone();
+        // A key of another server may have any letter, and those of a profile have to be words.
+        let is_word = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b"#;\"'".contains(&byte))
+        };
+        let of_s3 = OF_PROFILE.map(|(name, _)| self.value(name));
+        if self.has_credentials_of("s3") && of_s3.into_iter().flatten().all(is_word) {
+            let lines = OF_PROFILE.iter().zip(of_s3);
+            let lines = lines.filter_map(|((_, key), value)| Some(format!("{key} = {}\n", value?)));
+            let content = format!("[{PROFILE}]\n{}", lines.collect::<String>());
+            variables.retain(|(name, _)| OF_PROFILE.iter().all(|(known, _)| known != name));
+            variables.push(("AWS_PROFILE", PROFILE.to_string()));
+            files.push(KeyFile {
+                name: AWS,
+                variable: "AWS_SHARED_CREDENTIALS_FILE",
+                content,
+            });
+        }
+        if let Some(token) = self.value("HF_TOKEN") {
+            let content = token.to_string();
+            variables.retain(|(name, _)| *name != "HF_TOKEN");
+            files.push(KeyFile {
+                name: HF,
+                variable: "HF_TOKEN_PATH",
+                content,
+            });
+        }
+        if let Some(content) = self.key_file.clone() {
+            files.push(KeyFile {
+                name: GOOGLE,
+                variable: KEY_FILE,
+                content,
+            });
+        }
+        KeyDelivery { variables, files }
+    }
 
     /// The keys of a request.
     pub fn checked(secrets: &HashMap<String, String>) -> Result<SecretKeys, Status> {
@@ -142,13 +214,13 @@ impl SecretKeys {
                 return Err(twice());
             }
             // A line break at the end is of the file that the Secret was made of.
-            keys.variables.push((variable, value.trim().to_string()));
+            keys.values.push((variable, value.trim().to_string()));
         }
         Ok(keys)
     }
 
     fn value(&self, variable: &str) -> Option<&str> {
-        let found = self.variables.iter().find(|(name, _)| *name == variable);
+        let found = self.values.iter().find(|(name, _)| *name == variable);
         found.map(|(_, value)| value.as_str())
     }
 
@@ -158,7 +230,7 @@ impl SecretKeys {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.variables.is_empty() && self.key_file.is_none()
+        self.values.is_empty() && self.key_file.is_none()
     }
 
     /// Whether the first link of the chain of this scheme is among them, so that no other link is asked.
@@ -240,7 +312,36 @@ mod tests {
         assert_eq!(keys.value("AWS_ACCESS_KEY_ID"), Some("k"));
         assert!(keys.has_credentials_of("s3") && !keys.has_credentials_of("gs"));
         let keys = SecretKeys::checked(&secrets(&[("key.json", ACCOUNT)])).expect("good");
-        assert!(keys.has_credentials_of("gs") && keys.variables.is_empty() && !keys.is_empty());
+        assert!(keys.has_credentials_of("gs") && keys.values.is_empty() && !keys.is_empty());
+    }
+
+    #[test]
+    fn keys_that_a_store_looks_for_again_are_in_files() {
+        let delivered = |all: &[(&str, &str)]| {
+            let keys = SecretKeys::checked(&secrets(all))
+                .expect("good")
+                .delivered();
+            let names = keys.variables.iter().map(|(name, _)| *name);
+            let files = keys.files.into_iter().map(|file| file.content);
+            (names.collect::<Vec<_>>(), files.collect::<Vec<_>>())
+        };
+        let s3 = [("key_id", "k"), ("access_key", "s/+="), ("region", "r")];
+        let profile = "[foreread]\naws_access_key_id = k\naws_secret_access_key = s/+=\n";
+        assert_eq!(
+            delivered(&s3),
+            (vec!["AWS_REGION", "AWS_PROFILE"], vec![profile.to_string()])
+        );
+        assert_eq!(
+            delivered(&[("token", "t\n")]),
+            (vec![], vec!["t".to_string()])
+        );
+        for odd in ["a b", "a#b", "\u{e4}"] {
+            let (names, files) = delivered(&[("key_id", "k"), ("access_key", odd)]);
+            assert!(
+                names.len() == 2 && files.is_empty(),
+                "{odd} is no word of a profile"
+            );
+        }
     }
 
     #[test]

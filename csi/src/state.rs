@@ -3,11 +3,12 @@
 //! ```text
 //!   STATE/                 0700, best on a tmpfs
 //!     vmodels-bb02.../     one folder for each volume that is mounted
-//!       key.json           0600, where the Secret has one
+//!       aws, hf, key.json  0600, where the Secret has one
 //!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
 //! ```
 //! Without these files a mount is served, published and unmounted as with them.
 
+use crate::secrets::{KeyFile, SecretKeys};
 use foreread_os::open::read_small_text;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{ErrorKind, Result, Write};
@@ -15,8 +16,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const KEY: &str = "key.json";
 const NOTE: &str = "mount";
+/// Keys before they have their name.
+const NEW: &str = "new";
+/// Bytes of a file of keys, at most. Those of a Secret are 64 KiB.
+const MAX_KEYS: u64 = 128 << 10;
 /// Bytes of a note, at most.
 const MAX_NOTE: u64 = 4096;
 
@@ -57,11 +61,28 @@ impl StateFolder {
         private_folder(&self.0.join(name))
     }
 
-    /// Keeps a key in a file, whose path is returned.
-    pub fn keep_key(&self, name: &str, content: &str) -> Result<PathBuf> {
-        let path = self.0.join(name).join(KEY);
-        private_file(&path, content)?;
+    /// Keeps keys in a file, whose path is returned.
+    pub fn keep_keys(&self, name: &str, file: &KeyFile) -> Result<PathBuf> {
+        let path = self.0.join(name).join(file.name);
+        private_file(&path, &file.content)?;
         Ok(path)
+    }
+
+    /// Writes keys anew that a mount has in a file and that are others now. Whether there were any.
+    pub fn renew_keys(&self, name: &str, file: &KeyFile) -> Result<bool> {
+        let path = self.0.join(name).join(file.name);
+        let Ok(old) = read_small_text(&path, MAX_KEYS) else {
+            return Ok(false);
+        };
+        if old == file.content {
+            return Ok(false);
+        }
+        // A reader has the old ones or the new ones.
+        let new = self.0.join(name).join(NEW);
+        without_missing(std::fs::remove_file(&new))?;
+        private_file(&new, &file.content)?;
+        std::fs::rename(new, path)?;
+        Ok(true)
     }
 
     pub fn keep_note(&self, name: &str, note: MountNote) -> Result<()> {
@@ -100,7 +121,7 @@ impl StateFolder {
     /// Removes what a volume has here.
     pub fn forget(&self, name: &str) -> Result<()> {
         let folder = self.0.join(name);
-        for file in [KEY, NOTE] {
+        for file in SecretKeys::FILES.into_iter().chain([NEW, NOTE]) {
             without_missing(std::fs::remove_file(folder.join(file)))?;
         }
         without_missing(std::fs::remove_dir(folder))
@@ -135,7 +156,16 @@ mod tests {
         let path = dir.path().join("state");
         let state = StateFolder::open(&path).expect("made");
         state.begin("v1").expect("made");
-        let key = state.keep_key("v1", "{}").expect("kept");
+        let file = |content: &str| KeyFile {
+            name: SecretKeys::FILES[0],
+            variable: "",
+            content: content.to_string(),
+        };
+        assert!(!state.renew_keys("v1", &file("1")).expect("none to renew"));
+        let key = state.keep_keys("v1", &file("1")).expect("kept");
+        assert!(!state.renew_keys("v1", &file("1")).expect("the same"));
+        assert!(state.renew_keys("v1", &file("2")).expect("written"));
+        assert_eq!(std::fs::read_to_string(&key).expect("there"), "2");
         let note = MountNote {
             has_keys: true,
             metrics: "127.0.0.1:9".parse().ok(),

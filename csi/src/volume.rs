@@ -113,9 +113,16 @@ pub struct VolumeSpec {
     pub disk_cache: Option<PathBuf>,
 }
 
+/// How the name of an inline volume's folder begins.
+const INLINE: char = 'i';
+/// Whether a folder of the state is an inline volume's.
+pub fn is_inline_name(name: &str) -> bool {
+    name.starts_with(INLINE)
+}
+
 /// A name for files of a volume: `v`, or `i` of an inline one; letters, digits and `-` of its identifier; a number of all of it.
 pub fn file_name(id: &str, is_inline: bool) -> String {
-    let kind = if is_inline { 'i' } else { 'v' };
+    let kind = if is_inline { INLINE } else { 'v' };
     let number = number(id);
     let letters = id
         .chars()
@@ -186,9 +193,15 @@ impl VolumeSpec {
             source,
         };
         let mut cache = None;
+        // Any user that may make a pod chooses it, and it is memory of all volumes.
+        let max_cache = if request.is_inline {
+            arguments.cache
+        } else {
+            arguments.max_cache
+        };
         for (setting, value) in attributes.settings() {
             match setting.form {
-                Form::Size => cache = Some(sized(setting.attribute, value, arguments.max_cache)?),
+                Form::Size => cache = Some(sized(setting.attribute, value, max_cache)?),
                 Form::Flag if is_on(setting.attribute, value)? => {
                     volume.options.push(format!("--{}", setting.option));
                 }

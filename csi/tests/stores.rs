@@ -104,6 +104,42 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
     plugin.unstage(&good).expect("unstaged");
 }
 
+/// A pod that runs goes on where the keys of its Secret are changed and the old ones are refused.
+#[test]
+fn a_mount_gets_the_keys_of_a_secret_that_has_changed() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let Some(plugin) = Plugin::start(&[]) else {
+        return;
+    };
+    let keys = |key| volume(&gateway, &[]).with_secrets(&[("key_id", key), ("access_key", key)]);
+    let (old, new) = (keys("first"), keys("second"));
+    gateway.add_key("first", "first");
+    gateway.put("a", b"of the first");
+    plugin.stage(&old).expect("staged");
+    plugin.publish(&old, "pod-1").expect("published");
+    assert_eq!(
+        fs::read(plugin.path("pod-1/a")).expect("read"),
+        b"of the first"
+    );
+    gateway.add_key("second", "second");
+    gateway.remove_key("first");
+    gateway.put("b", b"of the second");
+    plugin
+        .publish(&new, "pod-1")
+        .expect("published again by the kubelet");
+    assert_eq!(
+        fs::read(plugin.path("pod-1/b")).expect("read"),
+        b"of the second"
+    );
+    assert_eq!(files_with(&plugin, "first"), [""; 0]);
+    plugin.unpublish(&new, "pod-1").expect("unpublished");
+    plugin.unstage(&new).expect("unstaged");
+    let line = refused(plugin.stage(&old), Code::Internal);
+    assert!(line.contains("403"), "the old keys are refused: {line}");
+}
+
 /// A file of a key is private while the mount is there, and goes with it.
 #[test]
 fn an_inline_volume_reads_by_its_own_keys_alone() {
@@ -114,7 +150,10 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
         ("AWS_ACCESS_KEY_ID", KEY),
         ("AWS_SECRET_ACCESS_KEY", SECRET),
     ];
-    let Some(plugin) = Plugin::with(&["--inline", "--inline-http"], &of_plugin) else {
+    let Some(plugin) = Plugin::with(
+        &["--inline", "--inline-http", "--max-inline", "1"],
+        &of_plugin,
+    ) else {
         return;
     };
     gateway.put("file", b"bytes");
@@ -137,6 +176,12 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
             .expect("published, and published already");
     }
     assert_eq!(fs::read(plugin.path("pod-1/file")).expect("read"), b"bytes");
+    let mut second = volume(&gateway, &[(EPHEMERAL, "true")]).with_secrets(&keys);
+    second.id = "second".to_string();
+    let line = refused(plugin.publish(&second, "pod-2"), Code::ResourceExhausted);
+    assert!(line.contains("1 inline volumes"), "{line}");
+    plugin.stage(&persistent).expect("one of another kind");
+    plugin.unstage(&persistent).expect("unstaged");
     let [file] = &files_with(&plugin, "hushhush")[..] else {
         panic!("one file of a key");
     };

@@ -111,6 +111,14 @@ fn an_inline_volume_has_no_credentials_of_the_machine() {
 }
 
 #[test]
+fn an_inline_volume_has_no_more_cache_than_one_that_names_none() {
+    let asks = |size, is_inline| of(&[("source", "s3://b/"), ("cache", size)], &[], is_inline);
+    assert!(asks("256Mi", true).is_ok() && asks("512Mi", false).is_ok());
+    let error = asks("512Mi", true).expect_err("too much");
+    assert!(error.message().contains("cache is 512Mi"), "{error}");
+}
+
+#[test]
 fn what_is_hostile_or_wrong_is_one_line() {
     let good = ("source", "s3://b/");
     let long = "x".repeat(MAX_TEXT + 1);

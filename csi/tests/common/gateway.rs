@@ -22,15 +22,24 @@ impl Gateway {
             return None;
         }
         let dir = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir_all(dir.path().join("bucket/data")).expect("a bucket");
+        std::fs::create_dir_all(dir.path().join("files/bucket/data")).expect("a bucket");
+        std::fs::create_dir(dir.path().join("users")).expect("made");
         // Another program may take the port in between: then the next one.
         for _ in 0..5 {
             let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
             let address = free.expect("a port").to_string();
             let mut command = Command::new("versitygw");
             command
-                .args(["--port", &address, "--quiet", "posix"])
-                .arg(dir.path());
+                .args([
+                    "--port",
+                    &address,
+                    "--quiet",
+                    "--iam-cache-disable",
+                    "--iam-dir",
+                ])
+                .arg(dir.path().join("users"))
+                .arg("posix")
+                .arg(dir.path().join("files"));
             command
                 .env("ROOT_ACCESS_KEY", KEY)
                 .env("ROOT_SECRET_KEY", SECRET);
@@ -53,8 +62,32 @@ impl Gateway {
     }
 
     pub fn put(&self, name: &str, bytes: &[u8]) {
-        let path = self.dir.path().join("bucket/data").join(name);
+        let path = self.dir.path().join("files/bucket/data").join(name);
         std::fs::write(path, bytes).expect("room");
+    }
+
+    /// One more key, which may read everything.
+    pub fn add_key(&self, key: &str, secret: &str) {
+        self.administer(&["create-user", "-a", key, "-s", secret, "-r", "admin"]);
+    }
+
+    pub fn remove_key(&self, key: &str) {
+        self.administer(&["delete-user", "-a", key]);
+    }
+
+    fn administer(&self, what: &[&str]) {
+        let mut command = Command::new("versitygw");
+        command.args([
+            "admin",
+            "-a",
+            KEY,
+            "-s",
+            SECRET,
+            "--endpoint-url",
+            &self.endpoint,
+        ]);
+        let done = command.args(what).output().expect("started");
+        assert!(done.status.success(), "{done:?}");
     }
 }
 
