@@ -87,6 +87,7 @@ impl NodeParts {
         place: &Path,
     ) -> Result<(), Status> {
         let state = &self.command.state;
+        let mut has_ended = false;
         if let Some(mount) = self.mounts.at(place) {
             if !is_ours(&mount) {
                 return Err(other(place, &mount.kind));
@@ -103,7 +104,10 @@ impl NodeParts {
                     return Err(refused(Code::AlreadyExists, &what, remedy));
                 }
                 MountAnswer::Silent => return Err(silent(place)),
-                MountAnswer::Failed(_) => self.mounts.unmount(place, true).await?,
+                MountAnswer::Failed(_) => {
+                    self.mounts.unmount(place, true).await?;
+                    has_ended = true;
+                }
             }
         }
         self.room(name)?;
@@ -114,7 +118,11 @@ impl NodeParts {
             // It may have come after its time.
             let _ = self.mounts.unmount(place, true).await;
         }
-        done
+        // After any other code the kubelet takes it that nothing is mounted, and never calls for the end of an inline volume.
+        done.map_err(|status| match has_ended {
+            true => Status::unavailable(status.message()),
+            false => status,
+        })
     }
 
     /// Whether the node may have this volume beside those that it has.
@@ -247,7 +255,8 @@ impl NodeParts {
         let name = file_name(&request.volume_id, false);
         let keys = SecretKeys::checked(&request.secrets)?;
         if self.command.state.note(&name).has_keys && keys.is_empty() {
-            let what = "the mount of the volume has ended, and its keys are not here";
+            let what =
+                "the mount of the volume has ended, and its Secret does not come with this call";
             let remedy = "name its Secret as nodePublishSecretRef too, or delete all pods of the volume on this node";
             return Err(refused(Code::FailedPrecondition, what, remedy));
         }
@@ -269,7 +278,11 @@ impl NodeParts {
         let _turn = self.turn(&request.volume_id)?;
         let name = file_name(&request.volume_id, true);
         let done = self.mount(&name, &volume, &keys, target).await;
-        if done.is_err() {
+        // The kubelet calls again where it is unavailable.
+        if done
+            .as_ref()
+            .is_err_and(|status| status.code() != Code::Unavailable)
+        {
             let _ = remove_folder(target);
         }
         done.map(|()| NodePublishVolumeResponse {})

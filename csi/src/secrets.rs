@@ -61,7 +61,7 @@ pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
 const MAX_BYTES: usize = 64 << 10;
 
 /// Variables by which a process finds credentials: those of the plugin go where a volume has its own.
-pub const CREDENTIALS: [&str; 33] = [
+pub const CREDENTIALS: [&str; 36] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
@@ -86,6 +86,9 @@ pub const CREDENTIALS: [&str; 33] = [
     "IDENTITY_ENDPOINT",
     "HF_TOKEN",
     "HF_TOKEN_PATH",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HF_HOME",
+    "XDG_CACHE_HOME",
     "AWS_DEFAULT_PROFILE",
     "GOOGLE_BEARER_TOKEN",
     "CLOUDSDK_CONFIG",

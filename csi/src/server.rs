@@ -57,6 +57,25 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         let remedy = "give the name of the node, of at most 256 letters";
         return Err(Failure::input("no name of a node", "--node-id", remedy));
     }
+    let limits = [
+        ("cache", arguments.cache, arguments.max_cache),
+        (
+            "disk-cache-size",
+            arguments.disk_cache_size,
+            arguments.max_disk_cache,
+        ),
+    ];
+    for (option, usual, most) in limits {
+        if usual > most {
+            let place = format!("--{option} is {usual} bytes, and a volume may name {most}");
+            let remedy = "write less, or a larger limit";
+            return Err(Failure::input(
+                "a volume that names no size has more than one that names it may have",
+                place,
+                remedy,
+            ));
+        }
+    }
     let socket = socket(&arguments.endpoint)?;
     let state = StateFolder::open(&arguments.state).map_err(|error| {
         let place = format!("{}: {error}", arguments.state.display());

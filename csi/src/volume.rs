@@ -287,6 +287,14 @@ impl VolumeSpec {
         if request.is_inline || !keys.is_empty() {
             self.withheld.extend(CREDENTIALS);
         }
+        // What the plugin allows its other volumes; a server of TLS may redirect to any other.
+        if request.is_inline && !arguments.inline_http {
+            self.withheld.extend(ALLOW_HTTP);
+        }
+        if keys.endpoint().is_some() {
+            // It goes before the one of the Secret.
+            self.withheld.push("AWS_ENDPOINT_URL_S3");
+        }
         if request.is_inline {
             let variables = OF_NO_MACHINE.map(|(name, value)| (name, value.to_string()));
             self.variables.extend(variables);

@@ -64,7 +64,13 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
         "no process has it as an argument"
     );
     assert!(!plugin.said().contains(SECRET));
-    assert_eq!(files_with(&plugin, SECRET), Vec::<String>::new());
+    let [file] = &files_with(&plugin, SECRET)[..] else {
+        panic!("one file of keys");
+    };
+    assert!(file.ends_with("/aws"), "{file}");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file).expect("there").permissions());
+    assert_eq!(mode & 0o777, 0o600);
     assert_eq!(
         fs::read_dir(plugin.path("cache")).expect("there").count(),
         1,
@@ -80,7 +86,7 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
         plugin.servers(&text).is_empty()
     });
 
-    // Its keys are not kept: where the mount has ended they have to come again.
+    // Its keys were given to the mount: where that has ended they have to come again.
     plugin.stage(&good).expect("staged");
     plugin.publish(&good, "pod-1").expect("published");
     let server = plugin.server("volume");
@@ -167,7 +173,7 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
     let keys = [
         ("key_id", KEY),
         ("access_key", SECRET),
-        ("key.json", "{\"type\":\"service_account\",\"hushhush\":1}"),
+        ("key.json", "{\"type\":\"service_account\",\"canary\":1}"),
     ];
     let good = volume(&gateway, &[(EPHEMERAL, "true")]).with_secrets(&keys);
     for _ in 0..2 {
@@ -182,7 +188,7 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
     assert!(line.contains("1 inline volumes"), "{line}");
     plugin.stage(&persistent).expect("one of another kind");
     plugin.unstage(&persistent).expect("unstaged");
-    let [file] = &files_with(&plugin, "hushhush")[..] else {
+    let [file] = &files_with(&plugin, "canary")[..] else {
         panic!("one file of a key");
     };
     let meta = fs::metadata(file).expect("there");
@@ -191,6 +197,6 @@ fn an_inline_volume_reads_by_its_own_keys_alone() {
         0o600
     );
     plugin.unpublish(&good, "pod-1").expect("unpublished");
-    assert!(files_with(&plugin, "hushhush").is_empty() && !plugin.path("pod-1").exists());
+    assert!(files_with(&plugin, "canary").is_empty() && !plugin.path("pod-1").exists());
     assert!(plugin.mounts().is_empty());
 }

@@ -93,10 +93,15 @@ fn attributes_and_mount_options_become_options_of_the_command() {
 fn an_inline_volume_has_no_credentials_of_the_machine() {
     let volume = of(&[("source", "s3://b/")], &[], true).expect("good");
     assert!(volume.options.contains(&"--no-sign-request".to_string()));
-    assert!(volume.withheld.contains(&"AWS_WEB_IDENTITY_TOKEN_FILE"));
-    let keys = [("key_id", "k"), ("access_key", "s")];
-    let keys = SecretKeys::checked(&attributes(&keys)).expect("good");
-    let sources = ["s3://b/", "gs://b/"].map(|source| {
+    for name in [
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "HUGGING_FACE_HUB_TOKEN",
+        "HF_HOME",
+        "AWS_ALLOW_HTTP",
+    ] {
+        assert!(volume.withheld.contains(&name), "{name}");
+    }
+    let checked = |source, keys: &SecretKeys, flags: &[&str]| {
         let attributes = attributes(&[("source", source)]);
         let request = VolumeRequest {
             id: "x",
@@ -104,7 +109,15 @@ fn an_inline_volume_has_no_credentials_of_the_machine() {
             capability: None,
             is_inline: true,
         };
-        let volume = VolumeSpec::checked(&request, &keys, &arguments(&[])).expect("good");
+        VolumeSpec::checked(&request, keys, &arguments(flags)).expect("good")
+    };
+    let by_http = ["--inline", "--inline-http"];
+    let volume = checked("s3://b/", &SecretKeys::default(), &by_http);
+    assert!(!volume.withheld.contains(&"AWS_ALLOW_HTTP"));
+    let keys = [("key_id", "k"), ("access_key", "s")];
+    let keys = SecretKeys::checked(&attributes(&keys)).expect("good");
+    let sources = ["s3://b/", "gs://b/"].map(|source| {
+        let volume = checked(source, &keys, &[]);
         volume.options.contains(&"--no-sign-request".to_string())
     });
     assert_eq!(sources, [false, true], "keys of S3 speak for S3 alone");

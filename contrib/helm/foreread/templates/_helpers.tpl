@@ -23,8 +23,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Checked together, so that neither component mounts what the other refuses. */}}
 {{- define "foreread.limits" -}}
+{{- if eq (int .Values.plugin.metricsPort) (int .Values.plugin.livenessPort) }}
+{{- fail "plugin.metricsPort and plugin.livenessPort are the same port of one pod" }}
+{{- end -}}
 - --driver-name={{ .Values.plugin.driverName }}
-- --max-volumes={{ .Values.plugin.maxVolumes }}
+- --max-volumes={{ int64 .Values.plugin.maxVolumes }}
 - --cache={{ .Values.plugin.cache }}
 - --max-cache={{ .Values.plugin.maxCache }}
 - --mount-timeout={{ .Values.plugin.mountTimeout }}

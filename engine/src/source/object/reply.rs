@@ -323,6 +323,9 @@ pub struct Connector {
     pub authorization: Option<HeaderValue>,
     /// Which connections it shares.
     pub client: Client,
+    /// How a client of that kind is made. Those that a builder asks with are not taken: for the service of a machine, which it may look for first,
+    /// they allow http.
+    pub options: ClientOptions,
     pub wire: &'static Wire,
 }
 
@@ -333,9 +336,9 @@ impl std::fmt::Debug for Connector {
 }
 
 impl HttpConnector for Connector {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = network::hold().client(self.client.clone(), || {
-            ReqwestConnector::default().connect(options)
+            ReqwestConnector::default().connect(&self.options)
         })?;
         Ok(HttpClient::new(ReplyCheck {
             inner,

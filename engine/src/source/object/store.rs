@@ -412,12 +412,13 @@ fn connector(
     allow_http: bool,
     wire: &'static Wire,
     authorization: Option<HeaderValue>,
-) -> Connector {
-    Connector {
+) -> Result<Connector, Unfit> {
+    Ok(Connector {
         authorization,
         client: Client::of(settings, allow_http),
+        options: client(settings, allow_http)?,
         wire,
-    }
+    })
 }
 
 fn line(error: &object_store::Error) -> String {
@@ -427,6 +428,45 @@ fn line(error: &object_store::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object_store::client::{HttpConnector, HttpRequest};
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// A builder without credentials asks first for a client that may ask the machine's own service, by http.
+    #[test]
+    fn a_client_of_tls_asks_no_plain_server_whoever_makes_it_first() {
+        let settings = ObjectSettings {
+            first_byte: Duration::from_millis(7919),
+            ..ObjectSettings::default()
+        };
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", server.local_addr().expect("bound"));
+        let serve = move || {
+            let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            for mut client in server.incoming().flatten() {
+                let _ = client.read(&mut [0; 4096]);
+                let _ = client.write_all(reply);
+            }
+        };
+        foreread_os::threads::spawn("plain-server", serve).expect("a thread");
+        static WIRE: Wire = Wire {
+            stores_codings: true,
+            accept_encoding: "identity",
+            generation: None,
+            has_versions: false,
+            page: crate::source::object::page::of_s3,
+        };
+        let asked = |allow_http| {
+            let connector = connector(&settings, allow_http, &WIRE, None).expect("a connector");
+            let any = ClientOptions::new().with_allow_http(true);
+            let client = connector.connect(&any).expect("a client");
+            let mut request = HttpRequest::new(String::new().into());
+            *request.uri_mut() = url.parse().expect("a URL");
+            network::wait_here(client.execute(request)).expect("threads")
+        };
+        assert!(asked(false).is_err());
+        asked(true).expect("a plain server, where that is allowed");
+    }
 
     #[test]
     fn what_is_none_is_said_in_one_line_without_its_secrets() {

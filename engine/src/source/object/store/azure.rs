@@ -186,7 +186,7 @@ impl Place for AzurePlace {
         let own = format!("https://{account}.blob.core.windows.net");
         let endpoint = named.unwrap_or(own);
         let options = client(settings, allow_http)?;
-        let connector = connector(settings, allow_http, &WIRE, None);
+        let connector = connector(settings, allow_http, &WIRE, None)?;
         let client = connector.connect(&options);
         let remedy = "check account and container";
         let unfit = |error: object_store::Error| Unfit::new(line(&error), remedy);

@@ -81,7 +81,7 @@ impl Place for GcsPlace {
             .with_bucket_name(&self.0.bucket)
             .with_retry(no_retries())
             .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &WIRE, None));
+            .with_http_connector(connector(settings, allow_http, &WIRE, None)?);
         if let Some(endpoint) = &endpoint {
             let endpoint = endpoint.trim_end_matches('/');
             builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);

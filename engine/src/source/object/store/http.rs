@@ -85,7 +85,7 @@ impl Place for HttpPlace {
             .with_url(self.url.as_str())
             .with_retry(no_retries())
             .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &PLAIN, authorization))
+            .with_http_connector(connector(settings, allow_http, &PLAIN, authorization)?)
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;
         Ok(Store {

@@ -116,7 +116,7 @@ impl Place for S3Place {
             .with_virtual_hosted_style_request(settings.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"))
             .with_retry(no_retries())
             .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &WIRE, None));
+            .with_http_connector(connector(settings, allow_http, &WIRE, None)?);
         if let Some(endpoint) = &endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
