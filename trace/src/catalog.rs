@@ -51,10 +51,10 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
     };
     match (fits(Fit::Sure).as_slice(), fits(Fit::Maybe).as_slice()) {
         ([one], _) => Ok(one),
-        ([], []) if let Some((what, remedy)) = other_file(head) => {
-            Err(TraceError::new(path, TracePosition::Whole, what, remedy))
-        }
         ([], []) => {
+            if let Some((what, remedy)) = other_file(head) {
+                return Err(TraceError::new(path, TracePosition::Whole, what, remedy));
+            }
             let known: Vec<&str> = ALL
                 .iter()
                 .filter(|f| f.import.is_some())
