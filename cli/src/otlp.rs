@@ -1,6 +1,6 @@
 //! Telemetry of commands that run for long, by OTLP over HTTP: spans of reads and the metrics of the page that a Prometheus reads.
 //!
-//! On where `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver. One thread sends. A read never waits for it: spans go
+//! On where `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver. A thread for each signal sends. A read never waits for it: spans go
 //! into a queue with a limit, and what finds no room is counted and dropped. At its end a command waits at most [`END_LIMIT`] for a receiver.
 //!
 //! ```text
@@ -18,15 +18,13 @@ mod spans;
 use crate::fail::{Fail, note};
 use foreread::front::metrics::Metric;
 use foreread_os::threads::Task;
-use sender::{Sender, SentReport};
+use sender::{Sender, SentReport, Signal};
 use settings::{Sampling, Settings};
 #[cfg(feature = "lab")]
 use spans::{AttributeValue, ClosedSpan};
 use spans::{SpanFilter, SpanLayer, SpanStore};
 use std::sync::Arc;
-use std::time::Duration;
-#[cfg(feature = "lab")]
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::Subscriber;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
@@ -51,19 +49,24 @@ pub fn check() -> Result<(), Fail> {
 }
 
 fn from_environment() -> Result<Option<Settings>, Fail> {
-    Settings::of(|name| std::env::var_os(name)?.into_string().ok())
+    Settings::of(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
 }
 
 /// Sends until it is ended.
 pub struct Telemetry {
     store: Arc<SpanStore>,
-    thread: Task<SentReport>,
-    place: String,
+    threads: Vec<SenderThread>,
     #[cfg_attr(
         not(feature = "lab"),
         expect(dead_code, reason = "only run has one span")
     )]
     settings: Arc<Settings>,
+}
+
+/// A thread that sends one signal, and where it goes.
+struct SenderThread {
+    task: Task<SentReport>,
+    place: String,
 }
 
 impl Telemetry {
@@ -77,34 +80,45 @@ impl Telemetry {
         };
         let (settings, is_server) = (Arc::new(settings), metrics.is_some());
         let store = Arc::new(SpanStore::new(&settings));
-        let sender = Sender::new(Arc::clone(&settings), Arc::clone(&store), metrics)?;
-        let place = settings.place();
-        let thread = Task::start("foreread-otlp", move || sender.run()).map_err(Fail::of)?;
+        let signals = [Some(Signal::Spans), metrics.map(Signal::Metrics)];
+        let mut threads = Vec::new();
+        for signal in signals.into_iter().flatten() {
+            let Some(sender) = Sender::new(&settings, &store, signal)? else {
+                continue;
+            };
+            let place = sender.place();
+            let task = Task::start("foreread-otlp", move || sender.run()).map_err(Fail::of)?;
+            threads.push(SenderThread { task, place });
+        }
         if settings.traces.is_some() && settings.sampling != Sampling::Off {
             spans::activate(&store);
         }
         if is_server {
-            note(format!("telemetry goes to {place}"));
+            note(format!("telemetry goes to {}", settings.place()));
         }
         Ok(Some(Telemetry {
             store,
-            thread,
-            place,
+            threads,
             settings,
         }))
     }
 
     /// Sends what is left, and says what was not delivered.
-    pub fn end(self) {
+    pub fn end(mut self) {
         self.store.end();
-        let Some(report) = self.thread.within(END_LIMIT) else {
-            note(format!(
-                "telemetry: {} did not answer; the last spans and metrics are not delivered",
-                self.place
-            ));
-            return;
-        };
-        let lost = report.lost_spans + self.store.dropped();
+        let until = Instant::now() + END_LIMIT;
+        let mut lost = self.store.dropped();
+        for thread in std::mem::take(&mut self.threads) {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(report) = thread.task.within(left) else {
+                note(format!(
+                    "telemetry: {} did not answer; what was last is not delivered",
+                    thread.place
+                ));
+                continue;
+            };
+            lost += report.lost_spans;
+        }
         if lost > 0 {
             note(format!("telemetry: {lost} spans were not delivered"));
         }

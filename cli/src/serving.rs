@@ -37,8 +37,12 @@ pub fn say_ready() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&name),
     };
-    let socket = UnixDatagram::unbound();
-    let sent = at.and_then(|at| socket?.send_to_addr(b"READY=1", &at));
+    let sent = at.and_then(|at| {
+        let socket = UnixDatagram::unbound()?;
+        // A receiver whose queue is full holds up nothing.
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(b"READY=1", &at)
+    });
     if let Err(error) = sent {
         note(format!("NOTIFY_SOCKET cannot be written to: {error}"));
     }

@@ -668,6 +668,44 @@ fn is_mounted(dir: &Path) -> bool {
     line.is_some()
 }
 
+/// What the kernel has kept of a mount says nothing of its server.
+#[test]
+fn a_mount_whose_server_hangs_is_not_healthy() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let mounted = Mounted::new(source.path(), &["--attr-ttl", "1h"]);
+    let place = mounted.dir.path().display().to_string();
+    let link = source.path().join("link");
+    std::os::unix::fs::symlink(mounted.dir.path(), &link).expect("made");
+    for name in [
+        place.clone(),
+        link.display().to_string(),
+        format!("{place}/."),
+    ] {
+        let answers = format!("{name}: answers\n");
+        assert_eq!(foreread(["health", &name]).is_done(), answers);
+    }
+    mounted.signal("-STOP");
+    let tasks = format!("/proc/{}/task", mounted.process.id());
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") T ")
+    };
+    while !fs::read_dir(&tasks)
+        .expect("there")
+        .flatten()
+        .all(is_stopped)
+    {
+        std::thread::yield_now();
+    }
+    let got = foreread(["health", &place]);
+    mounted.signal("-CONT");
+    let line = format!("{place}: no answer within 3 seconds\n");
+    assert_eq!((got.code, got.out), (Some(1), line));
+}
+
 /// In the background, by options as fstab has them; what uses it is named, and it goes when that has ended.
 #[test]
 fn a_mount_in_the_background_is_unmounted_by_the_command() {

@@ -39,6 +39,14 @@ pub fn is_on_fuse(file: impl AsFd) -> bool {
     fstatfs(file).is_ok_and(|about| about.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
+/// Asks the file system at a place for its space: what a server of FUSE is always asked, whatever the kernel has kept of its files.
+///
+/// # Errors
+/// There is no such place, or the server has ended or refuses. Where it hangs this does not return.
+pub fn ask_file_system(place: &Path) -> Result<()> {
+    Ok(rustix::fs::statvfs(place).map(drop)?)
+}
+
 /// A file that was looked at and not opened.
 #[derive(Debug)]
 pub struct UnopenedFile {

@@ -135,6 +135,8 @@ impl SeenStorage {
             let jobs = self.jobs as f64 * (1.0 - unused).clamp(0.0, 1.0);
             return jobs * latency / at_once.max(self.readers);
         }
+        let active = self.active.as_secs_f64();
+        let computed = self.computed.as_secs_f64().min(active);
         if window <= SINGLE_BYTES {
             return used / window * latency / at_once;
         }
@@ -142,11 +144,11 @@ impl SeenStorage {
             // Its first window is a wait that nothing was under way for.
             let (files, asked) = (self.begun_files as f64, self.asked_bytes as f64);
             let waits = files + (asked / window - files).max(0.0) / 2.0;
-            return used / asked * waits * latency / at_once.max(self.readers);
+            let spared = used / asked * waits * latency / at_once.max(self.readers);
+            // What was read ahead may still have been waited for: then its rate is the limit.
+            return (spared - (active - computed)).max(0.0);
         }
         let windows = used / window;
-        let active = self.active.as_secs_f64();
-        let computed = self.computed.as_secs_f64().min(active);
         ((windows * latency / at_once + computed) / 2.0 - active).max(0.0)
     }
 }

@@ -66,6 +66,7 @@ pub fn version() -> &'static str {
             ("metrics", cfg!(feature = "metrics")),
             ("nbd", cfg!(feature = "nbd")),
             ("object", cfg!(feature = "object")),
+            ("otlp", cfg!(feature = "otlp")),
             ("parquet", cfg!(feature = "parquet")),
             ("rbd", cfg!(feature = "rbd")),
             ("tls", cfg!(feature = "tls")),

@@ -1,20 +1,26 @@
 //! `foreread health`: does what runs here answer? One line for each mount and server, and an exit code: for a container's health check.
 //!
-//! Never: waits longer than [`PATIENCE`] for any of them.
+//! ```text
+//!   folders ──► a process for each: a call on a mount whose server hangs keeps its process for as long     servers ──► a thread for each
+//!                    └── all at once, for PATIENCE; what has not answered is left behind ──┘
+//! ```
+//! Never: waits longer than [`PATIENCE`].
 
 use crate::fail::{Fail, one_line};
 use crate::out;
 use foreread_os::host::{FOREREAD_MOUNT, Host, last_at};
+use foreread_os::open::ask_file_system;
 use foreread_os::threads::Task;
 use percent_encoding::percent_decode_str;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::Read;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Say whether mounts and servers here answer
 ///
@@ -30,37 +36,60 @@ Examples:
 pub struct HealthArgs {
     /// Folders that are mounted on, and servers as nbd://HOST[:PORT] or nbd+unix:///?socket=PATH
     #[arg(value_name = "DIR|nbd://HOST")]
-    pub what: Vec<String>,
+    pub what: Vec<OsString>,
+    /// Look at one folder, and wait for as long as it takes
+    #[arg(long, hide = true)]
+    ask: bool,
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
+/// From one look whether a process has ended to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What is asked without arguments, beside the mounts.
+const HERE: &str = "nbd://127.0.0.1:10809";
 const NBD_PORT: u16 = 10809;
 /// What a server of NBD says first (the protocol's specification, "newstyle negotiation").
 const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 
 /// Asks all, prints what each said, and fails if one did not answer.
 pub fn run(args: &HealthArgs) -> Result<(), Fail> {
-    let mut said = Vec::new();
-    if args.what.is_empty() {
-        let mounts = Host::here().mounts();
-        let ours = mounts.iter().filter(|mount| mount.kind == FOREREAD_MOUNT);
-        said.extend(ours.map(|mount| (mount.point.display().to_string(), folder(&mount.point))));
-        let name = format!("nbd://127.0.0.1:{NBD_PORT}");
-        let here = server(&name);
-        if !matches!(here, Err(Refusal::NothingListens)) {
-            said.push((name, here));
-        }
-    }
-    for what in &args.what {
-        let is_server = what.starts_with("nbd") && what.contains("://");
-        let answer = if is_server {
-            server(what)
-        } else {
-            folder(Path::new(what))
+    if let ([dir], true) = (&args.what[..], args.ask) {
+        let (line, code) = match folder(Path::new(dir)) {
+            Ok(()) => (String::new(), 0),
+            Err(why) => (why.to_string(), 1),
         };
-        said.push((what.clone(), answer));
+        out::print(line)?;
+        return if code == 0 {
+            Ok(())
+        } else {
+            Err(Fail::Passed(code))
+        };
     }
-    if said.is_empty() {
+    let mut what = args.what.clone();
+    if what.is_empty() {
+        let mounts = Host::here().mounts().into_iter();
+        let ours = mounts.filter(|mount| mount.kind == FOREREAD_MOUNT);
+        what.extend(ours.map(|mount| mount.point.into_os_string()));
+        what.push(HERE.into());
+    }
+    let asked = Vec::from_iter(what.iter().map(|what| HealthCheck::begin(what)));
+    let until = Instant::now() + PATIENCE;
+    let (mut is_well, mut is_none) = (true, true);
+    for (what, asked) in what.iter().zip(asked) {
+        let answer = asked.answer(until);
+        if args.what.is_empty() && matches!(answer, Err(Refusal::NothingListens)) {
+            continue;
+        }
+        is_none = false;
+        is_well &= answer.is_ok();
+        let what = what.to_string_lossy();
+        let line = match answer {
+            Ok(()) => format!("{what}: answers"),
+            Err(why) => format!("{what}: {why}"),
+        };
+        out::print(one_line(&line) + "\n")?;
+    }
+    if is_none {
         let remedy = "name a folder that is mounted on, or nbd://HOST:PORT";
         return Err(Fail::check(
             "no mount and no server of foreread",
@@ -68,16 +97,10 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
             remedy,
         ));
     }
-    for (what, answer) in &said {
-        let line = match answer {
-            Ok(()) => format!("{what}: answers"),
-            Err(why) => format!("{what}: {why}"),
-        };
-        out::print(one_line(&line) + "\n")?;
-    }
-    match said.iter().find(|(_, answer)| answer.is_err()) {
-        None => Ok(()),
-        Some(_) => Err(Fail::Passed(1)),
+    if is_well {
+        Ok(())
+    } else {
+        Err(Fail::Passed(1))
     }
 }
 
@@ -85,6 +108,12 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
 enum Refusal {
     NothingListens,
     Said(String),
+}
+
+impl Refusal {
+    fn said(why: impl Display) -> Refusal {
+        Refusal::Said(why.to_string())
+    }
 }
 
 impl Display for Refusal {
@@ -96,51 +125,96 @@ impl Display for Refusal {
     }
 }
 
-/// Asks in a thread, since a mount may never answer.
-fn asked<T: Send + 'static>(
-    ask: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    let said = |why: &str| Refusal::Said(why.to_string());
-    let task =
-        Task::start("foreread-health", ask).map_err(|error| Refusal::Said(error.to_string()))?;
-    let silent = || said("no answer within 3 seconds");
-    task.within(PATIENCE).ok_or_else(silent)?
+/// What has been asked.
+enum HealthCheck {
+    Server(Task<Result<(), Refusal>>),
+    Folder(Child),
+    Refused(Refusal),
 }
 
-/// Is it mounted on, and does the mount answer?
-fn folder(dir: &Path) -> Result<(), Refusal> {
-    let dir: PathBuf = dir.to_path_buf();
-    asked(move || {
-        let mounts = Host::here().mounts();
-        let place = std::path::absolute(&dir).map_err(refusal)?;
-        if last_at(&mounts, &place).is_none_or(|mount| mount.kind != FOREREAD_MOUNT) {
-            return Err(Refusal::Said("no mount of foreread".to_string()));
+impl HealthCheck {
+    fn begin(what: &OsStr) -> HealthCheck {
+        let begun = match what.to_str().filter(|text| text.contains("://")) {
+            Some(name) => server(name).and_then(|ask| {
+                let task = Task::start("foreread-health", ask).map_err(Refusal::said)?;
+                Ok(HealthCheck::Server(task))
+            }),
+            None => std::env::current_exe()
+                .and_then(|program| {
+                    let mut command = Command::new(program);
+                    command.args(["health", "--ask", "--"]).arg(what);
+                    command.stdin(Stdio::null()).stderr(Stdio::null());
+                    command.stdout(Stdio::piped()).spawn()
+                })
+                .map(HealthCheck::Folder)
+                .map_err(Refusal::said),
+        };
+        begun.unwrap_or_else(HealthCheck::Refused)
+    }
+
+    fn answer(self, until: Instant) -> Result<(), Refusal> {
+        let left = || until.saturating_duration_since(Instant::now());
+        let silent = || Refusal::said("no answer within 3 seconds");
+        match self {
+            HealthCheck::Refused(why) => Err(why),
+            HealthCheck::Server(task) => task.within(left()).ok_or_else(silent)?,
+            HealthCheck::Folder(mut child) => loop {
+                match child.try_wait().map_err(Refusal::said)? {
+                    Some(status) if status.success() => return Ok(()),
+                    Some(_) => {
+                        let mut why = String::new();
+                        let said = child
+                            .stdout
+                            .take()
+                            .map(|mut said| said.read_to_string(&mut why));
+                        return Err(match said {
+                            Some(Ok(bytes)) if bytes > 0 => Refusal::Said(why),
+                            _ => Refusal::said("it cannot be looked at"),
+                        });
+                    }
+                    // Where the mount's server hangs a kill is without effect, and so would a wait be without end.
+                    None if left().is_zero() => return Err(silent()),
+                    None => std::thread::sleep(LOOK_EVERY.min(left())),
+                }
+            },
         }
-        std::fs::metadata(&dir).map(drop).map_err(refusal)
-    })
+    }
 }
+
+/// Is it mounted on, and does the mount answer? The space of a file system is what the kernel always asks its server for.
+fn folder(dir: &Path) -> Result<(), Refusal> {
+    let mounts = Host::here().mounts();
+    let is_ours =
+        |place: &Path| last_at(&mounts, place).is_some_and(|mount| mount.kind == FOREREAD_MOUNT);
+    let place = std::path::absolute(dir).map_err(Refusal::said)?;
+    // Links above it are followed. The place itself is asked as few things as can be: it may be a mount whose server is gone.
+    let above = place.parent().and_then(|above| above.canonicalize().ok());
+    let named = above
+        .zip(dir.file_name())
+        .map(|(above, name)| above.join(name));
+    let found = named.filter(|place| is_ours(place));
+    let found = found.or_else(|| dir.canonicalize().ok().filter(|place| is_ours(place)));
+    let place = found.ok_or_else(|| Refusal::said("no mount of foreread"))?;
+    ask_file_system(&place).map_err(Refusal::said)
+}
+
+type AskServer = Box<dyn FnOnce() -> Result<(), Refusal> + Send>;
 
 /// Does a server greet? It does before TLS and before it is asked for an export, so neither matters in its name.
-fn server(name: &str) -> Result<(), Refusal> {
-    let said = |why: &str| Refusal::Said(why.to_string());
+fn server(name: &str) -> Result<AskServer, Refusal> {
     let (scheme, rest) = name.split_once("://").unwrap_or(("", name));
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (host, _) = before.split_once('/').unwrap_or((before, ""));
-    match scheme {
+    match &scheme.to_ascii_lowercase()[..] {
         "nbd" | "nbds" => {
             let to = match host.rsplit_once(':') {
+                Some((host, "")) => format!("{host}:{NBD_PORT}"),
                 Some((_, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
                     host.to_string()
                 }
                 _ => format!("{host}:{NBD_PORT}"),
             };
-            asked(move || {
-                let to = to.to_socket_addrs().map_err(refusal)?.next();
-                let to = to.ok_or_else(|| said("the host has no address"))?;
-                let stream = TcpStream::connect_timeout(&to, PATIENCE).map_err(refusal)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(refusal)?;
-                greets(stream)
-            })
+            Ok(Box::new(move || greets(connected(&to)?)))
         }
         "nbd+unix" | "nbds+unix" => {
             let socket = query
@@ -148,15 +222,30 @@ fn server(name: &str) -> Result<(), Refusal> {
                 .find_map(|pair| pair.strip_prefix("socket="));
             let socket = socket.filter(|path| !path.is_empty());
             let Some(socket) = socket else {
-                return Err(said("no socket is named: write nbd+unix:///?socket=PATH"));
+                let why = "no socket is named: write nbd+unix:///?socket=PATH";
+                return Err(Refusal::said(why));
             };
             let path = OsString::from_vec(percent_decode_str(socket).collect());
-            asked(move || greets(UnixStream::connect(path).map_err(refusal)?))
+            Ok(Box::new(move || {
+                greets(UnixStream::connect(path).map_err(refusal)?)
+            }))
         }
-        _ => Err(said(
+        _ => Err(Refusal::said(
             "it is no server of NBD: write nbd://HOST[:PORT] or nbd+unix:///?socket=PATH",
         )),
     }
+}
+
+/// The first address of a host that takes a connection.
+fn connected(to: &str) -> Result<TcpStream, Refusal> {
+    let mut last = Refusal::said("the host has no address");
+    for address in to.to_socket_addrs().map_err(refusal)? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = refusal(error),
+        }
+    }
+    Err(last)
 }
 
 fn greets(mut stream: impl Read) -> Result<(), Refusal> {
@@ -164,13 +253,13 @@ fn greets(mut stream: impl Read) -> Result<(), Refusal> {
     stream.read_exact(&mut greeting).map_err(refusal)?;
     match &greeting == GREETING {
         true => Ok(()),
-        false => Err(Refusal::Said("no server of NBD".to_string())),
+        false => Err(Refusal::said("no server of NBD")),
     }
 }
 
 fn refusal(error: std::io::Error) -> Refusal {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => Refusal::NothingListens,
-        _ => Refusal::Said(error.to_string()),
+        _ => Refusal::said(error),
     }
 }

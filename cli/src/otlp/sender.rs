@@ -1,10 +1,11 @@
-//! The thread that sends: spans when there are enough or it is time, metrics at their interval, and both once more at the end.
+//! The threads that send: spans when there are enough or it is time, metrics at their interval, and both once more at the end.
 //!
 //! A receiver that is busy (429, 502, 503, 504) or away is asked again later, after 1 s, 2 s, 4 s and so on up to a minute, or when it says; its spans wait
 //! meanwhile, within the limit of the queue. What it refuses is dropped. Trouble is one line when it begins and one when it is over.
 //!
 //! ```text
-//!   sleep ──► a second is over: slowest into the queue ──► spans due? POST ──► metrics due? POST ──► sleep
+//!   spans      sleep ──► a second is over: slowest into the queue ──► due? POST ──► sleep
+//!   metrics    sleep ──► due? POST ──► sleep            a thread for each: a receiver that hangs holds up the other one by nothing
 //! ```
 
 use super::message::{
@@ -29,8 +30,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// At the end each signal has this part of the time that the command waits.
-const LAST_TIMEOUT: Duration = Duration::from_millis(END_LIMIT.as_millis() as u64 / 2 - 200);
+/// At the end a signal has this part of the time that the command waits.
+const LAST_TIMEOUT: Duration = Duration::from_millis(END_LIMIT.as_millis() as u64 - 200);
 /// Of an answer that says what was not taken.
 const MAX_REPLY: u64 = 64 << 10;
 /// Names of attributes begin like those of metrics.
@@ -68,18 +69,29 @@ struct Line {
     said_rejected: bool,
 }
 
+/// What a sender sends.
+pub enum Signal {
+    Spans,
+    Metrics(MetricSource),
+}
+
+/// Sends one signal to its receiver.
 pub struct Sender {
     settings: Arc<Settings>,
     store: Arc<SpanStore>,
-    source: Option<MetricSource>,
+    signal: Signal,
     client: Client,
-    traces: Option<Line>,
-    metrics: Option<Line>,
-    /// Spans that a receiver may take later.
-    kept: Vec<ClosedSpan>,
+    line: Line,
+    /// A request that the receiver may take later, as it was: the same spans have the same numbers.
+    kept: Option<SpanRequest>,
     began_ns: u64,
     report: SentReport,
     said_dropped: bool,
+}
+
+struct SpanRequest {
+    body: Vec<u8>,
+    spans: u64,
 }
 
 /// Has it trust what clients of stores do: on a system without authorities none can be made otherwise.
@@ -93,11 +105,19 @@ fn trusting(builder: ClientBuilder) -> ClientBuilder {
 }
 
 impl Sender {
+    /// Nothing where no receiver of it is named.
     pub fn new(
-        settings: Arc<Settings>,
-        store: Arc<SpanStore>,
-        source: Option<MetricSource>,
-    ) -> Result<Sender, Fail> {
+        settings: &Arc<Settings>,
+        store: &Arc<SpanStore>,
+        signal: Signal,
+    ) -> Result<Option<Sender>, Fail> {
+        let (receiver, first) = match signal {
+            Signal::Spans => (&settings.traces, settings.span_delay),
+            Signal::Metrics(_) => (&settings.metrics, settings.metric_interval),
+        };
+        let Some(receiver) = receiver.clone() else {
+            return Ok(None);
+        };
         let builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")));
@@ -106,33 +126,38 @@ impl Sender {
             let remedy = "see whether threads and certificates can be had";
             Fail::cannot("cannot send telemetry", deepest(&error), remedy)
         })?;
-        let line = |receiver: &Option<Receiver>, first: Duration| {
-            receiver.clone().map(|of| Line::new(of, first)).transpose()
-        };
-        Ok(Sender {
-            traces: line(&settings.traces, settings.span_delay)?,
-            // Without a source there are none.
-            metrics: line(&settings.metrics, settings.metric_interval)?
-                .filter(|_| source.is_some()),
-            settings,
-            store,
-            source,
+        Ok(Some(Sender {
+            settings: Arc::clone(settings),
+            store: Arc::clone(store),
+            signal,
             client,
-            kept: Vec::new(),
+            line: Line::new(receiver, first),
+            kept: None,
             began_ns: unix_ns(SystemTime::now()),
             report: SentReport::default(),
             said_dropped: false,
-        })
+        }))
+    }
+
+    /// Where it goes, without what may be secret.
+    pub fn place(&self) -> String {
+        self.line.receiver.place()
     }
 
     /// Until the end of the command.
     pub fn run(mut self) -> SentReport {
+        match self.signal {
+            Signal::Spans => self.run_spans(),
+            Signal::Metrics(_) => self.run_metrics(),
+        }
+        self.report
+    }
+
+    fn run_spans(&mut self) {
         let mut second = Instant::now() + SECOND;
         loop {
-            let lines = [&self.traces, &self.metrics].into_iter().flatten();
-            let next = lines.map(|line| line.due).fold(second, Instant::min);
-            let is_hasty = self.traces.as_ref().is_some_and(|line| !line.is_in_trouble);
-            let ending = self.store.sleep(next, is_hasty);
+            let next = self.line.due.min(second);
+            let ending = self.store.sleep(next, !self.line.is_in_trouble);
             let now = Instant::now();
             let is_short = self.settings.span_delay < SECOND;
             if ending || now >= second || is_short {
@@ -140,70 +165,84 @@ impl Sender {
                 second = now + SECOND;
             }
             self.send_spans(ending);
-            self.send_metrics(ending);
             if ending {
-                self.report.lost_spans += count(&self.kept);
-                return self.report;
+                self.report.lost_spans += self.kept.take().map_or(0, |kept| kept.spans);
+                return;
             }
         }
     }
 
     fn send_spans(&mut self, ending: bool) {
-        let Some(mut line) = self.traces.take() else {
-            return;
-        };
         let begin = Instant::now();
-        let is_full = !line.is_in_trouble && self.store.has_batch();
-        let mut goes_on = ending || is_full || begin >= line.due;
+        let is_full = !self.line.is_in_trouble && self.store.has_batch();
+        let mut goes_on = ending || is_full || begin >= self.line.due;
         if goes_on {
-            line.due = begin + self.settings.span_delay;
+            self.line.due = begin + self.settings.span_delay;
         }
         while goes_on {
-            let kept = std::mem::take(&mut self.kept);
-            let spans = if kept.is_empty() {
-                self.store.take()
-            } else {
-                kept
-            };
-            if spans.is_empty() {
+            let Some(request) = self.kept.take().or_else(|| self.next_spans()) else {
                 break;
+            };
+            let limit = self.limit(ending, begin);
+            match self.line.send(&self.client, request.body.clone(), limit) {
+                Ok(rejected) => self.report.lost_spans += rejected.min(request.spans),
+                Err(Refusal::ForGood) => {
+                    self.report.lost_spans += request.spans;
+                    goes_on = false;
+                }
+                Err(Refusal::ForNow) => {
+                    self.kept = Some(request);
+                    goes_on = false;
+                }
             }
-            let body = trace_request(&spans, &self.settings.resource).encode_to_vec();
-            let count = count(&spans);
-            let sent = line.send(&self.client, body, self.limit(ending));
-            match sent {
-                Ok(rejected) => self.report.lost_spans += rejected.min(count),
-                Err(Refusal::ForNow) => self.kept = spans,
-                Err(Refusal::ForGood) => self.report.lost_spans += count,
-            }
-            goes_on = sent.is_ok() && !(ending && begin.elapsed() > LAST_TIMEOUT);
+            goes_on &= !ending || begin.elapsed() < LAST_TIMEOUT;
         }
-        self.traces = Some(line);
         self.say_dropped();
     }
 
+    fn next_spans(&self) -> Option<SpanRequest> {
+        let spans = self.store.take();
+        (!spans.is_empty()).then(|| SpanRequest {
+            body: trace_request(&spans, &self.settings.resource).encode_to_vec(),
+            spans: count(&spans),
+        })
+    }
+
+    fn run_metrics(&mut self) {
+        loop {
+            let ending = self.store.sleep(self.line.due, false);
+            if ending || Instant::now() >= self.line.due {
+                self.send_metrics(ending);
+            }
+            if ending {
+                return;
+            }
+        }
+    }
+
     fn send_metrics(&mut self, ending: bool) {
-        let limit = self.limit(ending);
-        let (Some(line), Some(source)) = (&mut self.metrics, &self.source) else {
+        let limit = self.limit(ending, Instant::now());
+        let Signal::Metrics(source) = &self.signal else {
             return;
         };
-        if !ending && Instant::now() < line.due {
-            return;
-        }
         let time = TimeSpan {
             start_ns: self.began_ns,
             now_ns: unix_ns(SystemTime::now()),
         };
         let request = metrics::request(&source(), &self.settings.resource, time);
         // What is not taken now is in the next, with all that is counted until then.
-        let _ = line.send(&self.client, request.encode_to_vec(), limit);
-        if !line.is_in_trouble {
-            line.due = Instant::now() + self.settings.metric_interval;
+        let _ = self.line.send(&self.client, request.encode_to_vec(), limit);
+        if !self.line.is_in_trouble {
+            self.line.due = Instant::now() + self.settings.metric_interval;
         }
     }
 
-    fn limit(&self, ending: bool) -> Duration {
-        let most = if ending { LAST_TIMEOUT } else { Duration::MAX };
+    /// How long a request may take; at the end what is left of the time.
+    fn limit(&self, ending: bool, begin: Instant) -> Duration {
+        let most = match ending {
+            true => LAST_TIMEOUT.saturating_sub(begin.elapsed()),
+            false => Duration::MAX,
+        };
         self.settings.timeout.min(most)
     }
 
@@ -221,35 +260,28 @@ impl Sender {
 }
 
 impl Line {
-    fn new(receiver: Receiver, first: Duration) -> Result<Line, Fail> {
+    fn new(receiver: Receiver, first: Duration) -> Line {
         let mut headers = HeaderMap::new();
         headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/x-protobuf"),
         );
+        // The settings have checked that they are some.
         for (key, value) in &receiver.headers {
-            let header = HeaderName::try_from(key)
-                .ok()
-                .zip(HeaderValue::try_from(value).ok());
-            let (name, mut value) = header.ok_or_else(|| {
-                let remedy = "write KEY=VALUE,KEY=VALUE as headers of HTTP are";
-                Fail::input(
-                    "no header",
-                    format!("{key} of OTEL_EXPORTER_OTLP_HEADERS"),
-                    remedy,
-                )
-            })?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
+            let header = HeaderName::try_from(key).ok();
+            if let Some((name, mut value)) = header.zip(HeaderValue::try_from(value).ok()) {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
         }
-        Ok(Line {
+        Line {
             receiver,
             headers,
             due: Instant::now() + first,
             wait: FIRST_WAIT,
             is_in_trouble: false,
             said_rejected: false,
-        })
+        }
     }
 
     /// How much of it was rejected; an error where nothing was taken. Says what changed.
@@ -268,7 +300,7 @@ impl Line {
             } else {
                 (
                     deepest(&error),
-                    "see whether it runs, and OTEL_EXPORTER_OTLP_ENDPOINT",
+                    "see whether it runs, OTEL_EXPORTER_OTLP_ENDPOINT, and HTTP_PROXY where that is set",
                 )
             };
             Trouble {
@@ -301,7 +333,8 @@ impl Line {
                         "telemetry cannot be sent to {place}: {why}; {remedy}"
                     ));
                 }
-                let said = trouble.later.flatten().map(|said| said.min(LONGEST_WAIT));
+                let said = trouble.later.flatten();
+                let said = said.map(|said| said.clamp(FIRST_WAIT, LONGEST_WAIT));
                 self.due = Instant::now() + said.unwrap_or(self.wait);
                 self.wait = (self.wait * 2).min(LONGEST_WAIT);
                 Err(if trouble.later.is_some() {

@@ -9,6 +9,7 @@
 
 use crate::fail::Fail;
 use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
 use std::time::Duration;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -18,8 +19,8 @@ const DEFAULT_SLOWEST: f64 = 20.0;
 const MAX_SLOWEST: f64 = 1000.0;
 /// Longest text that a key of a resource or of a header may have.
 const MAX_TEXT: usize = 8 << 10;
-const SAMPLERS: &str = "slowest, always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, \
-                        parentbased_traceidratio";
+const SAMPLERS: &str =
+    "slowest, always_on, always_off, traceidratio, and each with parentbased_ before it";
 
 /// Where one signal goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,10 +198,18 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
             );
             url.set_path(&path);
         }
-        let headers = match self.of_signal(signal, "HEADERS") {
-            Some((text, name)) => pairs(&text, &name)?,
-            None => Vec::new(),
-        };
+        let mut headers = Vec::new();
+        if let Some((text, name)) = self.of_signal(signal, "HEADERS") {
+            headers = pairs(&text, &name)?;
+            let is_header = |(key, value): &(String, String)| {
+                HeaderName::try_from(key).is_ok() && HeaderValue::try_from(value).is_ok()
+            };
+            if !headers.iter().all(is_header) {
+                // Without the text: of `Authorization: KEY==` the key is before the first '='.
+                let remedy = "write KEY=VALUE,KEY=VALUE, not KEY: VALUE";
+                return Err(Fail::input("no header of HTTP", name, remedy));
+            }
+        }
         Ok(Some(Receiver { url, headers }))
     }
 
@@ -214,8 +223,14 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
 
     /// Milliseconds, at least one.
     fn time(&self, name: &str, otherwise_ms: usize) -> Result<Duration, Fail> {
-        let ms = self.whole(name, otherwise_ms)?;
-        Ok(Duration::from_millis((ms as u64).max(1)))
+        match self.whole(name, otherwise_ms)? as u64 {
+            0 => Err(Fail::input(
+                "no time",
+                format!("{name}=0"),
+                "write 1 or more milliseconds",
+            )),
+            ms => Ok(Duration::from_millis(ms)),
+        }
     }
 
     fn sampling(&self, sampler: &str, rule: &str) -> Result<Sampling, Fail> {
@@ -317,7 +332,8 @@ fn decoded(text: &str) -> Option<String> {
             continue;
         }
         let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
         rest = &after[2..];
     }
     String::from_utf8(bytes).ok()
@@ -327,8 +343,10 @@ fn decoded(text: &str) -> Option<String> {
 fn parent(text: &str) -> Option<ParentSpan> {
     let mut parts = text.split('-');
     let [version, trace, span, flags] = [(); 4].map(|()| parts.next());
-    let is_known = version.is_some_and(|v| v.len() == 2 && v != "ff");
-    let flags = u8::from_str_radix(flags.filter(|flags| flags.len() == 2)?, 16).ok()?;
+    let [version] = hex::<1>(version?)?;
+    // Later versions may have more parts.
+    let is_known = version != 0xff && (version > 0 || parts.next().is_none());
+    let [flags] = hex::<1>(flags?)?;
     let parent = ParentSpan {
         trace: hex(trace?)?,
         span: hex(span?)?,
@@ -433,6 +451,21 @@ mod tests {
                 "KEY=VALUE",
             ),
             (
+                vec![
+                    on,
+                    (
+                        "OTEL_EXPORTER_OTLP_HEADERS",
+                        "Authorization: Bearer secret==",
+                    ),
+                ],
+                "not KEY: VALUE",
+            ),
+            (
+                vec![on, ("OTEL_EXPORTER_OTLP_HEADERS", "x=%+1")],
+                "KEY=VALUE",
+            ),
+            (vec![on, ("OTEL_BSP_SCHEDULE_DELAY", "0")], "1 or more"),
+            (
                 vec![on, ("OTEL_METRICS_EXPORTER", "prometheus")],
                 "otlp or none",
             ),
@@ -454,6 +487,9 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-+1",
+            "zz-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
         ] {
             assert_eq!(parent(wrong), None, "{wrong}");

@@ -12,7 +12,7 @@
 //! Example: a read of 8 KiB of which the first page is cached has `hit_bytes` 4096, `missed_bytes` 4096, and `stall_ns` the time until the second page came.
 
 use super::files::OpenFile;
-use crate::error::Fault;
+use crate::error::{Fault, Place, ReadError};
 use foreread_core::machine::LookedUp;
 use std::fmt::Display;
 use tracing::Span;
@@ -22,7 +22,11 @@ use tracing::span::Entered;
 
 /// The span of one read.
 #[derive(Debug)]
-pub struct ReadSpan(Span);
+pub struct ReadSpan {
+    span: Span,
+    offset: u64,
+    len: usize,
+}
 
 impl ReadSpan {
     /// Some subscriber may want it.
@@ -48,16 +52,20 @@ impl ReadSpan {
             error = Empty,
             source = Empty,
         );
-        (!span.is_disabled()).then_some(ReadSpan(span))
+        (!span.is_disabled()).then_some(ReadSpan {
+            span,
+            offset,
+            len: asked_bytes,
+        })
     }
 
     pub fn enter(&self) -> Entered<'_> {
-        self.0.enter()
+        self.span.enter()
     }
 
     /// The read has ended.
     pub fn end(self, outcome: &Result<usize, Fault>, looked_up: LookedUp, source: impl Display) {
-        let span = self.0;
+        let ReadSpan { span, offset, len } = self;
         match outcome {
             Ok(bytes) => {
                 let LookedUp {
@@ -76,7 +84,16 @@ impl ReadSpan {
                     source = %source
                 );
             }
-            Err(fault) => tracing::record_all!(span, error = ?fault, source = %source),
+            Err(fault) => {
+                let source = source.to_string();
+                let place = Place {
+                    offset,
+                    len,
+                    source: source.clone(),
+                };
+                let error = ReadError::new(fault.clone(), place);
+                tracing::record_all!(span, error = %error, source = source);
+            }
         }
     }
 }

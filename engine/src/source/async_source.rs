@@ -65,8 +65,8 @@ pub trait AsyncSource: Send + Sync + 'static {
 /// `current_thread` only inside its `block_on`. So in a task of a `current_thread` runtime read by `read_at_async`: a read that blocks
 /// ([`Reader::read_at`](crate::Reader::read_at)) keeps the thread from its own answer, and may wait without an end; the same goes for the only
 /// worker of a runtime of several threads. Without worker threads ([`Options::threads`](crate::Options::threads) of 0) every read blocks. Where it is known that
-/// the thread would wait for itself, the read fails instead. A program that reads by blocking calls there gives a handle of a runtime that it keeps
-/// for its sources.
+/// the thread would wait for itself, the read fails instead, and with it the others of the file that are under way. A program that reads by blocking calls
+/// there gives a handle of a runtime that it keeps for its sources.
 ///
 /// A reader that is dropped waits for none of these reads: their tasks are cancelled, even where the runtime is not driven. Where the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].
