@@ -46,6 +46,11 @@ def test_a_command_that_starts_itself_finds_itself(tmp_path):
     assert "9" in done.stdout, "what it starts is what it was given"
 
 
+def test_a_folder_is_looked_at_by_a_process_of_its_own(tmp_path):
+    looked = run("health", str(tmp_path))
+    assert (looked.returncode, looked.stdout) == (1, f"{tmp_path}: no mount of foreread\n"), looked.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it(number, path):
     socket = path.with_suffix(".sock")

@@ -11,6 +11,7 @@ use crate::out;
 use foreread_os::host::{FOREREAD_MOUNT, Host, last_at};
 use foreread_os::open::ask_file_system;
 use foreread_os::threads::Task;
+use foreread_pagecache::program;
 use percent_encoding::percent_decode_str;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -19,13 +20,13 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Say whether mounts and servers here answer
 ///
 /// Exit code 1 if one does not answer within 3 seconds, or if there is none: for the health check of a container. A mount is asked for the
-/// attributes of its folder, a server for its greeting. Without arguments: every mount of foreread that is seen here, and the server at
+/// space of its file system, a server for its greeting. Without arguments: every mount of foreread that is seen here, and the server at
 /// 127.0.0.1:10809 if something listens there; a server on a unix socket is asked where it is named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -54,16 +55,11 @@ const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 /// Asks all, prints what each said, and fails if one did not answer.
 pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     if let ([dir], true) = (&args.what[..], args.ask) {
-        let (line, code) = match folder(Path::new(dir)) {
-            Ok(()) => (String::new(), 0),
-            Err(why) => (why.to_string(), 1),
+        let Err(why) = folder(Path::new(dir)) else {
+            return Ok(());
         };
-        out::print(line)?;
-        return if code == 0 {
-            Ok(())
-        } else {
-            Err(Fail::Passed(code))
-        };
+        out::print(why.to_string())?;
+        return Err(Fail::Passed(1));
     }
     let mut what = args.what.clone();
     if what.is_empty() {
@@ -139,13 +135,13 @@ impl HealthCheck {
                 let task = Task::start("foreread-health", ask).map_err(Refusal::said)?;
                 Ok(HealthCheck::Server(task))
             }),
-            None => std::env::current_exe()
-                .and_then(|program| {
-                    let mut command = Command::new(program);
-                    command.args(["health", "--ask", "--"]).arg(what);
-                    command.stdin(Stdio::null()).stderr(Stdio::null());
-                    command.stdout(Stdio::piped()).spawn()
-                })
+            None => program::again()
+                .args(["health", "--ask", "--"])
+                .arg(what)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
                 .map(HealthCheck::Folder)
                 .map_err(Refusal::said),
         };
