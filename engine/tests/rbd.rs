@@ -166,6 +166,25 @@ fn sequential_reads_are_read_ahead() {
     assert!(stats.hits > 700, "demand reads meet it: {stats:?}");
 }
 
+/// The log of librados has a stderr that is a pipe written to without blocking, for every process that has the pipe open.
+#[test]
+fn stderr_is_as_it_was_when_an_image_is_open() {
+    let Some(cluster) = cluster() else { return };
+    let is_non_blocking = || {
+        let flags = rustix::fs::fcntl_getfl(std::io::stderr()).expect("open");
+        flags.contains(rustix::fs::OFlags::NONBLOCK)
+    };
+    let before = is_non_blocking();
+    import(&cluster, "quiet", 1 << 20);
+    let source = Rbd::open(uri(&cluster, "quiet")).expect("opened");
+    // Another test may connect just now.
+    wait_until("the flags are given back", || before || !is_non_blocking());
+    assert_eq!(
+        read(&source, 0, 4096).expect("read"),
+        testing::pattern(0, 4096, 0)
+    );
+}
+
 #[test]
 fn an_image_says_how_it_is_laid_out_in_objects() {
     let Some(cluster) = cluster() else { return };

@@ -11,10 +11,12 @@
 
 use super::address::Address;
 use super::api::{Api, Handle, ImageInfo};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::stderr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// What was being done when librbd gave this (positive) error number.
@@ -57,6 +59,31 @@ fn pointer(text: Option<&CString>) -> *const c_char {
     text.map_or(null(), |text| text.as_ptr())
 }
 
+/// Has stderr the flags again that it had before the first connection. The log of librados sets O_NONBLOCK where stderr is a pipe: that holds for
+/// every process that has the pipe open, and what it prints while the pipe is full would be lost.
+struct StderrFlags;
+
+impl Drop for StderrFlags {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+static STDERR_FLAGS: OnceLock<Option<OFlags>> = OnceLock::new();
+
+impl StderrFlags {
+    fn kept() -> StderrFlags {
+        STDERR_FLAGS.get_or_init(|| fcntl_getfl(stderr()).ok());
+        StderrFlags
+    }
+
+    fn give_back(&self) {
+        if let Some(Some(flags)) = STDERR_FLAGS.get() {
+            let _ = fcntl_setfl(stderr(), *flags);
+        }
+    }
+}
+
 /// A connection to a cluster.
 struct Cluster {
     api: &'static Api,
@@ -79,11 +106,14 @@ impl Cluster {
             address.conf.as_deref().map(name),
         );
         let mut handle = null_mut();
+        let flags = StderrFlags::kept();
         // SAFETY: the handle is written on success only, and the name lives until the call has returned.
         done(Step::Create, unsafe {
             (api.rados_create)(&mut handle, id.as_ptr())
         })?;
         let cluster = Cluster { api, handle };
+        // The connection may take long.
+        flags.give_back();
         // SAFETY: a live handle that is not connected; null means the usual places.
         done(Step::ReadConf, unsafe {
             (api.rados_conf_read_file)(handle, pointer(conf.as_ref()))
