@@ -11,8 +11,7 @@
 //! Source: Azure Blob Storage REST API, List Blobs, Get Blob.
 
 use super::{
-    Listing, Place, Store, StoreKind, check, client, connector, keeper_of, line, may_be_plain,
-    no_retries,
+    Listing, Place, Store, StoreKind, check, connector, keeper_of, line, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::azure::{AzureChain, connection_part, signature};
@@ -185,9 +184,8 @@ impl Place for AzurePlace {
         let allow_http = may_be_plain(named.as_deref(), settings, "AZURE_ALLOW_HTTP")?;
         let own = format!("https://{account}.blob.core.windows.net");
         let endpoint = named.unwrap_or(own);
-        let options = client(settings, allow_http)?;
         let connector = connector(settings, allow_http, &WIRE, None)?;
-        let client = connector.connect(&options);
+        let client = connector.connect(&connector.options);
         let remedy = "check account and container";
         let unfit = |error: object_store::Error| Unfit::new(line(&error), remedy);
         let client = client.map_err(unfit)?;
@@ -196,7 +194,7 @@ impl Place for AzurePlace {
             .with_container_name(&self.container)
             .with_endpoint(endpoint.clone())
             .with_retry(no_retries())
-            .with_client_options(options)
+            .with_client_options(connector.options.clone())
             .with_http_connector(connector);
         let mut keeper = None;
         if self.signature.is_none() {

@@ -6,7 +6,7 @@
 //! Source: Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
 
 use super::{
-    BucketKey, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client, connector,
+    BucketKey, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, connector,
     keeper_of, line, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
@@ -77,11 +77,12 @@ impl Place for GcsPlace {
                 false => format!("http://{text}"),
             });
         let allow_http = may_be_plain(endpoint.as_deref(), settings, "GOOGLE_ALLOW_HTTP")?;
+        let connector = connector(settings, allow_http, &WIRE, None)?;
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.0.bucket)
             .with_retry(no_retries())
-            .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &WIRE, None)?);
+            .with_client_options(connector.options.clone())
+            .with_http_connector(connector);
         if let Some(endpoint) = &endpoint {
             let endpoint = endpoint.trim_end_matches('/');
             builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);

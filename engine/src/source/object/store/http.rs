@@ -1,6 +1,6 @@
 //! Plain HTTP: `http://HOST/PATH`, `https://HOST/PATH`, with a user and a password where the URL has them.
 
-use super::{Account, Advice, Place, Store, StoreKind, Unfit, client, connector, line, no_retries};
+use super::{Account, Advice, Place, Store, StoreKind, Unfit, connector, line, no_retries};
 use crate::source::object::network;
 use crate::source::object::page;
 use crate::source::object::reply::Wire;
@@ -81,11 +81,12 @@ impl Place for HttpPlace {
         let authorization = self.authorization.as_deref();
         let authorization = authorization.and_then(|text| HeaderValue::from_str(text).ok());
         let allow_http = self.url.scheme() == "http";
+        let connector = connector(settings, allow_http, &PLAIN, authorization)?;
         let store = HttpBuilder::new()
             .with_url(self.url.as_str())
             .with_retry(no_retries())
-            .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &PLAIN, authorization)?)
+            .with_client_options(connector.options.clone())
+            .with_http_connector(connector)
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;
         Ok(Store {

@@ -4,7 +4,7 @@
 //! directory buckets: their requests are signed for a session, and their names come in no order.
 
 use super::{
-    BucketKey, Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client,
+    BucketKey, Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check,
     connector, keeper_of, line, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
@@ -108,6 +108,7 @@ impl Place for S3Place {
         ];
         let region = named.into_iter().flatten().next().map(str::to_string);
         let region = region.or_else(|| of_profile("region"));
+        let connector = connector(settings, allow_http, &WIRE, None)?;
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.0.bucket)
             .with_region(region.as_deref().unwrap_or("us-east-1"))
@@ -115,8 +116,8 @@ impl Place for S3Place {
             .with_s3_express(self.is_directory_bucket())
             .with_virtual_hosted_style_request(settings.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"))
             .with_retry(no_retries())
-            .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &WIRE, None)?);
+            .with_client_options(connector.options.clone())
+            .with_http_connector(connector);
         if let Some(endpoint) = &endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
