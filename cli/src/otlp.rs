@@ -80,10 +80,11 @@ impl Telemetry {
         };
         let (settings, is_server) = (Arc::new(settings), metrics.is_some());
         let store = Arc::new(SpanStore::new(&settings));
+        let client = sender::client()?;
         let signals = [Some(Signal::Spans), metrics.map(Signal::Metrics)];
         let mut threads = Vec::new();
         for signal in signals.into_iter().flatten() {
-            let Some(sender) = Sender::new(&settings, &store, signal)? else {
+            let Some(sender) = Sender::new(&settings, &store, signal, &client) else {
                 continue;
             };
             let place = sender.place();

@@ -20,7 +20,7 @@ use crate::fail::{Fail, note};
 use prost::Message;
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, ClientBuilder, Response};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::sync::Arc;
@@ -62,7 +62,6 @@ enum Refusal {
 /// One receiver and how it does.
 struct Line {
     receiver: Receiver,
-    headers: HeaderMap,
     due: Instant,
     wait: Duration,
     is_in_trouble: bool,
@@ -104,39 +103,41 @@ fn trusting(builder: ClientBuilder) -> ClientBuilder {
     builder
 }
 
+/// The client of all senders: to make one reads the certificates of the system.
+pub fn client() -> Result<Client, Fail> {
+    let builder = Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")));
+    trusting(builder).build().map_err(|error| {
+        let remedy = "see whether threads and certificates can be had";
+        Fail::cannot("cannot send telemetry", deepest(&error), remedy)
+    })
+}
+
 impl Sender {
     /// Nothing where no receiver of it is named.
     pub fn new(
         settings: &Arc<Settings>,
         store: &Arc<SpanStore>,
         signal: Signal,
-    ) -> Result<Option<Sender>, Fail> {
+        client: &Client,
+    ) -> Option<Sender> {
         let (receiver, first) = match signal {
             Signal::Spans => (&settings.traces, settings.span_delay),
             Signal::Metrics(_) => (&settings.metrics, settings.metric_interval),
         };
-        let Some(receiver) = receiver.clone() else {
-            return Ok(None);
-        };
-        let builder = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")));
-        let client = trusting(builder).build();
-        let client = client.map_err(|error| {
-            let remedy = "see whether threads and certificates can be had";
-            Fail::cannot("cannot send telemetry", deepest(&error), remedy)
-        })?;
-        Ok(Some(Sender {
+        let receiver = receiver.clone()?;
+        Some(Sender {
             settings: Arc::clone(settings),
             store: Arc::clone(store),
             signal,
-            client,
+            client: client.clone(),
             line: Line::new(receiver, first),
             kept: None,
             began_ns: unix_ns(SystemTime::now()),
             report: SentReport::default(),
             said_dropped: false,
-        }))
+        })
     }
 
     /// Where it goes, without what may be secret.
@@ -261,22 +262,8 @@ impl Sender {
 
 impl Line {
     fn new(receiver: Receiver, first: Duration) -> Line {
-        let mut headers = HeaderMap::new();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/x-protobuf"),
-        );
-        // The settings have checked that they are some.
-        for (key, value) in &receiver.headers {
-            let header = HeaderName::try_from(key).ok();
-            if let Some((name, mut value)) = header.zip(HeaderValue::try_from(value).ok()) {
-                value.set_sensitive(true);
-                headers.insert(name, value);
-            }
-        }
         Line {
             receiver,
-            headers,
             due: Instant::now() + first,
             wait: FIRST_WAIT,
             is_in_trouble: false,
@@ -288,7 +275,8 @@ impl Line {
     fn send(&mut self, client: &Client, body: Vec<u8>, limit: Duration) -> Result<u64, Refusal> {
         let request = client
             .post(self.receiver.url.clone())
-            .headers(self.headers.clone())
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .headers(self.receiver.headers.clone())
             .timeout(limit)
             .body(body);
         let sent = request.send().map_err(|error| {

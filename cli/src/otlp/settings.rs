@@ -9,7 +9,7 @@
 
 use crate::fail::Fail;
 use reqwest::Url;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -26,7 +26,7 @@ const SAMPLERS: &str =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
     pub url: Url,
-    pub headers: Vec<(String, String)>,
+    pub headers: HeaderMap,
 }
 
 /// Which spans are kept.
@@ -198,18 +198,10 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
             );
             url.set_path(&path);
         }
-        let mut headers = Vec::new();
-        if let Some((text, name)) = self.of_signal(signal, "HEADERS") {
-            headers = pairs(&text, &name)?;
-            let is_header = |(key, value): &(String, String)| {
-                HeaderName::try_from(key).is_ok() && HeaderValue::try_from(value).is_ok()
-            };
-            if !headers.iter().all(is_header) {
-                // Without the text: of `Authorization: KEY==` the key is before the first '='.
-                let remedy = "write KEY=VALUE,KEY=VALUE, not KEY: VALUE";
-                return Err(Fail::input("no header of HTTP", name, remedy));
-            }
-        }
+        let headers = match self.of_signal(signal, "HEADERS") {
+            Some((text, name)) => headers(&text, &name)?,
+            None => HeaderMap::new(),
+        };
         Ok(Some(Receiver { url, headers }))
     }
 
@@ -302,6 +294,23 @@ fn endpoint(text: &str, name: &str) -> Result<Url, Fail> {
         return Err(Fail::input("this build has no TLS", name, remedy));
     }
     Ok(url)
+}
+
+fn headers(text: &str, name: &str) -> Result<HeaderMap, Fail> {
+    let mut headers = HeaderMap::new();
+    for (key, value) in pairs(text, name)? {
+        let header = HeaderName::try_from(key)
+            .ok()
+            .zip(HeaderValue::try_from(value).ok());
+        let (key, mut value) = header.ok_or_else(|| {
+            // Without the text: of `Authorization: KEY==` the key is before the first '='.
+            let remedy = "write KEY=VALUE,KEY=VALUE, not KEY: VALUE";
+            Fail::input("no header of HTTP", name, remedy)
+        })?;
+        value.set_sensitive(true);
+        headers.insert(key, value);
+    }
+    Ok(headers)
 }
 
 /// `key=value,key=value`, the values percent-encoded.
@@ -405,9 +414,12 @@ mod tests {
             "http://h:4318/base/v1/traces and http://m:1/own"
         );
         let headers = settings.traces.expect("on").headers;
+        let headers = headers
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_bytes()));
         assert_eq!(
-            headers,
-            [("api-key", "a,b"), ("x", "1")].map(|(k, v)| (k.into(), v.into()))
+            Vec::from_iter(headers),
+            [("api-key", "a,b"), ("x", "1")].map(|(k, v)| (k, v.as_bytes()))
         );
         assert_eq!(settings.sampling, Sampling::Ratio(0.25));
         assert!(settings.is_parent_based);
