@@ -72,10 +72,9 @@ impl MountCommand {
             command.env_remove(variable);
         }
         command.envs(volume.variables.iter().map(|(name, value)| (name, value)));
-        let keys = keys.delivered();
-        let has_keys = !(keys.variables.is_empty() && keys.files.is_empty());
-        command.envs(keys.variables);
-        for file in &keys.files {
+        let delivered = keys.delivered();
+        command.envs(delivered.variables);
+        for file in &delivered.files {
             let path = self.state.keep_keys(name, file).map_err(cannot)?;
             command.env(file.variable, path);
         }
@@ -97,7 +96,7 @@ impl MountCommand {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let said = self.ran(command.stderr(Stdio::piped())).await?;
         let note = MountNote {
-            has_keys,
+            has_keys: !keys.is_empty(),
             metrics: address(&said),
             source: Some(number(&volume.source)),
         };

@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 /// Everything there is to paste: first a plan where it is said first, then that of the means that is advised first, the others from the cheapest on.
 pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting> {
     let path = asked.storage.path();
-    let all = [
+    let mut settings = [
         (Some(Means::Setting), kernel(tuned, path, asked)),
         (Some(Means::Run), run(tuned, asked)),
         (None, replay(tuned, asked)),
@@ -30,7 +30,6 @@ pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting>
     ];
     let first = tuned.first.as_ref().map(|first| first.means);
     let is_led = super::text::is_led_by_plan(tuned);
-    let mut settings: Vec<_> = all.into_iter().collect();
     settings.sort_by_key(|(means, _)| match means {
         None if is_led => 0,
         Some(_) if *means == first => 1,
