@@ -2,7 +2,6 @@
 
 mod common;
 mod extremes;
-mod figures;
 mod files;
 mod golden;
 mod golden_tables;
@@ -13,13 +12,7 @@ mod patterns;
 mod rules;
 mod specs;
 mod tidy;
-mod tidy_docs;
-mod tidy_figures;
 mod tidy_graph;
-mod tidy_links;
-mod tidy_names;
-mod tidy_references;
-mod tidy_words;
 mod tree;
 mod urgency;
 mod worlds;

@@ -19,9 +19,6 @@ use std::path::{Path, PathBuf};
 /// Folders that are built or are git's.
 const NOT_OURS: [&str; 3] = ["target", "dist", ".git"];
 
-/// Folders of recorded data, whose words are not ours.
-const RECORDED: [&str; 2] = ["traces", "recordings"];
-
 /// A file of the tree.
 pub struct File {
     /// Its path from the root of the workspace.
@@ -88,17 +85,6 @@ pub fn sources(below: &str) -> Vec<File> {
                 .filter(|file| file.name.ends_with(".rs")),
         )
         .collect()
-}
-
-/// Every file of the tree but recorded data.
-pub fn texts() -> Vec<File> {
-    let is_recorded = |name: &str| name.split('/').any(|part| RECORDED.contains(&part));
-    let found: Vec<File> = files("")
-        .into_iter()
-        .filter(|file| !is_recorded(&file.name))
-        .collect();
-    assert!(found.len() > 100, "the rule must reach files");
-    found
 }
 
 /// Code without comments and without the items that only tests have. The lines keep their numbers.

@@ -14,7 +14,6 @@ mod listed;
 mod patterns;
 mod peers;
 mod published;
-mod second;
 mod specs;
 #[path = "../../core/tests/worlds.rs"]
 mod worlds;
