@@ -126,40 +126,6 @@ fn list_and_stat_say_what_is_there() {
 }
 
 #[test]
-fn stat_shows_servers_and_remove_takes_them_away() {
-    let cache = three();
-    assert_eq!(cache.json("stat", &[])["servers"], serde_json::json!([]));
-    let opened = opened(&cache.dir);
-    let engine = Engine::new(Options::default().disk_cache(&opened)).expect("an engine");
-    let bytes = Mem::new(vec![7; 4 * MIB as usize]);
-    let source = Arc::new(ExactSource::new(bytes, "s3://b/d", "\"v1\""));
-    let reader = engine.open(source).expect("opened");
-    let mut buf = vec![0; MIB as usize];
-    assert_eq!(reader.read_at(&mut buf, 0).expect("read"), buf.len());
-    drop((reader, engine));
-    assert!(opened.flush(Duration::from_secs(60)), "written");
-    let servers = &cache.json("stat", &[])["servers"];
-    assert_eq!(servers[0]["name"], "s3://b");
-    assert!(servers[0]["latency_ns"].as_u64() > Some(0), "{servers}");
-    let text = cache.run("stat", &[]);
-    let last = text.is_done().lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("server") && last.ends_with("s3://b"),
-        "{last}"
-    );
-    let of_one = cache.json("stat", &["s3://b/d"]);
-    assert_eq!(of_one["servers"], serde_json::json!([]));
-    cache.run("remove", &["s3://b/d"]).is_done();
-    assert_eq!(cache.json("stat", &[])["servers"][0]["name"], "s3://b");
-    cache.run("verify", &[]).is_done();
-    cache.run("trim", &["--size", "1M"]).is_done();
-    assert_eq!(cache.json("stat", &[])["servers"][0]["name"], "s3://b");
-    cache.run("remove", &["--yes"]).is_done();
-    assert_eq!(cache.json("stat", &[])["servers"], serde_json::json!([]));
-}
-
-/// Names of folders: shown, removed with what is below them, and not by the name of one object. A text that is hostile is not shown.
-#[test]
 fn listings_are_shown_and_removed_by_folder() {
     let cache = three();
     let server = BucketServer::start().expect("a port");

@@ -3,7 +3,6 @@
 //! Events and actions are plain values: the driver writes them to its log, the lab makes them up, and a
 //! log fed to a fresh machine must give the same actions again. Never: a byte of data, a handle, a clock.
 
-use crate::storage::{RunEnds, SourceFigures};
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 
 /// Something that happened outside.
@@ -83,11 +82,6 @@ pub enum Event {
     Progress { fetch: FetchId, bytes: u64 },
     /// A request that is no fetch, such as the one that opened a file, was answered after so long: the latency until a fetch has shown it.
     Answered { ns: u64 },
-    /// An earlier process measured this of the source: a prior, which counts until fetches have shown other figures. Nothing where fetches
-    /// were measured before it.
-    Prior { figures: SourceFigures },
-    /// An earlier process saw this of runs of reads: it counts as three runs. Nothing of policies that do not learn, and nothing where it is absurd.
-    RunsBefore { runs: RunEnds },
     /// What this fetch brings was read before, and is only copied: its times are not those of the source.
     AtHand { fetch: FetchId },
     /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.

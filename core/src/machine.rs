@@ -39,7 +39,7 @@ use crate::event::{Action, Error, Event, FirstRead};
 use crate::files::FileTable;
 use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
-use crate::storage::{MAX_FETCH_BYTES, Measurements};
+use crate::storage::MAX_FETCH_BYTES;
 use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -428,12 +428,6 @@ impl Machine {
             Event::Grown { file, size } => self.grown(file, size),
             Event::Progress { fetch, bytes } => self.progress(fetch, bytes),
             Event::Answered { ns } => self.answered(ns),
-            Event::Prior { figures } => self.expect(figures),
-            Event::RunsBefore { runs } => {
-                if let Some(stream) = self.source_policy() {
-                    self.streams[stream].policy.on_runs_before(runs);
-                }
-            }
             Event::AtHand { fetch } => self.at_hand(fetch),
             Event::Done { fetch, bytes } => self.done(fetch, bytes),
             Event::Failed { fetch, error } => self.failed(fetch, error),
@@ -482,20 +476,6 @@ impl Machine {
         stream
             .map(|stream| stream.policy.learned())
             .unwrap_or_default()
-    }
-
-    /// What fetches and runs of reads have shown of the source, for [`Event::Prior`] and [`Event::RunsBefore`] of another process; nothing where
-    /// it is not measured.
-    #[must_use]
-    pub fn measured(&self) -> Measurements {
-        let meter = self.meter.as_ref();
-        let stream = self.source_stream.and_then(|at| self.streams.get(at));
-        Measurements {
-            figures: meter.map(Meter::measured).unwrap_or_default(),
-            runs: stream
-                .map(|stream| stream.policy.run_ends())
-                .unwrap_or_default(),
-        }
     }
 
     fn open(&mut self, open: OpenId, file: FileId, size: u64) {

@@ -50,7 +50,6 @@ pub mod rbd_plain;
 use crate::cache::Cache;
 use crate::event::{Advice, Error, FirstRead, Mapping};
 use crate::files::{FileTable, NextFile};
-use crate::storage::RunEnds;
 use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -135,14 +134,6 @@ pub trait Policy: Send {
 
     /// What an earlier session read, in its order ([`Scope::Source`]).
     fn on_learned(&mut self, _step: FirstRead) {}
-
-    /// What an earlier process saw of runs of a length ([`Scope::Source`]).
-    fn on_runs_before(&mut self, _runs: RunEnds) {}
-
-    /// What runs have done in this process ([`Scope::Source`]).
-    fn run_ends(&self) -> Vec<RunEnds> {
-        Vec::new()
-    }
 
     /// What this session read first, for the next one ([`Scope::Source`]).
     fn learned(&self) -> Vec<FirstRead> {

@@ -42,17 +42,6 @@ impl KindLimits {
     };
 }
 
-/// What a source delivers, as one process measured it and another one may begin with. 0: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceFigures {
-    /// Time from a fetch to its first bytes on an idle source, in nanoseconds.
-    pub latency_ns: u64,
-    /// The greatest rate of a busy source, in bytes a second.
-    pub rate: u64,
-    /// The same of one fetch after its first bytes; 0 where fetches arrive whole.
-    pub single_rate: u64,
-}
-
 /// How a run of reads began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunKind {
@@ -62,40 +51,4 @@ pub enum RunKind {
     Next,
     /// Anywhere else.
     Elsewhere,
-}
-
-impl RunKind {
-    /// All of them, with what files and logs call them.
-    pub const ALL: &'static [(RunKind, &'static str)] = &[
-        (RunKind::Start, "start"),
-        (RunKind::Next, "next"),
-        (RunKind::Elsewhere, "elsewhere"),
-    ];
-}
-
-/// How many runs of reads reached a length, and how many of them ended before twice that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunEnds {
-    /// How the runs began.
-    pub kind: RunKind,
-    /// The length: 512 bytes times 2 to the power of this; at most [`RunEnds::MAX_OCTAVE`].
-    pub octave: u8,
-    /// Runs that reached it.
-    pub reached: u32,
-    /// Those of them that ended in it, and not at the end of their file.
-    pub ended: u32,
-}
-
-impl RunEnds {
-    /// The longest length: more than any file has.
-    pub const MAX_OCTAVE: u8 = 54;
-}
-
-/// What a process has measured of a server, for the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Measurements {
-    /// Latency and rate.
-    pub figures: SourceFigures,
-    /// What runs of reads did in its files.
-    pub runs: Vec<RunEnds>,
 }

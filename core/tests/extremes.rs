@@ -3,7 +3,6 @@
 use foreread_core::event::{Action, Event, FirstRead};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
-use foreread_core::storage::{RunEnds, RunKind, SourceFigures};
 use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, Nanos, OpenId, PageSize, ReadId};
 
 const FAR: u64 = 5_000_000_000_000_000_000;
@@ -43,36 +42,6 @@ fn long_reads_and_slow_answers() {
     feed(&[read(0, 0, MAX_OFFSET)]);
     feed(&[read(0, 0, 1 << 48), read(1, 1 << 50, 1 << 48)]);
     let slow = Event::Answered { ns: FAR };
-    let absurd = |latency_ns, rate| Event::Prior {
-        figures: SourceFigures {
-            latency_ns,
-            rate,
-            single_rate: u64::MAX,
-        },
-    };
-    let runs = |octave, reached, ended| Event::RunsBefore {
-        runs: RunEnds {
-            kind: RunKind::Start,
-            octave,
-            reached,
-            ended,
-        },
-    };
-    for prior in [
-        runs(u8::MAX, u32::MAX, 0),
-        runs(RunEnds::MAX_OCTAVE, u32::MAX, u32::MAX),
-        runs(0, 0, u32::MAX),
-        runs(0, 1, u32::MAX),
-        absurd(u64::MAX, u64::MAX),
-        absurd(1, u64::MAX),
-        absurd(u64::MAX, 1),
-    ] {
-        feed(&[
-            prior,
-            read(0, 0, 128 << 10),
-            read(1, 128 << 10, MAX_OFFSET / 2),
-        ]);
-    }
     feed(&[slow, read(0, 0, 128 << 10), read(1, 128 << 10, 128 << 10)]);
     feed(&[
         slow,

@@ -70,8 +70,6 @@ use foreread_core::event::{Advice, Event};
 use foreread_core::machine::{LookedUp, Machine};
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
-#[cfg(feature = "disk-cache")]
-use foreread_core::storage::Measurements;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 pub use lock::guarded;
 use lock::{Lock, Remote};
@@ -388,34 +386,6 @@ impl Driver {
     /// These bytes are others now, within the same version: what is cached of them is dropped, and what is in flight doomed.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Invalidate { file, range })
-    }
-
-    /// Begins with what another process measured of the source.
-    #[cfg(feature = "disk-cache")]
-    pub fn expect(&self, measured: &Measurements) {
-        let runs = measured.runs.iter().map(|&runs| Event::RunsBefore { runs });
-        let figures = measured.figures;
-        for event in std::iter::once(Event::Prior { figures }).chain(runs) {
-            // One that has stopped reads nothing.
-            let _ = self.feed(event);
-        }
-    }
-
-    /// Asks what fetches and runs of reads have shown of the source, as long as the driver lives; nothing later.
-    #[cfg(feature = "disk-cache")]
-    pub fn measured(&self) -> impl Fn() -> Measurements + Send + Sync + 'static {
-        let shared = Arc::downgrade(&self.shared);
-        move || {
-            let Some(shared) = shared.upgrade() else {
-                return Measurements::default();
-            };
-            let Ok(state) = Outside::enter(&shared).lock() else {
-                return Measurements::default();
-            };
-            let measured = state.machine().measured();
-            state.unlock();
-            measured
-        }
     }
 
     fn feed(&self, event: Event) -> Result<(), Fault> {

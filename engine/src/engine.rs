@@ -18,15 +18,13 @@ use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::options::{Options, Storage};
 #[cfg(feature = "disk-cache")]
-use crate::source::disk_cache::{DiskCache, Learner};
+use crate::source::disk_cache::DiskCache;
 use crate::source::{Defaults, Io, Source, tree::Tree};
 use foreread_core::event::Advice;
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use std::sync::Arc;
-#[cfg(feature = "disk-cache")]
-use std::sync::OnceLock;
 
 /// A cache with its policy, its limits and its threads, for any number of sources.
 ///
@@ -64,20 +62,8 @@ struct EngineShared {
     hint: Option<Advice>,
     #[cfg(feature = "disk-cache")]
     disk_cache: Option<DiskCache>,
-    /// What the cache on disk keeps of the server; made by the first source that has one.
-    #[cfg(feature = "disk-cache")]
-    learner: OnceLock<Arc<Learner>>,
     // Given back last: the buffers are gone by then.
     reserved: Reservation,
-}
-
-#[cfg(feature = "disk-cache")]
-impl Drop for EngineShared {
-    fn drop(&mut self) {
-        if let Some((cache, learner)) = self.disk_cache.as_ref().zip(self.learner.get()) {
-            cache.ends(learner);
-        }
-    }
 }
 
 impl Engine {
@@ -172,8 +158,6 @@ impl Engine {
                 hint,
                 #[cfg(feature = "disk-cache")]
                 disk_cache: options.disk_cache.clone(),
-                #[cfg(feature = "disk-cache")]
-                learner: OnceLock::new(),
                 reserved,
             }),
         })
@@ -268,27 +252,9 @@ impl Engine {
     pub(crate) fn below(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
         #[cfg(feature = "disk-cache")]
         if let Some(cache) = self.disk_cache() {
-            if let Some(server) = source.server() {
-                self.learn(cache, server);
-            }
             return cache.over(source);
         }
         source
-    }
-
-    /// Begins with what other processes learned of a server, and has the cache keep what this engine learns, as long as it reads from that alone.
-    #[cfg(feature = "disk-cache")]
-    fn learn(&self, cache: &DiskCache, server: Arc<str>) {
-        let learner = self.shared.learner.get_or_init(|| {
-            if let Some(measured) = cache.known_server(&server) {
-                self.driver().expect(&measured);
-            }
-            let measured = self.driver().measured();
-            let learner = Arc::new(Learner::new(Arc::clone(&server), measured));
-            cache.learns_from(&learner);
-            learner
-        });
-        learner.reads_from(&server);
     }
 
     /// How its files are read.

@@ -73,7 +73,7 @@ pub use rbd::{
 /// A client whose calls are futures is no `Source` but an `AsyncSource`; `from_async` (feature `tokio`) makes a source of it.
 ///
 /// **Defaults.** The other methods have bodies for bytes that never change: [`Source::check`] and [`Source::accept`] return the size,
-/// [`Source::answered_in`] and [`Source::server`] return nothing. A source whose bytes change returns [`SourceError::Changed`] from every
+/// [Source::answered_in`] return nothing. A source whose bytes change returns [`SourceError::Changed`] from every
 /// read, and from `check`, until `accept` is called, which makes the version of that time the one that is read.
 ///
 /// **Its end.** A reader that is dropped drops the fetches that have not begun. Those that have are waited for, at the latest when the
@@ -153,11 +153,6 @@ pub trait Source: Send + Sync {
     /// Which bytes it reads, where no other version of it and no other source can have the same name for others: what a cache on disk
     /// keeps them by. Nothing where a version is known by less, such as a date. Does not ask the storage.
     fn exact_version(&self) -> Option<ExactVersion> {
-        None
-    }
-
-    /// Where it is read from, without secrets: scheme, endpoint and bucket, or host. What a cache on disk keeps latency and rate by.
-    fn server(&self) -> Option<Arc<str>> {
         None
     }
 
@@ -378,10 +373,6 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn exact_version(&self) -> Option<ExactVersion> {
         (**self).exact_version()
-    }
-
-    fn server(&self) -> Option<Arc<str>> {
-        (**self).server()
     }
 
     fn modified_ns(&self) -> Option<i128> {

@@ -28,7 +28,6 @@ mod disk_latest;
 #[cfg(all(feature = "disk-cache", feature = "object"))]
 mod disk_names;
 #[cfg(feature = "disk-cache")]
-mod disk_servers;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;

@@ -44,11 +44,4 @@ impl<S: Source> Source for ExactSource<S> {
     fn exact_version(&self) -> Option<ExactVersion> {
         Some(self.exact.clone())
     }
-
-    /// Of a name with a scheme: up to its path.
-    fn server(&self) -> Option<Arc<str>> {
-        let (scheme, rest) = self.exact.source.split_once("://")?;
-        let host = rest.split('/').next()?;
-        Some(format!("{scheme}://{host}").into())
-    }
 }

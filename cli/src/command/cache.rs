@@ -13,7 +13,7 @@ use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
     CacheInspector, CheckedPiece, DiskCacheSettings, DiskSpace, ListingSummary, NOTATION,
-    PieceState, ServerSummary, VersionSummary,
+    PieceState, VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
@@ -138,8 +138,7 @@ pub struct TrimArgs {
 
 /// Remove all pieces, or those of a source
 ///
-/// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses where it cannot ask; what was learned
-/// of servers goes then.
+/// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses where it cannot ask.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
     #[command(flatten)]
@@ -394,81 +393,6 @@ struct StatJson {
     listing_file_bytes: u64,
     free_bytes: Option<u64>,
     total_bytes: Option<u64>,
-    /// Of all sources alone.
-    servers: Vec<ServerJson>,
-}
-
-/// What processes learned of a server; 0 is not known, or too old.
-#[derive(Serialize)]
-struct ServerJson {
-    name: String,
-    latency_ns: u64,
-    bytes_per_second: u64,
-    written_s: u64,
-}
-
-impl ServerJson {
-    fn of(server: ServerSummary) -> ServerJson {
-        ServerJson {
-            latency_ns: server.figures.latency_ns,
-            bytes_per_second: server.figures.rate,
-            written_s: server.written_s,
-            name: server.name,
-        }
-    }
-
-    fn line(&self) -> String {
-        let known = |value: u64| Some(value).filter(|value| *value > 0);
-        let latency = or_dash(known(self.latency_ns), |ns| latency_us(ns as f64 / 1e3));
-        let rate = or_dash(known(self.bytes_per_second), |rate| {
-            format!("{} MB/s", count(rate / 1_000_000))
-        });
-        let age = age(Some(i128::from(self.written_s) * NANOS), now_ns());
-        format!("{latency}, {rate}, {age} ago, {}", self.name)
-    }
-}
-
-fn stat(args: &StatArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
-    let AskedVersions {
-        cache,
-        versions,
-        listings,
-    } = asked(&args.part)?;
-    let sources: BTreeSet<&str> = versions
-        .iter()
-        .filter_map(|version| version.source.as_deref())
-        .collect();
-    let sum = |of: fn(&VersionSummary) -> u64| versions.iter().map(of).sum::<u64>();
-    let oldest = versions
-        .iter()
-        .filter_map(|version| version.oldest_used_ns)
-        .min();
-    let space = cache.space();
-    let servers = if args.part.source.is_none() {
-        cache.servers()
-    } else {
-        Vec::new()
-    };
-    let all = StatJson {
-        schema: "foreread.cache-stat/1",
-        versions: versions.len() as u64,
-        sources: sources.len() as u64,
-        pieces: sum(|version| version.pieces),
-        pieces_again: sum(|version| version.pieces_again),
-        held_bytes: sum(|version| version.held_bytes),
-        file_bytes: sum(|version| version.file_bytes),
-        again_file_bytes: sum(|version| version.again_file_bytes),
-        oldest_used_s: seconds(oldest),
-        listings: listings.len() as u64,
-        listed_names: listings.iter().map(|listing| listing.names).sum(),
-        listing_file_bytes: listings.iter().map(|listing| listing.file_bytes).sum(),
-        free_bytes: space.map(|space| space.free_bytes),
-        total_bytes: space.map(|space| space.total_bytes),
-        servers: servers.into_iter().map(ServerJson::of).collect(),
-    };
-    let in_words = || stat_in_words(&all, oldest, space);
-    outputs.emit(in_words, || json::pretty(&all), &[])
 }
 
 fn stat_in_words(all: &StatJson, oldest: Option<i128>, space: Option<DiskSpace>) -> String {
@@ -512,9 +436,8 @@ fn stat_in_words(all: &StatJson, oldest: Option<i128>, space: Option<DiskSpace>)
         ),
         ("free", or_dash(free, |free| free)),
     ];
-    let servers = all.servers.iter().map(|server| ("server", server.line()));
-    let rows = rows.into_iter().chain(servers);
     let rows = rows
+        .into_iter()
         .map(|(key, value)| [key.to_string(), value])
         .collect::<Vec<_>>();
     let table = Table::of_cells(rows).left().wide();
@@ -755,7 +678,6 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         cache.remove_listing(listing)?;
     }
     if args.part.source.is_none() && signal == 0 {
-        cache.remove_servers()?;
         cache.remove_listings()?;
     }
     out::print(format!(

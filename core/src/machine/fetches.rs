@@ -14,7 +14,7 @@ use super::{Machine, Note};
 use crate::cache::{RemovedGroup, mask_of};
 use crate::event::{Action, Class, Error};
 use crate::policy::{Outcome, Urgency};
-use crate::storage::{SHORT_AHEAD_BYTES, SourceFigures};
+use crate::storage::SHORT_AHEAD_BYTES;
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -258,16 +258,6 @@ impl Machine {
     pub(super) fn answered(&mut self, ns: u64) {
         if let Some(meter) = &mut self.meter {
             meter.answered(ns);
-        }
-    }
-
-    /// The meter begins with what another process measured.
-    pub(super) fn expect(&mut self, figures: SourceFigures) {
-        let Some(stream) = self.source_policy() else {
-            return;
-        };
-        if self.streams[stream].wants.meter {
-            self.meter.get_or_insert_default().expect(figures);
         }
     }
 

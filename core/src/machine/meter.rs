@@ -27,14 +27,8 @@
 //! than twice the latency. Without that part a scan that keeps 700 KB in flight on a link of 62 MB/s shows 11 ms where the round
 //! trip is 0.7 ms, and reads farther ahead because of it.
 //!
-//! It may begin with a prior: figures that an earlier process measured ([`Meter::expect`]). Their latency is two samples among those of fetches, and their rate
-//! counts as one that was measured, until a round of the rate is over. Three fetches in a row that contradict any of them end all of them: first
-//! bytes after less than half or more than twice the latency, more than twice the rate, or less than half of it.
-//! Example: a prior of 30 ms and 200 MB/s for a store of 0.3 ms. After three fetches the latency is 0.3 ms, and the rate is not known.
-//!
 //! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), the greatest of the last rounds.
 
-use crate::storage::SourceFigures;
 use crate::units::mul_div;
 
 /// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.
@@ -51,14 +45,6 @@ const CHANGED_AFTER: u32 = 8;
 const ROUND: u32 = 128;
 /// Requests in flight from which on a source counts as busy.
 const BUSY: u32 = 4;
-/// Samples of the latency that a prior counts for, and fetches of a busy source: as many as `auto` takes a rate for known after.
-const PRIOR_LATENCIES: usize = 2;
-const PRIOR_BUSY: u32 = 16;
-/// Fetches in a row that contradict a prior.
-const OVERRULED_AFTER: u32 = 3;
-/// The greatest figures of a prior: an hour, and a terabyte a second.
-const MAX_PRIOR_NS: u64 = 3_600_000_000_000;
-const MAX_PRIOR_RATE: u64 = 1_000_000_000_000;
 /// Bytes of a long fetch that count as one. 16 fetches of 8 MiB would be known after half a second of 200 MB/s, when a window
 /// for the rate before that has gone out.
 const PIECE: u64 = 1 << 19;
@@ -96,16 +82,6 @@ pub struct Meter {
     /// Bytes of fetches in flight that have not arrived.
     outstanding: u64,
     busy: u32,
-    prior: Option<Prior>,
-}
-
-/// What another process measured, while it counts.
-#[derive(Clone, Copy, Debug)]
-struct Prior {
-    figures: SourceFigures,
-    /// Fetches in a row that contradict it, and the least first-byte time of these.
-    against: u32,
-    least_ns: u64,
 }
 
 /// What is noted of a fetch when it is submitted.
@@ -132,7 +108,7 @@ impl Meter {
     /// Median time from a fetch to its first bytes, of an idle source, in nanoseconds. Before the first fetch that of another request.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
-        if self.known == 0 && self.prior.is_none() {
+        if self.known == 0 {
             self.answer_ns
         } else {
             self.latency_ns
@@ -153,60 +129,19 @@ impl Meter {
     /// The greatest rate of the last rounds in bytes a second.
     #[must_use]
     pub fn rate(&self) -> u64 {
-        self.rates[0]
-            .max(self.rates[1])
-            .max(self.prior_figures().rate)
+        self.rates[0].max(self.rates[1])
     }
 
     /// The greatest rate of one fetch after its first bytes, in bytes a second; 0 where fetches arrive whole.
     #[must_use]
     pub fn single_rate(&self) -> u64 {
-        self.singles[0]
-            .max(self.singles[1])
-            .max(self.prior_figures().single_rate)
+        self.singles[0].max(self.singles[1])
     }
 
     /// Fetches while the source was busy, long ones by their MiB.
     #[must_use]
     pub fn busy(&self) -> u32 {
-        if self.prior_figures().rate > 0 {
-            self.busy.max(PRIOR_BUSY)
-        } else {
-            self.busy
-        }
-    }
-
-    /// What fetches have shown, without a prior.
-    #[must_use]
-    pub fn measured(&self) -> SourceFigures {
-        let is_known = self.busy >= PRIOR_BUSY;
-        let of_busy = |rates: [u64; 2]| if is_known { rates[0].max(rates[1]) } else { 0 };
-        SourceFigures {
-            latency_ns: self.median(None),
-            rate: of_busy(self.rates),
-            single_rate: of_busy(self.singles),
-        }
-    }
-
-    /// Begins with what another process measured. A prior without a latency says nothing, and neither does one that comes after a fetch.
-    pub fn expect(&mut self, figures: SourceFigures) {
-        if self.known > 0 || self.rate() > 0 || figures.latency_ns == 0 {
-            return;
-        }
-        self.prior = Some(Prior {
-            figures: SourceFigures {
-                latency_ns: figures.latency_ns.min(MAX_PRIOR_NS),
-                rate: figures.rate.min(MAX_PRIOR_RATE),
-                single_rate: figures.single_rate.min(figures.rate).min(MAX_PRIOR_RATE),
-            },
-            against: 0,
-            least_ns: u64::MAX,
-        });
-        self.latency_ns = self.median(self.prior);
-    }
-
-    fn prior_figures(&self) -> SourceFigures {
-        self.prior.map(|prior| prior.figures).unwrap_or_default()
+        self.busy
     }
 
     /// A fetch of `len` bytes goes out while `in_flight` others are in flight.
@@ -279,44 +214,12 @@ impl Meter {
                 self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
         }
         self.count_busy(sent, u64::from(!sent.is_counted));
-        self.weigh_prior(sent, after_ns);
         self.in_round += u32::from(sent.in_flight >= BUSY);
         if self.in_round == ROUND {
             self.in_round = 0;
             self.rates = [0, self.rates[0]];
             self.singles = [0, self.singles[0]];
-            self.end_prior(self.latency_ns);
         }
-    }
-
-    /// A fetch that is over agrees with the prior, or contradicts it.
-    fn weigh_prior(&mut self, sent: &FetchTiming, after_ns: u64) {
-        let Some(mut prior) = self.prior.filter(|_| sent.first > 0) else {
-            return;
-        };
-        let delivered = self.delivered.since(&sent.delivered, after_ns);
-        if contradicts(&prior.figures, sent, delivered, after_ns) {
-            prior.against += 1;
-            prior.least_ns = prior.least_ns.min(sent.first_ns);
-        } else {
-            prior.against = 0;
-            prior.least_ns = u64::MAX;
-        }
-        self.prior = Some(prior);
-        if prior.against == OVERRULED_AFTER {
-            self.end_prior(prior.least_ns.max(1));
-        }
-    }
-
-    /// Its own figures count from now on, with this latency if no fetch of an idle source has shown one.
-    fn end_prior(&mut self, latency_ns: u64) {
-        if self.prior.take().is_none() {
-            return;
-        }
-        if self.known == 0 {
-            self.latency_sample(latency_ns);
-        }
-        self.latency_ns = self.median(None);
     }
 
     /// What the source delivered while the fetch was in flight, by the time that it took.
@@ -347,7 +250,7 @@ impl Meter {
             if self.quiet.0 > self.latency_ns.saturating_mul(2)
                 || self.quiet.1 < self.latency_ns / 2
             {
-                (self.known, self.next, self.prior) = (0, 0, None);
+                (self.known, self.next) = (0, 0);
                 self.latency_sample(self.quiet.0);
             }
         }
@@ -375,7 +278,7 @@ impl Meter {
             // Nothing went out while the source was idle. What a queue explains is a guess by a rate that is hardly known.
             self.latency_sample(self.loaded[0].max(1));
         } else if self.free_ns > self.latency_ns.saturating_mul(2) {
-            (self.known, self.next, self.prior) = (0, 0, None);
+            (self.known, self.next) = (0, 0);
             self.latency_sample(self.free_ns);
         } else if median < self.latency_ns {
             self.latency_sample(median);
@@ -403,42 +306,16 @@ impl Meter {
         self.latencies[self.next] = ns;
         self.next = (self.next + 1) % LATENCIES;
         self.known = (self.known + 1).min(LATENCIES);
-        self.latency_ns = self.median(self.prior);
+        self.latency_ns = self.median();
     }
 
-    /// Of the samples of the latency and those that a prior counts for; 0 where there is none.
-    fn median(&self, prior: Option<Prior>) -> u64 {
-        let (expected, weight) =
-            prior.map_or((0, 0), |prior| (prior.figures.latency_ns, PRIOR_LATENCIES));
-        let mut sorted = [expected; LATENCIES + PRIOR_LATENCIES];
-        sorted[..self.known].copy_from_slice(&self.latencies[..self.known]);
-        let all = self.known + weight;
-        sorted[..all].sort_unstable();
-        if all == 0 { 0 } else { sorted[all / 2] }
+    /// Of the samples of the latency; 0 if there is none.
+    fn median(&self) -> u64 {
+        let mut sorted = self.latencies;
+        let sorted = &mut sorted[..self.known];
+        sorted.sort_unstable();
+        sorted.get(self.known / 2).copied().unwrap_or(0)
     }
-}
-
-/// Does a fetch, while which so much was delivered, show other figures? What was in flight before it explains a longer wait, as far as the rate of
-/// the prior does. An eighth of the latency shows no rate.
-fn contradicts(figures: &SourceFigures, sent: &FetchTiming, delivered: u64, after_ns: u64) -> bool {
-    let (latency_ns, prior_rate) = (figures.latency_ns, figures.rate);
-    let queued_ns = time_of(sent.ahead_of_it.saturating_add(sent.first), prior_rate);
-    let free_ns = sent.first_ns.saturating_sub(queued_ns);
-    if sent.first_ns < latency_ns / 2 || free_ns > latency_ns.saturating_mul(2) {
-        return true;
-    }
-    let before_ns = if sent.own > sent.first {
-        sent.first_ns
-    } else {
-        latency_ns
-    };
-    let (took_ns, expected_ns) = (
-        after_ns.saturating_sub(before_ns),
-        time_of(delivered, prior_rate),
-    );
-    prior_rate > 0
-        && (rate(delivered, after_ns) > prior_rate.saturating_mul(2)
-            || took_ns > expected_ns.saturating_mul(2).saturating_add(latency_ns / 8))
 }
 
 /// Bytes that have arrived, by how long they had been under way: since their fetch went out, or since bytes of it had arrived before.

@@ -52,7 +52,7 @@ use crate::event::{Advice, FirstRead, Mapping};
 use crate::policy::{
     Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
-use crate::storage::{RunEnds, RunKind};
+use crate::storage::RunKind;
 use crate::units::{FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -220,14 +220,6 @@ impl Policy for Auto {
 
     fn learned(&self) -> Vec<FirstRead> {
         self.sessions.steps()
-    }
-
-    fn on_runs_before(&mut self, runs: RunEnds) {
-        self.survival.expect(runs);
-    }
-
-    fn run_ends(&self) -> Vec<RunEnds> {
-        self.survival.run_ends()
     }
 
     fn on_file_opened(&mut self, file: FileId, before: Option<FileId>) {

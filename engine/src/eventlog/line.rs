@@ -160,8 +160,6 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
         Event::Progress { fetch, bytes } => writeln!(out, "progress {} {bytes}", fetch.0),
         Event::Answered { ns } => writeln!(out, "answered {ns}"),
-        Event::Prior { figures } => learned::write_prior(out, figures),
-        Event::RunsBefore { runs } => learned::write_runs(out, runs),
         Event::AtHand { fetch } => writeln!(out, "athand {}", fetch.0),
         Event::Done { fetch, bytes } => writeln!(out, "done {} {bytes}", fetch.0),
         Event::Failed { fetch, error } => writeln!(out, "failed {} {}", fetch.0, error_text(error)),
@@ -455,8 +453,6 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
             bytes: f.number("a number of bytes")?,
         },
         "answered" => f.answered()?,
-        "prior" => learned::prior(&mut f)?,
-        "runs" => learned::runs(&mut f)?,
         "athand" => Event::AtHand { fetch: f.fetch()? },
         "done" => Event::Done {
             fetch: f.fetch()?,

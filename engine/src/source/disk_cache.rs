@@ -18,7 +18,6 @@
 //! | speed | a disk that is slower than the store is passed over |
 //! | fill | all objects below a prefix, fetched before they are read |
 //! | names, kept_tree | the names of folders, shown by the next mount before the store has answered |
-//! | servers, learners | latency and rate of servers, for the next process |
 //! | inspect | what is in the folder, for people |
 //!
 //! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
@@ -37,7 +36,6 @@ mod inspect;
 #[cfg(feature = "object")]
 mod kept_tree;
 mod latest;
-mod learners;
 #[cfg_attr(
     not(feature = "object"),
     allow(dead_code, reason = "prefixes of stores alone are kept")
@@ -46,7 +44,6 @@ mod names;
 mod piece;
 mod reader;
 mod room;
-mod servers;
 mod settings;
 mod shared;
 mod sinks;
@@ -59,13 +56,10 @@ use super::{Source, SourceName, SourceOpenError};
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
 use folder_tier::FolderTier;
-use foreread_core::storage::Measurements;
 pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
 };
-pub(crate) use learners::Learner;
 pub use names::ListingSummary;
-pub use servers::ServerSummary;
 pub use settings::{
     DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache, SharedFolder,
 };
@@ -327,28 +321,8 @@ impl DiskCache {
         &self.settings().dir
     }
 
-    /// What other processes learned of a server.
-    pub(crate) fn known_server(&self, server: &str) -> Option<Measurements> {
-        servers::known(&self.folder.shared.opened().folder, server)
-    }
-
-    /// Asks an engine now and then what it has measured of its server.
-    pub(crate) fn learns_from(&self, learner: &Arc<Learner>) {
-        self.folder.learners.add(learner);
-    }
-
-    /// An engine ends: what it has measured is kept.
-    pub(crate) fn ends(&self, learner: &Learner) {
-        if let Some((server, measured)) = learner.news() {
-            self.parts.writer.learn(server, measured);
-        }
-    }
-
-    /// Waits until what was fetched and learned so far is written, at most that long. Is it?
+    /// Waits until what was fetched so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
-        for (server, measured) in self.folder.learners.ask() {
-            self.parts.writer.learn(server, measured);
-        }
         self.parts.flush(most)
     }
 }

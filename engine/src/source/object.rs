@@ -367,11 +367,6 @@ impl Source for Object {
         })
     }
 
-    fn server(&self) -> Option<Arc<str>> {
-        let is_known = !self.store.is_foreign;
-        is_known.then(|| Arc::clone(&self.store.server_name))
-    }
-
     fn modified_ns(&self) -> Option<i128> {
         self.accepted().modified_ns()
     }

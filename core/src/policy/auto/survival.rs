@@ -15,15 +15,11 @@
 //! ended in this octave it and all above are passed with 1/4: two octaves, 768 KiB. When all that may be wasted is wasted, the
 //! chance must be 4/5: nothing.
 //!
-//! It may begin with a prior: what an earlier process of the same server saw ([`Survival::expect`]). In each octave it counts as three runs, of which the same
-//! part ended, so that three runs of the other kind outweigh it; what is kept for the next process is what this one has seen alone.
-//!
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of
 //! succession for the prior; the figures chosen on the baseline of the evaluation.
 
-use crate::storage::{RunEnds, RunKind};
+use crate::storage::RunKind;
 use crate::units::mul_div;
-use alloc::vec::Vec;
 
 /// Octaves from 512 bytes up: more than any run has.
 const OCTAVES: usize = 64;
@@ -39,8 +35,6 @@ const PASSED: u64 = ONE * 7 / 8;
 const MAX_AHEAD_NEW: usize = 1;
 /// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
 const MIN_NEXT: u64 = ONE / 4;
-/// Runs that a prior counts for in an octave.
-const PRIOR_RUNS: u64 = 3;
 /// Runs in an octave after which its chance is known.
 const KNOWN_AFTER: u32 = 4;
 /// The chance to end that is assumed at least of an octave that no run has reached.
@@ -60,10 +54,6 @@ pub struct Survival {
     /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
     grown: [bool; 3],
     classes: [[Octave; OCTAVES]; 3],
-    /// A run of this kind had grown in an earlier process.
-    grown_before: [bool; 3],
-    /// The part that ended of an earlier process's runs, in 1/65536.
-    before: [[Option<u32>; OCTAVES]; 3],
     /// Runs that are over, and those of them that went on after they had been found. Halved like the octaves.
     pub over: (u32, u32),
 }
@@ -89,8 +79,6 @@ impl Survival {
         Survival {
             grown: [false; 3],
             classes: [[Octave::default(); OCTAVES]; 3],
-            grown_before: [false; 3],
-            before: [[None; OCTAVES]; 3],
             over: (0, 0),
         }
     }
@@ -105,39 +93,6 @@ impl Survival {
                 (octave.reached, octave.ended) = (octave.reached / 2, octave.ended / 2);
             }
         }
-    }
-
-    /// An earlier process saw this. Only kinds are kept of which runs had grown.
-    pub fn expect(&mut self, runs: RunEnds) {
-        if runs.octave > RunEnds::MAX_OCTAVE || runs.reached == 0 {
-            return;
-        }
-        let ended = mul_div(
-            ONE,
-            runs.ended.min(runs.reached).into(),
-            runs.reached.into(),
-        );
-        self.before[runs.kind as usize][runs.octave as usize] = u32::try_from(ended).ok();
-        self.grown_before[runs.kind as usize] = true;
-    }
-
-    /// What this process has seen of the kinds of which runs have grown.
-    pub fn run_ends(&self) -> Vec<RunEnds> {
-        let mut all = Vec::new();
-        let kinds = RunKind::ALL.iter().map(|&(kind, _)| kind);
-        for kind in kinds.filter(|&kind| self.grown[kind as usize]) {
-            let octaves = self.classes[kind as usize]
-                .iter()
-                .zip(0..=RunEnds::MAX_OCTAVE);
-            let seen = octaves.filter(|(octave, _)| octave.reached > 0);
-            all.extend(seen.map(|(octave, at)| RunEnds {
-                kind,
-                octave: at,
-                reached: octave.reached,
-                ended: octave.ended.min(octave.reached),
-            }));
-        }
-        all
     }
 
     /// A run is over; `went_on`: after it had been found.
@@ -157,16 +112,13 @@ impl Survival {
     /// The octaves from `first` on: the chance that a run which reached one leaves it alive, and whether enough runs have
     /// reached it to know. What an octave has not shown yet is as in the one below.
     fn octaves(&self, class: RunKind, first: u32) -> impl Iterator<Item = (u64, bool)> + '_ {
-        let step = |gone: &mut u64, (octave, before): (&Octave, &Option<u32>)| {
-            let (runs, share) = before.map_or((0, 0), |share| (PRIOR_RUNS, u64::from(share)));
-            let ended = ONE * u64::from(octave.ended.min(octave.reached)) + runs * share;
-            let reached = u64::from(octave.reached) + runs;
-            *gone = (ended + 2 * MIN_GONE.max(*gone)) / (reached + 2);
+        let step = |gone: &mut u64, octave: &Octave| {
+            let ended = ONE * u64::from(octave.ended.min(octave.reached));
+            *gone = (ended + 2 * MIN_GONE.max(*gone)) / (u64::from(octave.reached) + 2);
             Some((ONE - *gone, octave.reached >= KNOWN_AFTER))
         };
         self.classes[class as usize]
             .iter()
-            .zip(&self.before[class as usize])
             .scan(ONE / 2, step)
             .skip(first as usize)
     }
@@ -184,8 +136,7 @@ impl Survival {
         } else {
             threshold
         };
-        let has_grown = self.grown[class as usize] || self.grown_before[class as usize];
-        let most = if class == RunKind::Start || has_grown {
+        let most = if class == RunKind::Start || self.grown[class as usize] {
             most
         } else {
             MAX_AHEAD_NEW
@@ -283,58 +234,6 @@ mod tests {
         });
         assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 0);
         assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096 * 31);
-    }
-
-    /// What an earlier process saw is weighed as three runs, and is not handed on as what this one saw.
-    #[test]
-    fn three_runs_outweigh_what_an_earlier_process_saw() {
-        let wanted = ONE / 8;
-        let mut table = Survival::new();
-        let at = octave(128 << 10);
-        let cold = table.ahead(RunKind::Elsewhere, 128 << 10, wanted);
-        assert_eq!(cold, 128 << 10, "no run of the kind has grown");
-        for octave in at..at + 4 {
-            table.expect(RunEnds {
-                kind: RunKind::Elsewhere,
-                octave: u8::try_from(octave).expect("small"),
-                reached: 100,
-                ended: 0,
-            });
-        }
-        assert!(table.run_ends().is_empty());
-        assert_eq!(table.ahead(RunKind::Elsewhere, 128 << 10, wanted), 7 * cold);
-        let waste = |table: &Survival| table.waste(RunKind::Elsewhere, 128 << 10, 128 << 10);
-        assert!(waste(&table) < ONE / 4);
-        (0..3).for_each(|_| {
-            table.grew(RunKind::Elsewhere, None, at);
-            table.ended(RunKind::Elsewhere, at);
-        });
-        assert!(waste(&table) >= ONE / 2, "three ends outweigh it");
-        assert!(table.run_ends().is_empty(), "of no kind that has grown");
-        table.grew(RunKind::Elsewhere, Some(at), at + 1);
-        assert_eq!(
-            table.run_ends(),
-            [(at, 3, 3), (at + 1, 1, 0)].map(|(octave, reached, ended)| RunEnds {
-                kind: RunKind::Elsewhere,
-                octave: u8::try_from(octave).expect("small"),
-                reached,
-                ended,
-            })
-        );
-        for (octave, reached) in [(RunEnds::MAX_OCTAVE + 1, 1), (0, 0)] {
-            let kind = RunKind::Next;
-            table.expect(RunEnds {
-                kind,
-                octave,
-                reached,
-                ended: u32::MAX,
-            });
-        }
-        assert_eq!(
-            table.grown_before,
-            [false, false, true],
-            "absurd ones are nothing"
-        );
     }
 
     /// A fast source wants one half: as much again while nothing is known, nothing when most runs end.

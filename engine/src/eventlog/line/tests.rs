@@ -2,7 +2,6 @@
 
 use super::*;
 use foreread_core::event::FirstRead;
-use foreread_core::storage::{RunEnds, RunKind, SourceFigures};
 
 const READ: ReadId = ReadId(u64::MAX);
 const OPEN: OpenId = OpenId(u32::MAX);
@@ -109,21 +108,6 @@ fn events_of_sources() -> Vec<Event> {
     let mut all = vec![
         Event::Progress { fetch, bytes: 1 },
         Event::Answered { ns: u64::MAX },
-        Event::Prior {
-            figures: SourceFigures {
-                latency_ns: u64::MAX,
-                rate: 0,
-                single_rate: 1,
-            },
-        },
-        Event::RunsBefore {
-            runs: RunEnds {
-                kind: RunKind::Elsewhere,
-                octave: u8::MAX,
-                reached: u32::MAX,
-                ended: 0,
-            },
-        },
         Event::AtHand { fetch },
         Event::Done {
             fetch,

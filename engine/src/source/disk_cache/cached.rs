@@ -384,10 +384,6 @@ impl Source for CachedSource {
         self.below.exact_version()
     }
 
-    fn server(&self) -> Option<Arc<str>> {
-        self.below.server()
-    }
-
     fn modified_ns(&self) -> Option<i128> {
         self.below.modified_ns()
     }

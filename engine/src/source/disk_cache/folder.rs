@@ -4,7 +4,6 @@
 //!   DIR/foreread-cache-1/        version of the format; what has another number is left alone
 //!     CACHEDIR.TAG               so that backups pass it over
 //!     size                       bytes of all pieces, 8 bytes, changed under a lock
-//!     servers/<hash>             latency and rate of a server, as text (servers.rs)
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
 //!     latest/0123...             which version of an object was read last (latest.rs)
 //!     names/0123...              the names of a folder as they were listed last (names.rs)

@@ -5,17 +5,14 @@ use super::files::CacheFiles;
 use super::folder::{PieceFile, PutOutcome};
 use super::index::Part;
 use super::latest;
-use super::learners::Learners;
 use super::names::{ListingsRoom, NewListing};
 use super::piece::{Extent, MAX_PIECE_BYTES, PieceBuffer, PieceFault};
 use super::reader::PieceReader;
 use super::room::Evictor;
-use super::servers;
 use super::shared::{CacheState, CachedVersion, TierState};
 use super::sinks::FillPlace;
 use super::tier::Tier;
 use crate::source::ExactVersion;
-use foreread_core::storage::Measurements;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,7 +23,6 @@ pub struct FolderTier {
     reader: PieceReader,
     evictor: Mutex<Evictor>,
     listings: Mutex<ListingsRoom>,
-    pub learners: Learners,
 }
 
 impl FolderTier {
@@ -36,7 +32,6 @@ impl FolderTier {
             reader: PieceReader::default(),
             evictor: Mutex::default(),
             listings: Mutex::default(),
-            learners: Learners::default(),
         }
     }
 
@@ -230,20 +225,6 @@ impl Tier for FolderTier {
                 // Then the next mount lists the folder, as without a cache.
                 tracing::debug!("the names of a folder are not kept in the disk cache");
             }
-        }
-    }
-
-    fn learn(&self, server: &str, measured: &Measurements) {
-        let opened = self.shared.opened();
-        if self.shared.tier.writes.is_on() && opened.writable.is_some() {
-            // What cannot be kept is learned again.
-            let _ = servers::learn(&opened.folder, server, measured);
-        }
-    }
-
-    fn ask_learners(&self) {
-        for (server, measured) in self.learners.ask_now_and_then() {
-            self.learn(&server, &measured);
         }
     }
 

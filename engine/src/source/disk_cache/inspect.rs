@@ -13,7 +13,6 @@ use super::folder::{CacheFolder, PieceFile, inside};
 use super::names::{self, ListingSummary};
 use super::piece::{Extent, HEADER_BYTES, MAX_PIECE_BYTES, OpenPiece, PieceFault, VersionHash};
 use super::room::{Evictor, versions};
-use super::servers::{self, ServerSummary};
 use super::settings::DiskCacheSettings;
 use super::shared::CacheState;
 use super::{SourceName, SourceOpenError, refused};
@@ -302,24 +301,6 @@ impl CacheInspector {
             removed_bytes: counts.evicted_bytes,
             left_bytes,
         })
-    }
-
-    /// What processes learned of servers.
-    #[must_use]
-    pub fn servers(&self) -> Vec<ServerSummary> {
-        let mut all = servers::all(&self.folder);
-        all.iter_mut()
-            .for_each(|server| server.name = harmless(&server.name));
-        all
-    }
-
-    /// Removes what processes learned of servers.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
-    pub fn remove_servers(&self) -> Result<(), SourceOpenError> {
-        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
-        servers::remove_all(&self.folder).map_err(failed)
     }
 
     /// The names of folders that are kept, by folder.

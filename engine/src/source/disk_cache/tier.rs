@@ -19,7 +19,6 @@ use super::sinks::FillPlace;
 use super::writer::Writer;
 use super::{DiskCache, OpenSettings};
 use crate::source::{Source, SourceOpenError};
-use foreread_core::storage::Measurements;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,12 +78,6 @@ pub trait Tier: Send + Sync {
 
     /// A folder of a store was listed.
     fn keep_names(&self, _: &NewListing) {}
-
-    /// An engine has measured a server.
-    fn learn(&self, _server: &str, _: &Measurements) {}
-
-    /// Asks engines that run what they have measured, now and then.
-    fn ask_learners(&self) {}
 
     /// What has the name of a piece is none.
     fn remove(&self, _: &CachedVersion, _: PieceFile) {}

@@ -12,7 +12,6 @@ use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
-use foreread_core::storage::Measurements;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn;
 use std::collections::VecDeque;
@@ -45,11 +44,6 @@ enum Job {
     },
     /// An object was opened by its name, and is this version.
     Latest(Arc<CachedVersion>),
-    /// An engine has measured the server that it reads from.
-    Learn {
-        server: Arc<str>,
-        measured: Measurements,
-    },
     /// A folder of a store was listed.
     Names(NewListing),
     /// A piece is none.
@@ -152,13 +146,6 @@ impl Writer {
     pub fn remove(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
         let version = Arc::clone(version);
         self.push_note(Job::Remove { version, piece });
-    }
-
-    /// An engine has measured a server.
-    pub fn learn(&self, server: Arc<str>, measured: Measurements) {
-        if self.tier.is_tended() {
-            self.push(Job::Learn { server, measured });
-        }
     }
 
     /// A folder of a store was listed. It is left out where the queue has no room for its names.
@@ -384,12 +371,7 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
         };
         state.working += 1;
         drop(state);
-        if catch_unwind(AssertUnwindSafe(|| {
-            done(&mut job, tier);
-            tier.ask_learners();
-        }))
-        .is_err()
-        {
+        if catch_unwind(AssertUnwindSafe(|| done(&mut job, tier))).is_err() {
             tier.state().writes.off(Instant::now());
         }
         give_back(tier, &job);
@@ -419,7 +401,6 @@ fn done(job: &mut Job, tier: &dyn Tier) {
         }
         Job::Note { version, piece } => tier.note(version, *piece),
         Job::Latest(version) => tier.note_latest(version),
-        Job::Learn { server, measured } => tier.learn(server, measured),
         Job::Names(listing) => tier.keep_names(listing),
         Job::Remove { version, piece } => tier.remove(version, *piece),
     }

@@ -87,8 +87,6 @@ pub struct Store {
     /// Nothing where requests carry none.
     pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
-    /// The name by which all of its objects share `server`, without secrets: endpoint and bucket, or host.
-    pub server_name: Arc<str>,
     /// What is before the key of an object in its full name, without secrets: endpoint and bucket.
     pub place: Arc<str>,
 }
@@ -104,7 +102,6 @@ impl Store {
             account: Account::without_chain(&FOREIGN),
             credentials: None,
             server: Arc::default(),
-            server_name: Arc::clone(&place),
             place,
         }
     }
@@ -126,7 +123,6 @@ impl Store {
             account: Account::of(advice, link),
             credentials,
             server: network::hold().server(server),
-            server_name: server.into(),
             place: server.into(),
         }
     }

@@ -96,7 +96,6 @@ impl Place for HttpPlace {
             account: Account::without_chain(&ADVICE),
             credentials: None,
             server: network::hold().server(self.url.authority()),
-            server_name: self.url.origin().ascii_serialization().into(),
             place: unsigned(&self.url).as_str().into(),
         })
     }
