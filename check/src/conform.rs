@@ -3,6 +3,7 @@
 //! Never: adjusts anything to the recording. What the recording did to the cache from outside (pages dropped by a
 //! hint) is an input; everything else is predicted.
 
+mod cursor;
 pub mod linux;
 pub mod live;
 pub mod pages;

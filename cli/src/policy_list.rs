@@ -1,4 +1,4 @@
-//! Reads `--policy a,b:key=value,key=value,...|all|peers`.
+//! Reads `--policy a,b:key=value,key=value,...|all`.
 //!
 //! The list and the parameters share the comma: a part without `:` that contains `=` is a parameter of the policy
 //! before it. Never: changes an order; but `none` is put first where it is missing, since the others are measured
@@ -6,7 +6,7 @@
 
 use crate::fail::Fail;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
-use foreread_history::{peer, policies};
+use foreread_history::{parse as parse_policy, policies};
 use foreread_lab::compare::OracleRow;
 use foreread_report::names;
 use foreread_sim::limits::ORACLE;
@@ -25,10 +25,6 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
                 .collect(),
             OracleRow::OnModels,
         ),
-        Some("peers") => (
-            peer::ALL.iter().map(|info| info.name.to_string()).collect(),
-            OracleRow::Usual,
-        ),
         Some(text) => (split(text)?, OracleRow::Usual),
     };
     let mut policies = Vec::new();
@@ -41,7 +37,7 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
                 remedy,
             ));
         }
-        if text == "all" || text == "peers" {
+        if text == "all" {
             let place = format!("'{text}' in --policy");
             return Err(Fail::input(
                 "a group is named alone",
@@ -60,7 +56,7 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
             oracle = OracleRow::Asked;
             continue;
         }
-        policies.push(peer::parse(text).map_err(|error| names::refused("policy", &error, LIST))?);
+        policies.push(parse_policy(text).map_err(|error| names::refused("policy", &error, LIST))?);
     }
     if policies.iter().all(|p| p.info.name != "none") {
         policies.insert(0, PolicySpec::none().into());
@@ -132,25 +128,11 @@ mod tests {
         assert_eq!(texts("rbd-plain,none"), ["rbd-plain", "none"]);
         assert!(parse(None).expect("the usual").0.is_empty());
         assert_eq!(texts("all").len(), policies().len());
-        assert!(texts("all").iter().all(|name| !name.starts_with("peer-")));
     }
 
+    /// Opponents are in no list, and are taken by name.
     #[test]
-    fn imitations_are_a_list_of_their_own() {
-        let peers = texts("peers");
-        assert_eq!(
-            (peers.len(), peers[0].as_str()),
-            (1 + peer::ALL.len(), "none")
-        );
-        assert!(
-            peers[1..].iter().all(|name| name.starts_with("peer-")),
-            "{peers:?}"
-        );
-        assert_eq!(
-            texts("none,peer-nbdkit:max=1M"),
-            ["none", "peer-nbdkit:max=1M"]
-        );
-        // Opponents are in no list, and are taken by name.
+    fn opponents_are_taken_by_name() {
         let opponents: Vec<&str> = OPPONENTS.iter().map(|info| info.name).collect();
         assert_eq!(
             texts(&format!("none,{}", opponents.join(",")))[1..],
@@ -184,9 +166,6 @@ mod tests {
             ("none,none", "named twice"),
             ("none,kernel", "comes by itself"),
             ("none,all", "a group is named alone: 'all'"),
-            ("none,peers", "a group is named alone: 'peers'"),
-            ("peer-nbd", "nearest: peer-nbdkit"),
-            ("peer-nbdkit:max=capacity", "is not a size such as 128K"),
             ("linux-6.18:max=capacty", "nor capacity or capacity-2010b"),
         ] {
             assert!(error(list).contains(part), "{list}: {}", error(list));

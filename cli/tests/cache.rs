@@ -4,7 +4,6 @@ use crate::common::{Got, foreread};
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
 use foreread::source::object::ObjectSettings;
-use foreread::{Engine, Options};
 use foreread_testing::{BucketServer, ExactSource};
 use std::fs;
 use std::io::IoSliceMut;

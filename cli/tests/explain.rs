@@ -98,10 +98,6 @@ fn what_cannot_be_explained_is_said_in_one_line() {
         ],
         "nbd",
     );
-    refused(
-        &["explain", path, "--policy", "peer-nbdkit", "--on", path],
-        "an imitation of another program",
-    );
     refused(&["explain", path, "--on", "model:rdb"], "nearest: rbd");
     refused(
         &["explain", path, "--policy", "linux-6"],

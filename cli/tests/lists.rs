@@ -2,13 +2,13 @@
 
 use crate::common::foreread;
 use foreread_core::policy::Info;
-use foreread_history::{peer, policies, workloads};
+use foreread_history::{policies, workloads};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
 /// In the order of the list.
 fn everyone() -> Vec<&'static Info> {
-    [&policies()[..], peer::ALL].concat()
+    policies()
 }
 
 #[test]
@@ -35,11 +35,6 @@ fn policies_tell_everything_of_everyone() {
         text.matches("Origin: ").count() == everyone().len(),
         "{text}"
     );
-    assert_eq!(
-        text.matches("An imitation: ").count(),
-        peer::ALL.len(),
-        "{text}"
-    );
     assert!(
         text.contains("max=capacity is no more than")
             && text.contains("0 to 1G, capacity  read_ahead_kb")
@@ -61,10 +56,6 @@ fn policies_as_json() {
     assert_eq!(policies.len(), everyone().len());
     for (policy, info) in policies.iter().zip(everyone()) {
         assert_eq!(policy["name"], info.name);
-        assert_eq!(
-            policy["group"],
-            if peer::is_one(info) { "peer" } else { "policy" }
-        );
         for key in ["summary", "origin", "scope", "page_bytes", "params"] {
             assert!(policy.get(key).is_some(), "{} has no {key}", info.name);
         }

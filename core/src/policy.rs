@@ -22,13 +22,12 @@
 //!
 //! Adding a policy to this crate: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. Code that several policies share is in a file that
-//! is none itself (`capacity`, `detector`, `folios`, `folios_cursor`, `folios_index`, `linux_6_18_large`,
+//! is none itself (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`,
 //! `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`, `why`); no policy knows another.
 
 pub mod capacity;
 mod detector;
 mod folios;
-mod folios_cursor;
 mod folios_index;
 mod linux_6_18_large;
 mod linux_6_18_reader;
@@ -58,8 +57,9 @@ use alloc::vec::Vec;
 /// follows the kernel and changes with any version.
 #[doc(hidden)]
 pub mod kernel {
-    pub use super::folios::{Folio, FolioWindow, Placement, Raw, ReadaheadCall, Shape, Sight};
-    pub use super::folios_cursor::Cursor;
+    pub use super::folios::{
+        Folio, FolioWindow, Placement, Raw, ReadaheadCall, Shape, Sight, counted,
+    };
     pub use super::folios_index::Folios;
     pub use super::linux_6_18_reader::{KernelReader, Touch};
     pub use super::linux_6_18_todo::Todo;

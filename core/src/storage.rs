@@ -6,8 +6,6 @@
 //! Example: a window of 64 MiB of an object is 8 requests of 8 MiB, live and simulated. 200 ms x 200 MB/s, a far store, needs
 //! 40 MB in flight; at 90 MB/s a connection 16 of them deliver 1.4 GB/s.
 
-use alloc::vec::Vec;
-
 /// Bytes of the largest fetch where the kind of storage is not known.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
 /// Bytes of the largest fetch of what lands whole, as of a device of this machine: with 4 MiB the 99th percentile of sequential

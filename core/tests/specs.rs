@@ -20,11 +20,10 @@ fn refused(text: &str) -> String {
 #[test]
 fn values_stand_in_the_order_of_the_parameters() {
     assert_eq!(values("none"), []);
-    assert_eq!(values("linux-6.18"), [128 << 10, 1280 << 10, 0, 0]);
-    assert_eq!(values("linux-6.18:folios=on")[2..], [1, 0]);
+    assert_eq!(values("linux-6.18"), [128 << 10, 1280 << 10, 0]);
     assert_eq!(
-        values("linux-6.18:probes=kernel,max=1M"),
-        [1 << 20, 1280 << 10, 0, 1]
+        values("linux-6.18:folios=on,max=1M"),
+        [1 << 20, 1280 << 10, 1]
     );
     assert_eq!(values("rbd-plain:max=8K,trigger=3"), [3, 0, 8 << 10, 0]);
     assert_eq!(values("rbd-aligned:stripe-count=65536")[6], 65536);
@@ -65,8 +64,8 @@ fn what_does_not_fit_is_refused() {
             "linux-6.18: max=99999999T is too large",
         ),
         (
-            "linux-6.18:probes=some",
-            "probes=some is not one of exact, kernel",
+            "linux-6.18:folios=some",
+            "folios=some is not one of off, on",
         ),
         (
             "rbd-aligned:object=511",
@@ -154,7 +153,7 @@ fn a_default_fills_what_the_text_leaves_open() {
 fn what_is_written_reads_back() {
     for text in [
         "none",
-        "linux-6.18:probes=kernel",
+        "linux-6.18:folios=on",
         "rbd-aligned:object=1M,stripe-unit=64K",
         "linux-6.18:max=0",
     ] {
@@ -172,12 +171,12 @@ fn what_is_written_reads_back() {
     assert_eq!(canonical("none"), "none");
     assert_eq!(
         canonical("linux-6.18:max=1M"),
-        "linux-6.18:max=1048576,io=1310720,folios=off,probes=exact"
+        "linux-6.18:max=1048576,io=1310720,folios=off"
     );
     let readable = |text: &str| PolicySpec::parse(text).expect("a policy").readable();
     assert_eq!(
         readable("linux-6.18:max=1048576"),
-        "linux-6.18:max=1M,io=1280K,folios=off,probes=exact"
+        "linux-6.18:max=1M,io=1280K,folios=off"
     );
     assert_eq!(
         readable("rbd-plain:min=8K,max=1000000"),

@@ -1,4 +1,4 @@
-//! What is compared with and serves no reads: the policies that Linux had from 2003 to 2013, policies and imitations of
+//! What is compared with and serves no reads: the policies that Linux had from 2003 to 2013, policies of
 //! other programs, and the workloads of the publications.
 //!
 //! They use what any policy or workload outside `foreread-core` and `foreread-sim` can use. A program that compares
@@ -6,14 +6,12 @@
 //!
 //! ```text
 //!   PolicyDraft::parse ──► core's policies ────────────────────────────────────► engine: serve, mount, C, Python
-//!   parse ───────────────► core's policies, the published, the opponents ──┐
-//!   peer::parse ─────────► all of these and the imitations ────────────────┴───► lab: compare, sweep, explain, reproduce
+//!   parse ───────────────► core's policies, the published, the opponents ──────► lab: compare, sweep, explain, reproduce
 //! ```
 //! Example: `serve --policy linux-3.12` is refused, `compare --policy linux-3.12` runs it.
 //!
 //! Adding a policy or a workload: write its file, name it in one list of `policy.rs` or `workload.rs`.
 
-pub mod peer;
 mod policy;
 mod workload;
 

@@ -16,6 +16,7 @@ mod linux_2_6_23;
 mod linux_2_6_31;
 mod linux_3_12;
 mod linux_thrashsafe;
+mod peer_mountpoint_s3;
 mod read_stream;
 mod zfetch;
 
@@ -33,7 +34,12 @@ pub static PUBLISHED: &[&Info] = &[
 ];
 
 /// Policies that `auto` is compared with and no command lists: a text that names one is understood, see [`parse`].
-pub static OPPONENTS: &[&Info] = &[&amp::INFO, &zfetch::INFO, &read_stream::INFO];
+pub static OPPONENTS: &[&Info] = &[
+    &amp::INFO,
+    &zfetch::INFO,
+    &read_stream::INFO,
+    &peer_mountpoint_s3::INFO,
+];
 
 /// Every policy that is listed, in the order of `foreread list policies`: the published come before the kernel of today.
 #[must_use]

@@ -17,6 +17,7 @@ golden! {
     amp: linux, "amp.txt", 31;
     zfetch: linux, "zfetch.txt", 45;
     read_stream: linux, "read-stream.txt", 29;
+    peer_mountpoint_s3: linux, "peer-mountpoint-s3.txt", 7;
 }
 
 /// Section 1.3, property (d): a request of 16 pages that finds readahead off is 16 reads of one page, each waited for,

@@ -12,7 +12,6 @@ mod hits;
 mod listed;
 #[path = "../../core/tests/patterns.rs"]
 mod patterns;
-mod peers;
 mod published;
 mod specs;
 #[path = "../../core/tests/worlds.rs"]

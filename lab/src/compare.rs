@@ -30,7 +30,6 @@ pub use amounts::*;
 pub use error::CompareError;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_history::peer;
 use foreread_os::output;
 use foreread_report::{number, progress::Progress};
 use foreread_sim::device::disk_cache::DiskCacheCounts;
@@ -194,9 +193,6 @@ pub fn run_each<P: Progress>(
 fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     let on = plan.on.as_ref();
     let is_simulated = on.is_some_and(|on| on.is_simulated());
-    if !is_simulated && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info)) {
-        return Err(CompareError::Peer(peer.to_string()));
-    }
     if plan.disk_cache.is_some() && on.is_none() {
         return Err(CompareError::NoDiskCache("the scratch file".to_string()));
     }

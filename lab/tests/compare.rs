@@ -146,35 +146,6 @@ fn a_maximum_by_the_capacity_of_the_model() {
     assert!(time_s(&table, policies[1]) < time_s(&table, policies[0]));
 }
 
-/// An imitation runs on a model, and on no file.
-#[test]
-fn imitations_read_no_files() {
-    let plan = |on| ComparePlan {
-        workload: Some("random:count=20".to_string()),
-        on,
-        policies: vec![foreread_history::peer::parse("peer-nbdkit").expect("an imitation")],
-        runs: Some(1),
-        ..ComparePlan::default()
-    };
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    file.as_file().set_len(1 << 20).expect("longer");
-    for on in [None, Some(compare::file(file.path()))] {
-        let error = compare::run(&plan(on), &mut Silent).expect_err("refused");
-        assert!(
-            matches!(error, CompareError::Peer(_))
-                && error.to_string().contains("use --on model:NAME"),
-            "{error}"
-        );
-    }
-    let table = compare::run(
-        &plan(Some(compare::model("rbd").expect("a model"))),
-        &mut Silent,
-    )
-    .expect("a table")
-    .remove(0);
-    assert!(table.policies[1].runs[0].stats.source_bytes > 20 * 4096);
-}
-
 /// On a file the capacity is its size, beside the device's own setting.
 #[test]
 fn a_maximum_by_the_size_of_the_file() {

@@ -9,7 +9,7 @@ use foreread_core::event::Advice;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_history::{peer, policies};
+use foreread_history::{OPPONENTS, parse, policies};
 use foreread_lab::compare::{self, CompareError, ComparePlan, OracleRow};
 use foreread_lab::report::{Report, Table};
 use foreread_report::progress::Silent;
@@ -54,7 +54,7 @@ fn tables(
         on: Some(compare::model(model).expect("a model")),
         policies: policies
             .iter()
-            .map(|p| peer::parse(p).expect("a policy"))
+            .map(|p| parse(p).expect("a policy"))
             .collect(),
         oracle: OracleRow::Asked,
         runs: Some(runs),
@@ -267,7 +267,7 @@ fn pairs() -> impl Iterator<Item = (usize, &'static str, u64, &'static Preset)> 
 fn every_policy() -> Vec<&'static str> {
     policies()
         .iter()
-        .chain(peer::ALL)
+        .chain(OPPONENTS)
         .map(|info| info.name)
         .collect()
 }
@@ -770,7 +770,7 @@ fn an_oracle_that_loses_is_reported_with_policy_part_and_seed() {
         let plan = ComparePlan {
             workload: Some("sequential:depth=4".to_string()),
             on: Some(compare::model(model).expect("a model")),
-            policies: vec![peer::parse("linux-6.18:max=64M").expect("a policy")],
+            policies: vec![parse("linux-6.18:max=64M").expect("a policy")],
             oracle: OracleRow::Asked,
             runs: Some(runs),
             seed,

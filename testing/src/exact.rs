@@ -4,7 +4,6 @@
 
 use foreread::source::{Defaults, ExactVersion, Source, SourceError};
 use std::io::IoSliceMut;
-use std::sync::Arc;
 
 /// A source with a name and a version.
 pub struct ExactSource<S> {

@@ -11,11 +11,12 @@
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
+use super::cursor::Cursor;
 use super::recording::{Act, Episode, Header, Op, PAGE, TABLE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
-    Cursor, Folio, FolioWindow, Folios, KernelReader, Placement, Raw, ReadaheadCall, Shape, Sight,
-    Todo, Touch,
+    Folio, FolioWindow, Folios, KernelReader, Placement, Raw, ReadaheadCall, Shape, Sight, Todo,
+    Touch,
 };
 use foreread_core::units::PageRange;
 use serde::{Deserialize, Serialize};

@@ -3,12 +3,12 @@
 //! `BASELINE` are the settings that a user of foreread could choose between before `auto`, and the imitation that wins most often: what
 //! the baseline is of. `EIGHT` are
 //! four of them and four that adapt, see there. `all` is every published policy at its default and at each of four maxima, the
-//! three of [`OPPONENTS`], and every imitation.
+//! three of [`OPPONENTS`].
 //!
 //! A policy whose value depends on the capacity of the device gets the capacity of the model.
 
 use foreread_core::policy::{PolicySpec, SpecError};
-use foreread_history::{OPPONENTS, peer, policies};
+use foreread_history::{OPPONENTS, parse, policies};
 
 /// Opponents of the baseline: settings, and an imitation.
 pub(crate) const BASELINE: [&str; 13] = [
@@ -30,7 +30,7 @@ pub(crate) const BASELINE: [&str; 13] = [
 /// Opponents of the fractional design. `none` and three maxima of `linux-6.18` are fastest in 54 of its 111 cells, the imitation of
 /// mountpoint-s3 in 37 (`candidates_by_cells_won`, seed 1, of 13 candidates). AMP and the read stream win few cells and are here as
 /// policies that adapt; `zfetch`, which wins none, shows what its rule for growth costs. Left out: `linux-6.18:max=512K` (8 cells,
-/// between two that are here), `rbd-plain` (3), fsspec's adaptive prefetcher (1).
+/// between two that are here), `rbd-plain` (3).
 pub(crate) const EIGHT: [&str; 8] = [
     "none",
     "linux-6.18",
@@ -61,7 +61,7 @@ pub const VALIDATION: [&str; 12] = [
 /// Maxima that every published policy with a `max` is also run at.
 const MAXIMA: [&str; 4] = ["128K", "512K", "4M", "64M"];
 
-/// Every published policy at its default and at [`MAXIMA`], and every imitation.
+/// Every published policy at its default and at [`MAXIMA`], and the opponents.
 #[must_use]
 pub fn all() -> Vec<String> {
     let mut names = Vec::new();
@@ -75,7 +75,6 @@ pub fn all() -> Vec<String> {
         }
     }
     names.extend(OPPONENTS.iter().map(|info| info.name.to_string()));
-    names.extend(peer::ALL.iter().map(|info| info.name.to_string()));
     names
 }
 
@@ -100,9 +99,9 @@ pub(crate) fn session(policy: &str) -> (&str, Option<Earlier>) {
 /// The policy of this name on a device of `capacity` bytes.
 ///
 /// # Errors
-/// Those of [`peer::parse`].
+/// Those of [`parse`].
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
-    peer::parse(name)?.ready(Some(capacity))
+    parse(name)?.ready(Some(capacity))
 }
 
 #[cfg(test)]
@@ -142,7 +141,6 @@ mod tests {
         let rest = [
             "linux-6.18:max=512K",
             "rbd-plain",
-            "peer-fsspec-adaptive",
             "rbd-eager",
             "linux-2.6.0",
         ];

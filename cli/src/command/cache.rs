@@ -17,7 +17,7 @@ use foreread::source::disk_cache::{
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
-use foreread_report::number::{amount, count, cut, latency_us, or_dash, percent, plural};
+use foreread_report::number::{amount, count, cut, or_dash, percent, plural};
 use foreread_report::progress::Progress;
 use foreread_report::width;
 use serde::Serialize;
@@ -393,6 +393,43 @@ struct StatJson {
     listing_file_bytes: u64,
     free_bytes: Option<u64>,
     total_bytes: Option<u64>,
+}
+
+fn stat(args: &StatArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let AskedVersions {
+        cache,
+        versions,
+        listings,
+    } = asked(&args.part)?;
+    let sources: BTreeSet<&str> = versions
+        .iter()
+        .filter_map(|version| version.source.as_deref())
+        .collect();
+    let sum = |of: fn(&VersionSummary) -> u64| versions.iter().map(of).sum::<u64>();
+    let oldest = versions
+        .iter()
+        .filter_map(|version| version.oldest_used_ns)
+        .min();
+    let space = cache.space();
+    let all = StatJson {
+        schema: "foreread.cache-stat/1",
+        versions: versions.len() as u64,
+        sources: sources.len() as u64,
+        pieces: sum(|version| version.pieces),
+        pieces_again: sum(|version| version.pieces_again),
+        held_bytes: sum(|version| version.held_bytes),
+        file_bytes: sum(|version| version.file_bytes),
+        again_file_bytes: sum(|version| version.again_file_bytes),
+        oldest_used_s: seconds(oldest),
+        listings: listings.len() as u64,
+        listed_names: listings.iter().map(|listing| listing.names).sum(),
+        listing_file_bytes: listings.iter().map(|listing| listing.file_bytes).sum(),
+        free_bytes: space.map(|space| space.free_bytes),
+        total_bytes: space.map(|space| space.total_bytes),
+    };
+    let in_words = || stat_in_words(&all, oldest, space);
+    outputs.emit(in_words, || json::pretty(&all), &[])
 }
 
 fn stat_in_words(all: &StatJson, oldest: Option<i128>, space: Option<DiskSpace>) -> String {

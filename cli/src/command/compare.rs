@@ -57,7 +57,7 @@ pub struct CompareArgs {
     /// and http(s):// one with --features object. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// 'all', 'peers', or a,b:key=value [default: the usual]
+    /// 'all', or a,b:key=value [default: the usual]
     ///
     /// 'foreread list policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list

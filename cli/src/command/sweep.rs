@@ -310,8 +310,7 @@ fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
 /// The policies that the list names. Nothing is compared, so `none` is there only if it is named.
 fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
     let (mut policies, _) = policy_list::parse(Some(list))?;
-    let named =
-        list == "all" || list == "peers" || list.split(',').any(|name| name.trim() == "none");
+    let named = list == "all" || list.split(',').any(|name| name.trim() == "none");
     policies.retain(|policy| named || policy.info.name != "none");
     Ok(policies)
 }

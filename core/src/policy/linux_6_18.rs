@@ -140,19 +140,12 @@ pub static INFO: Info = Info {
             range: (0, 1),
             help: "place windows in large folios, as ext4 and xfs do",
         },
-        Param {
-            key: "probes",
-            unit: Unit::Word(&["exact", "kernel"]),
-            default: "exact",
-            range: (0, 1),
-            help: "with folios: exact probes of the cache, or the kernel's",
-        },
     ],
     build: |v| {
         let reader = KernelReader::new(v[0] / PAGE, v[1] / PAGE);
         if v[2] == 0 {
             return Box::new(Pages(reader));
         }
-        Box::new(Large::new(reader, v[3] == 1))
+        Box::new(Large::new(reader))
     },
 };

@@ -15,7 +15,6 @@
 use super::{
     Answer, Ask, Outcome, Policy, Wants,
     folios::{Folio, Placement, Raw, Shape, Sight},
-    folios_cursor::Cursor,
     folios_index::Folios,
     linux_6_18_reader::{KernelReader, touch_of},
     linux_6_18_todo::Todo,
@@ -42,20 +41,18 @@ pub struct Large {
     turn: OpenId,
     folios: Folios,
     sweep_at: usize,
-    kernel_probes: bool,
 }
 
 impl Large {
     /// The file is not open and nothing of it is cached. `fresh` is the state of a new open description.
     #[must_use]
-    pub fn new(fresh: KernelReader, kernel_probes: bool) -> Large {
+    pub fn new(fresh: KernelReader) -> Large {
         Large {
             fresh,
             readers: BTreeMap::new(),
             turn: OpenId(0),
             folios: Folios::default(),
             sweep_at: SWEEP_AT,
-            kernel_probes,
         }
     }
 
@@ -79,15 +76,10 @@ impl Large {
         &mut self,
         (ask, at): (&Ask<'_>, u64),
         answer: &mut Answer,
-        question: impl FnOnce(&mut KernelReader, &Cursor<'_, &Ask<'_>>) -> Todo,
+        question: impl FnOnce(&mut KernelReader, &&Ask<'_>) -> Todo,
     ) {
         // The history begins in the folio before; that has to be there. A search for a hole begins in a folio that was met.
         self.folio_at(ask, at.saturating_sub(1));
-        let folios = if self.kernel_probes {
-            &self.folios
-        } else {
-            &Folios::NONE
-        };
         let fresh = &self.fresh;
         let reader = self
             .readers
@@ -95,7 +87,7 @@ impl Large {
             .or_insert_with(|| fresh.clone());
         let end = ask.file_size.div_ceil(PAGE);
         let mut placed = Placement::default();
-        let todo = question(reader, &Cursor { folios, sight: ask });
+        let todo = question(reader, &ask);
         if let Todo::Place { at, window } = todo {
             placed = SHAPE.place(&ask, end, at, window);
             reader.placed(placed.order);

@@ -21,9 +21,6 @@ pub enum CompareError {
     /// A policy that does not fit the place.
     #[error("{0}")]
     Policy(SpecError),
-    /// An imitation was to read a file.
-    #[error("{0}: an imitation of another program runs on models only; use --on model:NAME")]
-    Peer(String),
     /// The cache page does not fit the policy or the storage.
     #[error(
         "{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy"

@@ -17,7 +17,7 @@ use foreread_core::notation::Spec;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
-use foreread_history::{parse_workload, peer};
+use foreread_history::{parse, parse_workload};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::names;
 use foreread_report::progress::Progress;
@@ -355,8 +355,8 @@ impl VaryRequest<'_> {
                     varied.push(policy.clone());
                     continue;
                 };
-                let draft = peer::parse(&set(&policy.to_string(), key, value))
-                    .map_err(VaryError::Policy)?;
+                let draft =
+                    parse(&set(&policy.to_string(), key, value)).map_err(VaryError::Policy)?;
                 // One that goes by the capacity has no number before the storage is known.
                 let ready = draft.clone().ready(None);
                 shown = shown.or(Some(ready.map_or(Value::Word(value.to_string()), |p| {

@@ -487,7 +487,6 @@ fn list(mut words: Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{boot, runs, table};
-    use super::super::{PolicyRuns, RowKind};
     use super::*;
 
     fn advice(tables: &[super::super::Table]) -> String {
@@ -508,30 +507,6 @@ mod tests {
             advice(&[boot()]),
             "Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s). \
              Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for."
-        );
-    }
-
-    /// A policy that imitates another program cannot be set.
-    #[test]
-    fn an_imitation_is_not_advised() {
-        let mut tables = boot();
-        tables.policies[1].policy = "peer-nbdkit:max=1M".to_string();
-        tables.policies[1].kind = RowKind::Imitation;
-        tables.policies.swap(1, 2);
-        let faster = runs(
-            "peer-fsspec-blockcache",
-            &[1.0, 1.1, 1.0, 1.1, 1.0],
-            4096,
-            4096,
-            4_096_000,
-        );
-        tables.policies.push(PolicyRuns {
-            kind: RowKind::Imitation,
-            ..faster
-        });
-        assert!(
-            advice(&[tables])
-                .starts_with("Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast")
         );
     }
 

@@ -11,7 +11,6 @@
 //! | `oracle` | `oracle` | no: a limit | yes |
 
 use foreread_core::policy::PolicySpec;
-use foreread_history::peer;
 use serde::{Deserialize, Serialize};
 
 /// What a row of a comparison is.
@@ -23,8 +22,6 @@ pub enum RowKind {
     /// A policy of foreread that reads ahead.
     #[default]
     Policy,
-    /// An imitation of another program, on a model.
-    Imitation,
     /// The page cache of the kernel served the reads.
     Kernel,
     /// librbd itself served the reads.
@@ -39,8 +36,6 @@ impl RowKind {
     pub fn of(policy: &PolicySpec) -> RowKind {
         if policy.info.name == foreread_core::policy::none::INFO.name {
             RowKind::NoReadahead
-        } else if peer::is_one(policy.info) {
-            RowKind::Imitation
         } else {
             RowKind::Policy
         }
@@ -71,16 +66,19 @@ mod tests {
 
     #[test]
     fn a_policy_knows_its_kind_by_its_info() {
-        let kind =
-            |text: &str| RowKind::of(&peer::parse(text).expect(text).ready(None).expect(text));
+        let kind = |text: &str| {
+            RowKind::of(
+                &foreread_history::parse(text)
+                    .expect(text)
+                    .ready(None)
+                    .expect(text),
+            )
+        };
         assert_eq!(kind("none"), RowKind::NoReadahead);
         assert_eq!(
             (kind("linux-6.18:max=1M"), kind("rbd-plain")),
             (RowKind::Policy, RowKind::Policy)
         );
-        for peer in peer::ALL {
-            assert_eq!(kind(peer.name), RowKind::Imitation, "{}", peer.name);
-        }
         let json = serde_json::to_string(&[RowKind::NoReadahead, RowKind::Librbd]).expect("JSON");
         assert_eq!(json, r#"["no_readahead","librbd"]"#);
     }

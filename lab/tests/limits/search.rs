@@ -9,7 +9,7 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
-use foreread_history::peer;
+use foreread_history::OPPONENTS;
 use foreread_sim::device::presets::{self, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::limits::oracle;
@@ -108,7 +108,7 @@ impl Cell {
     }
 
     pub fn policy(&self, text: &str) -> PolicySpec {
-        let draft = peer::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let draft = foreread_history::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         draft
             .ready(Some(self.preset.capacity_bytes))
             .expect("a policy")
@@ -166,13 +166,7 @@ fn policy(rng: &mut Rng) -> String {
         "linux-2.6.31",
         "linux-3.12",
     ];
-    let others = [
-        "peer-nbdkit",
-        "peer-fsspec-readahead",
-        "peer-fsspec-blockcache",
-        "peer-fsspec-adaptive",
-        "peer-mountpoint-s3",
-    ];
+    let others = ["peer-mountpoint-s3"];
     match rng.below(10) {
         0..=5 => format!("{}:max={max}", pick(rng, &kernels)),
         6 | 7 => format!(
@@ -181,7 +175,7 @@ fn policy(rng: &mut Rng) -> String {
         ),
         8 => "none".to_string(),
         _ => {
-            let known = |name: &&&str| peer::ALL.iter().any(|info| info.name == **name);
+            let known = |name: &&&str| OPPONENTS.iter().any(|info| info.name == **name);
             let known: Vec<&&str> = others.iter().filter(known).collect();
             if known.is_empty() {
                 "none".to_string()

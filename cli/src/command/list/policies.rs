@@ -1,11 +1,10 @@
-//! `foreread list policies`: every policy with its parameters, their defaults, units and ranges, and its origin; then the
-//! imitations of other programs, as a separate group.
+//! `foreread list policies`: every policy with its parameters, their defaults, units and ranges, and its origin.
 
 use super::catalog::{self, Entry, Fact};
 use crate::args::JsonArgs;
 use crate::fail::Fail;
 use foreread_core::policy::{Info, Scope};
-use foreread_history::{peer, policies};
+use foreread_history::policies;
 use foreread_report::number::{exact_size as size, wrap};
 
 /// The text below the list.
@@ -15,11 +14,7 @@ const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the stor
 
 /// Prints them.
 pub fn run(args: &JsonArgs) -> Result<(), Fail> {
-    let entries: Vec<Entry> = policies()
-        .iter()
-        .chain(peer::ALL)
-        .map(|info| entry(info))
-        .collect();
+    let entries: Vec<Entry> = policies().iter().map(|info| entry(info)).collect();
     let below = format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n"));
     catalog::print("policies", &entries, args.json.as_deref(), &below)
 }
@@ -29,13 +24,6 @@ fn entry(info: &Info) -> Entry {
         Scope::Open => ("open", "State: one for each open description."),
         Scope::File => ("file", "State: one for all readers of the file together."),
         Scope::Source => ("source", "State: one for all files of the source."),
-    };
-    let (group, lab_only) = match peer::is_one(info) {
-        true => (
-            "peer",
-            Some("An imitation: for 'foreread compare' on models only.".to_string()),
-        ),
-        false => ("policy", None),
     };
     let page = info
         .page_bytes
@@ -47,7 +35,6 @@ fn entry(info: &Info) -> Entry {
         summary: info.summary.to_string(),
         origin: info.origin.to_string(),
         facts: vec![
-            Fact::new("group", group, lab_only),
             Fact::new("scope", scope, whose),
             Fact::new("page_bytes", info.page_bytes, page),
         ],

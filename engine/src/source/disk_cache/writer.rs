@@ -59,7 +59,7 @@ impl Job {
         match self {
             Job::Write { buffer, .. } => buffer.held_bytes(),
             Job::Names(listing) => listing.names.as_ref().map_or(0, |names| names.bytes()),
-            Job::Note { .. } | Job::Latest(_) | Job::Learn { .. } | Job::Remove { .. } => 0,
+            Job::Note { .. } | Job::Latest(_) | Job::Remove { .. } => 0,
         }
     }
 }
@@ -416,10 +416,6 @@ fn give_back(tier: &dyn Tier, job: &Job) {
             let extent = buffer.extent();
             tier.give_back(version, &(extent.offset..extent.end()));
         }
-        Job::Note { .. }
-        | Job::Latest(_)
-        | Job::Learn { .. }
-        | Job::Names(_)
-        | Job::Remove { .. } => {}
+        Job::Note { .. } | Job::Latest(_) | Job::Names(_) | Job::Remove { .. } => {}
     }
 }

@@ -17,8 +17,10 @@
 //! the window (the machine cuts what does not fit half of the cache); one long request to the end of the object with
 //! flow control (here each refill is a request); a request that ends goes on to arrive, and stays in the cache.
 
-use super::{SIZES, read, wanted};
 use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants};
+
+/// Sizes of parameters: small enough that an offset and several of them cannot overflow.
+const SIZES: (u64, u64) = (512, 1 << 40);
 
 /// The request of one open file.
 struct Request {
@@ -47,9 +49,10 @@ impl Policy for Request {
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        let Some((start, end)) = wanted(ask) else {
+        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
+        if start >= end {
             return;
-        };
+        }
         let near = start <= self.position + self.forward && start + self.back >= self.position;
         if self.window == 0 || !near {
             (self.window, self.position, self.end) = (self.first, end, start);
@@ -75,8 +78,10 @@ impl Request {
     /// Asks for the bytes up to `to`, and no fewer than up to `least`.
     fn fill_to(&mut self, to: u64, ask: &Ask<'_>, answer: &mut Answer, least: u64) {
         let to = to.max(least).min(ask.file_size);
-        read(answer, self.end, to);
-        self.end = self.end.max(to);
+        if self.end < to {
+            answer.read(self.end, to - self.end, None);
+            self.end = to;
+        }
     }
 }
 

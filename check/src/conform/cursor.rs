@@ -11,10 +11,7 @@
 //! Source: docs/spec/linux-readahead.md 4.9; for folios of 128 pages and more, and for multiples of 4096, recordings of 6.18.44
 //! (`conform linux`), in the tests.
 
-use super::{
-    folios::{Sight, counted},
-    folios_index::Folios,
-};
+use foreread_core::policy::kernel::{Folios, Sight, counted};
 
 /// The kernel's index of the cache has leaves of 64 slots; a folio that fills one has no slot to be out of step with (4.9).
 /// On one that fills several the cursor is on the first, and moves a leaf with each page until that is the page's
@@ -141,7 +138,7 @@ impl<S> Cursor<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::folios::Folio;
+    use foreread_core::policy::kernel::Folio;
 
     fn cached(folios: &[(u64, u32)]) -> Folios {
         let mut index = Folios::default();
