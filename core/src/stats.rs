@@ -1,4 +1,4 @@
-//! Every counter of the machine, each with its definition. Ratios and percentiles are the lab's matter.
+//! Every counter of the machine, each with its definition. The lab computes ratios and percentiles.
 //!
 //! A *used* readahead byte is counted at the first demand touch of its page, whole pages at a time. At any
 //! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`, where unresolved is
@@ -39,60 +39,77 @@ impl Decisions {
     }
 }
 
-/// Counters since the machine was made. Bytes are bytes of whole pages clipped to the end of the file,
-/// unless said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
+/// The counters, each named once: the struct, and its fields by name.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters since the machine was made. Bytes are bytes of whole pages clipped to the end of the file,
+        /// unless said otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            /// Decisions of policies by pattern. Not all read ahead: a read that is taken for random is a decision, too.
+            pub decisions: Decisions,
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Every counter by the name of its field, without the decisions.
+            #[must_use]
+            pub fn counters(&self) -> [(&'static str, u64); [$(stringify!($name)),*].len()] {
+                [$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+counters! {
     /// Demand reads that ended, well or not, and asked for at least one byte of the file.
-    pub demand_reads: u64,
+    demand_reads,
     /// Bytes they asked for, clipped to the end of the file; not rounded to pages.
-    pub demand_bytes: u64,
+    demand_bytes,
     /// Demand reads of which every page was present.
-    pub hits: u64,
+    hits,
     /// Demand reads without a miss that waited for a page in flight.
-    pub late_hits: u64,
+    late_hits,
     /// Demand reads that met at least one page neither present nor in flight.
-    pub misses: u64,
+    misses,
     /// Demand reads that ended with an error.
-    pub failed_reads: u64,
+    failed_reads,
     /// Time demand reads waited, from the read to its last byte, hits excluded. Nanoseconds.
-    pub stall_ns: u64,
-    /// Decisions of policies by pattern. Not all read ahead: a read that is taken for random is a decision, too.
-    pub decisions: Decisions,
+    stall_ns,
     /// Windows a policy asked for that reach beyond the read they were planned at.
-    pub ra_planned_ops: u64,
+    ra_planned_ops,
     /// Their bytes outside that read, as asked for: not clipped to the file or to what is already cached.
-    pub ra_planned_bytes: u64,
+    ra_planned_bytes,
     /// Fetches submitted with at least one page that no read had demanded.
-    pub ra_ops: u64,
+    ra_ops,
     /// Bytes of those pages.
-    pub ra_bytes: u64,
+    ra_bytes,
     /// Planned bytes that were refused for lack of memory or of fetches, and not read. Those that the driver refused to start
     /// ([`crate::event::Error::Limit`]) had been submitted, and count in `ra_failed_bytes` as well.
-    pub ra_refused_bytes: u64,
+    ra_refused_bytes,
     /// Fetches submitted.
-    pub source_reads: u64,
+    source_reads,
     /// Bytes submitted.
-    pub source_bytes: u64,
+    source_bytes,
     /// Readahead bytes that a demand read touched.
-    pub used_bytes: u64,
+    used_bytes,
     /// Of these, bytes that were still in flight at the touch.
-    pub late_bytes: u64,
+    late_bytes,
     /// Readahead bytes dropped or evicted before any demand touch.
-    pub unused_bytes: u64,
+    unused_bytes,
     /// Readahead bytes that failed or were discarded on arrival.
-    pub ra_failed_bytes: u64,
+    ra_failed_bytes,
     /// Readahead bytes present or in flight that no demand read has touched yet.
-    pub unresolved_bytes: u64,
+    unresolved_bytes,
     /// Unused bytes that were evicted and then demanded, as far as the ghost list remembers.
-    pub thrash_bytes: u64,
+    thrash_bytes,
     /// Pages evicted for lack of room.
-    pub evicted_pages: u64,
+    evicted_pages,
     /// Fetches that failed, other than those that the driver refused to start.
-    pub failed_fetches: u64,
+    failed_fetches,
     /// Fetches whose bytes were discarded because they were invalidated in flight.
-    pub doomed_fetches: u64,
+    doomed_fetches,
 }
 
 impl Stats {

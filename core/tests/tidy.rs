@@ -147,7 +147,9 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "engine/src/source/object/credentials",
         "engine/src/source/object/network.rs",
         "engine/src/source/object/fetch.rs",
-        "engine/src/source/object/date.rs",
+        // Dates of replies, and how long an address of a hub lasts.
+        "engine/src/source/object/reply.rs",
+        "engine/src/source/object/store/hub/signed.rs",
         // A cache on disk: what of it was used when, how fast it is, how long another process is waited for.
         "engine/src/source/disk_cache/",
         "engine/src/source/disk_cache.rs",

@@ -386,8 +386,6 @@ pub fn listings() -> Vec<Vec<Behaviour>> {
         vec![ListBom],
         vec![ListBlanks],
         vec![ListNamespace],
-        vec![ListUtf16],
-        vec![ListLatin1],
         vec![Chunked],
         vec![ListError("InternalError", 2)],
         vec![ListError("SlowDown", 1), two()],

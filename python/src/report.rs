@@ -1,7 +1,7 @@
 //! Counters as a dict, and in words.
 //!
 //! The keys are those of `foreread_core::stats::Stats`, where each is defined; the last word of a key is its unit (`bytes`,
-//! `ns`), and a key without one counts events. A key that one file has no part in is left out for a file.
+//! `ns`), and a key without one counts events. A counter that no single file causes is left out for a file.
 
 use foreread::policy::{Limit, Tuning};
 use foreread::{Reader, Stats, readahead_state, why_no_readahead};
@@ -16,34 +16,16 @@ pub enum Of {
     Engine,
 }
 
-/// Each counter and its name.
-fn named(s: &Stats, of: Of) -> Vec<(&'static str, u64)> {
-    let mut all = vec![
-        ("demand_reads", s.demand_reads),
-        ("demand_bytes", s.demand_bytes),
-        ("hits", s.hits),
-        ("late_hits", s.late_hits),
-        ("misses", s.misses),
-        ("failed_reads", s.failed_reads),
-        ("stall_ns", s.stall_ns),
-        ("ra_ops", s.ra_ops),
-        ("ra_bytes", s.ra_bytes),
-        ("used_bytes", s.used_bytes),
-        ("unused_bytes", s.unused_bytes),
-        ("ra_failed_bytes", s.ra_failed_bytes),
-        ("ra_refused_bytes", s.ra_refused_bytes),
-    ];
-    if of == Of::Engine {
-        all.extend([
-            ("source_reads", s.source_reads),
-            ("source_bytes", s.source_bytes),
-            ("failed_fetches", s.failed_fetches),
-            ("unresolved_bytes", s.unresolved_bytes),
-            ("evicted_pages", s.evicted_pages),
-        ]);
-    }
-    all
-}
+/// Counters that no single file causes.
+const OF_ENGINE: [&str; 7] = [
+    "source_reads",
+    "source_bytes",
+    "failed_fetches",
+    "doomed_fetches",
+    "unresolved_bytes",
+    "thrash_bytes",
+    "evicted_pages",
+];
 
 /// The counters as a dict, those of several readers added.
 ///
@@ -51,14 +33,17 @@ fn named(s: &Stats, of: Of) -> Vec<(&'static str, u64)> {
 /// There is no memory.
 pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let mut sums: Vec<(&str, u64)> = named(&Stats::default(), of);
+    let mut sums = Stats::default().counters();
     for one in stats {
-        sums.iter_mut()
-            .zip(named(one, of))
-            .for_each(|(sum, (_, value))| sum.1 = sum.1.saturating_add(value));
+        for (sum, (_, value)) in sums.iter_mut().zip(one.counters()) {
+            sum.1 = sum.1.saturating_add(value);
+        }
     }
-    sums.into_iter()
-        .try_for_each(|(name, value)| dict.set_item(name, value))?;
+    for (name, value) in sums {
+        if of == Of::Engine || !OF_ENGINE.contains(&name) {
+            dict.set_item(name, value)?;
+        }
+    }
     Ok(dict)
 }
 

@@ -47,10 +47,6 @@ pub enum Behaviour {
     ListBlanks,
     /// Every element has a namespace prefix.
     ListNamespace,
-    /// In UTF-16.
-    ListUtf16,
-    /// In ISO-8859-1.
-    ListLatin1,
     /// No `LastModified`.
     ListNoDates,
     /// ETags have this number of letters.
@@ -151,20 +147,6 @@ pub(super) fn change_page(on: &mut [Behaviour], page: String, is_later: bool) ->
                     .replace('<', "<s3:")
                     .replace('\u{0}', "</s3:");
                 answer.body = marked.into_bytes();
-            }
-            Behaviour::ListUtf16 => {
-                let text = format!(
-                    "\u{feff}<?xml version=\"1.0\" encoding=\"UTF-16\"?>{}",
-                    text()
-                );
-                answer.body = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-            }
-            Behaviour::ListLatin1 => {
-                let text = format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>{}", text());
-                answer.body = text
-                    .chars()
-                    .map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?'))
-                    .collect();
             }
             Behaviour::Chunked => answer.is_chunked = true,
             _ => {}

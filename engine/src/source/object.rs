@@ -16,7 +16,6 @@
 mod authorities;
 mod client_error;
 mod credentials;
-mod date;
 mod fetch;
 #[cfg(feature = "disk-cache")]
 mod keys;

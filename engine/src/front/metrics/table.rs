@@ -1,4 +1,4 @@
-//! The metrics of an engine as values: one table for the page that a Prometheus reads and for what is sent by OTLP.
+//! The metrics of an engine as values: one table for the page that Prometheus reads and for the exporter of OTLP. A number is one line below.
 //!
 //! Names are without `foreread_` and without their unit; docs/metrics.md lists them all in full. What a counter means is said once, where it is
 //! counted ([`foreread_core::stats::Stats`]). Never: more than [`MAX_STREAMS`] streams, or a value that is not a counter's.
@@ -116,6 +116,18 @@ pub enum MetricValue {
     Buckets(MetricBuckets),
 }
 
+impl From<u64> for MetricValue {
+    fn from(whole: u64) -> MetricValue {
+        MetricValue::Whole(whole)
+    }
+}
+
+impl From<f64> for MetricValue {
+    fn from(real: f64) -> MetricValue {
+        MetricValue::Real(real)
+    }
+}
+
 /// The values of a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricBuckets {
@@ -130,24 +142,15 @@ pub struct MetricBuckets {
 /// Everything there is to say now.
 #[must_use]
 pub fn table(engine: &Engine, front: FrontView) -> Vec<Metric> {
-    let mut table = MetricTable(Vec::new());
+    let mut table = Vec::new();
     let labels = vec![
         ("version", env!("CARGO_PKG_VERSION").to_string()),
         ("policy", engine.policy().info.name.to_string()),
     ];
-    table
-        .family(
-            MetricKind::Info,
-            row(
-                "build",
-                "The version of foreread, and the policy that runs",
-                None,
-                1,
-            ),
-        )
-        .point(labels, MetricValue::Whole(1));
-    reads_and_readahead(&mut table, &engine.stats());
-    let gauges = engine.gauges();
+    let help = "The version of foreread, and the policy that runs";
+    family(&mut table, MetricKind::Info, "build", None, help).point(labels, MetricValue::Whole(1));
+    let (stats, gauges) = (engine.stats(), engine.gauges());
+    reads_and_readahead(&mut table, &stats);
     held(&mut table, engine, &gauges);
     if let Some(tuning) = &gauges.tuning {
         tuned(&mut table, tuning);
@@ -159,35 +162,25 @@ pub fn table(engine: &Engine, front: FrontView) -> Vec<Metric> {
     latencies(&mut table, &engine.latencies());
     streams(&mut table, engine);
     clients(&mut table, &front);
-    table.0
+    table
 }
 
-struct MetricTable(Vec<Metric>);
-
-impl MetricTable {
-    /// Numbers without labels.
-    fn plain(&mut self, kind: MetricKind, rows: &[NumberRow]) {
-        for &row in rows {
-            self.family(kind, row)
-                .point(Vec::new(), MetricValue::Whole(row.value));
-        }
-    }
-
-    /// A metric without values so far.
-    fn family(&mut self, kind: MetricKind, row: NumberRow) -> &mut Metric {
-        let NumberRow {
-            name, help, unit, ..
-        } = row;
-        let points = Vec::new();
-        self.0.push(Metric {
-            name,
-            help,
-            unit,
-            kind,
-            points,
-        });
-        self.0.last_mut().expect("it was put there")
-    }
+/// A metric without values so far.
+fn family<'a>(
+    table: &'a mut Vec<Metric>,
+    kind: MetricKind,
+    name: &'static str,
+    unit: Option<MetricUnit>,
+    help: &'static str,
+) -> &'a mut Metric {
+    table.push(Metric {
+        name,
+        help,
+        unit,
+        kind,
+        points: Vec::new(),
+    });
+    table.last_mut().expect("it was put there")
 }
 
 impl Metric {
@@ -196,27 +189,13 @@ impl Metric {
     }
 }
 
-/// A number without labels.
-#[derive(Clone, Copy)]
-struct NumberRow {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<MetricUnit>,
-    value: u64,
-}
-
-fn row(name: &'static str, help: &'static str, unit: Option<MetricUnit>, value: u64) -> NumberRow {
-    NumberRow {
-        name,
-        help,
-        unit,
-        value,
-    }
-}
-
-/// The head of a family, whose values have labels.
-fn head(name: &'static str, help: &'static str, unit: Option<MetricUnit>) -> NumberRow {
-    row(name, help, unit, 0)
+/// Numbers without labels, each a line: its name, its unit if it has one, its value, its help.
+macro_rules! numbers {
+    ($table:ident, $kind:ident: $($name:ident $([$unit:ident])? = $value:expr, $help:literal;)*) => {$({
+        let unit = None$(.or(Some(MetricUnit::$unit)))?;
+        let family = family($table, MetricKind::$kind, stringify!($name), unit, $help);
+        family.point(Vec::new(), MetricValue::from($value));
+    })*};
 }
 
 fn reads(stats: &Stats) -> [(&'static str, u64); 3] {
@@ -227,483 +206,132 @@ fn reads(stats: &Stats) -> [(&'static str, u64); 3] {
     ]
 }
 
-fn reads_and_readahead(table: &mut MetricTable, stats: &Stats) {
+fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
     let help = "Demand reads that ended well, by the worst that a page of theirs met";
-    let family = table.family(MetricKind::Counter, head("reads", help, None));
+    let by_result = family(table, MetricKind::Counter, "reads", None, help);
     for (result, count) in reads(stats) {
-        family.point(
-            vec![("result", result.to_string())],
-            MetricValue::Whole(count),
-        );
+        by_result.point(vec![("result", result.to_string())], count.into());
     }
-    let help = "Decisions of policies by pattern; their sum is foreread_decisions";
-    let family = table.family(
-        MetricKind::Counter,
-        head("decisions_by_pattern", help, None),
+    let (name, help) = (
+        "decisions_by_pattern",
+        "Decisions of policies by pattern; their sum is foreread_decisions",
     );
+    let by_pattern = family(table, MetricKind::Counter, name, None, help);
     for pattern in Pattern::ALL {
-        let count = MetricValue::Whole(stats.decisions.of(pattern));
-        family.point(vec![("pattern", pattern.name().to_string())], count);
+        let labels = vec![("pattern", pattern.name().to_string())];
+        by_pattern.point(labels, stats.decisions.of(pattern).into());
     }
-    let help = "Time demand reads waited";
-    table
-        .family(
-            MetricKind::Counter,
-            head("stall", help, Some(MetricUnit::Seconds)),
-        )
-        .point(Vec::new(), MetricValue::Real(stats.stall_ns as f64 / 1e9));
-    let bytes = || Some(MetricUnit::Bytes);
-    let counters = [
-        row(
-            "read",
-            "Asked for by demand reads",
-            bytes(),
-            stats.demand_bytes,
-        ),
-        row(
-            "failed_reads",
-            "Demand reads that failed",
-            None,
-            stats.failed_reads,
-        ),
-        row(
-            "source_reads",
-            "Fetches submitted",
-            None,
-            stats.source_reads,
-        ),
-        row(
-            "source_read",
-            "Submitted to sources",
-            bytes(),
-            stats.source_bytes,
-        ),
-        row(
-            "failed_fetches",
-            "Fetches that failed",
-            None,
-            stats.failed_fetches,
-        ),
-        row(
-            "doomed_fetches",
-            "Fetches invalidated in flight",
-            None,
-            stats.doomed_fetches,
-        ),
-        row(
-            "decisions",
-            "Decisions of policies, of all patterns",
-            None,
-            stats.decisions.all(),
-        ),
-    ];
-    table.plain(MetricKind::Counter, &counters);
-    readahead(table, stats);
-}
-
-fn readahead(table: &mut MetricTable, stats: &Stats) {
-    let bytes = || Some(MetricUnit::Bytes);
-    let counters = [
-        row(
-            "windows",
-            "Windows a policy asked for",
-            None,
-            stats.ra_planned_ops,
-        ),
-        row(
-            "planned",
-            "Planned beyond the reads",
-            bytes(),
-            stats.ra_planned_bytes,
-        ),
-        row(
-            "readahead_fetches",
-            "Fetches with readahead",
-            None,
-            stats.ra_ops,
-        ),
-        row("readahead", "Read ahead", bytes(), stats.ra_bytes),
-        row(
-            "used",
-            "Read ahead and then read",
-            bytes(),
-            stats.used_bytes,
-        ),
-        row(
-            "late",
-            "Of the used, in flight when read",
-            bytes(),
-            stats.late_bytes,
-        ),
-        row(
-            "unused",
-            "Read ahead, gone before it was read",
-            bytes(),
-            stats.unused_bytes,
-        ),
-        row(
-            "refused",
-            "Planned and refused",
-            bytes(),
-            stats.ra_refused_bytes,
-        ),
-        row(
-            "failed_readahead",
-            "Read ahead and failed or discarded",
-            bytes(),
-            stats.ra_failed_bytes,
-        ),
-        row(
-            "thrash",
-            "Unused, evicted and then read after all",
-            bytes(),
-            stats.thrash_bytes,
-        ),
-        row(
-            "evicted_pages",
-            "Pages evicted for lack of room",
-            None,
-            stats.evicted_pages,
-        ),
-    ];
-    table.plain(MetricKind::Counter, &counters);
+    numbers! { table, Counter:
+        decisions = stats.decisions.all(), "Decisions of policies, of all patterns";
+        stall [Seconds] = stats.stall_ns as f64 / 1e9, "Time demand reads waited";
+        read [Bytes] = stats.demand_bytes, "Asked for by demand reads";
+        failed_reads = stats.failed_reads, "Demand reads that failed";
+        source_reads = stats.source_reads, "Fetches submitted";
+        source_read [Bytes] = stats.source_bytes, "Submitted to sources";
+        failed_fetches = stats.failed_fetches, "Fetches that failed";
+        doomed_fetches = stats.doomed_fetches, "Fetches invalidated in flight";
+        windows = stats.ra_planned_ops, "Windows a policy asked for";
+        planned [Bytes] = stats.ra_planned_bytes, "Planned beyond the reads";
+        readahead_fetches = stats.ra_ops, "Fetches with readahead";
+        readahead [Bytes] = stats.ra_bytes, "Read ahead";
+        used [Bytes] = stats.used_bytes, "Read ahead and then read";
+        late [Bytes] = stats.late_bytes, "Of the used, in flight when read";
+        unused [Bytes] = stats.unused_bytes, "Read ahead, gone before it was read";
+        refused [Bytes] = stats.ra_refused_bytes, "Planned and refused";
+        failed_readahead [Bytes] = stats.ra_failed_bytes, "Read ahead and failed or discarded";
+        thrash [Bytes] = stats.thrash_bytes, "Unused, evicted and then read after all";
+        evicted_pages = stats.evicted_pages, "Pages evicted for lack of room";
+    }
     // Overfetch is (source - read) / read: both parts are here, so that any time span can be taken.
-    let unresolved = [row(
-        "unresolved",
-        "Read ahead and not read yet",
-        bytes(),
-        stats.unresolved_bytes,
-    )];
-    table.plain(MetricKind::Gauge, &unresolved);
+    numbers! { table, Gauge:
+        unresolved [Bytes] = stats.unresolved_bytes, "Read ahead and not read yet";
+    }
 }
 
-fn held(table: &mut MetricTable, engine: &Engine, gauges: &Gauges) {
-    let bytes = || Some(MetricUnit::Bytes);
-    let rows = [
-        row(
-            "reads_waiting",
-            "Demand reads that have not returned",
-            None,
-            gauges.reads,
-        ),
-        row(
-            "fetches_queued",
-            "Fetches not begun",
-            None,
-            gauges.queued_fetches,
-        ),
-        row(
-            "fetches_running",
-            "Fetches being read",
-            None,
-            gauges.running_fetches,
-        ),
-        row("threads", "Worker threads", None, gauges.threads),
-        row("held", "Memory in buffers", bytes(), gauges.held_bytes),
-        row(
-            "spare",
-            "Memory kept to be used again",
-            bytes(),
-            gauges.spare_bytes,
-        ),
-        row(
-            "cache_limit",
-            "Memory of pages there may be",
-            bytes(),
-            engine.cache_bytes(),
-        ),
-        row(
-            "cached_pages",
-            "Pages present or in flight",
-            None,
-            gauges.pages,
-        ),
-        row("files", "Files that are open", None, gauges.files),
-        row("streams", "Open descriptions", None, gauges.opens),
-    ];
-    table.plain(MetricKind::Gauge, &rows);
-    budget(table, engine, gauges);
-}
-
-/// Of all engines of the process.
-fn budget(table: &mut MetricTable, engine: &Engine, gauges: &Gauges) {
+fn held(table: &mut Vec<Metric>, engine: &Engine, gauges: &Gauges) {
+    // The budget is of all engines of the process.
     let budget = engine.budget();
     let (used, limits) = (budget.usage(), budget.limits());
-    let bytes = || Some(MetricUnit::Bytes);
-    let rows = [
-        row(
-            "budget_memory",
-            "Reserved by all engines",
-            bytes(),
-            used.memory_bytes,
-        ),
-        row(
-            "budget_memory_limit",
-            "That they may reserve",
-            bytes(),
-            limits.memory_bytes,
-        ),
-        row(
-            "budget_requests",
-            "Requests of all engines in flight",
-            None,
-            used.requests,
-        ),
-        row(
-            "budget_requests_limit",
-            "Above which readahead is refused",
-            None,
-            limits.requests,
-        ),
-        row(
-            "budget_in_flight",
-            "Of all engines, in flight",
-            bytes(),
-            used.bytes,
-        ),
-        row(
-            "budget_in_flight_limit",
-            "Above which readahead is refused",
-            bytes(),
-            limits.bytes,
-        ),
-    ];
-    table.plain(MetricKind::Gauge, &rows);
-    let counters = [
-        row(
-            "missed_calls",
-            "Lost wake-ups recovered (should stay 0)",
-            None,
-            gauges.missed_calls,
-        ),
-        row(
-            "budget_refused_requests",
-            "Readahead refused by the budget",
-            None,
-            used.refused_requests,
-        ),
-        row(
-            "budget_refused",
-            "Readahead refused by the budget",
-            bytes(),
-            used.refused_bytes,
-        ),
-        row(
-            "budget_short_engines",
-            "Engines that got less memory than they wanted",
-            None,
-            used.short_engines,
-        ),
-    ];
-    table.plain(MetricKind::Counter, &counters);
+    numbers! { table, Gauge:
+        reads_waiting = gauges.reads, "Demand reads that have not returned";
+        fetches_queued = gauges.queued_fetches, "Fetches not begun";
+        fetches_running = gauges.running_fetches, "Fetches being read";
+        threads = gauges.threads, "Worker threads";
+        held [Bytes] = gauges.held_bytes, "Memory in buffers";
+        spare [Bytes] = gauges.spare_bytes, "Memory kept to be used again";
+        cache_limit [Bytes] = engine.cache_bytes(), "Memory of pages there may be";
+        cached_pages = gauges.pages, "Pages present or in flight";
+        files = gauges.files, "Files that are open";
+        streams = gauges.opens, "Open descriptions";
+        budget_memory [Bytes] = used.memory_bytes, "Reserved by all engines";
+        budget_memory_limit [Bytes] = limits.memory_bytes, "That they may reserve";
+        budget_requests = used.requests, "Requests of all engines in flight";
+        budget_requests_limit = limits.requests, "Above which readahead is refused";
+        budget_in_flight [Bytes] = used.bytes, "Of all engines, in flight";
+        budget_in_flight_limit [Bytes] = limits.bytes, "Above which readahead is refused";
+    }
+    numbers! { table, Counter:
+        missed_calls = gauges.missed_calls, "Lost wake-ups recovered (should stay 0)";
+        budget_refused_requests = used.refused_requests, "Readahead refused by the budget";
+        budget_refused [Bytes] = used.refused_bytes, "Readahead refused by the budget";
+        budget_short_engines = used.short_engines, "Engines that got less memory than they wanted";
+    }
 }
 
 /// What the cache on disk has done for this process, and the bytes that it has for all.
 #[cfg(feature = "disk-cache")]
-fn disk_cache(table: &mut MetricTable, cache: &DiskCache) {
-    let bytes = || Some(MetricUnit::Bytes);
+fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
     let counts = cache.counts();
-    let rows = [
-        row(
-            "disk_cache_hits",
-            "Parts of fetches read from the disk",
-            None,
-            counts.hits,
-        ),
-        row(
-            "disk_cache_hit",
-            "Read from the disk",
-            bytes(),
-            counts.hit_bytes,
-        ),
-        row(
-            "disk_cache_misses",
-            "Parts of fetches that the store was asked for",
-            None,
-            counts.misses,
-        ),
-        row(
-            "disk_cache_miss",
-            "Asked of the store",
-            bytes(),
-            counts.miss_bytes,
-        ),
-        row(
-            "disk_cache_written_pieces",
-            "Pieces written",
-            None,
-            counts.written,
-        ),
-        row(
-            "disk_cache_written",
-            "Written to the disk",
-            bytes(),
-            counts.written_bytes,
-        ),
-        row(
-            "disk_cache_dropped",
-            "Not written, since the disk did not keep up",
-            bytes(),
-            counts.dropped_bytes,
-        ),
-        row(
-            "disk_cache_refused_writes",
-            "Pieces not written: an error, or no room",
-            None,
-            counts.refused_writes,
-        ),
-        row(
-            "disk_cache_read_errors",
-            "Pieces that could not be read",
-            None,
-            counts.read_errors,
-        ),
-        row(
-            "disk_cache_wrong_pieces",
-            "Pieces with a wrong checksum, removed",
-            None,
-            counts.wrong,
-        ),
-        row(
-            "disk_cache_evicted_pieces",
-            "Pieces removed for room",
-            None,
-            counts.evicted,
-        ),
-        row(
-            "disk_cache_evicted",
-            "Removed for room",
-            bytes(),
-            counts.evicted_bytes,
-        ),
-        row(
-            "disk_cache_passed_over",
-            "On the disk and asked of the store, which is faster",
-            bytes(),
-            counts.passed_over_bytes,
-        ),
-        row(
-            "disk_cache_waits",
-            "Fetches that waited for another process",
-            None,
-            counts.waits,
-        ),
-    ];
-    table.plain(MetricKind::Counter, &rows);
-    disk_cache_room(table, cache);
-}
-
-#[cfg(feature = "disk-cache")]
-fn disk_cache_room(table: &mut MetricTable, cache: &DiskCache) {
-    let bytes = || Some(MetricUnit::Bytes);
-    let held = cache.bytes().unwrap_or(0);
-    let limit = cache.settings().size_bytes;
-    let rows = [
-        row(
-            "disk_cache_held",
-            "Pieces on the disk, of all processes",
-            bytes(),
-            held,
-        ),
-        row("disk_cache_limit", "That pieces may have", bytes(), limit),
-    ];
-    table.plain(MetricKind::Gauge, &rows);
-}
-
-/// What a policy that sets itself has come to.
-fn tuned(table: &mut MetricTable, tuning: &Tuning) {
-    let bytes = || Some(MetricUnit::Bytes);
-    let rows = [
-        row(
-            "auto_rate",
-            "Greatest rate of the source lately, in bytes a second",
-            None,
-            tuning.rate,
-        ),
-        row(
-            "auto_distance",
-            "How far the farthest stream reads ahead",
-            bytes(),
-            tuning.distance_bytes,
-        ),
-        row(
-            "auto_distance_limit",
-            "How far one stream may read ahead",
-            bytes(),
-            tuning.max_distance_bytes,
-        ),
-        row(
-            "auto_request",
-            "Length of a request of the farthest stream",
-            bytes(),
-            tuning.request_bytes,
-        ),
-        row(
-            "auto_streams",
-            "Streams that went on lately",
-            None,
-            tuning.streams,
-        ),
-        row(
-            "auto_wasted",
-            "Readahead wasted since the start",
-            bytes(),
-            tuning.wasted_bytes,
-        ),
-        row(
-            "auto_credit",
-            "Readahead that may be expected to be wasted now",
-            bytes(),
-            tuning.credit_bytes,
-        ),
-        row(
-            "auto_runs",
-            "Runs that are over, the older ones forgotten",
-            None,
-            tuning.runs,
-        ),
-        row(
-            "auto_runs_went_on",
-            "Of these, runs that went on after they were found",
-            None,
-            tuning.runs_went_on,
-        ),
-    ];
-    table.plain(MetricKind::Gauge, &rows);
-    let help = "Latency of the source while it is idle";
-    table
-        .family(
-            MetricKind::Gauge,
-            head("auto_latency", help, Some(MetricUnit::Seconds)),
-        )
-        .point(
-            Vec::new(),
-            MetricValue::Real(tuning.latency_ns as f64 / 1e9),
-        );
-    let help = "Part of the cache's room for readahead that is used; below 1 after readahead was evicted unread";
-    table
-        .family(
-            MetricKind::Gauge,
-            head("auto_cache_share", help, Some(MetricUnit::Ratios)),
-        )
-        .point(
-            Vec::new(),
-            MetricValue::Real(tuning.cache_share as f64 / 64.0),
-        );
-    let help = "1 for what limits the distance, 0 for the others";
-    let family = table.family(MetricKind::Gauge, head("auto_limit", help, None));
-    for limit in Limit::ALL {
-        let is_it = MetricValue::Whole(u64::from(limit == tuning.limit));
-        family.point(vec![("limit", limit.name().to_string())], is_it);
+    numbers! { table, Counter:
+        disk_cache_hits = counts.hits, "Parts of fetches read from the disk";
+        disk_cache_hit [Bytes] = counts.hit_bytes, "Read from the disk";
+        disk_cache_misses = counts.misses, "Parts of fetches that the store was asked for";
+        disk_cache_miss [Bytes] = counts.miss_bytes, "Asked of the store";
+        disk_cache_written_pieces = counts.written, "Pieces written";
+        disk_cache_written [Bytes] = counts.written_bytes, "Written to the disk";
+        disk_cache_dropped [Bytes] = counts.dropped_bytes, "Not written, since the disk did not keep up";
+        disk_cache_refused_writes = counts.refused_writes, "Pieces not written: an error, or no room";
+        disk_cache_read_errors = counts.read_errors, "Pieces that could not be read";
+        disk_cache_wrong_pieces = counts.wrong, "Pieces with a wrong checksum, removed";
+        disk_cache_evicted_pieces = counts.evicted, "Pieces removed for room";
+        disk_cache_evicted [Bytes] = counts.evicted_bytes, "Removed for room";
+        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "On the disk and asked of the store, which is faster";
+        disk_cache_waits = counts.waits, "Fetches that waited for another process";
+    }
+    numbers! { table, Gauge:
+        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "Pieces on the disk, of all processes";
+        disk_cache_limit [Bytes] = cache.settings().size_bytes, "That pieces may have";
     }
 }
 
-fn latencies(table: &mut MetricTable, both: &[Latencies; 2]) {
-    let help = "Time a source took for a fetch";
-    let family = table.family(
-        MetricKind::Histogram,
-        head("source_latency", help, Some(MetricUnit::Seconds)),
-    );
+/// The settings that a policy has chosen.
+fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
+    numbers! { table, Gauge:
+        auto_rate = tuning.rate, "Greatest rate of the source lately, in bytes a second";
+        auto_distance [Bytes] = tuning.distance_bytes, "How far the farthest stream reads ahead";
+        auto_distance_limit [Bytes] = tuning.max_distance_bytes, "How far one stream may read ahead";
+        auto_request [Bytes] = tuning.request_bytes, "Length of a request of the farthest stream";
+        auto_streams = tuning.streams, "Streams that went on lately";
+        auto_wasted [Bytes] = tuning.wasted_bytes, "Readahead wasted since the start";
+        auto_credit [Bytes] = tuning.credit_bytes, "Readahead that may be expected to be wasted now";
+        auto_runs = tuning.runs, "Runs that are over, the older ones forgotten";
+        auto_runs_went_on = tuning.runs_went_on, "Of these, runs that went on after they were found";
+        auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the source while it is idle";
+        auto_cache_share [Ratios] = tuning.cache_share as f64 / 64.0,
+            "Part of the cache's room for readahead that is used; below 1 after readahead was evicted unread";
+    }
+    let help = "1 for what limits the distance, 0 for the others";
+    let limits = family(table, MetricKind::Gauge, "auto_limit", None, help);
+    for limit in Limit::ALL {
+        let labels = vec![("limit", limit.name().to_string())];
+        limits.point(labels, u64::from(limit == tuning.limit).into());
+    }
+}
+
+fn latencies(table: &mut Vec<Metric>, both: &[Latencies; 2]) {
+    let (name, help) = ("source_latency", "Time a source took for a fetch");
+    let seconds = Some(MetricUnit::Seconds);
+    let family = family(table, MetricKind::Histogram, name, seconds, help);
     for (class, latencies) in ["demand", "ahead"].into_iter().zip(both) {
         let bound = |ns: u64| {
             if ns == u64::MAX {
@@ -725,70 +353,45 @@ fn latencies(table: &mut MetricTable, both: &[Latencies; 2]) {
     }
 }
 
-/// For each stream: 1 where readahead has run for it, else 0, and why.
-fn streams(table: &mut MetricTable, engine: &Engine) {
+/// For each stream: 1 if readahead has run for it, else 0, and why.
+fn streams(table: &mut Vec<Metric>, engine: &Engine) {
     let policy = engine.policy().info.name;
     let views = engine.streams(MAX_STREAMS);
-    let name = |source: &str| {
-        source
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_NAME)
-            .collect::<String>()
-    };
+    let is_plain = |c: &char| !c.is_control();
     let help = "Whether readahead runs for a stream, and why; of those that read most often";
-    let family = table.family(MetricKind::Gauge, head("stream_readahead", help, None));
+    let states = family(table, MetricKind::Gauge, "stream_readahead", None, help);
     for view in &views {
         let state = readahead_state(policy, &view.stats);
+        let source = view.source.chars().filter(is_plain).take(MAX_NAME);
         let labels = vec![
             ("stream", view.number.to_string()),
-            ("source", name(&view.source)),
+            ("source", source.collect()),
             ("policy", policy.to_string()),
             ("why", state.why.to_string()),
         ];
-        family.point(labels, MetricValue::Whole(u64::from(state.on)));
+        states.point(labels, u64::from(state.on).into());
     }
     let help = "Demand reads of a stream";
-    let family = table.family(MetricKind::Counter, head("stream_reads", help, None));
+    let counts = family(table, MetricKind::Counter, "stream_reads", None, help);
     for view in &views {
         for (result, count) in reads(&view.stats) {
             let labels = vec![
                 ("stream", view.number.to_string()),
                 ("result", result.to_string()),
             ];
-            family.point(labels, MetricValue::Whole(count));
+            counts.point(labels, count.into());
         }
     }
 }
 
-fn clients(table: &mut MetricTable, front: &FrontView) {
-    let open = row(
-        "front_open",
-        "Clients or files that are open",
-        None,
-        front.open,
-    );
-    table.plain(MetricKind::Gauge, &[open]);
-    let rows = [
-        row(
-            "front_opened",
-            "Clients or files that ever were open",
-            None,
-            front.opened,
-        ),
-        row("front_requests", "Requests answered", None, front.requests),
-        row(
-            "front_failed_requests",
-            "Requests refused or failed",
-            None,
-            front.failed_requests,
-        ),
-        row(
-            "front_sent",
-            "Data sent",
-            Some(MetricUnit::Bytes),
-            front.bytes,
-        ),
-    ];
-    table.plain(MetricKind::Counter, &rows);
+fn clients(table: &mut Vec<Metric>, front: &FrontView) {
+    numbers! { table, Gauge:
+        front_open = front.open, "Clients or files that are open";
+    }
+    numbers! { table, Counter:
+        front_opened = front.opened, "Clients or files that ever were open";
+        front_requests = front.requests, "Requests answered";
+        front_failed_requests = front.failed_requests, "Requests refused or failed";
+        front_sent [Bytes] = front.bytes, "Data sent";
+    }
 }

@@ -20,8 +20,8 @@
 
 pub mod xml;
 
-use super::date::Date;
 use super::refusal::{Refusal, one_line};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use percent_encoding::percent_decode_str;
@@ -345,13 +345,29 @@ impl OddKey {
     }
 }
 
+/// The last second of the year 9999: RFC 2822 has four digits for a year.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// A date in one of the three forms of RFC 9110 5.6.7, from 1970 to 9999.
+pub fn http_date(text: &str) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    let imf = DateTime::parse_from_rfc2822(text).ok();
+    let older = || {
+        ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
+            .into_iter()
+            .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
+    };
+    let date = imf.map(|date| date.naive_utc()).or_else(older)?.and_utc();
+    (0..=LAST_SECOND)
+        .contains(&date.timestamp())
+        .then_some(date)
+}
+
 /// An object with its date, where the listing has one that can be read.
 fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
-    let of_http = Date::of_http(text).map_or_else(String::new, Date::iso_text);
-    if let Some(date) = [text, &format!("{text}Z"), &of_http]
-        .into_iter()
-        .find_map(|text| text.parse().ok())
-    {
+    let iso = [text, &format!("{text}Z")];
+    let iso = iso.into_iter().find_map(|text| text.parse().ok());
+    if let Some(date) = iso.or_else(|| http_date(text)) {
         object.last_modified = date;
     }
     object
@@ -516,6 +532,30 @@ mod tests {
             ["d/a%20b"],
             "as it is"
         );
+    }
+
+    #[test]
+    fn a_date_is_read_in_each_form_of_http() {
+        for text in [
+            "Fri, 02 Jan 2026 03:04:05 GMT",
+            "Friday, 02-Jan-26 03:04:05 GMT",
+            " Fri Jan  2 03:04:05 2026 ",
+        ] {
+            let date = http_date(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(date.timestamp(), 1_767_323_045);
+        }
+        for text in [
+            "",
+            "0",
+            "-1",
+            "2026-01-02T03:04:05Z",
+            "Fri, 30 Feb 2026 03:04:05 GMT",
+            "Wed, 31 Dec 1969 23:59:59 GMT",
+            "Fri Jan  1 00:00:00 99999",
+            "Sat, 01 Jan 10000 00:00:00 GMT",
+        ] {
+            assert_eq!(http_date(text), None, "{text}");
+        }
     }
 
     /// What a version can be told by may be absent; what is longer than any version is taken for absent.

@@ -8,10 +8,10 @@
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use super::date::Date;
 use crate::source::{
     Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
 };
+use chrono::{DateTime, Utc};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub enum Refusal {
     #[error("the object is empty")]
     Empty {
         etag: Option<String>,
-        modified: Option<Date>,
+        modified: Option<DateTime<Utc>>,
     },
     #[error("the server sent {got} bytes where {asked} were asked for")]
     Length { got: u64, asked: u64 },

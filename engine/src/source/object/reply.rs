@@ -14,9 +14,8 @@
 //! bytes, and becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
-use super::date::{self, Date};
 use super::network::{self, Client};
-use super::page::{self, Page, PageRequest};
+use super::page::{self, Page, PageRequest, http_date};
 use super::refusal::{Refusal, message_beside, one_line};
 use super::version::FIRST_BYTES;
 use futures_util::StreamExt;
@@ -28,7 +27,7 @@ use object_store::{HeaderMap, HeaderValue};
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Codings that change no byte, and words that are no coding and are found in this header all the same.
 const NO_CODINGS: [&str; 8] = [
@@ -91,8 +90,8 @@ impl ContentRange {
 
 /// Leaves the headers of a version as object_store reads them: a date that it does not know makes the whole reply an error.
 pub fn settle_version(headers: &mut HeaderMap) {
-    let date = header(headers, "last-modified").and_then(Date::of_http);
-    let date = date.and_then(|date| HeaderValue::from_str(&date.text()).ok());
+    let date = header(headers, "last-modified").and_then(http_date);
+    let date = date.and_then(|date| HeaderValue::from_str(&date.to_rfc2822()).ok());
     let _ = match date {
         Some(date) => headers.insert("last-modified", date),
         None => headers.remove("last-modified"),
@@ -172,11 +171,10 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let until = Date::of_http(text)?.since_1970();
-    let now = header(headers, "date")
-        .and_then(Date::of_http)
-        .map_or_else(date::since_1970, Date::since_1970);
-    Some(until.saturating_sub(now))
+    let until = http_date(text)?;
+    let now = header(headers, "date").and_then(http_date);
+    let now = now.unwrap_or_else(|| SystemTime::now().into());
+    Some((until - now).to_std().unwrap_or_default())
 }
 
 /// A 416 says in `bytes */SIZE` how long the object is.
@@ -190,7 +188,7 @@ pub fn past_end(headers: &HeaderMap) -> Refusal {
 
 /// The object has no bytes: what the reply says of its version.
 pub fn empty(headers: &HeaderMap) -> Refusal {
-    let modified = header(headers, "last-modified").and_then(Date::of_http);
+    let modified = header(headers, "last-modified").and_then(http_date);
     Refusal::Empty {
         etag: header(headers, "etag").map(str::to_string),
         modified,

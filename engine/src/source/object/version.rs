@@ -14,10 +14,10 @@
 //! Example: a listing has "a1", 10:00:00.7 and 5 bytes; the first reply says W/"b2", 10:00:00, 5 bytes: the same date and size. From now on
 //! it is W/"b2" that must come.
 
-use super::date::Date;
 use super::page::generation_of_etag;
 use super::refusal::Refusal;
 use crate::source::tree::Meta;
+use chrono::{DateTime, Utc};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta};
 use std::ops::Range;
@@ -50,12 +50,14 @@ impl Version {
     }
 
     /// Of an object without bytes, as far as its server says.
-    pub fn empty(location: Path, e_tag: Option<String>, modified: Option<Date>) -> Version {
-        let last_modified =
-            (SystemTime::UNIX_EPOCH + modified.map_or(Duration::ZERO, Date::since_1970)).into();
+    pub fn empty(
+        location: Path,
+        e_tag: Option<String>,
+        modified: Option<DateTime<Utc>>,
+    ) -> Version {
         Version::new(ObjectMeta {
             location,
-            last_modified,
+            last_modified: modified.unwrap_or_default(),
             size: 0,
             e_tag,
             version: None,

@@ -8,12 +8,11 @@
 //!   <Error>                                     ──► its code and message
 //!   <html>, <ListAllMyBucketsResult>, {"a": 1}, OK, nothing ──► NoListing, with what came
 //! ```
-//! UTF-8, UTF-16 and Latin-1 are read. Source: XML 1.0, 4.3.3 and appendix F; Amazon S3 API reference, error responses.
+//! Source: XML 1.0; Amazon S3 API reference, error responses.
 
 use crate::source::object::refusal::{Refusal, one_line};
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use std::borrow::Cow;
 
 /// Levels of elements that matter: `EnumerationResults`, `Blobs`, `Blob`, `Properties`, `Etag`.
 const LEVELS: usize = 5;
@@ -29,7 +28,8 @@ pub fn read(
     body: &[u8],
     mut each: impl FnMut(&[&str], &mut String),
 ) -> Result<(), Refusal> {
-    let text = text_of(body)?;
+    let text = std::str::from_utf8(body)
+        .map_err(|_| Refusal::Garbled("the listing cannot be read: it is not all UTF-8".into()))?;
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let (mut code, mut message) = (String::new(), String::new());
     let found = elements(root, text, |path, text| match path {
@@ -157,47 +157,6 @@ fn named(root: &str, text: &str) -> String {
     }
 }
 
-/// A body as text, whatever of three encodings it is in.
-fn text_of(body: &[u8]) -> Result<Cow<'_, str>, Refusal> {
-    let garbled = |why: &str| Refusal::Garbled(format!("the listing cannot be read: {why}"));
-    let of_pairs = |pair: fn([u8; 2]) -> u16| {
-        let units = body.chunks_exact(2).map(|two| pair([two[0], two[1]]));
-        let text: Result<String, _> = char::decode_utf16(units).collect();
-        text.ok()
-            .filter(|_| body.len().is_multiple_of(2))
-            .map(Cow::Owned)
-            .ok_or_else(|| garbled("it is not all UTF-16"))
-    };
-    match body {
-        [0xfe, 0xff, ..] | [0, b'<', ..] => return of_pairs(u16::from_be_bytes),
-        [0xff, 0xfe, ..] | [b'<', 0, ..] => return of_pairs(u16::from_le_bytes),
-        _ => {}
-    }
-    let front = String::from_utf8_lossy(&body[..body.len().min(200)]).to_ascii_lowercase();
-    let head = front
-        .split_once("<?xml")
-        .and_then(|(_, rest)| rest.split_once("?>"))
-        .map_or("", |(head, _)| head);
-    let encoding = head
-        .split_once("encoding")
-        .map(|(_, rest)| rest.trim_start_matches([' ', '=', '"', '\'']));
-    let encoding = encoding
-        .map(|rest| rest.split(['"', '\'']).next().unwrap_or_default())
-        .unwrap_or("utf-8");
-    match encoding {
-        "utf-8" | "utf8" | "us-ascii" | "ascii" | "" => std::str::from_utf8(body)
-            .map(Cow::Borrowed)
-            .map_err(|_| garbled("it is not all UTF-8")),
-        "iso-8859-1" | "latin1" | "latin-1" => {
-            Ok(Cow::Owned(body.iter().copied().map(char::from).collect()))
-        }
-        other => Err(garbled(&format!(
-            "it is in {}, and only UTF-8, UTF-16 and ISO-8859-1 are read",
-            one_line(other)
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,44 +173,28 @@ mod tests {
         Ok(keys)
     }
 
-    fn listing(encoding: &str) -> String {
-        let head = format!("<?xml version=\"1.0\" encoding=\"{encoding}\"?>\n");
+    fn listing() -> String {
+        let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_string();
         head + "<ListBucketResult><Contents><Key>a\u{e9}</Key></Contents><Empty/></ListBucketResult>"
     }
 
     #[test]
     fn a_listing_is_read_in_each_writing() {
-        let utf16 = |pair: fn(u16) -> [u8; 2]| -> Vec<u8> {
-            let text = format!("\u{feff}{}", listing("UTF-16"));
-            text.encode_utf16().flat_map(pair).collect()
-        };
-        let latin: Vec<u8> = listing("ISO-8859-1")
-            .chars()
-            .map(|c| c as u32 as u8)
-            .collect();
-        let prefixed = listing("utf-8")
+        let prefixed = listing()
             .replace("</", "</s3:")
             .replace("<C", "<s3:C")
             .replace("<K", "<s3:K");
         let prefixed = prefixed.replace("<L", "<s3:L").replace("<E", "<s3:E");
         for body in [
-            listing("UTF-8").into_bytes(),
-            listing("UTF-8")
+            listing().into_bytes(),
+            listing()
                 .replacen("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", "", 1)
                 .into_bytes(),
-            format!("\u{feff}{}", listing("utf-8")).into_bytes(),
-            format!("\n\n  {}", listing("utf-8")).into_bytes(),
-            listing("utf-8")
-                .replace("?>", "?><!DOCTYPE x>")
-                .into_bytes(),
-            listing("utf-8")
-                .replace("<Key>", "<Key><!-- c -->")
-                .into_bytes(),
+            format!("\u{feff}{}", listing()).into_bytes(),
+            format!("\n\n  {}", listing()).into_bytes(),
+            listing().replace("?>", "?><!DOCTYPE x>").into_bytes(),
+            listing().replace("<Key>", "<Key><!-- c -->").into_bytes(),
             prefixed.into_bytes(),
-            utf16(u16::to_le_bytes),
-            utf16(u16::to_be_bytes),
-            utf16(u16::to_be_bytes)[2..].to_vec(),
-            latin,
         ] {
             assert_eq!(
                 keys(&body).as_deref(),
@@ -260,7 +203,7 @@ mod tests {
                 String::from_utf8_lossy(&body)
             );
         }
-        let body = listing("utf-8");
+        let body = listing();
         for cut in 1..body.len() - 1 {
             if body.is_char_boundary(cut) {
                 assert!(keys(&body.as_bytes()[..cut]).is_err(), "cut at {cut}");
@@ -305,16 +248,7 @@ mod tests {
             keys(body.as_bytes()),
             Err(Refusal::ErrorForListing { code, message })
         );
-        for (body, words) in [
-            (listing("EUC-JP").into_bytes(), "it is in euc-jp"),
-            (
-                b"<ListBucketResult>\xff</ListBucketResult>".to_vec(),
-                "not all UTF-8",
-            ),
-            (b"\xff\xfe<".to_vec(), "not all UTF-16"),
-        ] {
-            let refusal = keys(&body).expect_err(words).to_string();
-            assert!(refusal.contains(words), "{refusal}");
-        }
+        let refusal = keys(b"<ListBucketResult>\xff</ListBucketResult>").expect_err("no text");
+        assert!(refusal.to_string().contains("not all UTF-8"), "{refusal}");
     }
 }

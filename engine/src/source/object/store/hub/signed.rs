@@ -20,8 +20,7 @@
 
 use super::{Repository, escaped, page};
 use crate::source::object::credentials::Provider;
-use crate::source::object::date::{Date, since_1970};
-use crate::source::object::page::{Page, PageRequest};
+use crate::source::object::page::{Page, PageRequest, http_date};
 use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal};
 use crate::source::object::reply::{checked, header, refuse, refused, whole};
 use crate::source::object::store::Listing;
@@ -38,7 +37,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 use url::{Origin, Url};
 
@@ -81,7 +80,7 @@ struct SignedAddress {
     etag: HeaderValue,
     size: Option<u64>,
     /// Taken to be good until then, since 1970.
-    until: Option<Duration>,
+    until: Option<SystemTime>,
     /// When it was given, by the count of the hub's uses.
     given: u64,
     /// The content network has taken it once.
@@ -314,7 +313,7 @@ impl Hub {
         let known = place
             .clone()
             .filter(|known| old.is_none_or(|old| old.url != known.url))
-            .filter(|known| known.is_good_at(since_1970()));
+            .filter(|known| known.is_good_at(SystemTime::now()));
         if let Some(known) = known {
             return Ok(FileAddress::Signed(known));
         }
@@ -468,7 +467,7 @@ impl Hub {
 }
 
 impl SignedAddress {
-    fn is_good_at(&self, now: Duration) -> bool {
+    fn is_good_at(&self, now: SystemTime) -> bool {
         self.until.is_none_or(|until| now < until)
     }
 
@@ -480,7 +479,8 @@ impl SignedAddress {
         }
         let etag = headers.get("x-linked-etag").ok_or(Refusal::NoEtag)?.clone();
         let size = header(headers, "x-linked-size").and_then(|size| size.trim().parse().ok());
-        let until = life(&url, headers).map(|life| since_1970() + life.mul_f64(USED_LIFE));
+        let until = life(&url, headers)
+            .and_then(|life| SystemTime::now().checked_add(life.mul_f64(USED_LIFE)));
         Ok(SignedAddress {
             url,
             etag,
@@ -531,8 +531,10 @@ fn life(url: &Url, headers: &HeaderMap) -> Option<Duration> {
     let expires = url.query_pairs().find(|(key, _)| key == "Expires")?.1;
     let until = Duration::from_secs(expires.parse().ok()?);
     let now = header(headers, "date")
-        .and_then(Date::of_http)
-        .map_or_else(since_1970, Date::since_1970);
+        .and_then(http_date)
+        .map_or_else(SystemTime::now, SystemTime::from)
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     // One that has expired already says that a clock is wrong.
     until.checked_sub(now).filter(|life| !life.is_zero())
 }
@@ -670,7 +672,7 @@ mod tests {
         let tag = HeaderValue::from_static("\"a\"");
         reply.headers_mut().insert("x-linked-etag", tag);
         let address = SignedAddress::of(url, reply.headers()).expect("an address");
-        let now = since_1970();
+        let now = SystemTime::now();
         assert!(address.is_good_at(now));
         assert!(
             !address.is_good_at(now + Duration::from_secs(54)),
