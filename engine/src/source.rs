@@ -429,26 +429,41 @@ impl Alignment {
     };
 }
 
+/// The part of a name after its scheme.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NameForm {
+    /// A path, or the image of a pool.
+    Path,
+    /// A host, with a user before it.
+    Host,
+    /// A host, a path and a query.
+    Url,
+    /// A bucket and a key, which is any text.
+    Bucket,
+    /// A repository and a path in it.
+    Repository,
+}
+
 /// One kind of source: how its names begin, how they are written, and the function that opens them.
 struct Kind {
     /// The text before the first colon.
     schemes: &'static [&'static str],
+    form: NameForm,
     written: &'static str,
     open: fn(&SourceName) -> Result<Arc<dyn Source>, SourceOpenError>,
 }
-
-/// Of stores of objects, whose keys are any text; the URL of an object is another matter.
-const STORES: [&str; 8] = ["s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf"];
 
 /// Every kind, built in or not: one that is not says what to build.
 const KINDS: &[Kind] = &[
     Kind {
         schemes: &["file"],
+        form: NameForm::Path,
         written: "file:PATH",
         open: open_file,
     },
     Kind {
         schemes: &["nbd", "nbd+unix"],
+        form: NameForm::Host,
         written: "nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH",
         #[cfg(feature = "nbd")]
         open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
@@ -457,6 +472,7 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         schemes: &["nbds", "nbds+unix"],
+        form: NameForm::Host,
         written: "nbds://HOST[:PORT]/EXPORT, nbds+unix:///EXPORT?socket=PATH",
         #[cfg(feature = "nbd")]
         open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
@@ -464,17 +480,38 @@ const KINDS: &[Kind] = &[
         open: |name| Err(not_built(name, "tls")),
     },
     Kind {
-        schemes: &STORES,
-        written: "s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, hf://USER/REPO/PATH",
+        schemes: &["s3"],
+        form: NameForm::Bucket,
+        written: "s3://BUCKET/KEY",
+        open: open_object,
+    },
+    Kind {
+        schemes: &["gs", "gcs"],
+        form: NameForm::Bucket,
+        written: "gs://BUCKET/KEY",
+        open: open_object,
+    },
+    Kind {
+        schemes: &["az", "azure", "abfs", "abfss"],
+        form: NameForm::Bucket,
+        written: "az://CONTAINER/KEY",
+        open: open_object,
+    },
+    Kind {
+        schemes: &["hf"],
+        form: NameForm::Repository,
+        written: "hf://USER/REPO/PATH",
         open: open_object,
     },
     Kind {
         schemes: &["http", "https"],
+        form: NameForm::Url,
         written: "http[s]://HOST/PATH",
         open: open_object,
     },
     Kind {
         schemes: &["rbd"],
+        form: NameForm::Path,
         written: "rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]",
         #[cfg(feature = "rbd")]
         open: |name| Rbd::open(name).map(|rbd| Arc::new(rbd) as Arc<dyn Source>),
@@ -498,14 +535,31 @@ pub fn is_remote(name: &SourceName) -> bool {
 /// Is it the name of an object, or of a prefix?
 #[cfg(all(feature = "object", feature = "disk-cache"))]
 pub(crate) fn is_object(name: &SourceName) -> bool {
-    STORES.contains(&name.scheme()) || ["http", "https"].contains(&name.scheme())
+    is_of_store(name) || form_of(name.scheme()) == Some(NameForm::Url)
+}
+
+/// Is it the name of something in a store of objects, whose keys are any text? The URL of an object is not.
+fn is_of_store(name: &SourceName) -> bool {
+    let form = form_of(name.scheme());
+    matches!(form, Some(NameForm::Bucket | NameForm::Repository))
+}
+
+fn form_of(scheme: &str) -> Option<NameForm> {
+    kind_of(scheme).map(|kind| kind.form)
+}
+
+fn kind_of(scheme: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.schemes.contains(&scheme))
+}
+
+/// Do both schemes begin names of one kind?
+#[cfg(feature = "object")]
+fn is_same_kind(one: &str, other: &str) -> bool {
+    kind_of(one).is_some_and(|kind| kind.schemes.contains(&other))
 }
 
 fn remote(name: &SourceName) -> Option<&'static Kind> {
-    let scheme = name.scheme();
-    KINDS
-        .iter()
-        .find(|kind| scheme != "file" && kind.schemes.contains(&scheme))
+    kind_of(name.scheme()).filter(|kind| !kind.schemes.contains(&"file"))
 }
 
 /// Opens a source by its name; [`kinds`] lists how names are written. A path alone is a file.
@@ -545,7 +599,7 @@ pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, Sou
 /// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
 fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let missing = [ENOENT, rustix::io::Errno::ACCESS.raw_os_error()].contains(&error.errno);
-    if !STORES.contains(&name.scheme()) || !missing {
+    if !is_of_store(name) || !missing {
         return error;
     }
     let remedy = format!(

@@ -13,6 +13,7 @@
 //!
 //! The rule errs towards hiding: a text that is not quite a URL may be the URL that the user meant to write.
 
+use super::{NameForm, form_of};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -196,13 +197,6 @@ fn is_scheme(word: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// The kinds of names that hold a host, and with it a user.
-const WITH_HOST: [&str; 10] = [
-    "http", "https", "s3", "gs", "gcs", "az", "azure", "hf", "nbd", "nbds",
-];
-/// Those that name a bucket and a key: neither has a query.
-const WITH_BUCKET: [&str; 5] = ["s3", "gs", "gcs", "az", "azure"];
-
 fn redacted(text: &str) -> String {
     // Libraries that parse URLs pass over control characters and leading blanks.
     let plain: String = text.chars().filter(|c| !c.is_control()).collect();
@@ -232,7 +226,9 @@ fn redacted(text: &str) -> String {
         "file" | "model" | "model-live" | "trace" => format!("{word}:{}", redacted(rest)),
         "rbd" => format!("{word}:{}", image(rest)),
         // `http:u:p@h` and `http:/u:p@h` are URLs to some parsers.
-        known if WITH_HOST.contains(&known) => format!("{word}:{}", behind_slashes(known, rest)),
+        known if form_of(known).is_some_and(|form| form != NameForm::Path) => {
+            format!("{word}:{}", behind_slashes(known, rest))
+        }
         // A user without a scheme: `u:p@h`.
         _ => match rest.rsplit_once('@') {
             Some((_, host)) => format!("...@{}", without_query("", host)),
@@ -327,7 +323,10 @@ fn without_query(scheme: &str, text: &str) -> String {
             ];
             shown_keys(path, query, &shown)
         }
-        Some((path, query)) if url || query.contains('=') || WITH_BUCKET.contains(&scheme) => {
+        // A bucket and a key have no query.
+        Some((path, query))
+            if url || query.contains('=') || form_of(scheme) == Some(NameForm::Bucket) =>
+        {
             if query.is_empty() {
                 format!("{path}?")
             } else {

@@ -47,8 +47,8 @@ const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &h
 
 /// A store, before anything is asked.
 pub struct StoreKind {
-    /// The text before the first colon of its names.
-    pub schemes: &'static [&'static str],
+    /// One of the schemes of its row in `source.rs`.
+    pub scheme: &'static str,
     /// Reads a name.
     pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,
 }
@@ -201,7 +201,9 @@ impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
 pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     let text = source::text(name)?;
     let scheme = name.scheme();
-    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
+    let kind = KINDS
+        .iter()
+        .find(|kind| source::is_same_kind(kind.scheme, scheme));
     let kind = match kind {
         _ if scheme == "https" && azure::is_url(text) => &azure::AZURE,
         Some(kind) => kind,

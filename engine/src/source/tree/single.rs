@@ -5,8 +5,7 @@
 
 use super::{Entry, Kind, Meta, Tree};
 use crate::source::{
-    self, Defaults, STORES, Source, SourceError, SourceName, SourceOpenError,
-    default_readahead_bytes,
+    self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes,
 };
 use percent_encoding::percent_decode_str;
 use std::ffi::OsString;
@@ -168,7 +167,7 @@ fn meta(kind: Kind, size: u64, number: u64, modified_ns: Option<i128>) -> Meta {
 fn file_name(name: &SourceName) -> String {
     let shown = name.to_string();
     let last = match name.scheme() {
-        scheme if STORES.contains(&scheme) => last_of_key(name, &shown),
+        _ if source::is_of_store(name) => last_of_key(name, &shown),
         "http" | "https" => last_of_path(&shown),
         _ => {
             let path = shown

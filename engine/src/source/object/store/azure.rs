@@ -28,7 +28,7 @@ use std::sync::Arc;
 use url::Url;
 
 pub const AZURE: StoreKind = StoreKind {
-    schemes: &["az", "azure", "abfs", "abfss"],
+    scheme: "az",
     parse,
 };
 

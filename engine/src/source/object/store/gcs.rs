@@ -20,7 +20,7 @@ use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKe
 use std::sync::Arc;
 
 pub const GCS: StoreKind = StoreKind {
-    schemes: &["gs", "gcs"],
+    scheme: "gs",
     parse,
 };
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use url::Url;
 
 pub const HTTP: StoreKind = StoreKind {
-    schemes: &["http", "https"],
+    scheme: "http",
     parse,
 };
 

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use url::Url;
 
 pub const HUB: StoreKind = StoreKind {
-    schemes: &["hf"],
+    scheme: "hf",
     parse,
 };
 

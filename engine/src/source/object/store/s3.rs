@@ -18,7 +18,7 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 
 pub const S3: StoreKind = StoreKind {
-    schemes: &["s3"],
+    scheme: "s3",
     parse,
 };
 
