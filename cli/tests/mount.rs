@@ -434,8 +434,7 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     // The end of the file is read while no program reads.
     let last = format!("-{}", model.len() - 1);
     let is_last = |seen: &foreread_testing::ServedRequest| {
-        seen.range
-            .as_ref()
+        seen.header("range")
             .is_some_and(|range| range.ends_with(&last))
     };
     let start = std::time::Instant::now();
@@ -455,12 +454,12 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     assert!(
         hub.content_seen()
             .iter()
-            .all(|seen| seen.authorization.is_none())
+            .all(|seen| seen.header("authorization").is_none())
     );
     assert!(
         hub.hub_seen()
             .iter()
-            .all(|seen| seen.authorization.is_some())
+            .all(|seen| seen.header("authorization").is_some())
     );
 }
 

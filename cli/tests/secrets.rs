@@ -274,7 +274,7 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
     let sent = server
         .seen()
         .iter()
-        .filter(|seen| seen.target.contains(CANARY) && seen.authorization.is_some())
+        .filter(|seen| seen.target.contains(CANARY) && seen.header("authorization").is_some())
         .count();
     assert!(
         sent > 0,

@@ -3,6 +3,8 @@
 //! A row makes a source whose bytes are the self-naming pattern of version 0, and says how it becomes version 1, if there is a way. A
 //! new kind of source is one line in `ROWS`. Never: what only one kind can do.
 
+#[cfg(feature = "object")]
+use crate::common::stores::Kind;
 use crate::common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::{Options, Reader};
@@ -66,13 +68,13 @@ const ROWS: &[(&str, Defaults, Make)] = &[
     ("nbd", Defaults::NBD, nbd),
     ("nbds", Defaults::NBD, nbds),
     #[cfg(feature = "object")]
-    ("http", PARTS, object::http),
+    ("http", PARTS, || object::of(Kind::Http)),
     #[cfg(feature = "object")]
-    ("s3", PARTS, object::s3),
+    ("s3", PARTS, || object::of(Kind::S3)),
     #[cfg(feature = "object")]
-    ("gs", PARTS, object::gs),
+    ("gs", PARTS, || object::of(Kind::Google)),
     #[cfg(feature = "object")]
-    ("az", PARTS, object::az),
+    ("az", PARTS, || object::of(Kind::Azure)),
     #[cfg(feature = "object")]
     ("hub, large file", PARTS, || object::hub(true)),
     #[cfg(feature = "object")]
@@ -277,48 +279,27 @@ fn nbd() -> Option<Subject> {
 #[cfg(feature = "object")]
 mod object {
     use super::{SIZE, Subject, named, pattern};
-    use crate::common::emulators::{Cloud, Emulator};
-    use foreread::source::Mem;
+    use crate::common::stores::{Kind, Store};
     use foreread::source::object::{Object, ObjectSettings};
-    use foreread_testing::{HubServer, RangeServer};
+    use foreread_testing::HubServer;
     use std::sync::Arc;
 
     /// Several requests for most reads.
-    fn settings() -> ObjectSettings {
+    fn settings(variables: Vec<(String, String)>) -> ObjectSettings {
         ObjectSettings {
             part_bytes: 64 << 10,
-            variables: Vec::new(),
+            variables,
             ..ObjectSettings::default()
         }
     }
 
-    pub fn http() -> Option<Subject> {
-        let server = Arc::new(RangeServer::start(named(SIZE as u64)).expect("a port"));
-        let object = Object::open_with(&server.url(), settings()).expect("opens");
-        let other = Arc::clone(&server);
-        let replace = move || other.replace(Mem::new(pattern(0, SIZE, 1)), Some("\"two\""), None);
-        Some(Subject::new(object, server)?.replaced_by(replace))
-    }
-
-    pub fn gs() -> Option<Subject> {
-        emulated(Cloud::Google)
-    }
-
-    pub fn az() -> Option<Subject> {
-        emulated(Cloud::Azure)
-    }
-
-    fn emulated(cloud: Cloud) -> Option<Subject> {
-        let emulator = Arc::new(Emulator::start(cloud)?);
-        emulator.put("x", pattern(0, SIZE, 0));
-        let settings = ObjectSettings {
-            variables: emulator.variables(),
-            ..settings()
-        };
-        let object = Object::open_with(&emulator.name("x"), settings).expect("opens");
-        let other = Arc::clone(&emulator);
-        let replace = move || other.put("x", pattern(0, SIZE, 1));
-        Some(Subject::new(object, emulator)?.replaced_by(replace))
+    pub fn of(kind: Kind) -> Option<Subject> {
+        let store = Arc::new(Store::start(kind)?);
+        store.put("x", pattern(0, SIZE, 0));
+        let object = Object::open_with(&store.name("x"), settings(store.variables()));
+        let other = Arc::clone(&store);
+        let subject = Subject::new(object.expect("opens"), store)?;
+        Some(subject.replaced_by(move || other.put("x", pattern(0, SIZE, 1))))
     }
 
     /// A commit stays what it is, so there is no other version.
@@ -331,28 +312,8 @@ mod object {
         }
         // Each address is good for this number of requests.
         hub.set_uses(400);
-        let settings = ObjectSettings {
-            variables: hub.variables(),
-            ..settings()
-        };
-        Subject::new(
-            Object::open_with("hf://u/r/x", settings).expect("opens"),
-            hub,
-        )
-    }
-
-    pub fn s3() -> Option<Subject> {
-        let gateway = Arc::new(crate::common::gateway::Gateway::start()?);
-        gateway.put("x", pattern(0, SIZE, 0));
-        let settings = ObjectSettings {
-            variables: gateway.variables(),
-            ..settings()
-        };
-        let object = Object::open_with("s3://bucket/x", settings).expect("opens");
-        let other = Arc::clone(&gateway);
-        Some(
-            Subject::new(object, gateway)?.replaced_by(move || other.put("x", pattern(0, SIZE, 1))),
-        )
+        let object = Object::open_with("hf://u/r/x", settings(hub.variables()));
+        Subject::new(object.expect("opens"), hub)
     }
 }
 

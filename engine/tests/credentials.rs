@@ -4,8 +4,8 @@
 use crate::common::watch;
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{Source, SourceOpenError};
-use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use foreread_testing::{HttpServer, ServedAnswer, ServedRequest};
+use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,32 +14,25 @@ use std::time::{Duration, SystemTime};
 const CANARY: &str = "canary7d1c";
 const SIZE: u64 = 4 << 20;
 
-/// A request: its first line, its headers in lower case, and its body.
-#[derive(Clone, Debug)]
+/// A request: its first line, its headers, and its body.
 struct Request {
     line: String,
-    head: String,
+    seen: ServedRequest,
     body: String,
 }
 
-type Answering = dyn Fn(&Request) -> Option<(u16, String)> + Send + Sync;
-
 /// Answers by a function of a request; what that leaves is the object, for credentials that are valid.
 struct Services {
-    port: u16,
-    /// Of the object.
-    size: u64,
-    seen: Mutex<Vec<Request>>,
+    server: HttpServer,
     /// What `authorization` has to contain for the object.
-    valid: Mutex<String>,
-    answer: Box<Answering>,
+    valid: Arc<Mutex<String>>,
 }
 
 impl Services {
     fn start(
         valid: &str,
         answer: impl Fn(&Request) -> Option<(u16, String)> + Send + Sync + 'static,
-    ) -> Arc<Services> {
+    ) -> Services {
         Services::of(SIZE, valid, answer)
     }
 
@@ -47,101 +40,58 @@ impl Services {
         size: u64,
         valid: &str,
         answer: impl Fn(&Request) -> Option<(u16, String)> + Send + Sync + 'static,
-    ) -> Arc<Services> {
+    ) -> Services {
         watch();
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let services = Arc::new(Services {
-            port: listener.local_addr().expect("a port").port(),
-            size,
-            seen: Mutex::default(),
-            valid: Mutex::new(valid.to_string()),
-            answer: Box::new(answer),
+        let valid = Arc::new(Mutex::new(valid.to_string()));
+        let own = Arc::clone(&valid);
+        let server = HttpServer::start(move |seen, body| {
+            let request = Request {
+                line: format!("{} {} ", seen.method, seen.target),
+                seen: seen.clone(),
+                body: String::from_utf8_lossy(body).into_owned(),
+            };
+            Ok(match answer(&request) {
+                Some((status, body)) => ServedAnswer::new(status, body),
+                None => object(seen, size, &own.lock().expect("no panic")),
+            })
         });
-        let own = Arc::clone(&services);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let own = Arc::clone(&own);
-                std::thread::spawn(move || own.serve(stream));
-            }
-        });
-        services
+        let server = server.expect("a port");
+        Services { server, valid }
     }
 
     fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn serve(&self, stream: TcpStream) -> Option<()> {
-        let mut reader = BufReader::new(stream.try_clone().ok()?);
-        let mut request = Request {
-            line: String::new(),
-            head: String::new(),
-            body: String::new(),
-        };
-        reader.read_line(&mut request.line).ok()?;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).ok()? <= 2 {
-                break;
-            }
-            let (name, value) = line.split_once(':')?;
-            request.head += &format!("{}:{}\n", name.to_ascii_lowercase(), value.trim());
-        }
-        let len: u64 = header(&request, "content-length")
-            .and_then(|len| len.parse().ok())
-            .unwrap_or(0);
-        reader.take(len).read_to_string(&mut request.body).ok()?;
-        self.seen.lock().expect("no panic").push(request.clone());
-        let (status, head, body) = match (self.answer)(&request) {
-            Some((status, body)) => (status, String::new(), body.into_bytes()),
-            None => self.object(&request),
-        };
-        let head = format!(
-            "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n{head}\r\n",
-            body.len()
-        );
-        let mut stream = stream;
-        stream.write_all(head.as_bytes()).ok()?;
-        stream.write_all(&body).ok()
-    }
-
-    /// Each byte is the low byte of its offset.
-    fn object(&self, request: &Request) -> (u16, String, Vec<u8>) {
-        let authorization = header(request, "authorization").unwrap_or_default();
-        if !authorization.contains(&*self.valid.lock().expect("no panic")) {
-            let body = "<Error><Code>ExpiredToken</Code></Error>".to_string();
-            return (400, String::new(), body.into_bytes());
-        }
-        let range = header(request, "range").and_then(|range| range.strip_prefix("bytes="));
-        let (from, to) = range
-            .and_then(|range| range.split_once('-'))
-            .unwrap_or(("0", "0"));
-        let (from, to): (u64, u64) = (
-            from.parse().expect("a number"),
-            to.parse().expect("a number"),
-        );
-        let (to, size) = (to.min(self.size - 1), self.size);
-        let head = format!(
-            "content-range: bytes {from}-{to}/{size}\r\netag: \"e\"\r\nx-goog-generation: 1\r\n\
-             last-modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n"
-        );
-        (206, head, (from..=to).map(|n| n as u8).collect())
+        format!("http://{}", self.server.address())
     }
 
     fn count(&self, path: &str) -> usize {
-        let seen = self.seen.lock().expect("no panic");
-        seen.iter()
-            .filter(|request| request.line.contains(path))
-            .count()
+        let seen = self.server.seen();
+        let targets = seen.iter().map(|seen| format!("{} ", seen.target));
+        targets.filter(|target| target.contains(path)).count()
     }
 }
 
+/// Each byte is the low byte of its offset.
+fn object(seen: &ServedRequest, size: u64, valid: &str) -> ServedAnswer {
+    if !seen
+        .header("authorization")
+        .unwrap_or_default()
+        .contains(valid)
+    {
+        return ServedAnswer::error(400, "ExpiredToken");
+    }
+    let range = seen.range().unwrap_or(0..1);
+    let (from, end) = (range.start, range.end.min(size));
+    let bytes: Vec<u8> = (from..end).map(|n| n as u8).collect();
+    let mut answer = ServedAnswer::new(206, bytes);
+    answer.set("content-range", &format!("bytes {from}-{}/{size}", end - 1));
+    answer.set("etag", "\"e\"");
+    answer.set("x-goog-generation", "1");
+    answer.set("last-modified", "Fri, 02 Jan 2026 03:04:05 GMT");
+    answer
+}
+
 fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    let lines = request.head.lines().filter_map(|line| line.split_once(':'));
-    lines
-        .filter(|(own, _)| *own == name)
-        .map(|(_, value)| value)
-        .next()
+    request.seen.header(name)
 }
 
 fn settings(variables: &[(&str, &str)]) -> ObjectSettings {
@@ -595,7 +545,7 @@ fn each_link_of_the_chain_of_google_is_a_token() {
     );
     let (here, host) = (
         home.path().display().to_string(),
-        format!("127.0.0.1:{}", services.port),
+        services.server.address().to_string(),
     );
     for (variable, link) in [
         (

@@ -157,7 +157,7 @@ fn files_of_each_kind_of_repository_are_read_back() {
     let bearer = format!("Bearer {TOKEN}");
     assert!(
         seen.iter()
-            .all(|seen| seen.authorization.as_ref() == Some(&bearer))
+            .all(|seen| seen.header("authorization") == Some(bearer.as_str()))
     );
 }
 
@@ -348,7 +348,10 @@ fn redirects_take_the_token_to_the_hub_alone() {
     let open = |name: &str| Object::open_with(name, settings(&hub, Some(TOKEN)));
     read_right(&open("hf://u/old/a").expect("opened"), 300_000, 1000, 0);
     let seen = hub.hub_seen();
-    assert!(seen.iter().all(|seen| seen.authorization.is_some()));
+    assert!(
+        seen.iter()
+            .all(|seen| seen.header("authorization").is_some())
+    );
     // A mirror: asked without the token, also where it redirects to itself.
     hub.redirect(
         HubRoute::Resolve,
@@ -358,7 +361,10 @@ fn redirects_take_the_token_to_the_hub_alone() {
     read_right(&open("hf://u/new/a").expect("opened"), 0, 1000, 0);
     let seen = other.hub_seen();
     assert_eq!(seen.len(), 2);
-    assert!(seen.iter().all(|seen| seen.authorization.is_none()));
+    assert!(
+        seen.iter()
+            .all(|seen| seen.header("authorization").is_none())
+    );
     no_credentials(&other);
     for location in ["/u/new/resolve/main/a", "ftp://h/", "http://u:p@h/", "//"] {
         hub.redirect(HubRoute::Resolve, location, 20);
@@ -414,7 +420,12 @@ fn a_content_server_is_asked_without_conditions() {
     assert!(matches!(error, SourceError::Changed { .. }), "{error:?}");
     content.honest();
     read_right(&object, 8192, 4096, 0);
-    assert!(content.seen().iter().all(|seen| seen.if_match.is_none()));
+    assert!(
+        content
+            .seen()
+            .iter()
+            .all(|seen| seen.header("if-match").is_none())
+    );
 }
 
 /// A content network that refuses every address: the hub is asked at most once for each read, however many wait for one file, and the error
@@ -523,7 +534,10 @@ fn a_repository_is_a_tree_at_one_commit() {
     assert!(matches!(gone, SourceError::Io { errno: 2, .. }), "{gone:?}");
     no_credentials(&hub);
     let seen = hub.hub_seen();
-    assert!(seen.iter().all(|seen| seen.authorization.is_some()));
+    assert!(
+        seen.iter()
+            .all(|seen| seen.header("authorization").is_some())
+    );
     // All but the two that ask for the commit.
     let of_main = seen
         .iter()

@@ -66,10 +66,6 @@ mod read_spans;
 #[cfg(feature = "nbd")]
 mod regressions;
 mod replay;
-#[cfg(feature = "object")]
-mod s3;
-#[cfg(feature = "object")]
-mod servers;
 #[cfg(all(feature = "object", feature = "fuse"))]
 mod servers_mounted;
 mod spans;

@@ -2,12 +2,15 @@
 //! was refused once is read by the next program; what takes long ends with its caller, and with the mount.
 
 use crate::fuse::{Here, can_mount, mount_with, small};
-use crate::servers::{FILES, NAMES, bucket, harmless, listings, no_listings, settings};
+use crate::stores::{
+    FILES, NAMES, NO_LISTINGS, bucket, endless as lists_without_end, lists,
+    memory_settings as settings, unmet,
+};
 use foreread::front::fuse::FuseSettings;
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
-use foreread_testing::{self as testing, Behaviour, BucketServer, Link};
+use foreread_testing::{self as testing, BucketServer, Link};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -50,39 +53,6 @@ fn listed(here: &Here) -> std::io::Result<Vec<String>> {
     let mut names: Vec<String> = names.collect::<std::io::Result<_>>()?;
     names.sort();
     Ok(names)
-}
-
-fn read(here: &Here, (name, size): (&str, usize), what: &str) {
-    let bytes = fs::read(here.path(name)).unwrap_or_else(|error| panic!("{what}, {name}: {error}"));
-    assert_eq!(
-        (bytes.len(), testing::check(&bytes, 0, 0)),
-        (size, Ok(())),
-        "{what}, {name}"
-    );
-}
-
-#[test]
-fn both_mounts_read_what_means_the_same() {
-    if !can_mount() {
-        return;
-    }
-    for on in harmless().into_iter().chain(listings()) {
-        let (server, what) = (bucket(), format!("{on:?}"));
-        server.behave(&on);
-        let here = mount_prefix(&server, settings(&server));
-        assert_eq!(
-            listed(&here).unwrap_or_else(|error| panic!("{what}: {error}")),
-            NAMES,
-            "{what}"
-        );
-        FILES.into_iter().for_each(|file| read(&here, file, &what));
-        here.end();
-        for file in FILES {
-            let here = mount_object(&server, file.0);
-            read(&here, file, &what);
-            here.end();
-        }
-    }
 }
 
 /// A single object has the date that its store has of it, as in the listing of its folder; so has the folder that shows it.
@@ -165,39 +135,33 @@ fn what_is_no_listing_is_no_empty_folder() {
     if !can_mount() {
         return;
     }
-    for (on, _) in no_listings() {
-        let server = bucket();
-        let here = mount_prefix(&server, settings(&server));
-        assert_eq!(listed(&here).expect("a listing"), NAMES);
-        server.behave(std::slice::from_ref(&on));
-        assert!(listed(&here).is_err(), "{on:?}: {:?}", listed(&here));
-        let error = fs::metadata(here.path("large")).expect_err("asked");
-        assert_ne!(
-            error.raw_os_error(),
-            Some(Errno::NOENT.raw_os_error()),
-            "{on:?}"
-        );
-        let mut order = here.planner.begin();
-        assert!(
-            order.push(Path::new("small")).is_err() && order.unknown() == 0,
-            "{on:?}: it is not unknown"
-        );
-        if on != Behaviour::ListNoPrefix {
-            server.behave_by_page(&[Behaviour::ListPage(2)], std::slice::from_ref(&on));
-            assert!(
-                listed(&here).is_err(),
-                "{on:?} as page 2: {:?}",
-                listed(&here)
-            );
+    let server = bucket();
+    server.set_page(2);
+    let here = mount_prefix(&server, settings(&server));
+    for (status, body, _) in NO_LISTINGS {
+        let what = format!("{status} {body}");
+        for is_second in [false, true] {
+            assert_eq!(listed(&here).expect("a listing"), NAMES, "before {what}");
+            server.edit(move |seen, answer| {
+                if lists(seen) && (!is_second || seen.target.contains("continuation-token")) {
+                    answer.status = status;
+                    answer.body = body.as_bytes().to_vec();
+                }
+            });
+            assert!(listed(&here).is_err(), "{what}: {:?}", listed(&here));
+            if !is_second {
+                let error = fs::metadata(here.path("large")).expect_err("asked");
+                let noent = Some(Errno::NOENT.raw_os_error());
+                assert_ne!(error.raw_os_error(), noent, "{what}");
+                let mut order = here.planner.begin();
+                let pushed = order.push(Path::new("small"));
+                assert!(pushed.is_err() && order.unknown() == 0, "{what}");
+            }
+            server.honest();
         }
-        server.behave(&[]);
-        assert_eq!(
-            listed(&here).expect("a listing"),
-            NAMES,
-            "{on:?}: the next one"
-        );
-        here.end();
     }
+    assert_eq!(listed(&here).expect("a listing"), NAMES);
+    here.end();
 }
 
 /// A 412 to both questions fails the read that waits, and no later one: the mount does not keep a reader that has taken it for a change.
@@ -222,10 +186,10 @@ fn a_file_that_was_refused_is_read_by_the_next_program() {
             read.map(|()| testing::check(&buf, offset, 0).expect("right bytes"))
         };
         at(0).expect("read");
-        server.behave(&[Behaviour::Fails412(2)]);
+        unmet(&server, 2);
         let refused = at(150_000).expect_err("a change, as far as is known");
         assert_eq!(refused.raw_os_error(), Some(Errno::STALE.raw_os_error()));
-        server.behave(&[]);
+        server.honest();
         for offset in [200_000, 250_000] {
             at(offset).unwrap_or_else(|error| panic!("{offset}: {error}"));
         }
@@ -245,7 +209,7 @@ fn endless() -> (BucketServer, Here) {
             ..settings(&server)
         },
     );
-    server.behave(&[Behaviour::ListEndless]);
+    lists_without_end(&server);
     server.link(Link::new(Duration::from_millis(200), 0));
     (server, here)
 }
@@ -282,7 +246,7 @@ fn a_program_that_is_killed_while_it_lists_ends() {
         assert!(kill.success());
         assert!(!ls.wait().expect("it ends").success());
     }
-    server.behave(&[]);
+    server.honest();
     server.link(Link::new(Duration::ZERO, 0));
     assert_eq!(listed(&here).expect("a listing"), NAMES);
     here.end();

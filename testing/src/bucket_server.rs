@@ -1,26 +1,24 @@
 //! An S3 and HTTP server for one bucket in memory: listings page by page, ranges, conditions, and a count of what it was asked.
 //!
 //! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), nor say how many
-//! requests of each kind it had, nor do what other servers do: [`Behaviour`] is a switch for each such thing. Any bucket name will do;
-//! nothing is signed. Never: TLS, writes, or used outside tests and benches.
+//! requests of each kind it had. Any bucket name will do; nothing is signed. Never: TLS, writes, or used outside tests and benches.
 //!
 //! ```text
-//!   GET /bucket?list-type=2&prefix=a/...   ──► a page (`bucket_page.rs`)      ┐
-//!   GET /bucket/KEY  Range, If-Match       ──► 206, 200, 404, 412, 416        ├──► each switch changes it (`behaviour.rs`)
-//!   HEAD /bucket/KEY                       ──► 200, 404                       ┘
+//!   GET /bucket?list-type=2&prefix=a/&delimiter=/&max-keys=2     a/x  a/y/*  a/z  ──► a/x, a/y/ and a token
+//!   GET /bucket/KEY  Range, If-Match       ──► 206, 200, 404, 412, 416
+//!   HEAD /bucket/KEY                       ──► 200, 404
 //! ```
 
-use super::behaviour::{self, Answer, Behaviour};
-use super::bucket_page::{self, PageRequest};
-use super::link::{Link, PIECE_BYTES};
-use super::range_server::{ServedRequest, parse_range, request};
+use super::http_server::{HttpServer, ServedAnswer, ServedRequest, lock};
 use percent_encoding::percent_decode_str;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::fmt::Write;
+use std::io;
+use std::ops::{Bound, Deref};
+use std::sync::{Arc, Mutex};
+
+/// Most keys of one page, as with S3.
+const MAX_KEYS: usize = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
@@ -41,10 +39,10 @@ impl Requests {
 }
 
 #[derive(Clone)]
-pub(super) struct Object {
-    pub bytes: Arc<Vec<u8>>,
+struct Object {
+    bytes: Arc<Vec<u8>>,
     /// Counts the objects that were ever put: the ETag, and the seconds of the date.
-    pub number: u64,
+    number: u64,
     /// Of the date: that of the first of those that were put within one second.
     second: u64,
 }
@@ -62,7 +60,7 @@ impl Object {
     }
 
     /// With a fraction, as in listings of S3.
-    pub fn listed_date(&self) -> String {
+    fn listed_date(&self) -> String {
         let [day, hour, minute, second] = self.date();
         format!("2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}.700Z")
     }
@@ -81,16 +79,12 @@ struct BucketState {
     requests: Requests,
     /// Keys of which bytes were asked for.
     asked: BTreeSet<String>,
-    link: Link,
-    on: Vec<Behaviour>,
-    /// Those that later pages alone have.
-    on_later_pages: Vec<Behaviour>,
+    page: usize,
 }
 
 pub struct BucketServer {
-    address: SocketAddr,
+    server: HttpServer,
     state: Arc<Mutex<BucketState>>,
-    stop: Arc<AtomicBool>,
 }
 
 impl BucketServer {
@@ -98,42 +92,23 @@ impl BucketServer {
     ///
     /// # Errors
     /// No port is free.
-    pub fn start() -> std::io::Result<BucketServer> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let link = Link::new(Duration::ZERO, 0);
-        let (objects, requests, on, on_later_pages) =
-            (BTreeMap::new(), Requests::default(), Vec::new(), Vec::new());
-        let state = BucketState {
-            objects,
+    pub fn start() -> io::Result<BucketServer> {
+        let state = Arc::new(Mutex::new(BucketState {
+            objects: BTreeMap::new(),
             puts: 0,
-            requests,
+            requests: Requests::default(),
             asked: BTreeSet::new(),
-            link,
-            on,
-            on_later_pages,
-        };
-        let server = BucketServer {
-            address: listener.local_addr()?,
-            state: Arc::new(Mutex::new(state)),
-            stop: Arc::default(),
-        };
-        let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                let state = Arc::clone(&state);
-                std::thread::spawn(move || drop(converse(&stream, &state)));
-            }
-        });
-        Ok(server)
+            page: MAX_KEYS,
+        }));
+        let own = Arc::clone(&state);
+        let server = HttpServer::start(move |seen, _| lock(&own).answer(seen))?;
+        Ok(BucketServer { server, state })
     }
 
     /// The variables of a client.
     #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
-        let endpoint = format!("http://{}", self.address);
+        let endpoint = format!("http://{}", self.address());
         [
             ("AWS_ENDPOINT_URL", endpoint.as_str()),
             ("AWS_ALLOW_HTTP", "true"),
@@ -146,18 +121,12 @@ impl BucketServer {
     /// The URL of an object, for a client of HTTP.
     #[must_use]
     pub fn url(&self, key: &str) -> String {
-        format!("http://{}/bucket/{key}", self.address)
+        format!("http://{}/bucket/{key}", self.address())
     }
 
-    /// From now on it does this, and nothing else that is unusual.
-    pub fn behave(&self, on: &[Behaviour]) {
-        self.behave_by_page(on, on);
-    }
-
-    /// The same, where pages behind the first differ from it.
-    pub fn behave_by_page(&self, first: &[Behaviour], later: &[Behaviour]) {
-        let mut state = lock(&self.state);
-        (state.on, state.on_later_pages) = (first.to_vec(), later.to_vec());
+    /// Keys of a page of a listing, at most.
+    pub fn set_page(&self, keys: usize) {
+        lock(&self.state).page = keys;
     }
 
     /// Puts an object, with an ETag and a date that no other ever had.
@@ -197,11 +166,6 @@ impl BucketServer {
         lock(&self.state).objects.remove(key);
     }
 
-    /// From now on answers go over this link.
-    pub fn link(&self, link: Link) {
-        lock(&self.state).link = link;
-    }
-
     #[must_use]
     pub fn requests(&self) -> Requests {
         lock(&self.state).requests
@@ -214,177 +178,115 @@ impl BucketServer {
     }
 }
 
-impl Drop for BucketServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(self.address));
+impl Deref for BucketServer {
+    type Target = HttpServer;
+
+    fn deref(&self) -> &HttpServer {
+        &self.server
     }
 }
 
-fn lock(state: &Mutex<BucketState>) -> MutexGuard<'_, BucketState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Request after request of one connection.
-fn converse(stream: &TcpStream, state: &Mutex<BucketState>) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream);
-    while let Some(seen) = request(&mut reader)? {
+impl BucketState {
+    fn answer(&mut self, seen: &ServedRequest) -> io::Result<ServedAnswer> {
         let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
-        let key = path
-            .trim_start_matches('/')
-            .split_once('/')
-            .map(|(_, key)| text(key))
-            .unwrap_or_default();
-        let (answer, link) = {
-            let mut state = lock(state);
-            let lists = key.is_empty() && query.contains("list-type=2");
-            match (lists, seen.method.as_str()) {
-                (true, _) => state.requests.lists += 1,
-                (false, "HEAD") => state.requests.heads += 1,
-                (false, _) => {
-                    state.requests.gets += 1;
-                    state.asked.insert(key.clone());
-                }
-            }
-            let answer = if lists {
-                page(&mut state, query)
-            } else {
-                part(&mut state, &key, &seen)
-            };
-            (answer, state.link.clone())
+        let key = path.trim_start_matches('/').split_once('/');
+        let key = key.map_or(String::new(), |(_, key)| {
+            percent_decode_str(key).decode_utf8_lossy().into_owned()
+        });
+        if key.is_empty() && query.contains("list-type=2") {
+            self.requests.lists += 1;
+            let mut answer = ServedAnswer::new(200, self.list(query));
+            answer.set("Content-Type", "application/xml");
+            return Ok(answer);
+        }
+        if seen.method == "HEAD" {
+            self.requests.heads += 1;
+        } else {
+            self.requests.gets += 1;
+            self.asked.insert(key.clone());
+        }
+        let Some(object) = self.objects.get(&key) else {
+            return Ok(ServedAnswer::error(404, "NoSuchKey"));
         };
-        link.travel();
-        send(stream, answer, seen.method == "HEAD", &link)?;
-    }
-    stream.shutdown(Shutdown::Both)
-}
-
-fn text(coded: &str) -> String {
-    percent_decode_str(coded).decode_utf8_lossy().into_owned()
-}
-
-/// A page of the bucket's keys.
-fn page(state: &mut BucketState, query: &str) -> Answer {
-    let is_later = PageRequest::of(query, &state.on).is_later();
-    let BucketState {
-        objects,
-        on,
-        on_later_pages,
-        ..
-    } = state;
-    let on = if is_later { on_later_pages } else { on };
-    let asked = PageRequest::of(query, on);
-    let page = bucket_page::page(objects, &asked, on);
-    behaviour::change_page(on, page, is_later)
-}
-
-/// A part of an object, or why not.
-fn part(state: &mut BucketState, key: &str, seen: &ServedRequest) -> Answer {
-    let Some(object) = state.objects.get(key).cloned() else {
-        return Answer::error(404, "NoSuchKey");
-    };
-    let (etag, date, size) = (
-        format!("\"{}\"", object.number),
-        object.http_date(),
-        object.bytes.len() as u64,
-    );
-    let has = |behaviour| state.on.contains(&behaviour);
-    // As servers do that compare texts: the ETag that a reply has, and no other.
-    let own = match () {
-        () if has(Behaviour::WeakEtag) => format!("W/{etag}"),
-        () if has(Behaviour::BareEtag) => etag.trim_matches('"').to_string(),
-        () => etag.clone(),
-    };
-    let unmet = seen.if_match.as_ref().is_some_and(|wanted| {
-        has(Behaviour::IfMatchFails)
-            || *wanted != own && !has(Behaviour::NoEtag)
-            || wanted.starts_with("W/")
-    });
-    let too_late = seen
-        .if_unmodified_since
-        .as_ref()
-        .is_some_and(|wanted| *wanted != date || has(Behaviour::DateFails));
-    if unmet || too_late {
-        return Answer::error(412, "PreconditionFailed");
-    }
-    let range = seen
-        .range
-        .as_deref()
-        .and_then(parse_range)
-        .filter(|_| !has(Behaviour::NoRanges));
-    let range =
-        range.filter(|range| !has(Behaviour::WholeIs200) || range.start > 0 || range.end < size);
-    let is_head = seen.method == "HEAD";
-    let from = range.as_ref().map_or(0, |range| range.start);
-    let mut answer = match range {
-        Some(range) if range.start >= size => Answer::new(416, ""),
-        Some(range) => Answer::new(
-            206,
-            &object.bytes[range.start as usize..range.end.min(size) as usize],
-        ),
-        None => Answer::new(200, &object.bytes[..]),
-    };
-    let to = from + answer.body.len() as u64;
-    match answer.status {
-        416 => answer.set("Content-Range", &format!("bytes */{size}")),
-        206 => answer.set("Content-Range", &format!("bytes {from}-{}/{size}", to - 1)),
-        _ => {}
-    }
-    if answer.status != 416
-        || state
-            .on
-            .iter()
-            .any(|on| matches!(on, Behaviour::Nothing(..)))
-    {
+        let (etag, date) = (format!("\"{}\"", object.number), object.http_date());
+        let is_unmet = seen.header("if-match").is_some_and(|asked| asked != etag);
+        let modified_since = seen.header("if-unmodified-since");
+        if is_unmet || modified_since.is_some_and(|asked| asked != date) {
+            return Ok(ServedAnswer::error(412, "PreconditionFailed"));
+        }
+        let mut answer = ServedAnswer::new(200, "");
         answer.set("ETag", &etag);
         answer.set("Last-Modified", &date);
+        let bytes = &object.bytes;
+        answer.part(seen, bytes.len() as u64, |range| {
+            Ok(bytes[range.start as usize..range.end as usize].to_vec())
+        })
     }
-    behaviour::change_object(&mut state.on, &mut answer, is_head, (from, size));
-    answer
+
+    /// A page of the keys.
+    fn list(&self, query: &str) -> String {
+        let values: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes())
+            .into_owned()
+            .collect();
+        let value = |name: &str| values.get(name).map_or("", String::as_str);
+        let (prefix, delimiter) = (value("prefix"), value("delimiter"));
+        let after = match value("continuation-token") {
+            "" => value("start-after"),
+            token => token,
+        };
+        let most = value("max-keys").parse().unwrap_or(MAX_KEYS).min(self.page);
+        let (mut body, mut count, mut last) = (String::new(), 0, String::new());
+        let mut is_truncated = false;
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        for (key, object) in self.objects.range::<str, _>(behind) {
+            let Some(rest) = key.strip_prefix(prefix) else {
+                continue;
+            };
+            let folder = rest
+                .find(delimiter)
+                .filter(|_| !delimiter.is_empty())
+                .map(|at| &key[..prefix.len() + at + 1]);
+            // Behind a folder that was named, the page goes on with what is not in it.
+            if folder.is_some_and(|folder| folder == last || after.starts_with(folder)) {
+                continue;
+            }
+            is_truncated = count == most;
+            if is_truncated {
+                break;
+            }
+            count += 1;
+            last = folder.unwrap_or(key).to_string();
+            let name = escaped(&last);
+            body += &match folder {
+                Some(_) => format!("<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"),
+                None => format!(
+                    "<Contents><Key>{name}</Key><LastModified>{}</LastModified><ETag>&quot;{}&quot;</ETag><Size>{}</Size></Contents>",
+                    object.listed_date(),
+                    object.number,
+                    object.bytes.len()
+                ),
+            };
+        }
+        let mut head =
+            format!("<IsTruncated>{is_truncated}</IsTruncated><KeyCount>{count}</KeyCount>");
+        if is_truncated {
+            let token = escaped(&last);
+            head += &format!("<NextContinuationToken>{token}</NextContinuationToken>");
+        }
+        format!("<ListBucketResult>{head}{body}</ListBucketResult>")
+    }
 }
 
-pub(super) fn send(
-    stream: &TcpStream,
-    answer: Answer,
-    is_head: bool,
-    link: &Link,
-) -> std::io::Result<()> {
-    let mut out = stream;
-    let ready = Instant::now();
-    let Answer {
-        status,
-        head: lines,
-        body,
-        is_chunked,
-    } = answer;
-    let mut head = format!("HTTP/1.1 {status} Answer\r\n");
-    for (name, value) in lines {
-        head += &format!("{name}: {value}\r\n");
-    }
-    let mut head = match is_chunked {
-        true => head + "Transfer-Encoding: chunked\r\n\r\n",
-        // RFC 9110 8.6: none with a 204.
-        false if status == 204 => head + "\r\n",
-        false => head + &format!("Content-Length: {}\r\n\r\n", body.len()),
-    }
-    .into_bytes();
-    let body = if is_head { Vec::new() } else { body };
-    // A short answer is one packet.
-    for piece in body.chunks(PIECE_BYTES) {
-        link.pass(piece.len(), ready);
-        if is_chunked {
-            head.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+/// As text of XML; controls are numbers, which is what S3 writes.
+fn escaped(text: &str) -> String {
+    let mut all = String::new();
+    for c in text.chars() {
+        if c.is_control() || "&<>".contains(c) {
+            // Writing to a text cannot fail.
+            let _ = write!(all, "&#{};", u32::from(c));
+        } else {
+            all.push(c);
         }
-        head.extend_from_slice(piece);
-        if is_chunked {
-            head.extend_from_slice(b"\r\n");
-        }
-        out.write_all(&head)?;
-        head.clear();
     }
-    if is_chunked && !is_head {
-        head.extend_from_slice(b"0\r\n\r\n");
-    }
-    out.write_all(&head)
+    all
 }

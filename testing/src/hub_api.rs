@@ -7,7 +7,7 @@
 //! ```
 //! Source: the documentation of the Hub's API, and what `huggingface_hub` takes.
 
-use super::behaviour::Answer;
+use super::http_server::ServedAnswer as Answer;
 use super::hub_server::{Blob, Files};
 use std::collections::BTreeSet;
 use url::form_urlencoded;

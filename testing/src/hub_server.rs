@@ -14,24 +14,17 @@
 //! ```
 //! Example: `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before keeps the first.
 
-use super::behaviour::Answer;
-use super::bucket_server::send;
+use super::http_server::{HttpServer, ServedAnswer as Answer, ServedRequest, lock};
 use super::hub_api::{self, Info};
-use super::link::Link;
-use super::range_server::{ServedRequest, parse_range, request};
+use super::range_server::read;
 use foreread::source::{Mem, Source};
 use percent_encoding::percent_decode_str;
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufReader, IoSliceMut, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Requests of each server that are remembered.
-const MAX_SEEN: usize = 1 << 16;
-/// Longest body of a request.
-const MAX_BODY: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// What a request is for.
@@ -90,23 +83,18 @@ struct HubState {
     page: usize,
     /// Addresses that were signed in an earlier one are refused.
     epoch: u64,
-    life: Duration,
     uses: u64,
     signatures: u64,
     used: HashMap<String, u64>,
     canned: Vec<CannedAnswer>,
-    hub_seen: Vec<ServedRequest>,
-    content_seen: Vec<ServedRequest>,
-    link: Link,
     /// Where addresses lead, in place of the content server.
     content_at: Option<SocketAddr>,
 }
 
 pub struct HubServer {
-    hub: SocketAddr,
-    content: SocketAddr,
+    hub: HttpServer,
+    content: HttpServer,
     state: Arc<Mutex<HubState>>,
-    stop: Arc<AtomicBool>,
 }
 
 impl HubServer {
@@ -114,7 +102,7 @@ impl HubServer {
     ///
     /// # Errors
     /// No port is free.
-    pub fn start() -> std::io::Result<HubServer> {
+    pub fn start() -> io::Result<HubServer> {
         let (hub, content) = (
             TcpListener::bind("127.0.0.1:0")?,
             TcpListener::bind("127.0.0.1:0")?,
@@ -127,46 +115,43 @@ impl HubServer {
             token: None,
             page: 1000,
             epoch: 0,
-            life: DAY,
             uses: u64::MAX,
             signatures: 0,
             used: HashMap::new(),
             canned: Vec::new(),
-            hub_seen: Vec::new(),
-            content_seen: Vec::new(),
-            link: Link::new(Duration::ZERO, 0),
             content_at: None,
         };
-        let server = HubServer {
-            hub: hub.local_addr()?,
-            content: content.local_addr()?,
-            state: Arc::new(Mutex::new(state)),
-            stop: Arc::default(),
-        };
-        for (listener, is_hub) in [(hub, true), (content, false)] {
-            let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
-            let at = Addresses {
-                hub: server.hub,
-                content: server.content,
+        let state = Arc::new(Mutex::new(state));
+        let at = |is_hub| -> io::Result<Addresses> {
+            Ok(Addresses {
+                hub: hub.local_addr()?,
+                content: content.local_addr()?,
                 is_hub,
-            };
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let state = Arc::clone(&state);
-                    std::thread::spawn(move || drop(converse(&stream, &state, at)));
+            })
+        };
+        let answers = |at: Addresses| {
+            let state = Arc::clone(&state);
+            move |seen: &ServedRequest, body: &[u8]| {
+                let answer = lock(&state).answer(seen, body, at);
+                // Bytes are read without the lock.
+                match answer {
+                    HubAnswer::Answer(answer) => Ok(answer),
+                    HubAnswer::Part(answer, blob) => part(answer, &blob, seen),
                 }
-            });
-        }
-        Ok(server)
+            }
+        };
+        let (of_hub, of_content) = (answers(at(true)?), answers(at(false)?));
+        Ok(HubServer {
+            hub: HttpServer::on(hub, of_hub)?,
+            content: HttpServer::on(content, of_content)?,
+            state,
+        })
     }
 
     /// `HF_ENDPOINT` of a client.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.hub)
+        format!("http://{}", self.hub.address())
     }
 
     /// The variables of a client; it has no token.
@@ -286,11 +271,6 @@ impl HubServer {
         lock(&self.state).epoch += 1;
     }
 
-    /// Addresses that are given from now on last this long, in whole seconds.
-    pub fn set_life(&self, life: Duration) {
-        lock(&self.state).life = life;
-    }
-
     /// Each address is good for this number of requests.
     pub fn set_uses(&self, uses: u64) {
         lock(&self.state).uses = uses;
@@ -332,15 +312,10 @@ impl HubServer {
         lock(&self.state).canned.clear();
     }
 
-    /// From now on answers go over this link.
-    pub fn link(&self, link: Link) {
-        lock(&self.state).link = link;
-    }
-
     /// The hub and its content server.
     #[must_use]
     pub fn addresses(&self) -> [SocketAddr; 2] {
-        [self.hub, self.content]
+        [self.hub.address(), self.content.address()]
     }
 
     /// Addresses that are given from now on lead here: to a proxy in front of the content server.
@@ -357,27 +332,14 @@ impl HubServer {
     /// Every request that the hub had, the first 65,536 of them.
     #[must_use]
     pub fn hub_seen(&self) -> Vec<ServedRequest> {
-        lock(&self.state).hub_seen.clone()
+        self.hub.seen()
     }
 
     /// The same of the content server.
     #[must_use]
     pub fn content_seen(&self) -> Vec<ServedRequest> {
-        lock(&self.state).content_seen.clone()
+        self.content.seen()
     }
-}
-
-impl Drop for HubServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for address in [self.hub, self.content] {
-            drop(TcpStream::connect(address));
-        }
-    }
-}
-
-fn lock(state: &Mutex<HubState>) -> MutexGuard<'_, HubState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Clone, Copy)]
@@ -385,41 +347,6 @@ struct Addresses {
     hub: SocketAddr,
     content: SocketAddr,
     is_hub: bool,
-}
-
-/// Request after request of one connection.
-fn converse(stream: &TcpStream, state: &Mutex<HubState>, at: Addresses) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream);
-    while let Some(seen) = request(&mut reader)? {
-        let mut body = Vec::new();
-        let len = seen.header("content-length").and_then(|n| n.parse().ok());
-        let len: u64 = len.unwrap_or(0);
-        reader
-            .by_ref()
-            .take(len.min(MAX_BODY))
-            .read_to_end(&mut body)?;
-        let (answer, link) = {
-            let mut state = lock(state);
-            let kept = if at.is_hub {
-                &mut state.hub_seen
-            } else {
-                &mut state.content_seen
-            };
-            if kept.len() < MAX_SEEN {
-                kept.push(seen.clone());
-            }
-            (state.answer(&seen, &body, at), state.link.clone())
-        };
-        // Bytes are read without the lock.
-        let answer = match answer {
-            HubAnswer::Answer(answer) => answer,
-            HubAnswer::Part(answer, blob) => part(answer, &blob, &seen),
-        };
-        link.travel();
-        send(stream, answer, seen.method == "HEAD", &link)?;
-    }
-    stream.shutdown(Shutdown::Both)
 }
 
 /// What a request gets: an answer, or the part of a file that it asks for, with this head.
@@ -497,9 +424,9 @@ impl HubState {
         body: &[u8],
         at: Addresses,
     ) -> Result<HubAnswer, (u16, &'static str)> {
-        let is_owner = match (&seen.authorization, &self.token) {
+        let is_owner = match (seen.header("authorization"), &self.token) {
             (None, _) => false,
-            (Some(said), Some(token)) if *said == format!("Bearer {token}") => true,
+            (Some(said), Some(token)) if said == format!("Bearer {token}") => true,
             _ => return Err((401, "")),
         };
         let parts: Vec<String> = path
@@ -586,7 +513,7 @@ impl HubState {
         answer.set("X-Linked-Etag", &tag);
         answer.set("X-Linked-Size", &blob.source.size().to_string());
         let (serial, epoch) = (self.signatures, self.epoch);
-        let until = seconds_now().saturating_add(self.life.as_secs());
+        let until = seconds_now().saturating_add(DAY.as_secs());
         let url = match &blob.elsewhere {
             Some(url) => format!("{url}&Signature={serial}"),
             None => format!(
@@ -601,40 +528,18 @@ impl HubState {
 }
 
 /// What a request asks for of a file.
-fn part(mut answer: Answer, blob: &Blob, seen: &ServedRequest) -> Answer {
-    let size = blob.source.size();
-    let asked = seen.range.as_deref().and_then(parse_range);
-    let own = answer.head.iter().find(|(name, _)| *name == "ETag");
-    let tag = own.map(|(_, tag)| tag.as_str());
-    if seen.if_match.is_some() && seen.if_match.as_deref() != tag {
-        return Answer::new(412, "");
+fn part(mut answer: Answer, blob: &Blob, seen: &ServedRequest) -> io::Result<Answer> {
+    let tag = answer.header("ETag");
+    let asked = seen.header("if-match");
+    if asked.is_some() && asked != tag {
+        return Ok(Answer::new(412, ""));
     }
     if tag.is_some() && seen.header("if-none-match") == tag {
         answer.status = 304;
-        return answer;
+        return Ok(answer);
     }
-    answer.set("Accept-Ranges", "bytes");
-    let range = match asked {
-        Some(range) if range.start >= size => {
-            answer.status = 416;
-            answer.set("Content-Range", &format!("bytes */{size}"));
-            return answer;
-        }
-        Some(range) => {
-            let range = range.start..range.end.min(size);
-            let (from, to) = (range.start, range.end - 1);
-            answer.status = 206;
-            answer.set("Content-Range", &format!("bytes {from}-{to}/{size}"));
-            range
-        }
-        None => 0..size,
-    };
-    answer.body = vec![0; (range.end - range.start) as usize];
-    let bufs = &mut [IoSliceMut::new(&mut answer.body)];
-    match blob.source.read_at(bufs, range.start) {
-        Ok(_) => answer,
-        Err(_) => Answer::new(500, ""),
-    }
+    let source = &*blob.source;
+    answer.part(seen, source.size(), |range| read(source, range))
 }
 
 fn seconds_now() -> u64 {

@@ -1,5 +1,5 @@
 //! Every store of objects by its emulator, so that one table of a test holds for each: versitygw, fake-gcs-server, azurite, and the hub
-//! of `foreread-testing`. In front of each a proxy gives wrong answers.
+//! and the bucket of `foreread-testing`, that by S3 and by HTTP. In front of each a proxy gives wrong answers.
 //!
 //! ```text
 //!   reader ──► names, objects (the same but for the hub, whose objects come from a content server) ──► the emulator
@@ -9,9 +9,12 @@ use super::emulators::{Cloud, Emulator};
 use super::gateway::Gateway;
 use super::{short_settings, watch};
 use foreread::source::object::ObjectSettings;
-use foreread_testing::{HubServer, LyingProxy};
+use foreread_testing::{BucketServer, HubServer, LyingProxy};
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Of a key in a URL.
+const URL_PATH: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC.remove(b'/');
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +23,17 @@ pub enum Kind {
     Google,
     Azure,
     Hub,
+    /// The bucket in memory, by S3.
+    Memory,
+    /// The same by HTTP: it has no names.
+    Http,
 }
 
 enum Server {
     Gateway(Gateway),
     Emulator(Emulator),
     Hub(HubServer),
+    Bucket(BucketServer),
 }
 
 /// A running store with one bucket.
@@ -46,25 +54,36 @@ impl Store {
         kinds.into_iter().filter_map(Store::start)
     }
 
+    /// The same, and those in memory.
+    pub fn every() -> impl Iterator<Item = Store> {
+        let kinds = [Kind::Memory, Kind::Http];
+        Store::all().chain(kinds.into_iter().filter_map(Store::start))
+    }
+
     pub fn start(kind: Kind) -> Option<Store> {
         let server = match kind {
             Kind::S3 => Server::Gateway(Gateway::start()?),
             Kind::Google => Server::Emulator(Emulator::start(Cloud::Google)?),
             Kind::Azure => Server::Emulator(Emulator::start(Cloud::Azure)?),
             Kind::Hub => Server::Hub(HubServer::start().expect("two ports")),
+            Kind::Memory | Kind::Http => Server::Bucket(BucketServer::start().expect("a port")),
         };
         let proxy = |to| Arc::new(LyingProxy::start(to).expect("a port"));
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (names, objects) = match &server {
             Server::Gateway(Gateway { port, .. }) | Server::Emulator(Emulator { port, .. }) => {
-                let both = proxy(local(*port));
-                (Arc::clone(&both), both)
+                (local(*port), local(*port))
             }
+            Server::Bucket(bucket) => (bucket.address(), bucket.address()),
+            Server::Hub(hub) => hub.addresses().into(),
+        };
+        let objects = proxy(objects);
+        let (names, objects) = match &server {
             Server::Hub(hub) => {
-                let [names, objects] = hub.addresses().map(proxy);
                 hub.send_to(objects.address());
-                (names, objects)
+                (proxy(names), objects)
             }
+            _ => (Arc::clone(&objects), objects),
         };
         Some(Store {
             kind,
@@ -80,6 +99,7 @@ impl Store {
             Server::Gateway(gateway) => (gateway.port, gateway.variables()),
             Server::Emulator(emulator) => (emulator.port, emulator.variables()),
             Server::Hub(hub) => (hub.addresses()[0].port(), hub.variables()),
+            Server::Bucket(bucket) => (bucket.address().port(), bucket.variables()),
         };
         let (own, proxy) = (format!("127.0.0.1:{port}"), self.names.address());
         let through = |value: String| value.replace(&own, &proxy.to_string());
@@ -92,10 +112,14 @@ impl Store {
     /// The name of an object, or of all below a prefix.
     pub fn name(&self, key: &str) -> String {
         match self.kind {
-            Kind::S3 => format!("s3://bucket/{key}"),
+            Kind::S3 | Kind::Memory => format!("s3://bucket/{key}"),
             Kind::Google => format!("gs://bucket/{key}"),
             Kind::Azure => format!("az://bucket/{key}"),
             Kind::Hub => format!("hf://u/r/{key}"),
+            Kind::Http => {
+                let key = percent_encoding::utf8_percent_encode(key, URL_PATH);
+                format!("http://{}/bucket/{key}", self.objects.address())
+            }
         }
     }
 
@@ -104,6 +128,7 @@ impl Store {
             Server::Gateway(gateway) => gateway.put(key, bytes),
             Server::Emulator(emulator) => emulator.put(key, bytes),
             Server::Hub(hub) => hub.put("u/r", key, foreread::source::Mem::new(bytes)),
+            Server::Bucket(bucket) => bucket.put(key, bytes),
         }
     }
 
@@ -112,6 +137,7 @@ impl Store {
         match &self.server {
             Server::Gateway(gateway) => gateway.delete(key),
             Server::Emulator(emulator) => emulator.delete(key),
+            Server::Bucket(bucket) => bucket.delete(key),
             Server::Hub(_) => panic!("a commit keeps its files"),
         }
     }

@@ -1,0 +1,586 @@
+//! A server of HTTP: what each server of this crate has in common. Its answers are those of a function; wrong ones can be ordered.
+//!
+//! One thread for each connection, no runtime; ends when it is dropped. Never: TLS, or used outside tests and benches.
+//!
+//! ```text
+//!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone
+//!                   │ no, or one about a right answer
+//!                   ▼
+//!               the server's own answer ──► the lie ──► the edit ──► sent over the link
+//! ```
+//! Example: `edit(|seen, answer| answer.set("etag", "\"other\""))` has every object changed.
+
+use super::link::{Link, PIECE_BYTES};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Requests that are remembered.
+const MAX_SEEN: usize = 1 << 16;
+/// Longest head of a request.
+const MAX_HEAD: u64 = 64 << 10;
+/// Longest body of a request.
+const MAX_BODY: u64 = 64 << 20;
+
+/// A wrong answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// 200 and the whole object, whatever was asked for.
+    IgnoreRange,
+    /// `Content-Range` says another range.
+    ContentRange,
+    /// There is no `Content-Range`.
+    NoContentRange,
+    /// `Content-Range` gives another size of the object.
+    OtherSize,
+    /// This many bytes more (or fewer) than asked for, and `Content-Length` agrees.
+    Length(i64),
+    /// `Content-Encoding: gzip`.
+    Gzip,
+    /// Another ETag or generation than the object's, and the object's bytes.
+    OtherEtag,
+    /// No ETag, although the object has one.
+    NoEtag,
+    /// 304 with this ETag, whatever was asked for.
+    Unmodified(Option<&'static str>),
+    /// Conditions are not looked at.
+    NoCondition,
+    /// Nothing at all, and the connection stays open.
+    Silence,
+    /// Nothing more after this many bytes of the body.
+    Stall(usize),
+    /// One byte of the body in each such time.
+    Dribble(Duration),
+    /// The connection is reset after this many bytes of the body.
+    Reset(usize),
+    /// The connection is closed in good order after this many bytes of the body.
+    Close(usize),
+    /// This status, with `Retry-After` in seconds.
+    Status(u16, Option<u64>),
+    /// 500 and a body without end.
+    EndlessError,
+    /// A redirect to itself.
+    RedirectLoop,
+    /// Header after header.
+    EndlessHeaders,
+    /// No HTTP at all.
+    Garbage,
+}
+
+/// A request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedRequest {
+    /// GET or HEAD.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// Every header, with its name in small letters.
+    pub headers: Vec<(String, String)>,
+}
+
+impl ServedRequest {
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The range of bytes that it asks for: `bytes=FIRST-LAST` or `bytes=FIRST-`.
+    #[must_use]
+    pub fn range(&self) -> Option<Range<u64>> {
+        let (first, last) = self
+            .header("range")?
+            .strip_prefix("bytes=")?
+            .split_once('-')?;
+        let end = if last.is_empty() {
+            u64::MAX
+        } else {
+            last.parse::<u64>().ok()?.checked_add(1)?
+        };
+        Some(first.parse().ok()?..end)
+    }
+}
+
+/// An answer that is not sent yet.
+#[derive(Clone, Debug, Default)]
+pub struct ServedAnswer {
+    /// The status.
+    pub status: u16,
+    /// Every header but those of the body's length.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// It comes in chunks, without its length.
+    pub is_chunked: bool,
+}
+
+impl ServedAnswer {
+    /// An answer without headers.
+    #[must_use]
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> ServedAnswer {
+        ServedAnswer {
+            status,
+            body: body.into(),
+            ..ServedAnswer::default()
+        }
+    }
+
+    /// As S3 writes an error.
+    #[must_use]
+    pub fn error(status: u16, code: &str) -> ServedAnswer {
+        ServedAnswer::new(status, format!("<Error><Code>{code}</Code></Error>"))
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The header with this value, in place of the one that is there; without one where it is empty.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.headers
+            .retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+        if !value.is_empty() {
+            self.headers.push((name.to_string(), value.to_string()));
+        }
+    }
+
+    /// The part of an object of `size` bytes that a request asks for, read by `read`; 416 behind its end, 200 for all of it.
+    pub(super) fn part(
+        mut self,
+        seen: &ServedRequest,
+        size: u64,
+        read: impl FnOnce(Range<u64>) -> io::Result<Vec<u8>>,
+    ) -> io::Result<ServedAnswer> {
+        self.set("Accept-Ranges", "bytes");
+        let range = match seen.range() {
+            Some(range) if range.start >= size => {
+                self.status = 416;
+                self.set("Content-Range", &format!("bytes */{size}"));
+                return Ok(self);
+            }
+            Some(range) => {
+                let range = range.start..range.end.min(size);
+                self.status = 206;
+                self.set_range([range.start, range.end - 1, size]);
+                range
+            }
+            None => 0..size,
+        };
+        self.body = read(range)?;
+        Ok(self)
+    }
+
+    /// FROM, TO and SIZE of its `Content-Range`.
+    fn range(&self) -> Option<[u64; 3]> {
+        let (range, size) = self.header("content-range")?.split_once('/')?;
+        let (from, to) = range.strip_prefix("bytes ")?.split_once('-')?;
+        Some([from.parse().ok()?, to.parse().ok()?, size.parse().ok()?])
+    }
+
+    fn set_range(&mut self, [from, to, size]: [u64; 3]) {
+        self.set("Content-Range", &format!("bytes {from}-{to}/{size}"));
+    }
+
+    /// Changed by a lie about a part of an object.
+    fn change(&mut self, lie: &Lie) {
+        let Some([from, to, size]) = self.range().filter(|_| self.status == 206) else {
+            return;
+        };
+        match lie {
+            Lie::IgnoreRange => {
+                self.status = 200;
+                self.set("content-range", "");
+                // Zeros around the part.
+                self.body.splice(0..0, vec![0; from as usize]);
+                self.body.resize(size as usize, 0);
+            }
+            Lie::ContentRange => self.set_range([from + 1, to + 1, size]),
+            Lie::NoContentRange => self.set("content-range", ""),
+            Lie::OtherSize => self.set_range([from, to, size + 1]),
+            Lie::Length(more) => {
+                let len = (self.body.len() as u64).saturating_add_signed(*more);
+                self.body.resize(len as usize, 0);
+            }
+            Lie::Gzip => self.set("content-encoding", "gzip"),
+            Lie::OtherEtag => {
+                self.set("etag", "\"other\"");
+                self.set("x-goog-generation", "7");
+            }
+            Lie::NoEtag => {
+                self.set("etag", "");
+                self.set("x-goog-generation", "");
+            }
+            _ => {}
+        }
+    }
+}
+
+type Handler = dyn Fn(&ServedRequest, &[u8]) -> io::Result<ServedAnswer> + Send + Sync;
+type Edit = dyn Fn(&ServedRequest, &mut ServedAnswer) + Send + Sync;
+
+struct ServerState {
+    lies: Vec<(Lie, u64)>,
+    edit: Option<Arc<Edit>>,
+    seen: Vec<ServedRequest>,
+    link: Link,
+    connections: u64,
+    /// Requests that are answered now, how many of them there may be, and how many more were refused with 503.
+    under_way: u32,
+    most: u32,
+    refused: u64,
+}
+
+/// A server that runs until it is dropped.
+pub struct HttpServer {
+    address: SocketAddr,
+    state: Arc<Mutex<ServerState>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl HttpServer {
+    /// Listens on a port of this machine. The handler gets each request with its body; its error closes the connection.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn start(
+        handler: impl Fn(&ServedRequest, &[u8]) -> io::Result<ServedAnswer> + Send + Sync + 'static,
+    ) -> io::Result<HttpServer> {
+        HttpServer::on(TcpListener::bind("127.0.0.1:0")?, handler)
+    }
+
+    pub(super) fn on(
+        listener: TcpListener,
+        handler: impl Fn(&ServedRequest, &[u8]) -> io::Result<ServedAnswer> + Send + Sync + 'static,
+    ) -> io::Result<HttpServer> {
+        let server = HttpServer {
+            address: listener.local_addr()?,
+            state: Arc::new(Mutex::new(ServerState {
+                lies: Vec::new(),
+                edit: None,
+                seen: Vec::new(),
+                link: Link::new(Duration::ZERO, 0),
+                connections: 0,
+                under_way: 0,
+                most: u32::MAX,
+                refused: 0,
+            })),
+            stop: Arc::default(),
+        };
+        let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
+        let handler: Arc<Handler> = Arc::new(handler);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                lock(&state).connections += 1;
+                let (state, stop) = (Arc::clone(&state), Arc::clone(&stop));
+                let handler = Arc::clone(&handler);
+                std::thread::spawn(move || drop(converse(&stream, &*handler, &state, &stop)));
+            }
+        });
+        Ok(server)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next `times` requests but HEAD, after those of earlier calls, get this answer.
+    pub fn lie(&self, lie: Lie, times: u64) {
+        lock(&self.state).lies.push((lie, times));
+    }
+
+    /// Every answer is changed by this from now on.
+    pub fn edit(&self, edit: impl Fn(&ServedRequest, &mut ServedAnswer) + Send + Sync + 'static) {
+        lock(&self.state).edit = Some(Arc::new(edit));
+    }
+
+    /// Right answers from now on.
+    pub fn honest(&self) {
+        let mut state = lock(&self.state);
+        state.lies.clear();
+        state.edit = None;
+    }
+
+    /// Requests beyond this number at once get a 503 from now on.
+    pub fn at_most(&self, requests: u32) {
+        lock(&self.state).most = requests;
+    }
+
+    /// Requests that were refused by [`HttpServer::at_most`].
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        lock(&self.state).refused
+    }
+
+    /// Connections so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        lock(&self.state).connections
+    }
+
+    /// From now on answers go over this link.
+    pub fn link(&self, link: Link) {
+        lock(&self.state).link = link;
+    }
+
+    /// Every request so far, the first 65,536 of them.
+    #[must_use]
+    pub fn seen(&self) -> Vec<ServedRequest> {
+        lock(&self.state).seen.clone()
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+/// The lock, whatever a test that panicked left behind it.
+pub(super) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Request after request of one connection.
+fn converse(
+    stream: &TcpStream,
+    handler: &Handler,
+    state: &Mutex<ServerState>,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream);
+    while let Some((seen, body)) = request(&mut reader)? {
+        let (lie, edit, link) = {
+            let mut state = lock(state);
+            if state.seen.len() < MAX_SEEN {
+                state.seen.push(seen.clone());
+            }
+            let mut lie = None;
+            if seen.method != "HEAD" {
+                state.lies.retain(|(_, left)| *left > 0);
+                if let Some((next, left)) = state.lies.first_mut() {
+                    *left -= 1;
+                    lie = Some(next.clone());
+                }
+            }
+            state.under_way += 1;
+            if state.under_way > state.most {
+                state.refused += 1;
+                lie = Some(Lie::Status(503, None));
+            }
+            (lie, state.edit.clone(), state.link.clone())
+        };
+        link.travel();
+        let own = || {
+            let mut asked = seen.clone();
+            if lie == Some(Lie::NoCondition) {
+                asked.headers.retain(|(name, _)| !name.starts_with("if-"));
+            }
+            let mut answer = handler(&asked, &body)?;
+            if let Some(lie) = &lie {
+                answer.change(lie);
+            }
+            if let Some(edit) = edit {
+                edit(&seen, &mut answer);
+            }
+            let is_head = seen.method == "HEAD";
+            send(stream, answer, is_head, lie.as_ref(), &link, stop)
+        };
+        let goes_on = match strange(stream, &seen, lie.as_ref(), stop) {
+            Ok(None) => own(),
+            Ok(Some(goes_on)) => Ok(goes_on),
+            Err(error) => Err(error),
+        };
+        lock(state).under_way -= 1;
+        if !goes_on? {
+            break;
+        }
+    }
+    stream.shutdown(Shutdown::Both)
+}
+
+/// Reads a request; nothing when the client has gone.
+fn request(reader: &mut impl BufRead) -> io::Result<Option<(ServedRequest, Vec<u8>)>> {
+    let mut head = reader.by_ref().take(MAX_HEAD);
+    let mut line = String::new();
+    if head.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().map(str::to_string);
+    let mut seen = ServedRequest {
+        method: words.next().unwrap_or_default(),
+        target: words.next().unwrap_or_default(),
+        headers: Vec::new(),
+    };
+    loop {
+        line.clear();
+        if head.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        let (name, value) = (name.to_ascii_lowercase(), value.trim().to_string());
+        seen.headers.push((name, value));
+    }
+    let len = seen.header("content-length").and_then(|n| n.parse().ok());
+    let len: u64 = len.unwrap_or(0);
+    let mut body = Vec::new();
+    reader.take(len.min(MAX_BODY)).read_to_end(&mut body)?;
+    Ok(Some((seen, body)))
+}
+
+/// Answers that are none: false when the connection is over. Nothing when the answer is to begin as it should.
+fn strange(
+    stream: &TcpStream,
+    seen: &ServedRequest,
+    lie: Option<&Lie>,
+    stop: &AtomicBool,
+) -> io::Result<Option<bool>> {
+    let mut out = stream;
+    match lie {
+        Some(Lie::Silence) => hold(stream, stop)?,
+        Some(Lie::Status(status, after)) => {
+            let after = after.map_or(String::new(), |s| format!("Retry-After: {s}\r\n"));
+            let head = format!("HTTP/1.1 {status} Lie\r\n{after}Content-Length: 4\r\n\r\nlie\n");
+            out.write_all(head.as_bytes())?;
+            return Ok(Some(true));
+        }
+        Some(Lie::Unmodified(etag)) => {
+            let etag = etag.map_or(String::new(), |etag| format!("ETag: {etag}\r\n"));
+            write!(out, "HTTP/1.1 304 Lie\r\n{etag}\r\n")?;
+            return Ok(Some(true));
+        }
+        Some(Lie::EndlessError) => {
+            out.write_all(b"HTTP/1.1 500 Lie\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            while !stop.load(Ordering::Relaxed) {
+                write!(out, "400\r\n{}\r\n", "x".repeat(1024))?;
+            }
+        }
+        Some(Lie::RedirectLoop) => {
+            let to = &seen.target;
+            write!(
+                out,
+                "HTTP/1.1 302 Lie\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"
+            )?;
+            return Ok(Some(true));
+        }
+        Some(Lie::EndlessHeaders) => {
+            write!(out, "HTTP/1.1 206 Lie\r\n")?;
+            for n in 0..u64::MAX {
+                write!(out, "X-{n}: {}\r\n", "x".repeat(1024))?;
+            }
+        }
+        Some(Lie::Garbage) => out.write_all(b"\0\x01SSH-2.0-none\r\n")?,
+        _ => return Ok(None),
+    }
+    Ok(Some(false))
+}
+
+/// Sends an answer. False when the connection is over.
+fn send(
+    stream: &TcpStream,
+    answer: ServedAnswer,
+    is_head: bool,
+    lie: Option<&Lie>,
+    link: &Link,
+    stop: &AtomicBool,
+) -> io::Result<bool> {
+    let mut out = stream;
+    let ready = Instant::now();
+    let ServedAnswer {
+        status,
+        headers,
+        body,
+        is_chunked,
+    } = answer;
+    let mut head = format!("HTTP/1.1 {status} Answer\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &match is_chunked {
+        true => "Transfer-Encoding: chunked\r\n\r\n".to_string(),
+        // RFC 9110 8.6: none with a 204.
+        false if status == 204 => "\r\n".to_string(),
+        false => format!("Content-Length: {}\r\n\r\n", body.len()),
+    };
+    let most = match lie {
+        _ if is_head => 0,
+        Some(Lie::Stall(bytes) | Lie::Reset(bytes) | Lie::Close(bytes)) => *bytes,
+        _ => usize::MAX,
+    };
+    let piece_bytes = match lie {
+        Some(Lie::Dribble(_)) => 1,
+        _ => PIECE_BYTES,
+    };
+    // A short answer is one packet.
+    let mut packet = head.into_bytes();
+    for piece in body[..body.len().min(most)].chunks(piece_bytes) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        link.pass(piece.len(), ready);
+        if is_chunked {
+            packet.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        }
+        packet.extend_from_slice(piece);
+        if is_chunked {
+            packet.extend_from_slice(b"\r\n");
+        }
+        out.write_all(&packet)?;
+        packet.clear();
+        if let Some(Lie::Dribble(pause)) = lie {
+            std::thread::sleep(*pause);
+        }
+    }
+    out.write_all(&packet)?;
+    match lie {
+        Some(Lie::Stall(_)) => hold(stream, stop)?,
+        Some(Lie::Reset(_)) => {
+            // With a linger of nothing, closing is a reset; an error skips the shutdown in good order.
+            rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Some(Lie::Close(_)) => {}
+        _ => {
+            if is_chunked && !is_head {
+                out.write_all(b"0\r\n\r\n")?;
+            }
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Says nothing until the client or the server is gone.
+fn hold(stream: &TcpStream, stop: &AtomicBool) -> io::Result<()> {
+    let mut stream = stream;
+    stream.set_read_timeout(Some(Duration::from_millis(20)))?;
+    while !stop.load(Ordering::Relaxed) {
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
