@@ -19,7 +19,7 @@
 //! | `tasks.rs` | threads for searches and jobs, which wake the run |
 //! | `jobs.rs` | jobs of threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
-//! | `spared.rs` | how long it would have waited without readahead |
+//! | `waits.rs` | how long threads wait for a storage |
 //! | `look.rs` | whether a storage is slow, by the times of events alone |
 //! | `devices.rs` | which storages are looked at, read ahead from, passed over |
 //! | `ahead.rs` | the readahead of those that are slow |
@@ -40,9 +40,9 @@ mod look;
 mod page;
 mod progress;
 mod seek;
-mod spared;
 mod tap;
 mod tasks;
+mod waits;
 mod walk;
 mod watcher;
 
@@ -52,10 +52,8 @@ pub use watcher::WatchBy;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use gain::{Gain, Reason};
-use look::Waits;
-use spared::{KnownStorage, SeenStorage};
 use std::ffi::OsString;
-use std::time::Duration;
+use waits::Waits;
 
 /// What is read ahead for.
 #[derive(Clone, Debug)]
@@ -106,10 +104,6 @@ pub struct RunReport {
     pub waited_seconds: f64,
     /// The time in which at least one of its threads waited.
     pub waiting_seconds: f64,
-    /// Threads that read at the same time, on average. Of several no one sees how long each would have waited for the others.
-    pub readers: f64,
-    /// What it was spared, by the latency of the storage and what the kernel alone would have read for each wait.
-    pub spared_seconds: f64,
     /// Events that were taken.
     pub events: u64,
     /// Places where some were lost.
@@ -131,8 +125,13 @@ pub struct RunReport {
     is_watched: bool,
     #[serde(skip)]
     reason: Option<Reason>,
+    /// The longest wait for one storage.
     #[serde(skip)]
-    most: Duration,
+    most_ns: u64,
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// A reason for nothing to gain.
@@ -142,45 +141,22 @@ const NO_PATTERN: &str = "the reads follow no pattern that can be read ahead";
 const DROPPED: &str = "the file system (FUSE without keep_cache) drops what is cached of a file at each open, so what is read ahead for another program is lost";
 
 impl RunReport {
-    /// Adds what came of one storage.
-    fn add(&mut self, stats: &Stats, gain: &Gain, known: &KnownStorage) {
-        let guessed = known.guessed_bytes.min(stats.used_bytes);
+    /// Adds what came of one storage. `guessed_bytes` count as read, and none has seen them.
+    fn add(&mut self, stats: &Stats, gain: &Gain, waited: Waits, guessed_bytes: u64) {
+        let guessed = guessed_bytes.min(stats.used_bytes);
         self.ahead_bytes += gain.asked_bytes;
         self.ahead_jobs += gain.ahead_jobs;
         self.used_bytes += stats.used_bytes - guessed;
         self.guessed_bytes += guessed;
         self.late_bytes += stats.late_bytes;
         self.unused_bytes += stats.unused_bytes + stats.unresolved_bytes;
-        let waited = known.waited.unwrap_or_default();
         self.waits += gain.waits;
-        self.waited_seconds += waited.threads.as_secs_f64();
-        self.waiting_seconds += waited.time.as_secs_f64();
-        let in_time = stats
-            .used_bytes
-            .saturating_sub(stats.late_bytes)
-            .min(gain.asked_bytes);
-        self.in_time_bytes += in_time;
-        // Either may be too long: the program was looked at rarely, or requests have waited for others.
-        let latency = known.alone.into_iter().chain(gain.usual_latency());
-        let latency = latency.min().unwrap_or_default();
-        let kernel = gain.kernel_bytes.max(4096);
-        let seen = SeenStorage {
-            used_bytes: stats.used_bytes,
-            unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
-            asked_bytes: gain.asked_bytes,
-            jobs: gain.ahead_jobs,
-            begun_files: gain.begun_files,
-            window_bytes: known.window_bytes.map_or(kernel, |bytes| bytes.min(kernel)),
-            latency,
-            waited,
-            readers: known.readers,
-            computed: known.computed,
-            active: gain.active,
-        };
-        self.spared_seconds += seen.spared_seconds();
-        self.readers = self.readers.max(known.readers);
-        if waited.threads >= self.most {
-            self.most = waited.threads;
+        self.waited_seconds += seconds(waited.threads_ns);
+        self.waiting_seconds += seconds(waited.time_ns);
+        let in_time = stats.used_bytes.saturating_sub(stats.late_bytes);
+        self.in_time_bytes += in_time.min(gain.asked_bytes);
+        if waited.threads_ns >= self.most_ns {
+            self.most_ns = waited.threads_ns;
             self.latency_seconds = gain.latency().as_secs_f64();
             self.kernel_bytes = gain.kernel_bytes;
             self.reason = gain.reason();
@@ -189,14 +165,13 @@ impl RunReport {
 
     /// Adds what looks have seen of a storage that was passed over.
     fn look(&mut self, waits: Waits, reason: Option<Reason>) {
-        let waited = Duration::from_nanos(waits.waited_ns);
         self.waits += waits.waits;
-        self.waited_seconds += waited.as_secs_f64();
-        self.waiting_seconds += Duration::from_nanos(waits.waiting_ns).as_secs_f64();
-        if reason.is_some() && (self.reason.is_none() || waited > self.most) {
-            (self.most, self.reason) = (waited.max(self.most), reason);
-            let mean = waited.checked_div(u32::try_from(waits.waits).unwrap_or(u32::MAX));
-            self.latency_seconds = mean.unwrap_or_default().as_secs_f64();
+        self.waited_seconds += seconds(waits.threads_ns);
+        self.waiting_seconds += seconds(waits.time_ns);
+        if reason.is_some() && (self.reason.is_none() || waits.threads_ns > self.most_ns) {
+            (self.most_ns, self.reason) = (waits.threads_ns.max(self.most_ns), reason);
+            let mean_ns = waits.threads_ns.checked_div(waits.waits);
+            self.latency_seconds = seconds(mean_ns.unwrap_or_default());
         }
     }
 
@@ -213,16 +188,11 @@ impl RunReport {
         self.dropped_by.as_deref().filter(|_| is_dropped)
     }
 
-    /// Whether anything was gained.
-    fn gains(&self) -> bool {
-        self.refused.is_none() && self.nothing().is_none()
-    }
-
-    /// Why nothing was gained, where nothing was.
+    /// Why nothing was gained, where nothing was: next to no byte was there before the command asked for it.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
-        if self.used_bytes > 0 && self.ahead_bytes > 0 && self.spared_seconds > 0.01 * self.seconds
-        {
+        let is_mostly_used = self.reason.is_none() || self.in_time_bytes >= self.unused_bytes;
+        if self.refused.is_none() && self.in_time_bytes > 0 && is_mostly_used {
             return None;
         }
         Some(match self.reason {
@@ -240,7 +210,7 @@ impl RunReport {
             }
             None if self.waits == 0 => "no read waited for the storage",
             None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => NO_PATTERN,
-            None => "as far as can be seen, the kernel's own readahead would have been as fast",
+            None => "the command had asked for the bytes before they could be read ahead",
         })
     }
 }
@@ -249,38 +219,22 @@ impl RunReport {
 mod tests {
     use super::*;
 
-    /// The kernel had read 3 of the 4 MiB that were used: the storage was asked for 1 MiB.
+    /// The kernel had read 3 of the 4 MiB that were used: the storage was asked for 1 MiB. Of 1 MiB more, 3/4 are late.
     #[test]
-    fn no_more_is_in_time_than_was_asked_for() {
+    fn no_more_is_in_time_than_was_asked_for_and_guesses_are_not_called_used() {
         let mut gain = Gain::new(128 << 10, true, std::time::Instant::now());
         (gain.asked_bytes, gain.ahead_jobs) = (1 << 20, 4);
-        let stats = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (4 << 20, 1 << 20));
         let mut report = RunReport::default();
-        let known = KnownStorage::default();
-        report.add(&stats, &gain, &known);
+        let stats =
+            |used, late| Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (used, late));
+        report.add(&stats(4 << 20, 1 << 20), &gain, Waits::default(), 3 << 20);
         assert_eq!(
             (report.ahead_bytes, report.in_time_bytes, report.used_bytes),
-            (1 << 20, 1 << 20, 4 << 20)
+            (1 << 20, 1 << 20, 1 << 20)
         );
-        let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 3 << 18));
-        report.add(&late, &gain, &known);
+        assert_eq!(report.guessed_bytes, 3 << 20);
+        report.add(&stats(1 << 20, 3 << 18), &gain, Waits::default(), 0);
         assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
-    }
-
-    #[test]
-    fn what_is_guessed_is_not_said_to_be_used() {
-        let gain = Gain::new(128 << 10, false, std::time::Instant::now());
-        let mut report = RunReport::default();
-        let known = KnownStorage {
-            guessed_bytes: 3 << 20,
-            ..KnownStorage::default()
-        };
-        let stats = Stats::of(|stats| stats.used_bytes = 4 << 20);
-        report.add(&stats, &gain, &known);
-        assert_eq!(
-            (report.used_bytes, report.guessed_bytes),
-            (1 << 20, 3 << 20)
-        );
     }
 
     #[test]
@@ -314,9 +268,22 @@ mod tests {
             &RunReport {
                 unused_bytes: 4,
                 used_bytes: 5,
-                ..report
+                ..report.clone()
             },
-            "the kernel's own readahead",
+            "before they could be read ahead",
+        );
+        let gained = RunReport {
+            in_time_bytes: 5,
+            unused_bytes: 6,
+            ..report
+        };
+        assert_eq!(gained.nothing(), None);
+        says(
+            &RunReport {
+                reason: Some(Reason::Fast),
+                ..gained
+            },
+            "faster than readahead",
         );
     }
 }

@@ -6,6 +6,7 @@
 use crate::common::foreread;
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -140,14 +141,70 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
     assert_eq!(machine.doctor(&["--exit-code", "sdb"]).code, Some(0));
 }
 
+/// The counters of two disks, of which one is read between two looks; the value that is advised is that of `doctor`.
+#[test]
+fn watch_shows_what_disks_read_and_what_doctor_says() {
+    let machine = cloud();
+    let stat = |disk: &str, reads: u64| {
+        let text = format!("{reads} 0 {} {} 0 0 0 0 0 9\n", reads * 256, reads * 3);
+        let path = format!("sys/block/{disk}/stat");
+        machine.write(&format!("{path}.new"), text);
+        // Half a file would be no counters.
+        fs::rename(machine.path(&format!("{path}.new")), machine.path(&path)).expect("there");
+    };
+    machine.write("proc/vmstat", "workingset_refault_file 5\n");
+    stat("sda", 10);
+    stat("sdb", 10);
+    let root = machine.0.path().to_str().expect("UTF-8");
+    let mut watch = Command::new(cargo_bin("foreread"));
+    watch.args(["watch", "--root", root, "--every", "200ms", "--json"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let mut sums = [0; 3];
+    for (n, line) in lines.enumerate() {
+        let sample: serde_json::Value = serde_json::from_str(&line.expect("UTF-8")).expect("JSON");
+        for disk in sample["disks"].as_array().expect("a list") {
+            assert_eq!(disk["name"], "sda");
+            assert_eq!(disk["doctor"]["advised"]["readahead_bytes"], 1 << 20);
+            let number = |key: &str| disk[key].as_u64().expect("a number");
+            sums[0] += number("reads");
+            sums[1] += number("read_bytes");
+            sums[2] += number("read_ms");
+        }
+        if n == 0 {
+            stat("sda", 30);
+        } else if sums[0] > 0 {
+            break;
+        }
+    }
+    watch.kill().expect("it runs");
+    watch.wait().expect("it ends");
+    assert_eq!(sums, [20, 20 * 256 * 512, 60]);
+    let text = foreread(["watch", "sda", "--root", root, "--every", "100ms", "--once"]);
+    let text = text.is_done();
+    assert!(text.starts_with("sda: 0 B in 0 reads"), "{text}");
+    assert!(text.contains("doctor: 4M is suspicious"), "{text}");
+}
+
 #[test]
 fn what_is_not_there_is_one_line() {
     let empty = tempfile::tempdir().expect("a scratch directory");
     let root = empty.path().to_str().expect("UTF-8");
-    let got = foreread(["doctor", "--root", root]);
+    for command in ["doctor", "watch"] {
+        let got = foreread([command, "--root", root]);
+        assert_eq!(got.code, Some(3), "{}", got.err);
+        assert_eq!(got.err.lines().count(), 1);
+        assert!(got.err.contains("no sysfs"), "{}", got.err);
+    }
+    // A container whose sysfs has no disks.
+    let container = Machine::new("6.18.0\n");
+    let got = foreread([
+        "watch",
+        "--root",
+        container.0.path().to_str().expect("UTF-8"),
+    ]);
     assert_eq!(got.code, Some(3), "{}", got.err);
-    assert_eq!(got.err.lines().count(), 1);
-    assert!(got.err.contains("no sysfs"), "{}", got.err);
+    assert!(got.err.contains("no disk is seen here"), "{}", got.err);
     let line = cloud().doctor(&["sdz"]);
     assert!(
         line.is_refused()

@@ -69,7 +69,7 @@ fn long_help_says_more_than_short_help() {
         ("probe", "The simplest model that fits is chosen"),
         ("record", "The command has the terminal"),
         ("run", "Where there is nothing to gain it stops watching"),
-        ("watch", "Two recordings one after the other"),
+        ("watch", "Changes and records nothing"),
         ("serve", "There is no password and no encryption"),
         ("mount", "a second Ctrl-C ends it at once"),
         ("next", "as far as its policy's distance"),

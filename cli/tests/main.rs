@@ -42,4 +42,3 @@ mod threads;
 mod trace;
 mod tune;
 mod vary;
-mod watch;

@@ -1,4 +1,4 @@
-//! `foreread run`: the command's exit code, its signals, its output; what is left behind; and `--preload`, which was withdrawn.
+//! `foreread run`: the command's exit code, its signals, its output, and what is left behind.
 //!
 //! Those of tracefs need root and tracefs, else they are skipped.
 
@@ -88,24 +88,6 @@ fn a_command_that_cannot_run_has_a_shells_code() {
         );
         let done = run(&["--", "/etc/passwd"]);
         assert_eq!(done.status.code(), Some(126));
-    }
-}
-
-#[test]
-fn preload_was_withdrawn_and_says_why() {
-    let done = run(&["--preload", "-q", "--", "sh", "-c", "echo it ran"]);
-    assert_eq!(
-        (done.status.code(), text(&done.stdout).as_str()),
-        (Some(2), "")
-    );
-    let said = text(&done.stderr);
-    for words in [
-        "--preload was withdrawn: ",
-        "POSIX locks",
-        "small stacks",
-        "run as root",
-    ] {
-        assert!(said.contains(words), "{said}");
     }
 }
 

@@ -221,28 +221,19 @@ fn a_command_that_hides_is_left_alone() {
 }
 
 #[test]
-fn the_report_has_three_lines() {
+fn the_summary_says_bytes_and_waits() {
     let Some(disk) = disk() else { return };
     let big = &big_and_cold(&disk);
     let done = run(&[
-        "--by", "sample", "--report", "--", "python3", "-S", "-c", READER, "read", big,
+        "--by", "sample", "--", "python3", "-S", "-c", READER, "read", big,
     ]);
     let said = String::from_utf8_lossy(&done.stderr);
-    let lines: Vec<&str> = said.lines().collect();
-    // A busy machine may have the reads look like none to gain by: then the next step is named behind them.
-    let is_whole = lines.len() == 3
-        || lines
-            .get(2)
-            .is_some_and(|line| line.contains("nothing to gain"));
-    assert!(is_whole, "{said}");
-    let words = ["read ahead by samples", "for the storage", "took"];
+    // A busy machine may have the reads look like none to gain by.
     assert!(
-        lines
-            .iter()
-            .zip(words)
-            .all(|(line, word)| line.contains(word)),
+        said.contains(" read ahead: ") || said.contains("nothing to gain"),
         "{said}"
     );
+    assert!(said.contains("waiting for the storage"), "{said}");
 }
 
 /// Reads a cold file that it has a write lease of: an open by another process would break that, and be told by a signal.

@@ -321,7 +321,7 @@ fn files_of_users_are_opened_in_one_way() {
     for (room, except) in [
         ("lab/src", &["probe/settings.rs"][..]),
         ("observe/src", &["tracefs", "record/", "sample/"]),
-        ("attach/src", &["watch", "run/find.rs", "warm/files.rs"]),
+        ("attach/src", &["run/find.rs", "warm/files.rs"]),
         (
             "check/src",
             &["conform", "reproduce", "bench/", "runs_file.rs"],

@@ -152,10 +152,7 @@ impl Table {
 
     #[must_use]
     pub fn judge(&self) -> Judge {
-        if self
-            .pace
-            .is_some_and(|pace| pace.mode == Mode::Open || pace.is_by_waits)
-        {
+        if self.pace.is_some_and(|pace| pace.mode == Mode::Open) {
             Judge::Latency
         } else {
             Judge::Time
@@ -170,9 +167,6 @@ pub struct ReplayPace {
     pub mode: Mode,
     /// The factor on recorded pauses; none where pauses take no part.
     pub think: Option<f64>,
-    /// Rows are judged by how long their reads wait, whatever the time: what was recorded is a minute of all programs, and its length is
-    /// that of the one that did most besides reading.
-    pub is_by_waits: bool,
 }
 
 #[cfg(test)]

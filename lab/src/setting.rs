@@ -1,5 +1,5 @@
 //! Advice about one setting, the readahead of a device: what a value costs and gains, which one to have, and the line that sets it.
-//! `doctor`, `probe`, `tune` and `watch` take it from here, so that they agree.
+//! `doctor`, `probe` and `tune` take it from here, so that they agree.
 //!
 //! ```text
 //!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it

@@ -15,14 +15,12 @@ mod candidates;
 mod choose;
 mod disk;
 mod hints;
-mod maxima;
 mod page;
 mod settings;
 mod storage;
 mod text;
 
 pub use disk::disk_setting;
-pub use maxima::{Maxima, maxima};
 pub use page::page;
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
@@ -38,7 +36,7 @@ use foreread_os::open::look;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.tune/1";
@@ -159,19 +157,8 @@ impl Gain {
     }
 }
 
-/// Measures a file or a block device, in about this many seconds: what was measured, and the model that fits it. The model is kept for the
-/// life of the process.
-///
-/// # Errors
-/// It cannot be measured.
-pub fn measured(
-    path: &Path,
-    seconds: f64,
-    progress: &mut dyn Progress,
-) -> Result<(Probe, &'static Preset), Failure> {
-    probed(compare::file(path), seconds, progress)
-}
-
+/// Measures a storage, in about this many seconds: what was measured, and the model that fits it. The model is kept for the life of the
+/// process.
 fn probed(
     source: CompareOn,
     seconds: f64,

@@ -7,7 +7,7 @@ use foreread_lab::advice::{Means, is_walk};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{TuneOptions, TuneReport, find, maxima, render, tune};
+use foreread_lab::tune::{TuneOptions, TuneReport, find, render, tune};
 use foreread_report::progress::Silent;
 use foreread_trace::{FileInfo, Item, Record};
 use std::sync::Arc;
@@ -269,33 +269,4 @@ fn only_files_in_the_order_of_their_folder_are_a_walk() {
     assert!(!is_walk(&jumping));
     let elsewhere: Vec<String> = (0..64).map(|n| format!("/no/such/folder/f{n}")).collect();
     assert!(is_walk(&elsewhere), "its order is not known here");
-}
-
-/// A program reads in order for three seconds, and another one reads a page a minute later: the wait of reads becomes less, the time of all
-/// does not.
-#[test]
-fn maxima_are_judged_by_what_reads_wait() {
-    const MS: u64 = 1_000_000;
-    let read = |n: u64, at: u64| Record {
-        start_ns: Some(at),
-        end_ns: Some(at + 10 * MS),
-        ..Record::read(0, n * 32 * PAGE, 32 * PAGE)
-    };
-    let mut records: Vec<Record> = (0..300).map(|n| read(n, n * 10 * MS)).collect();
-    records.push(Record {
-        thread: 1,
-        open: 1,
-        ..read(2000, 60_000 * MS)
-    });
-    let loaded = crate::replay::trace_of(records, 512 << 20);
-    let replay = Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"));
-    let model = compare::model("object-near").expect("a model");
-    let preset = model.preset().expect("it is one");
-    let found =
-        maxima(replay, preset, 128 << 10, &[], None, &mut Silent).expect("it can be compared");
-    let gain = found.gain.expect("a larger window gains");
-    assert!(
-        gain.max_bytes > Some(128 << 10) && gain.ratio < 0.5,
-        "{gain:?}"
-    );
 }

@@ -12,7 +12,6 @@ mod blocks;
 pub mod drain;
 pub mod event;
 pub mod names;
-mod only;
 pub(crate) mod processes;
 pub mod sampled;
 #[cfg(test)]
@@ -22,7 +21,6 @@ use crate::tracefs::Stats;
 use drain::{Merge, Spill};
 use event::Decoder;
 use foreread_os::failure::{Failure, FailureKind};
-use foreread_os::host::DeviceNumber;
 use foreread_pagecache::page_bytes;
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
@@ -89,8 +87,6 @@ pub struct Capture {
     pub lost: Stats,
     /// What another program has switched off before the end.
     pub off: Option<SwitchedOff>,
-    /// The only devices of interest, where not all are.
-    pub(crate) devices: Option<Vec<DeviceNumber>>,
     /// From the start to the end of the command.
     pub seconds: f64,
     /// Processor time of the thread that took the events, meanwhile.
@@ -157,34 +153,23 @@ impl Capture {
             read: places,
             counts,
         } = first.follow.learned();
-        // A search would read the folders of the device that is watched.
         let wanted: Vec<FileKey> = places
             .iter()
             .copied()
             .filter(|place| !self.decoder.blocks.has(*place))
             .collect();
-        let nameless = match self.devices {
-            Some(_) => 0,
-            None => self.find(ran, &wanted),
-        };
+        let nameless = self.find(ran, &wanted);
         let left_out = LeftOut::default();
         let named: HashMap<FileKey, FileInfo> = places
             .iter()
             .map(|place| (*place, self.info(*place)))
             .collect();
-        let on_devices = self
-            .devices
-            .as_ref()
-            .map(|devices| only::names(&places, devices));
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
         let header = self.header(&counts, nameless);
         let (files, event_bytes) = (wanted.len() as u64, self.spill.bytes);
         let mut second = self.steps(learned, names, left_out.clone(), path)?;
         second.follow.only_of(&places);
-        let items = match on_devices {
-            Some(names) => Box::new(only::Only::new(step::items(second), names)),
-            None => step::items(second),
-        };
+        let items = step::items(second);
         let event_ns = self.ending.event_ns();
         Ok(Understood {
             header,

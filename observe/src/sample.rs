@@ -71,9 +71,6 @@ pub struct SampledWait {
     pub threads_ns: u64,
     /// The time in which at least one waited.
     pub time_ns: u64,
-    /// Faults that waited before anything was read ahead, and the pages that came with them.
-    pub faults: u64,
-    pub fault_pages: u64,
 }
 
 pub struct Sampler {
@@ -232,11 +229,6 @@ impl Sampler {
         }
         for files in self.processes.values_mut() {
             has_changed |= files.look(began_ns, usage, touches);
-            if let Some(seen) = files.fault_window.take() {
-                let waits = self.waits.entry(seen.dev).or_default();
-                waits.faults += seen.faults;
-                waits.fault_pages += seen.pages;
-            }
         }
         self.looks += 1;
         if has_changed || !self.is_waiting {

@@ -83,7 +83,8 @@ pub fn fix(
             continue;
         };
         if !is_dry {
-            can_be_set(disk.device)?;
+            writable_setting(&disk.device.setting)
+                .map_err(|error| not_set(&disk.device.setting, error))?;
         }
         fixed.retain(|other| other.name != entry.name);
         to_set.push((disk.device, entry.clone()));
@@ -334,22 +335,6 @@ fn lock(host: &Host) -> Result<OwnedFd, Failure> {
         ));
     }
     Ok(opened)
-}
-
-/// Opens the setting for writing, and writes nothing.
-fn can_be_set(device: &BackingDevice) -> Result<(), Failure> {
-    let opened =
-        writable_setting(&device.setting).map_err(|error| not_set(&device.setting, error))?;
-    // `watch` holds this lock while it has the disk.
-    if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let remedy = "end that one first";
-        return Err(Failure::input(
-            "'foreread watch' has it",
-            device.setting.display(),
-            remedy,
-        ));
-    }
-    Ok(())
 }
 
 fn not_set(path: &Path, error: std::io::Error) -> Failure {

@@ -14,8 +14,9 @@ use super::gain::{Gain, JobTimes, Judgement, Reason};
 use super::jobs::{Access, FinishedJob, JobKind, Jobs, Task, is_there};
 use super::progress::ListingProgress;
 use super::seek::{SearchKind, Seeker, SoughtFile};
-use super::spared::{KnownStorage, Readers, WaitTimes, WaitUnion};
+use super::waits::{WaitUnion, Waits};
 use super::walk::Lister;
+use super::watcher::Watcher;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
 use foreread_observe::sample::{bytes_read_by, process_of};
@@ -28,7 +29,7 @@ use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Touches of a file that are kept until it is found.
 const MAX_KEPT: usize = 64;
@@ -43,7 +44,6 @@ struct Storage {
     gain: Gain,
     /// Waits of the command.
     waiting: WaitUnion,
-    readers: Readers,
     piece: u64,
 }
 
@@ -182,7 +182,6 @@ impl Ahead {
         if range.is_empty() {
             return;
         }
-        storage.readers.read(touch.thread, touch.at_ns);
         storage.advisor.read(at, file, range.clone());
         if let Some(closed) = self.files.used(file, range.end) {
             storage.advisor.close(at, closed);
@@ -306,7 +305,6 @@ impl Ahead {
                 advisor,
                 gain,
                 waiting: WaitUnion::default(),
-                readers: Readers::default(),
                 piece,
             }
         });
@@ -368,22 +366,21 @@ impl Ahead {
     }
 
     fn ended(&mut self, ended: &FinishedJob) {
-        let at = self.nanos(ended.at);
         let Task {
             dev, job, since, ..
         } = &ended.task;
+        let (asked, at) = (self.nanos(*since), self.nanos(ended.at));
         if let Some(storage) = self.storages.get_mut(dev) {
             let times = JobTimes {
                 first: ended.first.saturating_duration_since(*since),
                 all: ended.at.saturating_duration_since(*since),
             };
             if job.is_demand && ended.outcome == Outcome::Arrived {
-                storage.waiting.add(*since, ended.at);
+                storage.waiting.add(asked.0, at.0);
             }
             storage
                 .gain
                 .ended(job.is_demand, ended.outcome, times, ended.asked);
-            storage.gain.begun_files += u64::from(ended.asked > 0 && job.range.start == 0);
             storage.advisor.done(at, job, ended.outcome);
         }
     }
@@ -393,13 +390,15 @@ impl Ahead {
         &mut self,
         now: Instant,
         is_active: impl Fn(u32) -> bool,
-        waited: impl Fn(u32) -> Option<WaitTimes>,
+        waited: impl Fn(u32) -> Option<Waits>,
     ) -> Vec<StorageJudgement> {
         self.files.close_deleted();
         let active = self.storages.iter_mut().filter(|(dev, _)| is_active(**dev));
         let judged = active.map(|(dev, storage)| {
             if let Some(waited) = waited(*dev) {
-                storage.gain.has_waited(waited.threads);
+                storage
+                    .gain
+                    .has_waited(Duration::from_nanos(waited.threads_ns));
             }
             let judgement = storage.gain.judge(&storage.advisor.stats(), now);
             StorageJudgement {
@@ -418,20 +417,14 @@ impl Ahead {
         }
     }
 
-    /// Adds what came of it, beside what else is known of each storage.
-    pub fn report(
-        &mut self,
-        report: &mut RunReport,
-        now: Instant,
-        known: impl Fn(u32) -> KnownStorage,
-    ) {
+    /// Adds what came of it. Samples know how long a storage was waited for, and which bytes count as read that none has seen.
+    pub fn report(&mut self, report: &mut RunReport, now: Instant, watcher: &Watcher) {
         for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();
             storage.gain.judge(&stats, now);
-            let mut known = known(*dev);
-            known.waited = known.waited.or(Some(storage.waiting.waited()));
-            known.readers = storage.readers.at_once();
-            report.add(&stats, &storage.gain, &known);
+            let waited = watcher.waited(Some(*dev));
+            let waited = waited.unwrap_or(storage.waiting.sum);
+            report.add(&stats, &storage.gain, waited, watcher.guessed(*dev));
         }
         report.files = self.opened;
         let guessed = self.progress.guessed_bytes().min(report.used_bytes);

@@ -14,10 +14,9 @@ use super::ahead::Ahead;
 use super::devices::Devices;
 use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
-use super::spared::KnownStorage;
 use super::tap::{Level, Tap};
 use super::watcher::{SampleTap, WatchBy, Watcher};
-use super::{RunOptions, RunReport, RunTarget};
+use super::{RunOptions, RunReport, RunTarget, seconds};
 use foreread_core::policy::PolicySpec;
 use foreread_observe::record::join;
 use foreread_observe::record::sampled::hidden;
@@ -439,7 +438,7 @@ impl Run {
             ..
         } = self;
         let is_active = |dev| devices.is_active(dev);
-        for judged in ahead.judge(now, is_active, |dev| watcher.waited(dev)) {
+        for judged in ahead.judge(now, is_active, |dev| watcher.waited(Some(dev))) {
             match judged.judgement {
                 Judgement::Quiet => {}
                 Judgement::Open => self.missed = now,
@@ -486,25 +485,16 @@ impl Run {
             watcher,
             ..
         } = self;
-        // The command has ended.
-        let computed = Host::here().time_of_children();
-        ahead.report(&mut report, Instant::now(), |dev| KnownStorage {
-            computed,
-            alone: devices.mean_wait(dev),
-            window_bytes: watcher.fault_bytes(dev).or_else(|| devices.mean_bytes(dev)),
-            waited: watcher.waited(dev),
-            guessed_bytes: watcher.guessed(dev),
-            readers: 1.0,
-        });
-        self.devices
+        ahead.report(&mut report, Instant::now(), watcher);
+        devices
             .all()
             .for_each(|device| report.look(device.waits, device.reason));
         // Looks have seen a part of it.
-        if let Some(waited) = self.watcher.waited_for_all() {
-            report.waited_seconds = waited.threads.as_secs_f64();
-            report.waiting_seconds = waited.time.as_secs_f64();
+        if let Some(waited) = watcher.waited(None) {
+            report.waited_seconds = seconds(waited.threads_ns);
+            report.waiting_seconds = seconds(waited.time_ns);
         }
-        report.lost_events = self.watcher.seen().gaps;
+        report.lost_events = watcher.seen().gaps;
         report
     }
 }

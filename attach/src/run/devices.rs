@@ -8,7 +8,7 @@
 //! nothing that could be measured.
 
 use super::gain::Reason;
-use super::look::Waits;
+use super::waits::Waits;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -55,25 +55,7 @@ impl Devices {
 
     /// A look has seen these waits.
     pub fn waited(&mut self, dev: u32, waits: Waits) {
-        let device = self.device(dev);
-        device.waits.waits += waits.waits;
-        device.waits.waited_ns += waits.waited_ns;
-        device.waits.waiting_ns += waits.waiting_ns;
-        device.waits.bytes += waits.bytes;
-    }
-
-    /// How long a read waited in looks: then little was under way.
-    pub fn mean_wait(&self, dev: u32) -> Option<Duration> {
-        let Waits {
-            waits, waited_ns, ..
-        } = self.0.get(&dev)?.waits;
-        Some(Duration::from_nanos(waited_ns.checked_div(waits)?))
-    }
-
-    /// What came with a wait in looks: then only the kernel read ahead.
-    pub fn mean_bytes(&self, dev: u32) -> Option<u64> {
-        let waits = self.0.get(&dev)?.waits;
-        waits.bytes.checked_div(waits.waits)
+        self.device(dev).waits.add(waits);
     }
 
     /// It is read ahead from.
@@ -173,19 +155,5 @@ mod tests {
         assert!(devices.has_active() && devices.is_active(1) && devices.is_looked_at(2));
         devices.pass_over(1, None, now);
         assert_eq!(devices.next_look(), Some(now + SLEEPS[0]), "it begins anew");
-        assert_eq!(devices.mean_wait(1), None);
-        [(2, 2_000_000), (1, 4_000_000)]
-            .into_iter()
-            .for_each(|(waits, waited_ns)| {
-                devices.waited(
-                    1,
-                    Waits {
-                        waits,
-                        waited_ns,
-                        ..Waits::default()
-                    },
-                )
-            });
-        assert_eq!(devices.mean_wait(1), Some(Duration::from_millis(2)));
     }
 }

@@ -1,4 +1,4 @@
-//! Whether readahead from outside can gain anything on a storage, and what it has gained.
+//! Whether readahead from outside can gain anything on a storage.
 //!
 //! The kernel reads ahead as well. Of a file that is read in order it keeps `read_ahead_kb` on the way; where that is more than the storage
 //! delivers in the time of one answer, twice, there is nothing left to hide. And what is seen from outside is half a millisecond old: a storage that
@@ -9,7 +9,6 @@
 //!   latency 0.1 ms, 1.5 GB/s: 150 KB a round trip      kernel 8 MiB       not worth it: stop
 //!   no read waited                                                        quiet
 //! ```
-//! Gained is what the command did not wait for: each window of the kernel, and each small file, would have cost one latency.
 
 use foreread_core::stats::Stats;
 use foreread_pagecache::advisor::Outcome;
@@ -25,8 +24,6 @@ const MAX_LATE_NS: u64 = 1_000_000;
 pub const MIN_WAITS: usize = 8;
 /// Samples of the latency that are kept.
 const SAMPLES: usize = 32;
-/// Latencies from which the usual one is taken.
-const MAX_LATENCIES: usize = 4096;
 /// What a fast disk delivers.
 pub const FAST_BYTES_PER_NS: u64 = 1;
 /// What may come together with the first byte of a request: the largest request of a disk.
@@ -91,18 +88,11 @@ pub struct Gain {
     pub waits: u64,
     /// How long, all together.
     pub waited: Duration,
-    /// The time in which readahead was used.
-    pub active: Duration,
-    judged: Instant,
     /// Bytes that we asked of the storage, and in how many jobs.
     pub asked_bytes: u64,
     pub ahead_jobs: u64,
-    /// How many of them begin a file.
-    pub begun_files: u64,
     /// The latest latencies of our own requests.
     fetches: VecDeque<Duration>,
-    /// The latencies of all, up to a limit.
-    latencies: Vec<Duration>,
     reason: Option<Reason>,
 }
 
@@ -122,13 +112,9 @@ impl Gain {
             waited_before: Duration::ZERO,
             waits: 0,
             waited: Duration::ZERO,
-            active: Duration::ZERO,
-            judged: now,
             asked_bytes: 0,
             ahead_jobs: 0,
-            begun_files: 0,
             fetches: VecDeque::new(),
-            latencies: Vec::new(),
             reason: None,
         }
     }
@@ -136,7 +122,6 @@ impl Gain {
     /// Looks anew.
     pub fn begin(&mut self, now: Instant) {
         (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
-        self.judged = now;
         (self.reason, self.next, self.read_at_begin) = (None, 0, self.read_before);
         self.samples.clear();
         self.fetches.clear();
@@ -156,7 +141,6 @@ impl Gain {
         if is_demand && outcome == Outcome::Arrived {
             (self.waits, self.waited) = (self.waits + 1, self.waited + times.all);
             self.sample(times.all);
-            self.note(times.all);
         } else if !is_demand && asked > 0 && outcome == Outcome::Arrived {
             // Without the time of the bytes at the rate of a fast disk. A storage may be far away and deliver more than that.
             let without = |time: Duration, bytes: u64| {
@@ -168,30 +152,12 @@ impl Gain {
                 self.fetches.pop_front();
             }
             self.fetches.push_back(latency);
-            self.note(times.first);
         }
     }
 
     /// So long the command has waited, where looks have seen it: its jobs do not show it.
     pub fn has_waited(&mut self, waited: Duration) {
         self.waited = self.waited.max(waited);
-    }
-
-    fn note(&mut self, latency: Duration) {
-        if self.latencies.len() < MAX_LATENCIES {
-            self.latencies.push(latency);
-        }
-    }
-
-    /// The latency of a storage with nothing else to do, where any was seen: one in fifty was shorter, as most wait for others that are under way, or
-    /// for a processor. The least of all may be of bytes that another request had brought half of the way.
-    ///
-    /// 4,000 files by eight processes over 2.4 ms, on two busy processors: a quarter of the first 32 requests were back within 4.3 ms, a tenth of all
-    /// within 7.
-    pub fn usual_latency(&self) -> Option<Duration> {
-        let mut latencies = self.latencies.clone();
-        latencies.sort_unstable();
-        latencies.get(latencies.len() / 50).copied()
     }
 
     fn sample(&mut self, latency: Duration) {
@@ -240,10 +206,6 @@ impl Gain {
         let waits = self.waits - self.waits_before;
         let used = stats.used_bytes.saturating_sub(stats.late_bytes);
         let has_gained = std::mem::replace(&mut self.used_before, used) < used;
-        let judged = std::mem::replace(&mut self.judged, now);
-        if self.read_before < stats.used_bytes {
-            self.active += now.saturating_duration_since(judged);
-        }
         let is_used = has_gained && self.asked_bytes > 0;
         self.read_before = stats.used_bytes;
         // Where our readahead is used reads find their bytes because of it, and only our own requests show how fast the storage is.
@@ -367,18 +329,6 @@ mod tests {
             (8, Duration::from_millis(8), 1 << 20)
         );
         assert_eq!(gain.latency(), Duration::from_millis(1));
-    }
-
-    /// Most requests wait for others.
-    #[test]
-    fn the_usual_latency_is_that_of_few_others() {
-        let (mut gain, _) = gain();
-        assert_eq!(gain.usual_latency(), None);
-        (0..200).for_each(|n| {
-            let times = at_once(Duration::from_micros(2000 + 100 * (n % 40)));
-            gain.ended(false, Outcome::Arrived, times, 4096);
-        });
-        assert_eq!(gain.usual_latency(), Some(Duration::from_micros(2000)));
     }
 
     /// 16 requests at once over a latency of 1 ms: the last has waited for the others.

@@ -13,6 +13,7 @@
 //! Never: a decision after [`MAX_TIME_NS`]; what events do not show by then is for [`super::gain`] to find out.
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
+use super::waits::{WaitUnion, Waits};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
@@ -58,22 +59,8 @@ struct Look {
     queued_bytes: u64,
     came_bytes: u64,
     slow: u64,
-    waits: Waits,
-    /// Until when a wait that is counted went on.
-    waited_until_ns: u64,
+    waits: WaitUnion,
     kept: Vec<Touch>,
-}
-
-/// What threads have waited for a storage in looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    pub waits: u64,
-    /// How long, all together.
-    pub waited_ns: u64,
-    /// The time in which at least one waited.
-    pub waiting_ns: u64,
-    /// What came with them.
-    pub bytes: u64,
 }
 
 #[derive(Default)]
@@ -178,12 +165,7 @@ impl Looks {
         let asked = waiting.asked.map(|page| (page, page)).or(of_read);
         if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
             let latency_ns = waiting.latency_ns(touch.at_ns, queued_bytes);
-            let from_ns = waiting.since_ns.max(look.waited_until_ns);
-            look.waits.waits += 1;
-            look.waits.waited_ns += touch.at_ns.saturating_sub(waiting.since_ns);
-            look.waits.waiting_ns += touch.at_ns.saturating_sub(from_ns);
-            look.waits.bytes += waiting.bytes;
-            look.waited_until_ns = look.waited_until_ns.max(touch.at_ns);
+            look.waits.add(waiting.since_ns, touch.at_ns);
             look.slow += u64::from(is_slow(latency_ns));
         }
     }
@@ -217,7 +199,7 @@ impl Looks {
             Some(StorageVerdict {
                 dev,
                 verdict,
-                waits,
+                waits: waits.sum,
             })
         });
         taken.collect()
@@ -233,7 +215,7 @@ impl Look {
     /// Whether the storage is fast, where that is known; `still` threads have waited long and wait on.
     fn is_fast(&self, now_ns: u64, still: u64) -> Option<bool> {
         let time_ns = now_ns.saturating_sub(self.began_ns?);
-        let (slow, waits) = (self.slow + still, self.waits.waits + still);
+        let (slow, waits) = (self.slow + still, self.waits.sum.waits + still);
         let is_rarely_slow = slow * MIN_WAITS as u64 <= waits;
         // Half of it: the program does something with the bytes as well.
         let has_rate = self.came_bytes >= MIN_BYTES

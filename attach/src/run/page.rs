@@ -1,14 +1,8 @@
-//! The HTML page of `run`: what it gained, the time with it and without, what became of the readahead, and what else there is.
-//!
-//! ```text
-//!   with 'foreread run'      ▇▇▇▇░░░░               measured: waits for the storage, and the rest
-//!   without it, estimated    ▇▇▇▇▇▇▇▇▇▇▇▇▇▇░░░░     the waits that were spared are added
-//! ```
-//! Never: a gain that [`RunReport`] does not call one.
+//! The HTML page of `run`: how long the command waited, what became of the readahead, and what else there is.
 
 use super::{RunReport, WatchBy};
 use foreread_report::chart::looks;
-use foreread_report::number::{amount, count, latency_us, size, span_s, three};
+use foreread_report::number::{amount, count, latency_us, size, span_s};
 use foreread_report::page::bars::{Bar, BarKind, Bars, Fill};
 use foreread_report::page::{Figure, Grid, Page, Section, about, fact};
 
@@ -21,7 +15,7 @@ pub fn page(report: &RunReport, command: &str, next: Option<[String; 3]>, json: 
     };
     let page = Page {
         title: format!("Readahead for {command}"),
-        lead: ("What it gained", vec![verdict(report)]),
+        lead: ("What it did", vec![verdict(report)]),
         facts: vec![
             fact("foreread", env!("CARGO_PKG_VERSION")),
             fact("took", format!("{} s", span_s(report.seconds, None))),
@@ -42,23 +36,17 @@ fn verdict(report: &RunReport) -> String {
     if let Some(reason) = report.nothing() {
         return format!("Nothing to gain: {reason}. It took {took} s.");
     }
-    let alone = report.seconds + report.spared_seconds;
+    let [in_time, ..] = fates(report);
     format!(
-        "{} times as fast: it took {took} s, and without 'foreread run' about {} s.",
-        three(alone / report.seconds.max(1e-9)),
-        span_s(alone, None)
+        "It took {took} s and waited for the storage for {} s of them. Of {} read ahead, {} were there when they were read.",
+        span_s(report.waiting_seconds, None),
+        amount(report.ahead_bytes),
+        amount(in_time)
     )
 }
 
 fn measured(report: &RunReport) -> Section {
     let mut notes = Vec::new();
-    if report.gains() {
-        notes.push(
-            "The time without it is an estimate, by the latency of the storage and what the kernel alone would have read for each wait; \
-             run the command without it, from a cold cache, to measure it"
-                .to_string(),
-        );
-    }
     if report.by == WatchBy::Sample {
         notes.push("By samples what never blocks is not seen".to_string());
     }
@@ -87,23 +75,12 @@ fn time(report: &RunReport) -> Figure {
     // Waits of several threads are one; none is longer than the run.
     let waited = report.waiting_seconds.min(report.seconds);
     let rest = report.seconds - waited;
-    let gains = report.gains();
-    let mut bars = vec![Bar {
-        name: "with 'foreread run'".to_string(),
+    let bar = Bar {
+        name: "the command".to_string(),
         figure: format!("{} s", span_s(report.seconds, None)),
         parts: vec![waited, rest],
-        best: if gains { "fastest" } else { "" },
         ..Bar::default()
-    }];
-    if gains {
-        let alone = report.seconds + report.spared_seconds;
-        bars.push(Bar {
-            name: "without it, estimated".to_string(),
-            figure: format!("about {} s", span_s(alone, None)),
-            parts: vec![waited + report.spared_seconds, rest],
-            ..Bar::default()
-        });
-    }
+    };
     let kind = |colour, fill, name| BarKind {
         colour: Some(colour),
         fill,
@@ -111,13 +88,13 @@ fn time(report: &RunReport) -> Figure {
     };
     let bars = Bars {
         title: "The time of the command".to_string(),
-        about: about("A bar with it and a bar without it, in two parts"),
+        about: about("A bar in two parts"),
         head: "Time, s (less is better)".to_string(),
         kinds: vec![
             kind(looks::MISS, Fill::Solid, "waited for the storage"),
             kind(looks::OTHERS, Fill::Pale, "all else"),
         ],
-        bars,
+        bars: vec![bar],
         compact: false,
     };
     Figure::new(bars.draw(), "")
@@ -171,7 +148,6 @@ fn figures(report: &RunReport) -> Grid {
             "all threads together waited",
             seconds(report.waited_seconds),
         ),
-        ("spared, estimated", seconds(report.spared_seconds)),
         ("reads that waited", count(report.waits)),
         (
             "a read waits, in the median",
@@ -193,62 +169,34 @@ fn figures(report: &RunReport) -> Grid {
 mod tests {
     use super::*;
 
-    fn gained() -> RunReport {
-        RunReport {
+    #[test]
+    fn waits_and_bytes_are_said_and_drawn() {
+        let read = RunReport {
             seconds: 2.0,
-            spared_seconds: 6.0,
             waiting_seconds: 1.5,
-            waited_seconds: 3.0,
             ahead_bytes: 64_000_000,
             used_bytes: 60_000_000,
             in_time_bytes: 50_000_000,
             late_bytes: 10_000_000,
-            unused_bytes: 4_000_000,
             is_watched: true,
             files: 9,
             waits: 12,
             ..RunReport::default()
-        }
-    }
-
-    fn of(report: &RunReport) -> String {
-        page(
-            report,
-            "grep -r <x>",
-            None,
-            "{\"schema\": \"foreread.run/1\"}",
-        )
-    }
-
-    #[test]
-    fn the_gain_is_said_drawn_and_called_an_estimate() {
-        let html = of(&gained());
-        assert!(
-            html.contains("4.00 times as fast: it took 2.000 s"),
-            "{html}"
-        );
-        assert!(html.contains("grep -r &lt;x&gt;") && html.contains("without it, estimated"));
-        assert!(html.contains("is an estimate") && html.contains(", fastest<"));
-        assert!(html.contains("Read ahead, MB"));
-    }
-
-    #[test]
-    fn no_gain_is_no_second_bar() {
-        let html = of(&RunReport {
-            used_bytes: 0,
+        };
+        let json = "{\"schema\": \"foreread.run/1\"}";
+        let html = |report: &RunReport| page(report, "grep -r <x>", None, json);
+        let text = html(&read);
+        assert!(text.contains("It took 2.000 s and waited"), "{text}");
+        assert!(text.contains("grep -r &lt;x&gt;") && text.contains("Read ahead, MB"));
+        let nothing = RunReport {
+            in_time_bytes: 0,
             ahead_bytes: 0,
-            ..gained()
-        });
-        assert!(
-            html.contains("Nothing to gain: ") && !html.contains("estimated</text>"),
-            "{html}"
-        );
-        assert!(!html.contains("Read ahead, MB") && !html.contains("fastest"));
+            ..read.clone()
+        };
+        let text = html(&nothing);
+        assert!(text.contains("Nothing to gain: ") && !text.contains("Read ahead, MB"));
         let refused = Some("no tracefs".to_string());
-        let html = of(&RunReport {
-            refused,
-            ..gained()
-        });
-        assert!(html.contains("Nothing was read ahead: no tracefs.") && !html.contains("fastest"));
+        let text = html(&RunReport { refused, ..read });
+        assert!(text.contains("Nothing was read ahead: no tracefs."));
     }
 }

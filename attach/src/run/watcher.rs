@@ -9,12 +9,11 @@
 //! Both have three levels: all, whether anything is read from storage, nothing.
 
 use super::devices::Devices;
-use super::spared::WaitTimes;
 use super::tap::{Level, Tap};
-use foreread_observe::sample::{SampledWait, Sampler, StorageUse};
+use super::waits::Waits;
+use foreread_observe::sample::{Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_os::host::{DeviceNumber, Host};
-use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
@@ -160,39 +159,19 @@ impl Watcher {
         Ok(())
     }
 
-    fn sampled(&self, dev: u32) -> Option<SampledWait> {
-        match self {
-            Watcher::Trace(_) => None,
-            Watcher::Sample(sample) => sample.sampler.waits.get(&dev).copied(),
-        }
-    }
-
-    /// How long threads have waited for a storage, where samples have seen it.
-    pub fn waited(&self, dev: u32) -> Option<WaitTimes> {
-        let seen = self.sampled(dev)?;
-        Some(WaitTimes {
-            threads: Duration::from_nanos(seen.threads_ns),
-            time: Duration::from_nanos(seen.time_ns),
-        })
-    }
-
-    /// The same of all storages together.
-    pub fn waited_for_all(&self) -> Option<WaitTimes> {
+    /// How long threads have waited for a storage, or for all, where samples have seen it.
+    pub fn waited(&self, dev: Option<u32>) -> Option<Waits> {
         let Watcher::Sample(sample) = self else {
             return None;
         };
-        let all = || sample.sampler.waits.values();
-        Some(WaitTimes {
-            threads: Duration::from_nanos(all().map(|seen| seen.threads_ns).sum()),
-            time: Duration::from_nanos(all().map(|seen| seen.time_ns).sum()),
-        })
-    }
-
-    /// What came with a fault before anything was read ahead.
-    pub fn fault_bytes(&self, dev: u32) -> Option<u64> {
-        let seen = self.sampled(dev)?;
-        let pages = seen.fault_pages.checked_div(seen.faults)?;
-        Some(pages.max(1) * page_bytes())
+        let mut sum = Waits::default();
+        for (of, seen) in &sample.sampler.waits {
+            if dev.is_none_or(|dev| dev == *of) {
+                sum.threads_ns += seen.threads_ns;
+                sum.time_ns += seen.time_ns;
+            }
+        }
+        Some(sum)
     }
 
     /// Bytes that count as read, and that no sample has seen to be read.

@@ -27,8 +27,8 @@ pub struct FetchUse {
     pub unused_bytes: u64,
     /// Data of file systems themselves, of which is not seen whether they are used: neither used nor unused.
     pub metadata_bytes: u64,
-    /// How long the recorded runs waited for what was used and not late. Null where the plan is from headers.
-    pub saved_ns: Option<u64>,
+    /// How long reads and page faults of the program took, all threads together.
+    pub waited_ns: u64,
 }
 
 /// Fetched pieces of a file, by their start: end and arrival in nanoseconds.
@@ -58,15 +58,8 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
         .zip(&plan.files)
         .map(|(n, file)| (file.path.as_path(), n))
         .collect();
-    let mut stalls: HashMap<u32, Pieces> = HashMap::new();
-    for range in &plan.ranges {
-        stalls
-            .entry(range.file)
-            .or_default()
-            .insert(range.offset, (range.end(), range.stall_ns));
-    }
     let (mut names, mut seen, mut began) = (Vec::new(), HashMap::<u32, Intervals>::new(), None);
-    let (mut judged, mut saved) = (FetchUse::default(), 0_u128);
+    let mut judged = FetchUse::default();
     for item in items {
         let record = match item? {
             Item::File(file) => {
@@ -77,13 +70,12 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
         };
         let start = record.start_ns.unwrap_or(0);
         let at = start.saturating_sub(*began.get_or_insert(start));
-        let is_read = matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::DIRECT);
-        let Some(file) = names
-            .get(record.file as usize)
-            .copied()
-            .flatten()
-            .filter(|_| is_read)
-        else {
+        if !matches!(record.op, Op::Read | Op::Fault) || record.flags.has(Flags::DIRECT) {
+            continue;
+        }
+        let took_ns = record.end_ns.map_or(0, |end| end.saturating_sub(start));
+        judged.waited_ns = judged.waited_ns.saturating_add(took_ns);
+        let Some(file) = names.get(record.file as usize).copied().flatten() else {
             continue;
         };
         let pages = foreread_pagecache::whole_pages(
@@ -98,15 +90,6 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
                 judged.used_bytes += bytes;
                 if arrived > at {
                     judged.late_bytes += bytes;
-                    continue;
-                }
-                for (of_range, stall) in shared(stalls.get(&file), &part) {
-                    let whole = stalls[&file]
-                        .range(..=of_range.start)
-                        .next_back()
-                        .map_or(1, |(s, (e, _))| e - s);
-                    saved += u128::from(stall) * u128::from(of_range.end - of_range.start)
-                        / u128::from(whole.max(1));
                 }
             }
         }
@@ -116,7 +99,6 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
         .counts
         .fetched_bytes
         .saturating_sub(judged.used_bytes + metadata_bytes);
-    judged.saved_ns = (plan.runs > 0).then(|| u64::try_from(saved).unwrap_or(u64::MAX));
     Ok(judged)
 }
 
@@ -141,7 +123,7 @@ fn shared(
 mod tests {
     use super::super::FillCounts;
     use super::*;
-    use foreread_plan::{Plan, PlanFile, PlanRange};
+    use foreread_plan::{Plan, PlanFile};
     use foreread_trace::error::TracePosition;
     use foreread_trace::{FileInfo, Record};
     use std::sync::Arc;
@@ -149,26 +131,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn range(file: u32, len: u64, stall_ns: u64) -> PlanRange {
-        PlanRange {
-            file,
-            offset: 0,
-            len,
-            at_ns: None,
-            after: None,
-            gap_ns: None,
-            runs: 1,
-            stall_ns,
-        }
-    }
-
-    /// The example at the head of this file, of a plan from `runs` recordings.
-    fn filled(runs: u32) -> FillReport {
-        let ranges = vec![
-            range(0, 1 << 20, 1000),
-            range(1, 64 << 10, 500),
-            range(2, 4 << 10, 70),
-        ];
+    /// The example at the head of this file.
+    fn filled() -> FillReport {
         let files = ["a", "b", "c"].map(|name| PlanFile {
             path: name.into(),
             size: 1 << 20,
@@ -190,10 +154,8 @@ mod tests {
                 ..FillCounts::default()
             },
             plan: Arc::new(Plan {
-                made_from: Vec::new(),
-                runs,
                 files: files.into(),
-                ranges,
+                ..Plan::default()
             }),
             left_out: Vec::new(),
             out_of_room: false,
@@ -218,7 +180,7 @@ mod tests {
             let record = Record::read(file, 0, len);
             Ok(Item::Record(Record {
                 start_ns: Some(100 * MS + at),
-                end_ns: Some(100 * MS + at),
+                end_ns: Some(100 * MS + at + 7),
                 ..record
             }))
         };
@@ -237,7 +199,7 @@ mod tests {
     #[test]
     fn what_is_read_in_time_late_and_never() {
         let judged = judge(
-            &filled(1),
+            &filled(),
             recording(&[(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)]),
         )
         .expect("a recording");
@@ -246,29 +208,22 @@ mod tests {
             late_bytes: 64 << 10,
             unused_bytes: 4 << 10,
             metadata_bytes: 0,
-            saved_ns: Some(1000),
+            waited_ns: 3 * 7,
         };
         assert_eq!(judged, want);
     }
 
     #[test]
-    fn bytes_that_are_read_twice_count_once_and_a_part_saves_its_part() {
+    fn bytes_that_are_read_twice_count_once() {
         let half = 512 << 10;
         let judged = judge(
-            &filled(1),
+            &filled(),
             recording(&[(1, half, 7 * MS), (1, half, 8 * MS)]),
         )
         .expect("a recording");
-        assert_eq!(
-            (judged.used_bytes, judged.late_bytes, judged.saved_ns),
-            (half, 0, Some(500))
-        );
-        let nothing = judge(&filled(0), recording(&[])).expect("a recording");
-        assert_eq!(
-            (nothing.used_bytes, nothing.saved_ns),
-            (0, None),
-            "headers tell no times"
-        );
+        assert_eq!((judged.used_bytes, judged.late_bytes), (half, 0));
+        let nothing = judge(&filled(), recording(&[])).expect("a recording");
+        assert_eq!(nothing.used_bytes, 0);
     }
 
     #[test]
@@ -280,12 +235,12 @@ mod tests {
             "record it again",
         );
         let broken: Items = Box::new(std::iter::once(Err(error)));
-        assert!(judge(&filled(1), broken).is_err());
+        assert!(judge(&filled(), broken).is_err());
     }
 
     #[test]
     fn of_a_block_device_is_not_known_what_is_used() {
-        let mut filled = filled(1);
+        let mut filled = filled();
         let mut plan = Plan::clone(&filled.plan);
         plan.files[2] = PlanFile::device("/dev/sdx".into(), 1 << 20);
         filled.plan = Arc::new(plan);

@@ -78,7 +78,7 @@ pub struct DoctorArgs {
 }
 
 /// How long page faults and reads are counted, of this machine.
-const COUNTED_FOR: Duration = Duration::from_millis(300);
+pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
 /// Looks and prints, or sets.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {

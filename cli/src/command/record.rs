@@ -104,7 +104,6 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         buffer_bytes: args.buffer,
         decisions,
         folder,
-        max_event_bytes: None,
     };
     let enough = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&enough);

@@ -210,7 +210,6 @@ impl Program {
                 buffer_bytes: EVENT_BYTES,
                 decisions: false,
                 folder,
-                max_event_bytes: None,
             }) {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
                 Err(error) if error.is_of_command() => return Err(error.into()),
@@ -307,12 +306,12 @@ fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
                 ", {metadata} of file systems themselves (not seen whether used)"
             ));
         }
-        if let Some(saved) = judged.saved_ns {
-            text.push_str(&format!(
-                "; saved about {:.3} s of waiting",
-                saved as f64 / 1e9
-            ));
-        }
+    }
+    if let Some(judged) = judged {
+        text.push_str(&format!(
+            "; reads and page faults took {:.3} s",
+            judged.waited_ns as f64 / 1e9
+        ));
     }
     if filled.out_of_room {
         text.push_str("; the memory had no room for more at once");
@@ -346,7 +345,7 @@ fn to_json(
         "late_bytes": judged.map(|judged| judged.late_bytes),
         "metadata_bytes": judged.map(|judged| judged.metadata_bytes),
         "unused_bytes": judged.map(|judged| judged.unused_bytes),
-        "saved_ns": judged.and_then(|judged| judged.saved_ns),
+        "waited_ns": judged.map(|judged| judged.waited_ns),
         "seconds": filled.seconds,
         "latency_ns": filled.latency_ns,
         "rate_bytes_per_s": filled.rate,

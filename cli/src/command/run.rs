@@ -1,4 +1,4 @@
-//! `foreread run`: has the lab run a command with readahead, says on stderr what it gained.
+//! `foreread run`: runs a command with readahead; prints on stderr what was read ahead and how long the command waited.
 //!
 //! ```text
 //!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
@@ -50,21 +50,13 @@ pub struct RunArgs {
     /// root, works in containers, and sees the reads that wait.
     #[arg(long, value_name = "HOW")]
     pub by: Option<By>,
-    /// Withdrawn: says why
-    #[arg(long, hide = true)]
-    pub preload: bool,
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print three lines: what was used, waited for, spared
-    ///
-    /// What was read ahead and used, how long the command waited, and about how long it would have taken alone.
-    #[arg(long, conflicts_with = "quiet")]
-    pub report: bool,
     /// Write a page with charts to this file
     ///
-    /// One file of HTML that loads nothing and runs no script: what it gained, the time with it and about without it, what became of the
-    /// readahead, every value, and the JSON inside.
+    /// One file of HTML that loads nothing and runs no script: how long the command waited, what became of the readahead, every value, and
+    /// the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write a summary in JSON to a file, or '-' for stdout
@@ -99,25 +91,12 @@ fn policy(text: &str) -> Result<PolicySpec, String> {
     PolicySpec::parse(text).map_err(|error| OpenError::Policy(error).to_string())
 }
 
-/// Why `--preload` is not there any more.
-const PRELOAD_WITHDRAWN: &str = "its library closed descriptors of the program, which drops the program's POSIX locks, and \
-     overflowed small stacks";
 /// What is done about a file system that keeps nothing.
 const BEHIND: &str = "mount what is behind it by foreread instead, such as:";
-/// Threads that read at the same time from which on it is a guess how long they would have waited for each other.
-const MANY_READERS: f64 = 1.5;
 const MIB: f64 = (1 << 20) as f64;
 
 /// Runs.
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
-    if args.preload {
-        let remedy = "leave it out and run as root, or make a plan ('foreread plan') and use 'foreread replay'";
-        return Err(Fail::input(
-            "--preload was withdrawn",
-            PRELOAD_WITHDRAWN,
-            remedy,
-        ));
-    }
     let outputs = Outputs::new(&[
         ("json", args.json.as_deref()),
         ("html", args.html.as_deref()),
@@ -149,12 +128,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     }
     if !args.quiet {
         // A closed stderr is no error.
-        let words = if args.report {
-            in_three_lines(&report)
-        } else {
-            in_words(&report)
-        };
-        let words = words + &advice(&report, &args.command);
+        let words = in_words(&report) + &advice(&report, &args.command);
         let _ = std::io::stderr().write_all(words.as_bytes());
     }
     let json = || to_json(&report, status);
@@ -224,95 +198,45 @@ fn next(report: &RunReport, command: &[OsString]) -> Option<[String; 3]> {
 }
 
 fn in_words(report: &RunReport) -> String {
-    let mib = |bytes: u64| bytes as f64 / MIB;
-    let ms = |seconds: f64| seconds * 1e3;
-    let mut text = String::new();
-    if let Some(refused) = &report.refused {
-        text.push_str(&format!(
-            "foreread: nothing was read ahead: {}\n",
-            one_line(refused)
-        ));
-    } else if let Some(reason) = report.nothing() {
-        text.push_str(&format!(
-            "foreread: nothing to gain: {}\n",
-            one_line(reason)
-        ));
-    } else {
-        text.push_str(&format!(
-            "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared about {:.2} s of waiting\n",
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB);
+    let mut lines = Vec::new();
+    match (&report.refused, report.nothing()) {
+        (Some(refused), _) => {
+            lines.push(format!("nothing was read ahead: {}", one_line(refused)));
+        }
+        (None, Some(reason)) => lines.push(format!("nothing to gain: {}", one_line(reason))),
+        (None, None) => {}
+    }
+    if report.ahead_bytes > 0 {
+        let guessed = match report.guessed_bytes {
+            0 => String::new(),
+            bytes => format!(", {} probably", mib(bytes)),
+        };
+        let unused = match report.by {
+            WatchBy::Sample => "not seen to be used",
+            WatchBy::Trace => "not used",
+        };
+        lines.push(format!(
+            "{} read ahead: {} used{guessed}, {} of it late; {} {unused}",
             mib(report.ahead_bytes),
-            mib(report.in_time_bytes),
-            report.spared_seconds
-        ));
-    }
-    let mut parts = Vec::new();
-    if report.files > 0 {
-        parts.push(format!("{} files watched", report.files));
-    }
-    if report.waits > 0 {
-        let (waiting, seconds) = (report.waiting_seconds, report.seconds);
-        let (waits, each) = (report.waits, ms(report.latency_seconds));
-        parts.push(format!(
-            "waited {waiting:.2} s of {seconds:.2} s for the storage, in {waits} reads of {each:.1} ms"
-        ));
-    }
-    if report.unused_bytes > 0 {
-        parts.push(format!(
-            "{:.1} MiB read ahead and not used",
+            // The kernel has read some of it.
+            mib(report.used_bytes.min(report.ahead_bytes)),
+            mib(report.late_bytes),
             mib(report.unused_bytes)
         ));
     }
-    if !parts.is_empty() {
-        text.push_str(&format!("  {}\n", parts.join("; ")));
-    }
-    text
-}
-
-/// What was read ahead, the waits, and the time.
-fn in_three_lines(report: &RunReport) -> String {
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB);
-    let sampled = report.by == WatchBy::Sample;
-    let by = if sampled { "by samples" } else { "by tracing" };
-    let unused = if sampled {
-        "not seen to be used"
-    } else {
-        "unused"
-    };
-    let guessed = match report.guessed_bytes {
+    let waits = match report.waits {
         0 => String::new(),
-        bytes => format!(", {} probably", mib(bytes)),
+        waits => format!(
+            ", in {waits} reads of {:.1} ms",
+            report.latency_seconds * 1e3
+        ),
     };
-    // What was read anyway counts as used as well.
-    let used = report.used_bytes.min(report.ahead_bytes);
-    let (ahead, used) = (mib(report.ahead_bytes), mib(used));
-    let (late, unused_bytes) = (mib(report.late_bytes), mib(report.unused_bytes));
-    let waits = if sampled {
-        "what never blocks is not seen".to_string()
-    } else {
-        format!("{} reads waited", report.waits)
-    };
-    let (seconds, waiting) = (report.seconds, report.waiting_seconds);
-    let time = match (&report.refused, report.nothing()) {
-        (Some(refused), _) => format!("nothing was read ahead: {}", one_line(refused)),
-        (None, Some(reason)) => {
-            format!("took {seconds:.2} s; nothing to gain: {}", one_line(reason))
-        }
-        (None, None) => {
-            let alone = seconds + report.spared_seconds;
-            let times = alone / seconds.max(1e-9);
-            let doubt = match report.readers {
-                few if few < MANY_READERS => String::new(),
-                many => format!(" (a rough figure, as {many:.0} threads read at the same time)"),
-            };
-            format!(
-                "took {seconds:.2} s instead of about {alone:.2} s: {times:.1} times as fast{doubt}"
-            )
-        }
-    };
-    format!(
-        "foreread: {ahead} read ahead {by}: {used} used{guessed}, {late} of it late; {unused_bytes} {unused}\n  \
-         waited {waiting:.2} s of {seconds:.2} s for the storage; {waits}\n  {time}\n"
-    )
+    lines.push(format!(
+        "took {:.2} s, {:.2} s of it waiting for the storage{waits}; {} files watched",
+        report.seconds, report.waiting_seconds, report.files
+    ));
+    format!("foreread: {}\n", lines.join("\n  "))
 }
 
 fn to_json(report: &RunReport, status: Option<ExitStatus>) -> String {

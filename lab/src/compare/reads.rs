@@ -136,7 +136,6 @@ impl Reads {
         Some(ReplayPace {
             mode: replay.mode,
             think: replay.think,
-            is_by_waits: false,
         })
     }
 

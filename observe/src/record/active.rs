@@ -12,13 +12,11 @@ use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
 use super::names::Finder;
 use super::processes::{
-    before_of, descriptors_of, family, follow_family, no_process, others, processes, threads_of,
-    unsure, until_ended,
+    before_of, descriptors_of, family, follow_family, no_process, processes, unsure, until_ended,
 };
 use super::{Before, Capture, SwitchedOff, refused, with_other_ways};
 use crate::tracefs::{self, Instance, now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
-use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, eventfd};
@@ -49,8 +47,6 @@ pub struct RecordOptions {
     pub decisions: bool,
     /// Where events are kept meanwhile.
     pub folder: PathBuf,
-    /// Bytes of events after which the recording ends by itself.
-    pub max_event_bytes: Option<u64>,
 }
 
 /// What is followed, with all that it begins.
@@ -60,9 +56,6 @@ pub enum Target {
     Command(Vec<OsString>),
     /// A process that runs already.
     Process(u32),
-    /// Every process of the machine but this one; what they read of other devices is left out afterwards. Names are not
-    /// looked for.
-    Devices(Vec<DeviceNumber>),
 }
 
 /// A recording under way.
@@ -81,13 +74,10 @@ pub struct ActiveRecording {
     ending: Arc<AtomicBool>,
     drain: JoinHandle<Result<DrainedEvents, Failure>>,
     finder: Finder,
-    /// The thread that looks what is open, where names are looked for.
-    namer: Option<Task<()>>,
+    /// The thread that looks what is open.
+    namer: Task<()>,
     began_ns: u64,
     roots: Vec<PathBuf>,
-    /// There are as many events as there may be.
-    full: Arc<AtomicBool>,
-    devices: Option<Vec<DeviceNumber>>,
 }
 
 /// Whether anything can be recorded here; gives tracefs.
@@ -130,26 +120,17 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let spill = Spill::new(instance.raw()?, &asked.folder).map_err(refused)?;
     let began_ns = now_ns();
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(refused)?);
-    let (ending, full) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let devices = match &asked.target {
-        Target::Devices(devices) => Some(devices.clone()),
-        Target::Command(_) | Target::Process(_) => None,
-    };
+    let ending = Arc::<AtomicBool>::default();
     let finder = Finder::default();
-    let (looks, namer) = match devices.is_none() {
-        true => Some(namer(&finder).map_err(refused)?).unzip(),
-        false => (None, None),
-    };
+    let (looks, namer) = namer(&finder).map_err(refused)?;
     let drain = Drain {
         spill,
         instance: Arc::clone(&instance),
         stop: Arc::clone(&stop),
         ending: Arc::clone(&ending),
-        full: Arc::clone(&full),
         began_ns,
         per_cpu_kb,
         looks,
-        max_bytes: asked.max_event_bytes.unwrap_or(u64::MAX),
     };
     let drain = threads::spawn("foreread-drain", move || drain.run()).map_err(refused)?;
     let begun = match begin(&instance, &asked.target) {
@@ -185,8 +166,6 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
         namer,
         began_ns,
         roots,
-        full,
-        devices,
     })
 }
 
@@ -196,12 +175,10 @@ struct Drain {
     instance: Arc<Instance>,
     stop: Arc<OwnedFd>,
     ending: Arc<AtomicBool>,
-    full: Arc<AtomicBool>,
     began_ns: u64,
     per_cpu_kb: u64,
-    /// Processes to look at, where names are looked for.
-    looks: Option<SyncSender<Vec<u32>>>,
-    max_bytes: u64,
+    /// Processes to look at.
+    looks: SyncSender<Vec<u32>>,
 }
 
 /// A thread that looks at what processes have open. While it waits for a file system others are not looked at.
@@ -227,14 +204,10 @@ impl Drain {
                     // Without a thread the buffer stays as it is.
                     growth = threads::spawn("foreread-buffer", grow).ok();
                 }
-            } else if let Some(looks) = &self.looks {
-                let _ = looks.try_send(processes(&self.instance.followed()));
+            } else {
+                let _ = self.looks.try_send(processes(&self.instance.followed()));
             }
             self.spill.take().map_err(refused)?;
-            if self.spill.bytes >= self.max_bytes && !self.full.swap(true, Ordering::SeqCst) {
-                self.ending.store(true, Ordering::SeqCst);
-                self.instance.set("tracing_on", "0")?;
-            }
         }
         self.spill.take().map_err(refused)?;
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
@@ -302,7 +275,6 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure
             })
         }
         Target::Process(pid) => join(instance, *pid),
-        Target::Devices(_) => join_all(instance),
     }
 }
 
@@ -329,38 +301,11 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
     })
 }
 
-/// Follows every process but this one. What this one reads would be events, which it reads, and so on.
-fn join_all(instance: &Instance) -> Result<RecordingStart, Failure> {
-    let pid = std::process::id();
-    instance.set("options/event-fork", "1")?;
-    let own: Vec<String> = threads_of(pid).iter().map(u32::to_string).collect();
-    instance.set("set_event_notrace_pid", &own.join(" "))?;
-    instance.set("tracing_on", "1")?;
-    let mut before = before_of(&others());
-    // Kernel threads have nothing open.
-    before.retain(|one| one.shares.is_some() || !one.descriptors.is_empty());
-    unsure(&mut before);
-    Ok(RecordingStart {
-        child: None,
-        joined: None,
-        pid,
-        before,
-        settled_ns: now_ns(),
-        roots: Vec::new(),
-    })
-}
-
 impl ActiveRecording {
     /// The process that is followed.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
-    }
-
-    /// Whether it has ended by itself, by its limit of events.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.full.load(Ordering::SeqCst)
     }
 
     /// Waits until the command has ended, or the process; for that one also until `enough`.
@@ -403,9 +348,7 @@ impl ActiveRecording {
         // Without a thread the instance goes now, and what an event costs is not known.
         let ending = InstanceRemoval(ending.ok());
         closed.map_err(refused)?;
-        let looked = self
-            .namer
-            .map_or(Some(()), |namer| namer.within(END_PATIENCE));
+        let looked = self.namer.within(END_PATIENCE);
         Ok(Capture {
             ending,
             spill,
@@ -418,7 +361,6 @@ impl ActiveRecording {
             until_unix_ns: unix_now_ns(),
             lost,
             off: off.or(off_now),
-            devices: self.devices,
             seconds,
             drain_cpu_seconds: cpu_seconds,
         })

@@ -184,15 +184,6 @@ pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
     all.into_iter().collect()
 }
 
-/// Every process of the machine but this one.
-pub(super) fn others() -> Vec<u32> {
-    let own = std::process::id();
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| *pid != own)
-        .collect()
-}
-
 /// What the threads of these processes have open.
 pub(super) fn before_of(processes: &[u32]) -> Vec<Before> {
     let mut before = Vec::new();

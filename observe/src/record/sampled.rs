@@ -88,10 +88,6 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
             roots.extend(std::fs::read_link(format!("/proc/{pid}/cwd")));
             (None, Some(joined), *pid)
         }
-        Target::Devices(_) => {
-            let remedy = "run it as root";
-            return Err(Failure::cannot("devices cannot be sampled", "", remedy));
-        }
     };
     // It waits for nothing else.
     let _ = to_looks.send(pid);

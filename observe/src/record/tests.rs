@@ -247,7 +247,6 @@ fn every_call_of_the_list_is_recorded_and_needed() {
         buffer_bytes: 16 << 20,
         decisions: false,
         folder: folder.to_path_buf(),
-        max_event_bytes: None,
     };
     let mut running = match start(&asked) {
         Ok(running) => running,

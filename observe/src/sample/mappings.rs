@@ -84,16 +84,7 @@ pub struct MappedFiles {
     streak: Option<FaultStreak>,
     /// Where pages were touched last.
     latest: Option<u32>,
-    /// What came of the latest waits for faults.
-    pub fault_window: Option<FaultWindow>,
     buffer: Vec<u8>,
-}
-
-/// Faults that waited, and the pages that came with them.
-pub struct FaultWindow {
-    pub dev: u32,
-    pub faults: u64,
-    pub pages: u64,
 }
 
 impl MappedFiles {
@@ -109,7 +100,6 @@ impl MappedFiles {
             waiters: 0,
             streak: None,
             latest: None,
-            fault_window: None,
             buffer: vec![0; SWEEP_PAGES * 8],
         }
     }
@@ -234,13 +224,6 @@ impl MappedFiles {
         };
         let count = faults().saturating_sub(streak.faults).max(1);
         let waited_ns = time_ns * streak.waiters / streak.looks / count;
-        if streak.pages > 0 {
-            self.fault_window = Some(FaultWindow {
-                dev: found.file.dev,
-                faults: count,
-                pages: streak.pages,
-            });
-        }
         // The miss is of as many pages as have come for a fault on average.
         let (_, last) = found.pages;
         let missed = FoundPages {

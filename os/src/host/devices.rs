@@ -94,54 +94,6 @@ pub fn write_setting(path: &Path, value: u64) -> io::Result<()> {
     file.write_all(value.to_string().as_bytes())
 }
 
-/// A disk or a partition: its folder in sysfs.
-#[derive(Clone, Debug)]
-pub struct BlockDevice(PathBuf);
-
-impl BlockDevice {
-    /// Its name, such as `sda1`.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.0
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    }
-
-    fn number(&self) -> Option<DeviceNumber> {
-        DeviceNumber::parse(&text(&self.0.join("dev"))?)
-    }
-
-    /// Whether it is a part of a disk.
-    #[must_use]
-    pub fn is_partition(&self) -> bool {
-        self.0.join("partition").exists()
-    }
-
-    /// Itself, or the disk that it is a part of: a partition has no queue.
-    #[must_use]
-    pub fn disk(&self) -> BlockDevice {
-        let up = self.0.parent().filter(|_| self.is_partition());
-        BlockDevice(up.unwrap_or(&self.0).to_path_buf())
-    }
-
-    #[must_use]
-    pub fn partitions(&self) -> Vec<DeviceNumber> {
-        let below = entries(&self.0).map(BlockDevice);
-        below
-            .filter(BlockDevice::is_partition)
-            .filter_map(|part| part.number())
-            .collect()
-    }
-
-    /// The path of its `read_ahead_kb`, which a partition does not have.
-    #[must_use]
-    pub fn setting(&self) -> PathBuf {
-        self.0.join("queue/read_ahead_kb")
-    }
-}
-
 /// The node of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockNode {
@@ -181,28 +133,30 @@ impl Host {
     /// The device of this number; of a partition its disk.
     #[must_use]
     pub fn device(&self, of: DeviceNumber) -> Device {
-        let disk = self.block_device(of).ok().map(|block| block.disk());
-        let queue = |name: &str| number(&disk.as_ref()?.0.join("queue").join(name));
+        let link = self.sys.join("dev/block").join(of.to_string());
+        let folder = fs::canonicalize(link).ok();
+        // A partition has no queue.
+        let disk = folder.map(|folder| match folder.parent() {
+            Some(up) if folder.join("partition").exists() => up.to_path_buf(),
+            _ => folder,
+        });
+        let queue = |name: &str| number(&disk.as_ref()?.join("queue").join(name));
         let bdi = self.sys.join("class/bdi").join(of.to_string());
         // A hostile or mad setting does not overflow.
         let kib = |n: u64| n.saturating_mul(1024);
         let read_ahead = queue("read_ahead_kb").or_else(|| number(&bdi.join("read_ahead_kb")));
         Device {
-            number: disk.as_ref().and_then(BlockDevice::number).unwrap_or(of),
-            name: disk.as_ref().map(BlockDevice::name),
+            number: disk
+                .as_ref()
+                .and_then(|disk| DeviceNumber::parse(&text(&disk.join("dev"))?))
+                .unwrap_or(of),
+            name: disk
+                .as_ref()
+                .and_then(|disk| Some(disk.file_name()?.to_string_lossy().into_owned())),
             read_ahead: read_ahead.map(kib),
             max_request: queue("max_sectors_kb").map(kib),
             rotates: queue("rotational").map(|flag| flag == 1),
         }
-    }
-
-    /// The block device of this number.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn block_device(&self, number: DeviceNumber) -> io::Result<BlockDevice> {
-        let link = self.sys.join("dev/block").join(number.to_string());
-        Ok(BlockDevice(fs::canonicalize(link)?))
     }
 
     /// All disks and partitions.
@@ -299,12 +253,7 @@ mod tests {
             (&host.device(at("8:0")), at("8:0"))
         );
         assert_eq!(host.device(at("9:9")).read_ahead, None);
-        let disk = host.block_device(at("8:1")).expect("it is there").disk();
-        assert_eq!(
-            (disk.name(), disk.partitions()),
-            ("sda".into(), vec![at("8:1")])
-        );
-        assert!(!disk.is_partition() && disk.setting().exists());
+        assert_eq!(device.name.as_deref(), Some("sda"));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct DiskCounters {
     /// Reads that ended.
     pub reads: u64,
     pub read_bytes: u64,
+    /// Milliseconds that its reads took, all together.
+    pub read_ms: u64,
     /// Requests that are under way.
     pub in_flight: u64,
     /// Milliseconds in which some request was.
@@ -77,6 +79,7 @@ impl Host {
         Some(DiskCounters {
             reads: *numbers.first()?,
             read_bytes: numbers.get(2)?.saturating_mul(512),
+            read_ms: *numbers.get(3)?,
             in_flight: *numbers.get(8)?,
             busy_ms: *numbers.get(9)?,
         })

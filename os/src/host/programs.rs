@@ -11,7 +11,6 @@ use super::{DeviceNumber, Host, Mount, text};
 use std::collections::HashMap;
 use std::fs::read_link;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Descriptors of a process that are looked at, at most.
 const MAX_DESCRIPTORS: usize = 4096;
@@ -31,17 +30,6 @@ impl OpenProgram {
 }
 
 impl Host {
-    /// The processor time of the children of this process that have ended, and of theirs.
-    #[must_use]
-    pub fn time_of_children(&self) -> Duration {
-        let stat = text(&self.proc.join("self/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let ticks = fields.split_ascii_whitespace().skip(13).take(2);
-        let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
-        let of_second = rustix::param::clock_ticks_per_second().max(1);
-        Duration::from_millis(ticks.saturating_mul(1000) / of_second)
-    }
-
     /// Those with a file of one of these devices, this process left out.
     #[must_use]
     pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {
@@ -55,6 +43,19 @@ impl Host {
         }
         found.sort_by_key(|program| program.pid);
         found
+    }
+
+    /// Bytes that each process has had storage read, by its number; of those that this user may ask. This process is left out.
+    #[must_use]
+    pub fn storage_reads(&self) -> HashMap<u32, u64> {
+        let read = |(pid, folder): (u32, PathBuf)| {
+            let io = text(&folder.join("io"))?;
+            let bytes = io
+                .lines()
+                .find_map(|line| line.strip_prefix("read_bytes:"))?;
+            Some((pid, bytes.trim().parse().ok()?))
+        };
+        self.other_processes().filter_map(read).collect()
     }
 
     /// Those that have a path among their arguments, as it is written, and those that are ending and have no arguments any more: their first
