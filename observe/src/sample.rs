@@ -26,6 +26,7 @@ pub use mappings::BLOCK_BYTES;
 use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+pub(crate) use threads::place_of_descriptor;
 pub use threads::{EndedWait, bytes_read_by, may_look, process_of};
 use threads::{SampledThread, ThreadState};
 

@@ -6,6 +6,7 @@
 //!   host     what /proc and /sys say of devices, mounts and memory
 //!   open     looks at a path without opening it, then opens what it has seen; reads small files within a limit
 //!   output   makes a file: it appears when it is whole, follows no link, replaces nothing unasked
+//!   poll     waits for descriptors
 //!   unmount  takes a mount away by fusermount3 or umount
 //!   threads  begins a thread, or says why not; waits for one with a limit
 //! ```
@@ -18,5 +19,6 @@ pub mod failure;
 pub mod host;
 pub mod open;
 pub mod output;
+pub mod poll;
 pub mod threads;
 pub mod unmount;

@@ -15,7 +15,7 @@
 //!
 //! Never: reads, waits, or asks the time.
 
-use foreread_core::event::{Action, Advice, Class, Error, Event};
+use foreread_core::event::{Action, Class, Error, Event};
 use foreread_core::machine::{Config, MAX_IDS, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -136,19 +136,6 @@ impl Advisor {
                 open: OpenId(file.0),
                 range,
                 random: false,
-            },
-        );
-    }
-
-    /// The program has said how it reads a file.
-    pub fn advise(&mut self, now: Nanos, file: FileId, advice: Advice) {
-        let range = ByteRange::default();
-        self.handle(
-            now,
-            Event::Advise {
-                open: OpenId(file.0),
-                advice,
-                range,
             },
         );
     }

@@ -5,13 +5,11 @@
 //! ```text
 //!   advisor     the decision core beside a program: its reads in, what to read ahead out
 //!   handle      a file of ext4 by its inode
-//!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole, and how large those are; and out of it again
-//!   resident    which bytes of a file are there: cachestat(2)
-//!   mapping     a mapping of our own: which pages are there (mincore), and those of a range at once (POPULATE_READ)
+//!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole, and how large those are
+//!   resident    which bytes of a file are there: cachestat(2), mincore(2)
 //!   kept        whether what is cached outlives another open of the file
 //!   inherited   signals that a command of ours gets as we got them
 //!   program     how this program is started again, and commands of the user
-//!   process     the same for mappings of another process: process_madvise(2)
 //! ```
 //! Example: 64 MiB of a file of a disk whose `read_ahead_kb` is 8192 are eight calls of readahead(2). One call for all of them
 //! would cache the first 8 MiB and report success.
@@ -22,8 +20,6 @@ pub mod advisor;
 pub mod handle;
 pub mod inherited;
 pub mod kept;
-pub mod mapping;
-pub mod process;
 pub mod program;
 pub mod readahead;
 pub mod resident;

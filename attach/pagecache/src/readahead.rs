@@ -1,4 +1,4 @@
-//! Ranges of a file into the page cache, and out of it.
+//! Ranges of a file into the page cache.
 //!
 //! readahead(2) reads at most the larger of the device's `read_ahead_kb` and `max_sectors_kb`, cuts the rest off, and reports
 //! success. So a range goes out in pieces:
@@ -13,7 +13,6 @@ use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use rustix::fs::{Advice, fadvise};
 use std::io;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -91,15 +90,4 @@ pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
         rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut byte, at - 1))?;
     }
     Ok(())
-}
-
-/// Drops the clean pages of `range` that no program has mapped. What is not written yet stays.
-///
-/// # Errors
-/// As of fadvise(2).
-pub fn forget(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
-    let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else {
-        return Ok(());
-    };
-    Ok(fadvise(file, range.start, Some(len), Advice::DontNeed)?)
 }

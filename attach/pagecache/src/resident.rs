@@ -1,7 +1,7 @@
 //! Which bytes of a file are in the page cache, by cachestat(2) (Linux 6.5).
 //!
 //! A page counts from the moment that its read has begun: a range that was just asked for is cached in this sense, and need not
-//! be asked for again. Whether the bytes have arrived is what [`crate::mapping::Mapping::arrived`] answers.
+//! be asked for again. Whether the bytes have arrived is what [`pages`] answers.
 //!
 //! ```text
 //!   cached(file, 0..16M)   Some(16M): everything    Some(4M): a part    None: the kernel does not say
@@ -10,8 +10,8 @@
 //! The kernel answers for files that the caller owns or may write. For others cachestat fails with EPERM, and mincore(2) claims that
 //! every page is there: both give `None`, and the caller reads everything.
 
-use crate::mapping::Mapping;
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
@@ -24,18 +24,11 @@ const MIN_SPLIT: u64 = 128 << 10;
 
 /// What cachestat counts, in pages.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheCounts {
-    /// In the cache, those that are being read included.
-    pub cached: u64,
-    /// To be written.
-    pub dirty: u64,
-    /// Being written.
-    pub writeback: u64,
-    /// Were in the cache and are not any more.
-    pub evicted: u64,
-    /// Of these, those that left a short time ago: the memory is too small for what is used.
-    pub recently_evicted: u64,
+#[derive(Default)]
+struct CacheCounts {
+    cached: u64,
+    /// Dirty, in writeback, evicted, recently evicted.
+    _others: [u64; 4],
 }
 
 #[repr(C)]
@@ -44,17 +37,17 @@ struct AskedRange {
     len: u64,
 }
 
-/// The counts of a range.
+/// Pages of a range that are in the cache, those that are being read included.
 ///
 /// # Errors
 /// ENOSYS: a kernel before 6.5. EPERM: the file belongs to another user, and the caller may not write it.
 #[allow(unsafe_code)] // No crate has cachestat.
-pub fn counts(file: impl AsFd, range: &Range<u64>) -> io::Result<CacheCounts> {
+pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     let mut counts = CacheCounts::default();
     let len = range.end.saturating_sub(range.start);
     if len == 0 {
         // For the kernel 0 means: up to the end of the file.
-        return Ok(counts);
+        return Ok(0);
     }
     let asked = AskedRange {
         offset: range.start,
@@ -71,7 +64,7 @@ pub fn counts(file: impl AsFd, range: &Range<u64>) -> io::Result<CacheCounts> {
         )
     };
     if done == 0 {
-        Ok(counts)
+        Ok(counts.cached)
     } else {
         Err(io::Error::last_os_error())
     }
@@ -85,13 +78,15 @@ pub fn counts(file: impl AsFd, range: &Range<u64>) -> io::Result<CacheCounts> {
 pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
     let len = range.end.saturating_sub(range.start);
     let pages = crate::whole_pages(range);
-    match counts(&file, &pages) {
-        Ok(counts) => Ok(Some(bytes_of(counts.cached, &pages, len))),
+    match cached_pages(&file, &pages) {
+        Ok(there) => Ok(Some(bytes_of(there, &pages, len))),
         Err(error) => match error.raw_os_error() {
             Some(libc::EPERM) => Ok(None),
             // ENOSYS of old kernels, and EOPNOTSUPP of files on huge pages.
             Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(&file) => {
-                by_mincore(&file, &pages, len).map(Some)
+                let there = self::pages(&file, &pages)?;
+                let there = there.into_iter().filter(|there| *there).count() as u64;
+                Ok(Some(bytes_of(there, &pages, len)))
             }
             Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(None),
             _ => Err(error),
@@ -116,13 +111,35 @@ fn may_ask(file: impl AsFd) -> bool {
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-fn by_mincore(file: impl AsFd, pages: &Range<u64>, len: u64) -> io::Result<u64> {
-    if len == 0 {
-        return Ok(0);
+/// For each page of `range`: whether its bytes are in memory, by mincore(2) on a mapping of our own. For files that the caller neither owns nor may write,
+/// the kernel claims that all are. The mapped bytes are never looked at, so a file that another program cuts short meanwhile cannot end
+/// this process.
+///
+/// # Errors
+/// The file cannot be mapped, or the range is too long for this machine.
+#[allow(unsafe_code)] // rustix has no mincore.
+pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
+    let range = crate::whole_pages(range);
+    let len = range.end.saturating_sub(range.start);
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut pages = vec![0_u8; len.div_ceil(crate::page_bytes() as usize)];
+    if pages.is_empty() {
+        return Ok(Vec::new());
     }
-    let there = Mapping::new(&file, pages.clone())?.resident(pages)?;
-    let there = there.into_iter().filter(|there| *there).count() as u64;
-    Ok(bytes_of(there, pages, len))
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    let place = std::ptr::null_mut();
+    // SAFETY: the kernel chooses the place, so no mapping is replaced, and no reference to the bytes is made. The kernel writes one byte for
+    // each page. The mapping goes before this returns.
+    let done = unsafe {
+        let start = mmap(place, len, ProtFlags::READ, flags, file, range.start)?;
+        let done = match libc::mincore(start, len, pages.as_mut_ptr().cast()) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        munmap(start, len)?;
+        done
+    };
+    done.map(|()| pages.into_iter().map(|page| page & 1 == 1).collect())
 }
 
 /// Begins to read what of `range` is not in the cache, in calls of at most `piece` bytes, and gives those parts.

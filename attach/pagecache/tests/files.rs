@@ -1,9 +1,10 @@
 //! Files of a temporary folder: into the cache, out of it, and what the kernel says of them.
 
-use foreread_pagecache::{mapping::Mapping, page_bytes, readahead, resident, whole_pages};
+use foreread_pagecache::{page_bytes, readahead, resident, whole_pages};
+use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::os::unix::fs::FileExt;
 use tempfile::NamedTempFile;
 
 const MIB: u64 = 1 << 20;
@@ -22,8 +23,8 @@ pub fn cold(len: u64) -> Option<(NamedTempFile, File)> {
     file.write_all(&bytes).expect("written");
     file.as_file().sync_all().expect("synced");
     let reader = File::open(file.path()).expect("opened");
-    readahead::forget(&reader, 0..len).expect("dropped");
-    if resident::counts(&reader, &(0..len)).is_ok_and(|counts| counts.cached > 0) {
+    forget(&reader);
+    if resident::cached_pages(&reader, &(0..len)).is_ok_and(|pages| pages > 0) {
         eprintln!("skipped: the pages of this file system cannot be dropped");
         return None;
     }
@@ -31,23 +32,22 @@ pub fn cold(len: u64) -> Option<(NamedTempFile, File)> {
 }
 
 fn has_cachestat(file: &File) -> bool {
-    let has = resident::counts(file, &(0..1)).is_ok();
+    let has = resident::cached_pages(file, &(0..1)).is_ok();
     if !has {
         eprintln!("skipped: no cachestat(2) here");
     }
     has
 }
 
-/// Waits until all of `range` has arrived.
-fn wait(mapping: &Mapping, range: &std::ops::Range<u64>) {
-    let since = Instant::now();
-    while !mapping.arrived(range).expect("mincore") {
-        assert!(
-            since.elapsed() < Duration::from_secs(60),
-            "{range:?} does not arrive"
-        );
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// Drops what is cached of a file.
+pub fn forget(file: &File) {
+    fadvise(file, 0, None, Advice::DontNeed).expect("dropped");
+}
+
+/// Reads bytes of a file, which are in the cache then.
+fn bring(file: &File, at: u64, bytes: u64) {
+    let mut buffer = vec![0; bytes as usize];
+    file.read_exact_at(&mut buffer, at).expect("read");
 }
 
 #[test]
@@ -65,9 +65,8 @@ fn a_range_longer_than_a_piece_is_read_whole() {
         resident::cached(&file, &(MIB..23 * MIB)).expect("asked"),
         Some(22 * MIB)
     );
-    let mapping = Mapping::new(&file, 0..24 * MIB).expect("mapped");
-    wait(&mapping, &(MIB..23 * MIB));
-    readahead::forget(&file, 0..24 * MIB).expect("dropped");
+    readahead::wait(&file, &(MIB..23 * MIB)).expect("it arrives");
+    forget(&file);
     assert_eq!(
         resident::cached(&file, &(0..24 * MIB)).expect("asked"),
         Some(0)
@@ -114,8 +113,7 @@ fn what_is_absent_is_found() {
         resident::absent(&file, 2 * MIB..3 * MIB).expect("asked"),
         []
     );
-    let mapping = Mapping::new(&file, 0..8 * MIB).expect("mapped");
-    mapping.populate(&(0..8 * MIB)).expect("populated");
+    bring(&file, 0, 8 * MIB);
     assert_eq!(
         resident::absent(&file, 100..8 * MIB - 100).expect("asked"),
         Vec::<std::ops::Range<u64>>::new()
@@ -136,33 +134,29 @@ fn a_part_of_a_page_is_cached_when_the_page_is() {
         resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"),
         Some(0)
     );
-    Mapping::new(&file, 0..MIB)
-        .expect("mapped")
-        .populate(&(0..MIB))
-        .expect("populated");
+    bring(&file, 0, MIB);
     assert_eq!(
         resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"),
         Some(page)
     );
     assert_eq!(
-        resident::counts(&file, &(0..0)).expect("asked").cached,
+        resident::cached_pages(&file, &(0..0)).expect("asked"),
         0,
         "an empty range is not the whole file"
     );
 }
 
 #[test]
-fn pages_of_a_mapping_are_told_apart() {
+fn pages_are_told_apart() {
     let Some((_kept, file)) = cold(4 * MIB) else {
         return;
     };
-    let mapping = Mapping::new(&file, 0..4 * MIB).expect("mapped");
-    assert!(!mapping.arrived(&(3 * MIB..4 * MIB)).expect("mincore"));
-    mapping.populate(&(3 * MIB..4 * MIB)).expect("populated");
-    assert!(mapping.arrived(&(3 * MIB..4 * MIB)).expect("mincore"));
-    let pages = mapping.resident(&(0..4 * MIB)).expect("mincore");
+    let pages = || resident::pages(&file, &(0..4 * MIB)).expect("mincore");
+    assert!(!pages().contains(&true));
+    bring(&file, 3 * MIB, MIB);
+    let pages = pages();
     assert_eq!(pages.len() as u64, 4 * MIB / page_bytes());
-    assert!(pages[pages.len() / 4 * 3..].iter().all(|there| *there));
+    assert!(!pages[0] && pages[pages.len() / 4 * 3..].iter().all(|there| *there));
 }
 
 #[test]
@@ -170,12 +164,6 @@ fn what_has_no_pages_is_an_error() {
     let Some((_kept, file)) = cold(MIB) else {
         return;
     };
-    assert!(Mapping::new(&file, 4096..4096).is_err(), "an empty mapping");
-    let beyond = Mapping::new(&file, 0..2 * MIB).expect("mapped");
-    assert!(
-        beyond.populate(&(MIB..2 * MIB)).is_err(),
-        "beyond the end of the file"
-    );
     let (pipe, _other) = rustix::pipe::pipe().expect("a pipe");
     assert!(
         readahead::start(&pipe, 0..MIB, MIB).is_err(),
@@ -185,5 +173,4 @@ fn what_has_no_pages_is_an_error() {
         readahead::start(&file, u64::MAX - 5..u64::MAX, MIB).is_err(),
         "an offset beyond all files"
     );
-    readahead::forget(&file, 5..5).expect("nothing is no error");
 }

@@ -3,4 +3,3 @@
 mod advisor;
 mod files;
 mod piece;
-mod process;

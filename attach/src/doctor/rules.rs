@@ -44,81 +44,62 @@ struct RuleRow {
     source: &'static str,
 }
 
+const fn row(
+    (major, minor): (u32, u32),
+    kinds: &'static [StorageKind],
+    choice: Choice,
+    source: &'static str,
+) -> RuleRow {
+    RuleRow {
+        since: KernelVersion(major, minor),
+        kinds,
+        choice,
+        source,
+    }
+}
+
 const QUEUES: &[StorageKind] = &[
     StorageKind::Disk,
     StorageKind::Loop,
     StorageKind::Mapped,
     StorageKind::Memory,
 ];
+const MD: &[StorageKind] = &[StorageKind::Md];
+const BTRFS: &[StorageKind] = &[StorageKind::Btrfs];
+const NFS: &[StorageKind] = &[StorageKind::Nfs];
+const FUSE: &[StorageKind] = &[StorageKind::Fuse];
+const CEPH: &[StorageKind] = &[StorageKind::Ceph];
+const AFS: &[StorageKind] = &[StorageKind::Afs];
+
+const LINUX_6_17: &str = "Linux 6.17, commit 459779d04ae8";
+const LINUX_5_10: &str = "Linux 5.10, commit c2e4cd57cfa1";
+const LINUX_5_4: &str = "Linux 5.4, commit c128e575514c";
+const FUSE_INIT: &str = "fs/fuse/inode.c: 128 KiB, or less by the server's INIT";
+const RASIZE: &str = "CEPH_RASIZE_DEFAULT, mount option rasize";
 
 /// Newer rows of the same kind first.
 const RULES: [RuleRow; 11] = [
-    RuleRow {
-        since: KernelVersion(6, 17),
-        kinds: QUEUES,
-        choice: Choice::TwiceOptimalOrRequest,
-        source: "Linux 6.17, commit 459779d04ae8",
-    },
-    RuleRow {
-        since: KernelVersion(6, 17),
-        kinds: &[StorageKind::Md],
-        choice: Choice::TwiceOptimalOrRequest,
-        source: "Linux 6.17, commit 459779d04ae8",
-    },
-    RuleRow {
-        since: KernelVersion(5, 10),
-        kinds: QUEUES,
-        choice: Choice::TwiceOptimal,
-        source: "Linux 5.10, commit c2e4cd57cfa1",
-    },
-    RuleRow {
-        since: KernelVersion(2, 6),
-        kinds: &[StorageKind::Md],
-        choice: Choice::TwiceOptimal,
-        source: "MD sets two stripes",
-    },
-    RuleRow {
-        since: KernelVersion(2, 6),
-        kinds: QUEUES,
-        choice: Choice::Default,
-        source: "VM_MAX_READAHEAD, 128 KiB",
-    },
-    RuleRow {
-        since: KernelVersion(3, 0),
-        kinds: &[StorageKind::Btrfs],
-        choice: Choice::Btrfs,
-        source: "fs/btrfs/disk-io.c, open_ctree",
-    },
-    RuleRow {
-        since: KernelVersion(5, 4),
-        kinds: &[StorageKind::Nfs],
-        choice: Choice::Default,
-        source: "Linux 5.4, commit c128e575514c",
-    },
-    RuleRow {
-        since: KernelVersion(2, 6),
-        kinds: &[StorageKind::Nfs],
-        choice: Choice::NfsRequests,
-        source: "NFS_MAX_READAHEAD, 15 x rsize",
-    },
-    RuleRow {
-        since: KernelVersion(2, 6),
-        kinds: &[StorageKind::Fuse],
-        choice: Choice::AtMostDefault,
-        source: "fs/fuse/inode.c: 128 KiB, or less by the server's INIT",
-    },
-    RuleRow {
-        since: KernelVersion(3, 0),
-        kinds: &[StorageKind::Ceph],
-        choice: Choice::Ceph,
-        source: "CEPH_RASIZE_DEFAULT, mount option rasize",
-    },
-    RuleRow {
-        since: KernelVersion(5, 10),
-        kinds: &[StorageKind::Afs],
-        choice: Choice::Default,
-        source: "fs/afs/super.c",
-    },
+    row((6, 17), QUEUES, Choice::TwiceOptimalOrRequest, LINUX_6_17),
+    row((6, 17), MD, Choice::TwiceOptimalOrRequest, LINUX_6_17),
+    row((5, 10), QUEUES, Choice::TwiceOptimal, LINUX_5_10),
+    row((2, 6), MD, Choice::TwiceOptimal, "MD sets two stripes"),
+    row((2, 6), QUEUES, Choice::Default, "VM_MAX_READAHEAD, 128 KiB"),
+    row(
+        (3, 0),
+        BTRFS,
+        Choice::Btrfs,
+        "fs/btrfs/disk-io.c, open_ctree",
+    ),
+    row((5, 4), NFS, Choice::Default, LINUX_5_4),
+    row(
+        (2, 6),
+        NFS,
+        Choice::NfsRequests,
+        "NFS_MAX_READAHEAD, 15 x rsize",
+    ),
+    row((2, 6), FUSE, Choice::AtMostDefault, FUSE_INIT),
+    row((3, 0), CEPH, Choice::Ceph, RASIZE),
+    row((5, 10), AFS, Choice::Default, "fs/afs/super.c"),
 ];
 
 /// From here on a change of a queue's limits applies the rule again, also over a value that was set by hand.

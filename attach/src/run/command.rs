@@ -18,22 +18,23 @@ use super::tap::{Level, Tap};
 use super::watcher::{SampleTap, WatchBy, Watcher};
 use super::{RunOptions, RunReport, RunTarget, seconds};
 use foreread_core::policy::PolicySpec;
-use foreread_observe::record::join;
+use foreread_observe::record::Followed;
 use foreread_observe::record::sampled::hidden;
 use foreread_observe::sample::may_look;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
 use foreread_os::failure::Failure;
 use foreread_os::host::{DeviceNumber, Host};
+use foreread_os::poll::readable;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use foreread_trace::follow::event::FileKey;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -46,9 +47,7 @@ const TICK_NS: u64 = 100_000_000;
 /// Without a miss for this time only misses are watched.
 const QUIET: Duration = Duration::from_millis(200);
 /// A command that ends within this time is not watched, and no instance is made for it: the kernel waits as long for the first setting of one.
-const GRACE_NS: u64 = 20_000_000;
-/// How often it is asked whether a process was watched for long enough.
-const ASKED_EVERY_NS: u64 = 20_000_000;
+const GRACE: Duration = Duration::from_millis(20);
 /// Devices that the kernel's filter names, at most.
 const MAX_FILTERED: usize = 64;
 
@@ -58,16 +57,9 @@ const HIDDEN: &str =
 /// Why there is no report of a run.
 const NO_ANSWER: &str = "a file system that the command reads does not answer";
 
-/// What is watched.
-enum WatchTarget {
-    Begun(Child),
-    /// A process of others, and what says that it has ended.
-    Joined(OwnedFd),
-}
-
 /// A command under way.
 pub struct RunningCommand {
-    target: WatchTarget,
+    target: Followed,
     stop: Arc<OwnedFd>,
     watcher: Task<RunReport>,
     began: Instant,
@@ -101,25 +93,23 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
         Err(_) => RunReport::default(),
     })
     .map_err(refused)?;
-    let (target, pid) = match &options.target {
+    let target = match &options.target {
         RunTarget::Command(command) => {
             let (name, rest) = command
                 .split_first()
                 .ok_or_else(|| Failure::input("no command", "foreread run -- CMD", "name one"))?;
-            let child = program::begin(name, rest)?;
-            let pid = child.id();
-            (WatchTarget::Begun(child), pid)
+            Followed::Begun(program::begin(name, rest)?)
         }
         RunTarget::Process(pid) => {
-            let joined = join(*pid)?;
+            let joined = Followed::join(*pid)?;
             if is_sampled {
                 may_look(*pid).map_err(|error| hidden(*pid, error))?;
             }
-            (WatchTarget::Joined(joined), *pid)
+            joined
         }
     };
     // It waits for nothing else.
-    let _ = begun.send(pid);
+    let _ = begun.send(target.pid());
     Ok(RunningCommand {
         target,
         stop,
@@ -171,7 +161,7 @@ fn watch(
         let watcher = Watcher::Sample(Box::new(SampleTap::new(pid)));
         return Run::new(watcher, policy, pid, wake, began).watch(stop);
     };
-    if is_written(stop, GRACE_NS) {
+    if is_written(stop, GRACE) {
         return RunReport::default();
     }
     let refused = |error: Failure| RunReport {
@@ -182,7 +172,7 @@ fn watch(
         Ok(tap) => tap,
         Err(error) => return refused(error),
     };
-    let report = match tap.prepare(pid, || is_written(stop, 0)) {
+    let report = match tap.prepare(pid, || is_written(stop, Duration::ZERO)) {
         Err(error) => refused(error),
         // It has ended meanwhile.
         Ok(()) if tap.level().is_none() => RunReport::default(),
@@ -203,8 +193,8 @@ impl RunningCommand {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match &self.target {
-            WatchTarget::Begun(child) => Some(child.id()),
-            WatchTarget::Joined(_) => None,
+            Followed::Begun(child) => Some(child.id()),
+            Followed::Joined(..) => None,
         }
     }
 
@@ -213,13 +203,7 @@ impl RunningCommand {
     /// # Errors
     /// The system does not say how it ended.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
-        let status = match &mut self.target {
-            WatchTarget::Begun(child) => Some(child.wait()?),
-            WatchTarget::Joined(process) => {
-                while !enough.load(Ordering::Acquire) && !is_written(process, ASKED_EVERY_NS) {}
-                None
-            }
-        };
+        let status = self.target.wait(enough)?;
         self.seconds = self.began.elapsed().as_secs_f64();
         Ok(status)
     }
@@ -243,12 +227,8 @@ impl RunningCommand {
 }
 
 /// Whether an event descriptor is written to, within a time.
-fn is_written(fd: &OwnedFd, within_ns: u64) -> bool {
-    let time = Timespec {
-        tv_sec: 0,
-        tv_nsec: within_ns as i64,
-    };
-    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
+fn is_written(fd: &OwnedFd, within: Duration) -> bool {
+    readable([fd], within)[0]
 }
 
 struct Run {
@@ -291,7 +271,7 @@ impl Run {
 
     /// Until the command has ended.
     fn watch(&mut self, stop: &OwnedFd) -> RunReport {
-        let is_over = || is_written(stop, 0);
+        let is_over = || is_written(stop, Duration::ZERO);
         let mut touches = Vec::new();
         while !is_over() {
             let wake = Arc::clone(&self.wake);

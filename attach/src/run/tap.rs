@@ -15,14 +15,14 @@
 use foreread_observe::record::follow_family;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::format::Field;
-use foreread_observe::tracefs::ring::{Page, empty_page};
+use foreread_observe::tracefs::ring::{Page, empty_page, read_pages};
 use foreread_observe::tracefs::{Instance, Root};
 use foreread_os::failure::Failure;
+use foreread_os::poll::readable;
 use foreread_trace::follow::event::FileKey;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Memory for the events of a CPU that wait to be taken: 20,000 of them.
 const BUFFER_KB: &str = "1024";
@@ -217,22 +217,9 @@ impl Tap {
     /// Waits for an event, for one of `others`, or for `wait_ns`; where `is_deaf`, not for events.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, is_deaf: bool) {
         let rings = if is_deaf { &[][..] } else { &self.rings[..] };
-        let mut all: Vec<PollFd<'_>> = rings
-            .iter()
-            .map(|ring| PollFd::new(ring, PollFlags::IN))
-            .collect();
-        all.extend(
-            others
-                .iter()
-                .map(|other| PollFd::new(*other, PollFlags::IN)),
-        );
-        let second = 1_000_000_000;
-        let time = Timespec {
-            tv_sec: (wait_ns / second) as i64,
-            tv_nsec: (wait_ns % second) as i64,
-        };
-        // A signal ends the wait early, which is as good.
-        let _ = poll(&mut all, Some(&time));
+        let others = others.iter().map(|other| other.as_fd());
+        let all: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).chain(others).collect();
+        readable(&all, Duration::from_nanos(wait_ns));
     }
 
     /// Takes what there is.
@@ -248,24 +235,16 @@ impl Tap {
             gaps,
             ..
         } = self;
-        for mut ring in rings.iter() {
-            loop {
-                let len = match ring.read(page) {
-                    Ok(0) => break,
-                    Ok(len) => len,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(error),
-                };
-                let Some(page) = Page::new(&page[..len]) else {
-                    continue;
-                };
-                *gaps += u64::from(page.lost);
-                for (at_ns, bytes) in page {
+        for ring in rings.iter() {
+            read_pages(ring, page, |page, len| {
+                let page = Page::new(&page[..len]);
+                *gaps += page.iter().filter(|page| page.lost).count() as u64;
+                for (at_ns, bytes) in page.into_iter().flatten() {
                     *events += 1;
                     touches.extend(touch(known, at_ns, bytes));
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use super::waits::Waits;
 use foreread_observe::sample::{Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_os::host::{DeviceNumber, Host};
+use foreread_os::poll::readable;
 use foreread_trace::follow::event::FileKey;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -113,16 +113,7 @@ impl Watcher {
             _ => sample.next.saturating_duration_since(Instant::now()),
         };
         let pause = left.min(Duration::from_nanos(wait_ns));
-        let mut all: Vec<PollFd<'_>> = others
-            .iter()
-            .map(|other| PollFd::new(*other, PollFlags::IN))
-            .collect();
-        let time = Timespec {
-            tv_sec: pause.as_secs() as i64,
-            tv_nsec: pause.subsec_nanos().into(),
-        };
-        // A signal ends the wait early, which is as good.
-        let _ = poll(&mut all, Some(&time));
+        readable(others.iter().copied(), pause);
     }
 
     /// Takes what there is.

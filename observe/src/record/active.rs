@@ -12,7 +12,7 @@ use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
 use super::names::Finder;
 use super::processes::{
-    before_of, descriptors_of, family, follow_family, no_process, processes, unsure, until_ended,
+    Followed, before_of, descriptors_of, family, follow_family, no_process, processes, unsure,
 };
 use super::{Before, Capture, SwitchedOff, refused, with_other_ways};
 use crate::tracefs::{self, Instance, now_ns, thread_cpu_seconds};
@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -63,10 +63,7 @@ pub struct ActiveRecording {
     instance: Arc<Instance>,
     root: tracefs::Root,
     decoder: Decoder,
-    child: Option<Child>,
-    /// The process, where it is none of ours.
-    joined: Option<OwnedFd>,
-    pid: u32,
+    followed: Followed,
     before: Vec<Before>,
     settled_ns: u64,
     stop: Arc<OwnedFd>,
@@ -143,9 +140,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
         }
     };
     let RecordingStart {
-        child,
-        joined,
-        pid,
+        followed,
         before,
         settled_ns,
         roots,
@@ -154,9 +149,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
         instance,
         root,
         decoder,
-        child,
-        joined,
-        pid,
+        followed,
         before,
         settled_ns,
         stop,
@@ -237,9 +230,7 @@ struct DrainedEvents {
 }
 
 struct RecordingStart {
-    child: Option<Child>,
-    joined: Option<OwnedFd>,
-    pid: u32,
+    followed: Followed,
     before: Vec<Before>,
     settled_ns: u64,
     roots: Vec<PathBuf>,
@@ -266,9 +257,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure
             }];
             unsure(&mut before);
             Ok(RecordingStart {
-                pid: child.id(),
-                child: Some(child),
-                joined: None,
+                followed: Followed::Begun(child),
                 before,
                 settled_ns: 0,
                 roots,
@@ -280,7 +269,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure
 
 /// Follows a process that runs, with all that it has begun.
 fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
-    let joined = super::processes::join(pid)?;
+    let process = Followed::join(pid)?;
     let followed = follow_family(instance, pid)?;
     instance.set("tracing_on", "1")?;
     let mut before = before_of(&family(pid));
@@ -292,9 +281,7 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
         .into_iter()
         .collect();
     Ok(RecordingStart {
-        child: None,
-        joined: Some(joined),
-        pid,
+        followed: process,
         before,
         settled_ns: now_ns(),
         roots,
@@ -305,7 +292,7 @@ impl ActiveRecording {
     /// The process that is followed.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.followed.pid()
     }
 
     /// Waits until the command has ended, or the process; for that one also until `enough`.
@@ -313,7 +300,7 @@ impl ActiveRecording {
     /// # Errors
     /// The system does not tell.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
-        until_ended(self.child.as_mut(), self.joined.as_ref(), enough)
+        self.followed.wait(enough)
     }
 
     /// Ends the recording and takes what is left of it.

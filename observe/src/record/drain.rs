@@ -8,16 +8,17 @@
 //! with a name; what is left of a killed run is nothing.
 
 use super::event::Decoder;
-use crate::tracefs::ring::{Page, empty_page};
+use crate::tracefs::ring::{Page, empty_page, read_pages};
+use foreread_os::poll::readable;
 use foreread_trace::follow::event::{Event, What};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes that are written to a file of events, or read from it, at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -58,35 +59,16 @@ impl Spill {
     /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed; gives whether
     /// `enough` can be read.
     pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
-        let mut all: Vec<PollFd<'_>> = self
-            .rings
-            .iter()
-            .map(|ring| PollFd::new(ring, PollFlags::IN))
-            .collect();
-        all.push(PollFd::new(enough, PollFlags::IN));
-        let time = Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(wait_ms) * 1_000_000,
-        };
-        // A signal ends the wait early, which is as good.
-        let _ = poll(&mut all, Some(&time));
-        all.last()
-            .is_some_and(|enough| !enough.revents().is_empty())
+        let wait = Duration::from_millis(wait_ms.into());
+        let rings = self.rings.iter().map(AsFd::as_fd);
+        let all: Vec<BorrowedFd<'_>> = rings.chain([enough.as_fd()]).collect();
+        readable(&all, wait).last() == Some(&true)
     }
 
     /// Whether any ring waits to be read.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let mut all: Vec<PollFd<'_>> = self
-            .rings
-            .iter()
-            .map(|ring| PollFd::new(ring, PollFlags::IN))
-            .collect();
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut all, Some(&now)).is_ok_and(|ready| ready > 0)
+        readable(&self.rings, Duration::ZERO).contains(&true)
     }
 
     /// Takes all that is there.
@@ -94,20 +76,11 @@ impl Spill {
     /// # Errors
     /// There is no room for it, or the kernel refuses.
     pub fn take(&mut self) -> std::io::Result<()> {
-        for (mut ring, file) in self.rings.iter().zip(&mut self.files) {
-            loop {
-                match ring.read(&mut self.page) {
-                    Ok(0) => break,
-                    Ok(len) => {
-                        self.page[len..].fill(0);
-                        file.write_all(&self.page)?;
-                        self.bytes += self.page.len() as u64;
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
+        for (ring, file) in self.rings.iter().zip(&mut self.files) {
+            read_pages(ring, &mut self.page, |page, _| {
+                self.bytes += page.len() as u64;
+                file.write_all(page)
+            })?;
         }
         Ok(())
     }

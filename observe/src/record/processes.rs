@@ -4,17 +4,22 @@
 
 use super::Before;
 use super::names::place_of_open;
+use crate::sample::{place_of_descriptor, process_of};
 use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
+use foreread_os::poll::readable;
 use foreread_trace::follow::OpenBefore;
 use foreread_trace::follow::event::FileKey;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often it is asked whether a process was followed for long enough.
+const ASKED_EVERY: Duration = Duration::from_millis(20);
 
 /// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
 /// dup), and nothing in /proc says so. What moves one then moves the other unseen.
@@ -50,25 +55,16 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
         else {
             continue;
         };
-        let info =
-            fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
-        let of = |key: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(key))
-                .map(str::trim)
-        };
-        let flags = of("flags:")
-            .and_then(|text| u64::from_str_radix(text, 8).ok())
-            .unwrap_or(0);
+        let at = place_of_descriptor(pid, descriptor);
+        let flags = at.as_ref().map_or(0, |at| at.flags);
         if pid == "self" && flags & 0o2_000_000 != 0 {
             continue;
         }
         let place = place_of_open(&entry.path()).map(|(place, _)| place);
-        let position = of("pos:").and_then(|text| text.parse().ok());
         found.push(OpenBefore {
             descriptor,
             place,
-            position,
+            position: at.map(|at| at.bytes),
             direct: flags & foreread_trace::follow::O_DIRECT != 0,
         });
     }
@@ -107,44 +103,45 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
     all
 }
 
-/// A process that runs: a descriptor that can be read once it has ended.
-///
-/// # Errors
-/// There is none of this number.
-pub fn join(pid: u32) -> Result<OwnedFd, Failure> {
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    process.ok_or_else(|| no_process(pid))
+/// What is followed: a command that was begun, or a process that was there before.
+pub enum Followed {
+    Begun(Child),
+    Joined(u32, OwnedFd),
 }
 
-/// Waits until a command has ended, or a process of others; for that one also until `enough`.
-///
-/// # Errors
-/// The system does not say.
-pub(super) fn until_ended(
-    child: Option<&mut Child>,
-    joined: Option<&OwnedFd>,
-    enough: &AtomicBool,
-) -> std::io::Result<Option<ExitStatus>> {
-    if let Some(child) = child {
-        return child.wait().map(Some);
+impl Followed {
+    /// Joins a process that runs.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn join(pid: u32) -> Result<Followed, Failure> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let process = process.ok_or_else(|| no_process(pid))?;
+        Ok(Followed::Joined(pid, process))
     }
-    let Some(joined) = joined else {
-        return Ok(None);
-    };
-    let time = Timespec {
-        tv_sec: 0,
-        tv_nsec: 20_000_000,
-    };
-    // It has ended when it can be read: also where its parent has not waited for it yet.
-    while !enough.load(Ordering::Acquire) {
-        match poll(&mut [PollFd::new(joined, PollFlags::IN)], Some(&time)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => break,
-            Err(error) => return Err(error.into()),
+
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        match self {
+            Followed::Begun(child) => child.id(),
+            Followed::Joined(pid, _) => *pid,
         }
     }
-    Ok(None)
+
+    /// Waits for its end. Of a process that was there before: also until `enough`, and its exit code is not known.
+    ///
+    /// # Errors
+    /// The system does not say how it ended.
+    pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+        let process = match self {
+            Followed::Begun(child) => return child.wait().map(Some),
+            Followed::Joined(_, process) => process,
+        };
+        // It can be read once it has ended, also where its parent has not waited for it yet.
+        while !enough.load(Ordering::Acquire) && !readable([&*process], ASKED_EVERY)[0] {}
+        Ok(None)
+    }
 }
 
 pub(super) fn no_process(pid: u32) -> Failure {
@@ -171,16 +168,7 @@ pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, Failure>
 }
 
 pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
-    let leader = |thread: &u32| {
-        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("Tgid:"))?
-            .trim()
-            .parse::<u32>()
-            .ok()
-    };
-    let all: HashSet<u32> = threads.iter().filter_map(leader).collect();
+    let all: HashSet<u32> = threads.iter().copied().filter_map(process_of).collect();
     all.into_iter().collect()
 }
 

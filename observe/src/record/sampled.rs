@@ -12,7 +12,7 @@
 
 use super::active::{Target, namer, unix_now_ns};
 use super::names::Finder;
-use super::processes::{family, join, until_ended};
+use super::processes::{Followed, family};
 use super::{FORMAT, Understood, notes_of_names, refused};
 use crate::sample::{BLOCK_BYTES, EndedWait, Sampler, StorageUse, may_look};
 use crate::touch::{Touch, TouchKind};
@@ -25,9 +25,8 @@ use foreread_trace::follow::event::FileKey;
 use foreread_trace::{Header, Item, Lacks, LeftOut, Level, Op, Record};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -41,9 +40,7 @@ const MAX_NAMES_EVERY_NS: u64 = 2_000_000_000;
 
 /// A recording under way.
 pub struct SampledRecording {
-    child: Option<Child>,
-    joined: Option<OwnedFd>,
-    pid: u32,
+    followed: Followed,
     looks: JoinHandle<SampledReads>,
     stop: Sender<()>,
     finder: Finder,
@@ -71,30 +68,26 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     };
     let looks = spawn("foreread-looks", looks).map_err(refused)?;
     let mut roots: Vec<PathBuf> = Vec::new();
-    let (child, joined, pid) = match target {
+    let followed = match target {
         Target::Command(words) => {
             let (name, rest) = words.split_first().ok_or_else(|| {
                 Failure::input("no command", "foreread record -o TRACE -- CMD", "name one")
             })?;
             roots.extend(rest.iter().map(PathBuf::from));
             roots.extend(std::env::current_dir());
-            let child = program::begin(name, rest)?;
-            let pid = child.id();
-            (Some(child), None, pid)
+            Followed::Begun(program::begin(name, rest)?)
         }
         Target::Process(pid) => {
-            let joined = join(*pid)?;
+            let joined = Followed::join(*pid)?;
             may_look(*pid).map_err(|error| hidden(*pid, error))?;
             roots.extend(std::fs::read_link(format!("/proc/{pid}/cwd")));
-            (None, Some(joined), *pid)
+            joined
         }
     };
     // It waits for nothing else.
-    let _ = to_looks.send(pid);
+    let _ = to_looks.send(followed.pid());
     Ok(SampledRecording {
-        child,
-        joined,
-        pid,
+        followed,
         looks,
         stop,
         finder,
@@ -116,7 +109,7 @@ impl SampledRecording {
     /// The process that is looked at.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.followed.pid()
     }
 
     /// Waits until the command has ended, or the process; for that one also until `enough`.
@@ -124,7 +117,7 @@ impl SampledRecording {
     /// # Errors
     /// The system does not say.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
-        until_ended(self.child.as_mut(), self.joined.as_ref(), enough)
+        self.followed.wait(enough)
     }
 
     /// Ends it, and finds the names of the files.
@@ -139,7 +132,7 @@ impl SampledRecording {
             reads,
             finder,
             answers,
-            is_joined: self.joined.is_some(),
+            is_joined: matches!(self.followed, Followed::Joined(..)),
             seconds,
         }
     }

@@ -491,12 +491,16 @@ pub fn process_of(thread: u32) -> Option<u32> {
 }
 
 /// Where a descriptor is, and how it was opened.
-struct DescriptorPlace {
-    bytes: u64,
-    flags: u64,
+pub(crate) struct DescriptorPlace {
+    pub bytes: u64,
+    pub flags: u64,
 }
 
-fn place_of_descriptor(id: u32, descriptor: u32) -> Option<DescriptorPlace> {
+/// Of a thread, a process, or `self`.
+pub(crate) fn place_of_descriptor(
+    id: impl std::fmt::Display,
+    descriptor: impl std::fmt::Display,
+) -> Option<DescriptorPlace> {
     let file = File::open(format!("/proc/{id}/fdinfo/{descriptor}")).ok()?;
     let text = line(&file).ok()?;
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;

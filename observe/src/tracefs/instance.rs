@@ -348,21 +348,13 @@ fn make(path: &Path) -> std::io::Result<Option<File>> {
 /// Removes the instances of processes that are gone.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
-        };
-        // Versions before 1.0 had no lock: foreread-PID, and foreread-conform-PID-START.
-        let pid = rest
-            .strip_prefix("conform-")
-            .map_or(rest, |rest| rest.split('-').next().unwrap_or(rest));
-        let lives = pid
-            .parse::<u32>()
-            .is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        }
         let Ok(folder) = File::open(entry.path()) else {
             continue;
         };
-        if !lives && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&entry.path());
         }
     }
@@ -407,28 +399,13 @@ mod tests {
                 return;
             }
         };
-        // A process id beyond the largest that Linux gives (2^22). That of a version without locks, and that of one with.
-        let stale = [
-            "foreread-4194305",
-            "foreread-4194305-1",
-            "foreread-conform-4194305-1",
-        ]
-        .map(|name| root.path().join("instances").join(name));
-        stale
-            .iter()
-            .for_each(|path| fs::create_dir_all(path).expect("root may"));
+        let stale = root.path().join("instances/foreread-4194305-1");
+        fs::create_dir_all(&stale).expect("root may");
         // As another PID namespace sees it: no such process, but the lock is held.
         let alive = root.path().join("instances/foreread-4194305-2");
         let lock = make(&alive).expect("root may").expect("nothing is there");
-        // A version without locks, and this process lives.
-        let old = root
-            .path()
-            .join("instances")
-            .join(format!("foreread-conform-{}-1", std::process::id()));
-        fs::create_dir_all(&old).expect("root may");
         let instance = Instance::create(&root).expect("made");
-        assert!(stale.iter().all(|path| !path.exists()) && alive.exists() && old.exists());
-        fs::remove_dir(&old).expect("root may");
+        assert!(!stale.exists() && alive.exists());
         drop(lock);
         remove_stale(&root.path().join("instances"));
         assert!(

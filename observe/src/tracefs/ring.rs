@@ -9,6 +9,8 @@
 //! Such a page has the size of the machine's pages. The layout is what `events/header_page` and `events/header_event` tell. Never: reads beyond the page, whatever it says.
 
 use foreread_os::host::memory::page_bytes;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 
 /// Before the first event: the time, and the bytes in use.
 const HEAD_BYTES: usize = 16;
@@ -20,6 +22,29 @@ const IN_USE: u64 = (1 << 30) - 1;
 #[must_use]
 pub fn empty_page() -> Vec<u8> {
     vec![0; page_bytes() as usize]
+}
+
+/// Reads what a ring has into `page`, one page at a time, and gives each to `take`: the page, whose end is zeros, and how much of it was read.
+///
+/// # Errors
+/// The kernel refuses, or `take` fails.
+pub fn read_pages(
+    mut ring: &File,
+    page: &mut [u8],
+    mut take: impl FnMut(&[u8], usize) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    loop {
+        match ring.read(page) {
+            Ok(0) => return Ok(()),
+            Ok(len) => {
+                page[len..].fill(0);
+                take(page, len)?;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// The events of a page.

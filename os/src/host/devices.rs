@@ -59,12 +59,6 @@ pub fn btrfs_setting(uuid: &str) -> String {
     format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")
 }
 
-/// Whether a path is that of a disk's `read_ahead_kb`.
-#[must_use]
-pub fn is_disk_setting(path: &Path) -> bool {
-    path.starts_with("/sys") && path.ends_with("queue/read_ahead_kb")
-}
-
 /// The value of a setting.
 ///
 /// # Errors

@@ -1,0 +1,22 @@
+//! Waits for descriptors that can be read.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Waits until one of these can be read, at most this long; which can. A signal may end the wait early: then none can.
+pub fn readable<'a, F: AsFd + 'a>(
+    files: impl IntoIterator<Item = &'a F>,
+    wait: Duration,
+) -> Vec<bool> {
+    let files = files.into_iter();
+    let mut all: Vec<PollFd<'_>> = files.map(|file| PollFd::new(file, PollFlags::IN)).collect();
+    let time = Timespec {
+        tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: wait.subsec_nanos().into(),
+    };
+    let is_any = poll(&mut all, Some(&time)).is_ok_and(|ready| ready > 0);
+    all.iter()
+        .map(|one| is_any && !one.revents().is_empty())
+        .collect()
+}
