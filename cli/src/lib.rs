@@ -38,8 +38,6 @@ pub mod signals;
 mod source;
 #[cfg(feature = "lab")]
 pub mod traces;
-#[cfg(feature = "lab")]
-mod vary;
 
 use args::GlobalArgs;
 use clap::Parser;

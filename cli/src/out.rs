@@ -164,12 +164,6 @@ pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
         .map_err(|error| not_made(option, path.as_os_str(), &error))
 }
 
-/// Writes a file of ours, such as a cell of a sweep, over one that is of no use.
-pub fn replace(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
-    output::write(path, text.as_bytes(), true)
-        .map_err(|error| not_made(option, path.as_os_str(), &error))
-}
-
 fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
     if error.kind() == ErrorKind::AlreadyExists {
         return there_already(path);

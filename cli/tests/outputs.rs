@@ -41,7 +41,7 @@ const OPTIONS: &[&[&str]] = &[
         "model:nvme",
         "--vary",
         "policy.max=16K,1M",
-        "--svg",
+        "--html",
         "OUT",
     ],
     &["explain", "IN", "--alone", "--json", "OUT"],

@@ -203,7 +203,6 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
         at("e.json"),
         at("c.html"),
         at("v.json"),
-        at("v.svg"),
         at("v.html"),
     ];
     let quick = [
@@ -232,8 +231,6 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
         "--vary",
         "cache=1M,2M",
         "--html",
-        &json[5],
-        "--svg",
         &json[4],
         "--json",
         &json[3],

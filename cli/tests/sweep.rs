@@ -1,184 +1,125 @@
-//! `foreread sweep`: cells agree with `compare`, are kept whole, and are measured once.
+//! `foreread sweep`: cells agree with `compare`, and are measured once.
 
 use crate::common::foreread;
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::path::Path;
 
-fn sweep(dir: &Path, more: &[&str]) -> Vec<Value> {
-    let dir = dir.display().to_string();
+const TRACES: [&str; 3] = [
+    "../lab/traces/grep-ide.frt",
+    "boot-virtio",
+    "../lab/traces/grep-virtio.frt",
+];
+
+fn cells(args: &[&str]) -> Vec<Value> {
+    let got = foreread(["sweep"].iter().chain(args).chain(&["--json", "-"]));
+    let lines = got.is_done().lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// A workload on two models.
+fn sweep(file: &Path, more: &[&str]) -> Vec<Value> {
+    let file = file.display().to_string();
     let usual = [
-        "sweep",
         "boot-virtio",
         "--on",
         "model:object-near,model:nvme",
-        "--out",
-        &dir,
-        "--json",
-        "-",
+        "--resume",
+        &file,
     ];
-    let got = foreread(usual.iter().chain(more));
-    serde_json::from_str(got.is_done()).expect("JSON")
+    cells(&[&usual, more].concat())
 }
 
 #[test]
 fn a_cell_is_the_row_of_compare() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let cells = sweep(dir.path(), &["--policy", "linux-6.18", "--cache", "16M"]);
-    assert_eq!(cells.len(), 2, "no row of none that was not asked for");
-    let cell = cells
-        .iter()
-        .find(|cell| cell["key"]["device"] == "model:object-near")
-        .expect("it was asked for");
-    assert_eq!(cell["schema"], "foreread.sweep/1");
     let asked = [
-        "compare",
-        "boot-virtio",
-        "--on",
-        "model:object-near",
+        "interleaved",
         "--policy",
         "linux-6.18",
-        "--cache",
+        "--vary",
+        "streams=2,4",
+        "--memory",
         "16M",
     ];
-    let got = foreread(asked.iter().chain(&["--runs", "1", "--json", "-"]));
+    let on = ["--on", "model:object-near,model:nvme"];
+    let cells = cells(&[&asked[..], &on].concat());
+    assert_eq!(cells.len(), 4, "no row of none that was not asked for");
+    let of = |cell: &&Value| {
+        cell["key"]["device"] == "model:object-near"
+            && cell["key"]["trace"] == "interleaved:streams=4"
+    };
+    let cell = cells.iter().find(of).expect("it was asked for");
+    assert_eq!(cell["schema"], "foreread.cell/1");
+    let alone = ["--on", "model:object-near", "--runs", "1", "--json", "-"];
+    let got = foreread(["compare"].iter().chain(&asked).chain(&alone));
     let compared: Value = serde_json::from_str(got.is_done()).expect("JSON");
-    let row = compared["rows"]
+    let mut rows = compared["reports"][1]["rows"]
         .as_array()
         .expect("rows")
-        .iter()
+        .iter();
+    let row = rows
         .find(|row| row["policy"] == "linux-6.18")
         .expect("there");
-    assert!(
-        row["ra_bytes"].as_u64() > Some(0),
-        "a workload that the policy reads ahead"
-    );
-    for key in [
-        "ra_bytes",
-        "time_s",
-        "source_bytes",
-        "hits",
-        "misses",
-        "stall_s",
-        "p99_us",
-    ] {
-        assert_eq!(cell["row"][key], row[key], "{key}");
+    assert!(row["ra_bytes"].as_u64() > Some(0));
+    let keys = "ra_bytes time_s source_bytes hits misses stall_s p99_us";
+    for key in keys.split(' ') {
+        assert_eq!(cell["result"]["row"][key], row[key], "{key}");
     }
 }
 
 #[test]
 fn a_second_sweep_measures_only_what_is_missing() {
     let dir = tempfile::tempdir().expect("a directory");
-    let first = sweep(dir.path(), &["--policy", "none"]);
-    let files = || {
-        let entries = std::fs::read_dir(dir.path())
-            .expect("it was made")
-            .flatten();
-        let mut all: Vec<_> = entries
-            .map(|e| {
-                (
-                    e.path(),
-                    e.metadata().and_then(|m| m.modified()).expect("a time"),
-                )
-            })
-            .collect();
-        all.sort();
-        all
+    let file = dir.path().join("cells.jsonl");
+    let path = file.display().to_string();
+    let first = sweep(&file, &["--policy", "none"]);
+    let text = || std::fs::read_to_string(&file).expect("read");
+    let before = text();
+    assert_eq!((first.len(), before.lines().count()), (2, 2));
+    let missing = |policies: &str| {
+        let asked = ["sweep", "boot-virtio", "--on", "model:nvme", "--missing"];
+        let more = ["--resume", &path, "--policy", policies];
+        let got = foreread(asked.iter().chain(&more));
+        serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
     };
-    let before = files();
-    assert_eq!(before.len(), 2);
-    // One is cut, as a full disk would leave it.
-    std::fs::write(&before[0].0, "{\"schema\":").expect("written");
-    let broken = files();
-    let second = sweep(dir.path(), &["--policy", "none,linux-6.18"]);
-    assert_eq!(second.len(), 4);
+    let keys = missing("none,linux-6.18");
+    assert_eq!(keys.len(), 1);
+    assert_eq!(keys[0]["policy"], "linux-6.18");
+    assert_eq!(keys[0]["device"], "model:nvme");
+    // The last line is cut, as a full disk would leave it.
+    std::fs::write(&file, &before[..before.len() - 9]).expect("written");
+    let second = sweep(&file, &["--policy", "none,linux-6.18"]);
+    assert_eq!((second.len(), text().lines().count()), (4, 4));
+    let is_same = |cell: &Value| second.contains(cell);
     assert!(
-        first.iter().all(|cell| second.contains(cell)),
+        first.iter().all(is_same),
         "the same cell is the same result"
     );
-    let after = files();
-    assert_eq!(after.len(), 4);
-    let unchanged = broken.iter().filter(|one| after.contains(one)).count();
-    assert_eq!(
-        unchanged, 1,
-        "the cut one was measured anew, the whole one was not"
-    );
-    // A cell of another version of the format is measured anew as well.
-    let text = || std::fs::read_to_string(&after[0].0).expect("read");
     let whole = text();
-    let version_9 = whole.replace("foreread.sweep/1", "foreread.sweep/9");
-    assert_ne!(version_9, whole);
-    std::fs::write(&after[0].0, version_9).expect("written");
-    assert_eq!(sweep(dir.path(), &["--policy", "none,linux-6.18"]).len(), 4);
-    assert!(text().contains("foreread.sweep/1"));
-}
-
-#[test]
-fn missing_cells_are_listed_for_others_to_measure() {
-    let dir = tempfile::tempdir().expect("a directory");
-    sweep(dir.path(), &["--policy", "none"]);
-    let out = dir.path().display().to_string();
-    let list = |policies: &str| {
-        let asked = [
-            "sweep",
-            "boot-virtio",
-            "--on",
-            "model:nvme",
-            "--out",
-            &out,
-            "--policy",
-            policies,
-            "--missing",
-        ];
-        serde_json::from_str::<Vec<Value>>(foreread(asked).is_done()).expect("JSON")
-    };
-    let missing = list("none,linux-6.18");
-    assert_eq!(missing.len(), 1);
-    assert_eq!(
-        (&missing[0]["key"]["policy"], &missing[0]["key"]["device"]),
-        (&"linux-6.18".into(), &"model:nvme".into())
-    );
-    sweep(dir.path(), &["--policy", "linux-6.18"]);
-    let name = missing[0]["name"].as_str().expect("a name");
-    assert!(dir.path().join(format!("{name}.json")).exists());
-    assert!(list("none,linux-6.18").is_empty());
+    assert!(whole.starts_with(before.lines().next().expect("a line")));
+    assert_eq!(sweep(&file, &["--policy", "linux-6.18"]).len(), 2);
+    assert!(missing("none,linux-6.18").is_empty());
+    assert_eq!(text(), whole, "nothing was measured");
 }
 
 /// At the end of a sweep its threads and workers wait for a short cell.
 #[test]
 fn missing_cells_of_large_traces_are_listed_first() {
-    let traces = [
-        "boot-virtio",
-        "../lab/traces/grep-virtio.frt",
-        "../lab/traces/boot-ide.frt",
-        "../lab/traces/grep-ide.frt",
-    ];
-    let got = foreread(
-        ["sweep"]
-            .iter()
-            .chain(&traces)
-            .chain(&["--on", "model:nvme", "--missing"]),
-    );
+    let asked = ["sweep", "--on", "model:nvme", "--missing"];
+    let got = foreread(asked.iter().chain(&TRACES));
     let missing: Vec<Value> = serde_json::from_str(got.is_done()).expect("JSON");
     let bytes: Vec<_> = missing
         .iter()
-        .map(|cell| cell["key"]["trace_bytes"].as_u64())
+        .map(|key| key["trace_bytes"].as_u64())
         .collect();
-    assert!(
-        bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1],
-        "{bytes:?}"
-    );
+    assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1]);
 }
 
-/// One cell a trace, in three threads: each loads its trace, and the results are those of one thread.
+/// Each thread loads a trace, and the results are those of one thread.
 #[test]
 fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
     let on = |jobs: &str, policies: &str| {
-        let traces = [
-            "../lab/traces/grep-ide.frt",
-            "boot-virtio",
-            "../lab/traces/grep-virtio.frt",
-        ];
         let more = [
             "--on",
             "model:object-near",
@@ -186,66 +127,45 @@ fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
             policies,
             "--jobs",
             jobs,
-            "--json",
-            "-",
         ];
-        let got = foreread(["sweep"].iter().chain(&traces).chain(&more));
-        serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
+        cells(&[&TRACES[..], &more].concat())
     };
-    let (one, three) = (on("1", "none"), on("3", "none"));
-    assert_eq!((one.len(), &one), (3, &three));
-    let reads: BTreeSet<_> = one
-        .iter()
-        .map(|cell| cell["row"]["demand_bytes"].as_u64())
-        .collect();
-    assert!(reads.len() > 1, "each its trace: {reads:?}");
-    let two = on("2", "none,linux-6.18");
+    let (one, two) = (on("1", "none"), on("2", "none,linux-6.18"));
+    assert_eq!((one.len(), &one), (3, &on("3", "none")));
+    let bytes = |cell: &Value| cell["result"]["row"]["demand_bytes"].as_u64();
+    assert_ne!(bytes(&one[0]), bytes(&one[1]), "each its trace");
     assert_eq!(two.len(), 6);
-    assert!(
-        one.iter().all(|cell| two.contains(cell)),
-        "a trace that cells share is the same trace"
-    );
+    assert!(one.iter().all(|cell| two.contains(cell)));
 }
 
-/// A trace is looked at when its first cell begins; what is wrong with it ends the sweep.
+/// A trace is loaded when its first cell begins; an error in it ends the sweep.
 #[test]
 fn a_trace_that_cannot_be_read_ends_the_sweep_by_its_name() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (broken, out) = (dir.path().join("broken.frt"), dir.path().join("out"));
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (broken, out) = (at("broken.frt"), at("cells.jsonl"));
     std::fs::write(&broken, "FRTRACE and nothing that follows").expect("written");
-    let (broken, out) = (broken.display().to_string(), out.display().to_string());
-    let whole = "../lab/traces/grep-ide.frt";
-    let got = foreread([
-        "sweep",
-        &broken,
-        whole,
-        "--on",
-        "model:nvme",
-        "--policy",
-        "none",
-        "--jobs",
-        "1",
-        "--out",
-        &out,
-    ]);
+    let asked = "--on model:nvme --policy none --jobs 1 --resume".split(' ');
+    let names = ["sweep", &broken, TRACES[0]].into_iter();
+    let got = foreread(names.chain(asked).chain([&*out]));
     assert!(got.is_refused().contains("broken.frt"), "{}", got.err);
     // The larger trace comes first: its cell was measured, and is kept.
-    assert_eq!(std::fs::read_dir(&out).expect("made").count(), 1);
+    let kept = std::fs::read_to_string(&out).expect("made");
+    assert_eq!(kept.lines().count(), 1);
 }
 
 #[test]
 fn what_cannot_be_swept_is_refused() {
     for (asked, why) in [
-        (
-            &["sweep", "sequential", "--on", "Cargo.toml"][..],
-            "simulated",
-        ),
-        (&["sweep", "sequential", "--on", "model:none-such"], "model"),
-        (&["sweep", "sequentiel"], "sequential"),
-        (&["sweep", "sequential", "--policy", "linux"], "linux-2.6.0"),
-        (&["sweep", "sequential", "--out", "/dev/null/x"], "--out"),
+        ("sequential --on Cargo.toml", "simulated"),
+        ("sequential --on model:none-such", "model"),
+        ("sequentiel", "sequential"),
+        ("sequential --policy linux", "linux-2.6.0"),
+        ("sequential --resume /dev/null/x", "--resume"),
+        ("sequential --resume Cargo.toml", "line 1 is not a cell"),
+        ("sequential --vary streams=1,2", "unknown parameter"),
     ] {
-        let got = foreread(asked);
+        let got = foreread(["sweep"].into_iter().chain(asked.split(' ')));
         assert!(got.is_refused().contains(why), "{}", got.err);
     }
 }

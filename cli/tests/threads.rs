@@ -142,6 +142,7 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
     )
     .expect("room");
     let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
+    let cells = path("cells.jsonl");
     let alone: [&[&str]; 5] = [
         &["warm", &data],
         &["replay", &plan],
@@ -159,15 +160,13 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
         ],
         &[
             "sweep",
-            "sequential",
+            "random:count=64",
             "--on",
             "model:nvme",
-            "--size",
-            "1M",
             "--runs",
             "1",
-            "--out",
-            dir.path().to_str().expect("UTF-8"),
+            "--resume",
+            &cells,
         ],
         &[
             "tune",

@@ -14,10 +14,10 @@
 pub mod advice;
 pub mod compare;
 pub mod explain;
+pub mod grid;
 pub mod live;
 pub mod probe;
 pub mod replay;
 pub mod report;
 pub mod setting;
-pub mod sweep;
 pub mod tune;

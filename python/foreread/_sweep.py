@@ -1,12 +1,12 @@
 """`lab.sweep`: every trace with every policy, device and cache, over the cores of this machine or a cluster of Dask.
 
-    sweep ──► foreread sweep --missing: which cells have no file in `out`
-      ├─ no client: foreread sweep --out, over the cores, with its progress bar
+    sweep ──► foreread sweep --missing: which cells are not in out/cells.jsonl
+      ├─ no client: foreread sweep --resume, over the cores, with its progress bar
       └─ client:    tasks in that order, each some short cells of a trace or one long: `foreread sweep` of them, on a worker
-                                                                                        └─► rows ──► each a file in `out`
+                                                                                        └─► lines, appended to the file
     all cells ──► Table, and the Parquet dataset out/dataset (by device and policy)
 
-A cell is a file that is replaced whole, so whatever ends a sweep loses at most the cells that were being measured.
+A cell is one line, so whatever ends a sweep loses at most the cells that were being measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,68 +40,63 @@ def _size(size: int | str) -> str:
     return str(size).replace(" ", "")
 
 
+def _cells(asked: list[str], progress: bool = False) -> list[dict[str, Any]]:
+    from .lab import command
+
+    return [json.loads(line) for line in command(*asked, "--json", "-", progress=progress).splitlines()]
+
+
 def _arguments(traces: list[str], policies: list[str], devices: list[str], caches: list[str], runs: int, seed: int) -> list[str]:
     asked = ["sweep", *traces, "--on", ",".join(devices), "--policy", ",".join(policies), "--runs", str(runs), "--seed", str(seed)]
-    return asked + (["--cache", ",".join(caches)] if caches else [])
+    return asked + (["--vary", "memory=" + ",".join(caches)] if caches else [])
 
 
 TASK_BYTES = 1_750_000
 """Bytes of traces, times runs, that a task with several cells has at most: a quarter of a second where a cell takes 25 ms for 175 kB
-(docs/python.md). A process takes 50 ms to start, which one such cell does not repay. Larger tasks leave workers idle at the end: two
-were 1.81 times as fast as one with four times as much, 1.83 with this, 1.89 with a task for each cell, in the same time. What a killed
-worker had measured of a task is measured again."""
+(docs/python.md). A process takes 50 ms to start, which one such cell does not repay. What a killed worker had measured of a task is
+measured again."""
 
 
 def _tasks(missing: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The cells in their order, those of one trace, device and cache together as far as they are short. A workload's length is not known."""
+    """The keys in their order, those of one trace, device and cache together as far as they are short. A workload's length is not known."""
     tasks: list[list[dict[str, Any]]] = []
     open_tasks: dict[Any, list[dict[str, Any]]] = {}
-    for one in missing:
-        key = one["key"]
+    for key in missing:
         same = (key["trace"], key["device"], key["cache_bytes"])
         cost = key["trace_bytes"] * key["runs"]
         task = open_tasks.get(same)
         if task is None or cost == 0 or cost * (len(task) + 1) > TASK_BYTES:
             task = open_tasks[same] = []
             tasks.append(task)
-        task.append(one)
+        task.append(key)
     return tasks
 
 
 def _measure(keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Cells that differ in the policy alone, wherever this runs."""
-    from .lab import command
-
     key = keys[0]
     caches = [] if key["cache_bytes"] is None else [str(key["cache_bytes"])]
     policies = [one["policy"] for one in keys]
     asked = _arguments([key["trace"]], policies, [key["device"]], caches, key["runs"], key["seed"])
-    cells = {cell["key"]["policy"]: cell for cell in json.loads(command(*asked, "--jobs", "1", "--json", "-"))}
+    cells = {cell["key"]["policy"]: cell for cell in _cells([*asked, "--jobs", "1"])}
     for key in keys:
         if (cell := cells.get(key["policy"])) is None or cell["key"] != key:
             raise ValueError(f"the worker has another foreread or another trace: {cell and cell['key']} instead of {key}")
     return [cells[key["policy"]] for key in keys]
 
 
-def _keep(out: str, name: str, cell: dict[str, Any]) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=out, suffix=".part", delete=False) as file:
-        json.dump(cell, file)
-    os.replace(file.name, os.path.join(out, f"{name}.json"))
-
-
-def _on_cluster(client: Any, missing: list[dict[str, Any]], out: str, progress: bool) -> None:
+def _on_cluster(client: Any, missing: list[dict[str, Any]], path: str, progress: bool) -> None:
     from distributed import as_completed
 
     # Not pure: a result that a worker lost is measured anew, and nothing is kept on the cluster.
-    futures = {
-        client.submit(_measure, [one["key"] for one in task], key=f"foreread-{task[0]['name']}", retries=2): task for task in _tasks(missing)
-    }
+    futures = {client.submit(_measure, task, pure=False, retries=2): task for task in _tasks(missing)}
     failed, done = None, 0
     for future in as_completed(futures):
         task = futures[future]
         try:
-            for one, cell in zip(task, future.result()):
-                _keep(out, one["name"], cell)
+            lines = "".join(json.dumps(cell) + "\n" for cell in future.result())
+            with open(path, "a") as file:
+                file.write(lines)
         except Exception as error:  # noqa: BLE001 (raised when the others are kept)
             failed = failed or error
         future.release()
@@ -116,8 +110,8 @@ def _on_cluster(client: Any, missing: list[dict[str, Any]], out: str, progress: 
 def _row(cell: dict[str, Any]) -> dict[str, Any]:
     from .lab import _flat
 
-    row = {**cell["key"], **_flat(cell["row"])}
-    row.update(cache_bytes=cell["cache_bytes"], page_bytes=cell["page_bytes"], bound_s=cell["bound_s"], policy=cell["key"]["policy"])
+    result = cell["result"]
+    row = {**_flat(result["row"]), **_flat(result), **cell["key"], "cache_bytes": result["cache_bytes"]}
     return {name: row.get(name) for name in SWEEP_COLUMNS}
 
 
@@ -149,8 +143,8 @@ def sweep(
 ) -> Any:
     """Measures each trace or workload with each policy on each device model with each cache: a `Table`, a row for a cell.
 
-    `caches` are bytes or texts such as "64M"; none is the usual one. `out` is a folder that keeps each cell as a file: called
-    again, with the same or more, only what is missing is measured. Traces are paths or names of objects (`s3://...`).
+    `caches` are bytes or texts such as "64M"; none is the usual one. `out` is a folder that keeps the cells in `cells.jsonl`:
+    called again, with the same or more, only what is missing is measured. Traces are paths or names of objects (`s3://...`).
 
     Without a `client` the cells run over the cores of this machine. With a `distributed.Client` each is a task on a
     worker, which needs foreread too and the traces under the same names; a worker that is lost has its cells measured by
@@ -162,14 +156,15 @@ def sweep(
         raise TypeError(f"traces {os.fspath(traces)!r}: give a list")
     folder = os.fspath(out)
     os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "cells.jsonl")
     sizes = [_size(cache) for cache in caches]
     asked = _arguments([os.fspath(trace) for trace in traces], list(policies), list(devices), sizes, runs, seed)
-    asked += ["--out", folder]
+    asked += ["--resume", path]
     if client is not None:
-        _on_cluster(client, json.loads(command(*asked, "--missing")), folder, progress)
+        _on_cluster(client, json.loads(command(*asked, "--missing")), path, progress)
         if left := json.loads(command(*asked, "--missing")):
-            raise RuntimeError(f"{len(left)} cells came back and are not in {folder}; does something else write there?")
-    cells = json.loads(command(*asked, "--json", "-", progress=progress and client is None and sys.stderr.isatty()))
+            raise RuntimeError(f"{len(left)} cells came back and are not in {path}; does something else write there?")
+    cells = _cells(asked, progress and client is None and sys.stderr.isatty())
     rows = [_row(cell) for cell in cells]
     try:
         import pyarrow  # noqa: F401

@@ -24,7 +24,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from ._sweep import SWEEP_COLUMNS, _arguments, _size, sweep
+from ._sweep import SWEEP_COLUMNS, _arguments, _cells, _size, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -202,10 +202,10 @@ def simulate(
 ) -> dict[str, Any]:
     """One policy on a workload or a trace, on a model: its row, a dict."""
     caches = [] if cache is None else [_size(cache)]
-    cells = json.loads(command(*_arguments([os.fspath(workload)], [policy], [on], caches, runs, seed), "--json", "-"))
+    cells = _cells(_arguments([os.fspath(workload)], [policy], [on], caches, runs, seed))
     if len(cells) != 1:
         raise ValueError(f"policy {policy!r}: name one; compare takes several")
-    return _flat(cells[0]["row"])
+    return _flat(cells[0]["result"]["row"])
 
 
 def explain(workload: str | os.PathLike[str], on: str = "model:rbd", policy: str | None = None) -> Table:

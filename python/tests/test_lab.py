@@ -61,15 +61,16 @@ def test_a_sweep_fills_gaps(tmp_path):
     out = tmp_path / "cells"
     first = lab.sweep([SMALL], policies=["none"], devices=["model:nvme"], caches=["16M"], out=out)
     assert [row["policy"] for row in first] == ["none"] and first[0]["cache_bytes"] == 16 << 20
-    (cell,) = out.glob("*.json")
-    before = cell.stat().st_mtime_ns
+    before = (out / "cells.jsonl").read_text()
     second = lab.sweep([SMALL], policies=["none", "auto"], devices=["model:nvme"], caches=["16M"], out=out)
-    assert {row["policy"] for row in second} == {"none", "auto"} and cell.stat().st_mtime_ns == before
+    after = (out / "cells.jsonl").read_text()
+    assert {row["policy"] for row in second} == {"none", "auto"}
+    assert after.startswith(before) and len(after.splitlines()) == 2
     assert set(second.columns) == set(lab.SWEEP_COLUMNS)
     by_policy = {row["policy"]: row for row in lab.sweep(["boot-virtio"], devices=["model:nvme"], out=out)}
     assert by_policy["none"]["ra_bytes"] == 0 < by_policy["linux-6.18"]["ra_bytes"]
     (kept,) = [row for row in second if row["policy"] == "none"]
-    assert kept["time_s"] == json.loads(cell.read_text())["row"]["time_s"]["mean"]
+    assert kept["time_s"] == json.loads(before)["result"]["row"]["time_s"]["mean"]
 
 
 def test_arrow_and_pandas(tmp_path):
@@ -116,19 +117,18 @@ def test_traces_are_tables(tmp_path):
 
 
 def test_short_cells_of_a_trace_share_a_task():
-    def cell(trace, trace_bytes, policy, device="d", cache=None):
-        key = {"trace": trace, "trace_bytes": trace_bytes, "policy": policy, "device": device, "cache_bytes": cache, "runs": 2}
-        return {"name": f"{trace} {policy} {device} {cache}", "key": key}
+    def key(trace, trace_bytes, policy, device="d", cache=None):
+        return {"trace": trace, "trace_bytes": trace_bytes, "policy": policy, "device": device, "cache_bytes": cache, "runs": 2}
 
-    names = [[one["name"] for one in task] for task in _sweep._tasks([
-        cell("long", _sweep.TASK_BYTES, "a"), cell("long", _sweep.TASK_BYTES, "b"),
-        cell("short", 1000, "a"), cell("short", 1000, "a", cache=5), cell("short", 1000, "b"), cell("short", 1000, "c", "e"),
-        cell("half", _sweep.TASK_BYTES // 4, "a"), cell("half", _sweep.TASK_BYTES // 4, "b"), cell("half", _sweep.TASK_BYTES // 4, "c"),
-        cell("unknown", 0, "a"), cell("unknown", 0, "b"),
-    ])]
-    assert names == [
-        ["long a d None"], ["long b d None"], ["short a d None", "short b d None"], ["short a d 5"], ["short c e None"],
-        ["half a d None", "half b d None"], ["half c d None"], ["unknown a d None"], ["unknown b d None"],
+    tasks = _sweep._tasks([
+        key("long", _sweep.TASK_BYTES, "a"), key("long", _sweep.TASK_BYTES, "b"),
+        key("short", 1000, "a"), key("short", 1000, "a", cache=5), key("short", 1000, "b"), key("short", 1000, "c", "e"),
+        key("half", _sweep.TASK_BYTES // 4, "a"), key("half", _sweep.TASK_BYTES // 4, "b"), key("half", _sweep.TASK_BYTES // 4, "c"),
+        key("unknown", 0, "a"), key("unknown", 0, "b"),
+    ])
+    assert [(task[0]["trace"], "".join(key["policy"] for key in task)) for task in tasks] == [
+        ("long", "a"), ("long", "b"), ("short", "ab"), ("short", "a"), ("short", "c"), ("half", "ab"), ("half", "c"),
+        ("unknown", "a"), ("unknown", "b"),
     ]
 
 

@@ -12,10 +12,10 @@ use crate::progress::Bar;
 use crate::reads::{self, ReplayArgs, RequestedReads};
 use crate::signals;
 use crate::source;
-use crate::vary;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
 use foreread_lab::advice::{NextStep, after_compare, can_run, in_shell, is_walk};
+use foreread_lab::compare::vary::{self, MeasuredSeries, Vary};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::Price;
@@ -133,12 +133,6 @@ pub struct CompareArgs {
     /// A line below the table: the test, its correction, how many pairs of rows, and the level.
     #[arg(long)]
     pub details: bool,
-    /// Draw the results of --vary to this file
-    ///
-    /// Throughput with 95 % intervals and bytes from the source over the values, as an SVG picture that needs nothing
-    /// else. An existing file is replaced when the picture is complete.
-    #[arg(long, value_name = "FILE", requires = "vary", hide_short_help = true)]
-    pub svg: Option<OsString>,
     /// Write a page with charts to this file
     ///
     /// One file of HTML that loads nothing and runs no script: times with 95 % intervals, bytes, latencies, for models a
@@ -161,12 +155,10 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     };
     let json = ("json", args.json.as_deref());
     let html = ("html", args.html.as_deref());
+    let outputs = Outputs::new(&[json, html])?;
     let missing = match &args.vary {
-        Some(text) => {
-            let outputs = Outputs::new(&[json, ("svg", args.svg.as_deref()), html])?;
-            vary::run(text, &plan, &outputs, args.details)?
-        }
-        None => tables(args, &plan, &Outputs::new(&[json, html])?)?,
+        Some(text) => series(text, &plan, &outputs, args.details)?,
+        None => tables(args, &plan, &outputs)?,
     };
     match signalled.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -177,6 +169,23 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
             Err(Fail::Passed(128 + signal as u8))
         }
     }
+}
+
+/// Measures and prints each value of `--vary`; gives those that were not measured, as the plan was stopped.
+fn series(
+    text: &str,
+    plan: &ComparePlan,
+    outputs: &Outputs,
+    details: bool,
+) -> Result<Vec<String>, Fail> {
+    let asked = Vary::parse(text, plan)?;
+    let MeasuredSeries { series, missing } = vary::run(&asked, &mut Bar::new())?;
+    if !series.reports.is_empty() {
+        let html = || page::series(&series);
+        let text = || series.render(details);
+        outputs.emit(text, || series.to_json(), &[("html", &html)])?;
+    }
+    Ok(missing)
 }
 
 /// Measures and prints the tables; gives those that were not begun, as the plan was stopped.

@@ -1,11 +1,10 @@
-//! `--vary KEY=V1,V2,...`: one comparison at each of several values of one parameter.
+//! `--vary KEY=V1,V2,...`: an axis of a grid. `compare` makes a report of each value, `sweep` a cell of each policy at each value.
 //!
-//! KEY is a parameter of the workload, `memory` (`cache` is the same), or `policy.KEY` for a parameter of the policies: of each that has it.
-//! Every value has its own pairs and its own tests, as a `compare` of it alone would. Never: runs anything before the
-//! last value has been found fit, and never sets a parameter that is written elsewhere too.
+//! KEY is a parameter of the workload, `memory` (`cache` is the same), `think` of a trace, or `policy.KEY` for a parameter of each policy
+//! that has it. A parameter that is also set elsewhere is refused, and no value runs before the last one is checked.
 //!
 //! ```text
-//!   "streams=1,2,4" + Plan ──parse──► Vary: a Plan for each value ──run──► Series: a Report for each
+//!   "streams=1,2,4" ──parse──► Axis ──plans──► a ComparePlan for each value ──run──► Series: a Report for each
 //! ```
 
 use super::reads::{self, Reads};
@@ -21,34 +20,33 @@ use foreread_history::{parse, parse_workload};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::names;
 use foreread_report::progress::Progress;
-use foreread_sim::workload::WorkloadChoice;
 use std::sync::Arc;
 
-/// Most values: a table that is still read, and a line that still has points.
+/// Most values of an axis.
 pub const MAX_VALUES: usize = 64;
 
 /// Before the name of a parameter of policies.
 const OF_POLICIES: &str = "policy.";
-/// The size of the cache.
-const MEMORY: &str = "memory";
-/// The same, as it was called first.
-const CACHE: &str = "cache";
+/// The size of the cache, by two names.
+const MEMORY: [&str; 2] = ["memory", "cache"];
 /// The factor on the pauses of a trace.
 const THINK: &str = "think";
 
-/// A parameter, its values, and what is to be done for each.
+/// A parameter and the texts of its values.
 #[derive(Clone, Debug)]
-pub struct Vary {
-    base: ComparePlan,
-    varied: VariedParameter,
-    /// A plan and its workload for each value.
-    plans: Vec<(ComparePlan, Reads)>,
+pub struct Axis {
+    key: String,
+    texts: Vec<String>,
 }
 
-/// Why there can be no series: one line that says what, where and what to do.
+/// The values of an axis, and the plan of each.
+pub type VariedPlans = (VariedParameter, Vec<ComparePlan>);
+/// What varies, in which unit, and each value with its plan.
+type Varied = (&'static str, Unit, Vec<(Value, ComparePlan)>);
+
+/// Why an axis or a series is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum VaryError {
-    /// What was asked for is not a series.
     #[error("{0}")]
     Usage(String),
     /// No such parameter. `known` are those that there are.
@@ -67,12 +65,8 @@ impl From<VaryError> for Failure {
         match error {
             VaryError::Key { key, known } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                names::unknown(
-                    "parameter in --vary",
-                    &key,
-                    &known,
-                    "foreread list workloads",
-                )
+                let list = "foreread list workloads";
+                names::unknown("parameter in --vary", &key, &known, list)
             }
             VaryError::Policy(error) => CompareError::Policy(error).into(),
             VaryError::Compare(error) => error.into(),
@@ -85,8 +79,205 @@ fn usage<T>(what: impl Into<String>) -> Result<T, VaryError> {
     Err(VaryError::Usage(what.into()))
 }
 
+impl Axis {
+    /// Reads `KEY=V1,V2,...`.
+    ///
+    /// # Errors
+    /// No values, an empty one, or too many.
+    pub fn parse(text: &str) -> Result<Axis, VaryError> {
+        let Some((key, list)) = text.split_once('=') else {
+            return usage(format!(
+                "no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"
+            ));
+        };
+        let key = key.trim().to_string();
+        let texts: Vec<String> = list.split(',').map(|v| v.trim().to_string()).collect();
+        if texts.iter().any(String::is_empty) {
+            return usage(format!(
+                "an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"
+            ));
+        }
+        if texts.len() > MAX_VALUES {
+            let number = texts.len();
+            return usage(format!(
+                "{number} values are too many: --vary {key}; at most {MAX_VALUES}"
+            ));
+        }
+        Ok(Axis { key, texts })
+    }
+
+    /// The plan of each value. A plan without workload and trace has the parameters of its policies and the memory.
+    ///
+    /// # Errors
+    /// See [`VaryError`].
+    pub fn plans(&self, base: &ComparePlan) -> Result<VariedPlans, VaryError> {
+        let of_policies = self.key.strip_prefix(OF_POLICIES);
+        let (about, unit, varied) = if MEMORY.contains(&self.key.as_str()) {
+            self.of_memory(base)?
+        } else if let Some(key) = of_policies {
+            self.of_policies(base, key)?
+        } else {
+            match (&base.replay, &base.workload) {
+                (Some(replay), _) if self.key == THINK => self.of_think(base, replay)?,
+                (None, Some(workload)) => self.of_workload(base, workload)?,
+                _ => return self.unknown(base),
+            }
+        };
+        let (values, plans) = varied.into_iter().unzip();
+        let varied = VariedParameter {
+            key: self.key.clone(),
+            about: about.to_string(),
+            bytes: matches!(unit, Unit::Bytes | Unit::Capped),
+            values,
+        };
+        let labels: Vec<String> = varied.values.iter().map(|v| varied.label(v)).collect();
+        let mut twice = labels.iter().enumerate();
+        if let Some((_, label)) = twice.find(|(i, label)| labels[..*i].contains(label)) {
+            let key = &self.key;
+            return usage(format!(
+                "a value named twice: {key}={label} in --vary; leave one out"
+            ));
+        }
+        Ok((varied, plans))
+    }
+
+    /// The value and the plan of each text.
+    fn each(
+        &self,
+        base: &ComparePlan,
+        of: impl Fn(&str, &mut ComparePlan) -> Result<Value, VaryError>,
+    ) -> Result<Vec<(Value, ComparePlan)>, VaryError> {
+        let one = |text: &String| {
+            let mut plan = base.clone();
+            Ok((of(text, &mut plan)?, plan))
+        };
+        self.texts.iter().map(one).collect()
+    }
+
+    fn of_workload(&self, base: &ComparePlan, text: &str) -> Result<Varied, VaryError> {
+        let chosen = parse_workload(text).map_err(CompareError::Workload)?;
+        let Some((i, param)) = find(chosen.info.params, &self.key) else {
+            return self.unknown(base);
+        };
+        self.unset(&self.key, text)?;
+        let varied = self.each(base, |value, plan| {
+            let text = set(text, &self.key, value);
+            let workload = parse_workload(&text).map_err(CompareError::Workload)?;
+            plan.workload = Some(text);
+            Ok(value_of(param, workload.values[i]))
+        })?;
+        Ok((param.help, param.unit, varied))
+    }
+
+    fn of_think(&self, base: &ComparePlan, replay: &Replay) -> Result<Varied, VaryError> {
+        let varied = self.each(base, |text, plan| {
+            let Ok(think) = text.parse::<f64>() else {
+                return usage(format!(
+                    "not a factor: think={text} in --vary; write one such as 0.5"
+                ));
+            };
+            let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
+            let varied = varied.map_err(|error| VaryError::Usage(error.to_string()))?;
+            plan.replay = Some(Arc::new(varied));
+            Ok(Value::Word(think.to_string()))
+        })?;
+        Ok(("factor on recorded pauses", Unit::Count, varied))
+    }
+
+    fn of_memory(&self, base: &ComparePlan) -> Result<Varied, VaryError> {
+        if base.cache_bytes.is_some() {
+            return usage("memory is set twice: --memory and --vary memory; leave --memory out");
+        }
+        if base.event_logs.is_some() {
+            return usage(
+                "one log would replace another: --event-log with --vary memory; measure one size at a time",
+            );
+        }
+        let varied = self.each(base, |text, plan| {
+            plan.cache_bytes = parse_size(text).ok().filter(|bytes| *bytes > 0);
+            plan.cache_bytes.map(Value::Number).ok_or_else(|| {
+                let key = &self.key;
+                VaryError::Usage(format!(
+                    "not a size: {key}={text} in --vary; write one such as 64M"
+                ))
+            })
+        })?;
+        Ok(("size of the cache", Unit::Bytes, varied))
+    }
+
+    fn of_policies(&self, base: &ComparePlan, key: &str) -> Result<Varied, VaryError> {
+        let policies = chosen(base);
+        let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else {
+            return self.unknown(base);
+        };
+        for policy in &policies {
+            if find(policy.info.params, key).is_some() {
+                self.unset(key, &policy.to_string())?;
+            }
+        }
+        let varied = self.each(base, |value, plan| {
+            let mut shown = None;
+            plan.policies.clone_from(&policies);
+            for policy in &mut plan.policies {
+                let Some((i, _)) = find(policy.info.params, key) else {
+                    continue;
+                };
+                let text = set(&policy.to_string(), key, value);
+                *policy = parse(&text).map_err(VaryError::Policy)?;
+                // A value that depends on the capacity has no number before the storage is known.
+                let ready = policy.clone().ready(None).ok();
+                let number = ready.map(|ready| value_of(param, ready.values[i]));
+                shown = shown.or(number);
+            }
+            Ok(shown.unwrap_or_else(|| Value::Word(value.to_string())))
+        })?;
+        Ok((param.help, param.unit, varied))
+    }
+
+    /// Refuses a parameter that `text` sets already.
+    fn unset(&self, key: &str, text: &str) -> Result<(), VaryError> {
+        let is_set = |spec: Spec| spec.pairs.iter().any(|(k, _)| k == key);
+        if !Spec::parse(text).is_ok_and(is_set) {
+            return Ok(());
+        }
+        let full = &self.key;
+        usage(format!(
+            "{key} is set twice: in '{text}' and in --vary {full}; leave it out of the first"
+        ))
+    }
+
+    fn unknown<T>(&self, base: &ComparePlan) -> Result<T, VaryError> {
+        let mut known = Vec::new();
+        match (&base.replay, &base.workload) {
+            (Some(_), _) => known.push(THINK.to_string()),
+            (None, Some(workload)) => {
+                let chosen = parse_workload(workload).map_err(CompareError::Workload)?;
+                known.extend(chosen.info.params.iter().map(|p| p.key.to_string()));
+            }
+            (None, None) => {}
+        }
+        known.push(MEMORY[0].to_string());
+        for param in chosen(base).iter().flat_map(|p| p.info.params) {
+            let key = format!("{OF_POLICIES}{}", param.key);
+            if !known.contains(&key) {
+                known.push(key);
+            }
+        }
+        let key = self.key.clone();
+        Err(VaryError::Key { key, known })
+    }
+}
+
+/// One workload on one source at each value of an axis.
+#[derive(Clone, Debug)]
+pub struct Vary {
+    base: ComparePlan,
+    varied: VariedParameter,
+    plans: Vec<(ComparePlan, Reads)>,
+}
+
 impl Vary {
-    /// Reads `KEY=V1,V2,...` for a plan of one workload and one source.
+    /// The series of `KEY=V1,V2,...` for a plan of one workload and one source.
     ///
     /// # Errors
     /// See [`VaryError`].
@@ -102,63 +293,19 @@ impl Vary {
                 "a series has one run of each policy: --vary takes no --disk-cache; run compare for each value",
             );
         }
-        let Some((key, list)) = text.split_once('=').map(|(key, list)| (key.trim(), list)) else {
-            return usage(format!(
-                "no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"
-            ));
-        };
-        let texts: Vec<&str> = list.split(',').map(str::trim).collect();
-        if texts.contains(&"") {
-            return usage(format!(
-                "an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"
-            ));
-        }
-        if texts.len() > MAX_VALUES {
-            return usage(format!(
-                "{} values are too many: --vary {key}; at most {MAX_VALUES}",
-                texts.len()
-            ));
-        }
-        if plan
-            .replay
-            .as_ref()
-            .is_some_and(|replay| replay.mode == Mode::Open)
-        {
+        let replay = plan.replay.as_ref();
+        if replay.is_some_and(|replay| replay.mode == Mode::Open) {
             return usage(
                 "a series shows times, and mode open keeps those of the trace: --vary; use another mode",
             );
         }
-        let asked = VaryRequest {
-            plan,
-            workload: reads::all(plan)?.swap_remove(0),
-            key,
-            texts,
-        };
-        let (varied, plans) = if [MEMORY, CACHE].contains(&key) {
-            asked.of_cache()?
-        } else if let Some(key) = key.strip_prefix(OF_POLICIES) {
-            asked.of_policies(key)?
-        } else {
-            match &asked.workload {
-                Reads::Named(chosen) => asked.of_workload(chosen)?,
-                Reads::Trace(replay) if asked.key == THINK => asked.of_think(replay)?,
-                Reads::Trace(_) => return asked.unknown(),
-            }
-        };
-        let labels: Vec<String> = varied.values.iter().map(|v| varied.label(v)).collect();
-        if let Some((_, label)) = labels
-            .iter()
-            .enumerate()
-            .find(|(i, label)| labels[..*i].contains(label))
-        {
-            return usage(format!(
-                "a value named twice: {key}={label} in --vary; leave one out"
-            ));
-        }
+        let (varied, plans) = Axis::parse(text)?.plans(plan)?;
+        let with_reads = |plan: ComparePlan| Ok((plan.clone(), reads::all(&plan)?.swap_remove(0)));
+        let plans: Result<Vec<_>, CompareError> = plans.into_iter().map(with_reads).collect();
         Ok(Vary {
             base: plan.clone(),
             varied,
-            plans,
+            plans: plans?,
         })
     }
 }
@@ -240,185 +387,6 @@ impl Vary {
             policies: rows.iter().map(|r| base_name(&r.policy)).collect(),
             vary: varied,
             reports,
-        }
-    }
-}
-
-/// What was asked for, before it is known to fit.
-struct VaryRequest<'a> {
-    plan: &'a ComparePlan,
-    workload: Reads,
-    key: &'a str,
-    texts: Vec<&'a str>,
-}
-
-type VariedPlans = (VariedParameter, Vec<(ComparePlan, Reads)>);
-
-impl VaryRequest<'_> {
-    fn of_workload(&self, chosen: &WorkloadChoice) -> Result<VariedPlans, VaryError> {
-        let Some((i, param)) = find(chosen.info.params, self.key) else {
-            return self.unknown();
-        };
-        let text = chosen.to_string();
-        self.open(&text)?;
-        let mut plans = Vec::new();
-        let mut values = Vec::new();
-        for value in &self.texts {
-            let text = set(&text, self.key, value);
-            let workload = parse_workload(&text).map_err(CompareError::Workload)?;
-            values.push(value_of(param, workload.values[i]));
-            plans.push((
-                ComparePlan {
-                    workload: Some(text),
-                    ..self.plan.clone()
-                },
-                Reads::Named(workload),
-            ));
-        }
-        Ok((self.varied(param.help, param.unit, values), plans))
-    }
-
-    fn of_think(&self, replay: &Replay) -> Result<VariedPlans, VaryError> {
-        let mut plans = Vec::new();
-        let mut values = Vec::new();
-        for text in &self.texts {
-            let Ok(think) = text.parse::<f64>() else {
-                return usage(format!(
-                    "not a factor: think={text} in --vary; write one such as 0.5"
-                ));
-            };
-            let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
-            let varied = Arc::new(varied.map_err(|error| VaryError::Usage(error.to_string()))?);
-            values.push(Value::Word(think.to_string()));
-            plans.push((
-                ComparePlan {
-                    replay: Some(varied.clone()),
-                    ..self.plan.clone()
-                },
-                Reads::Trace(varied),
-            ));
-        }
-        Ok((
-            self.varied("factor on recorded pauses", Unit::Count, values),
-            plans,
-        ))
-    }
-
-    fn of_cache(&self) -> Result<VariedPlans, VaryError> {
-        if self.plan.cache_bytes.is_some() {
-            return usage("memory is set twice: --memory and --vary memory; leave --memory out");
-        }
-        if self.plan.event_logs.is_some() {
-            return usage(
-                "one log would replace another: --event-log with --vary memory; measure one size at a time",
-            );
-        }
-        let mut plans = Vec::new();
-        let mut values = Vec::new();
-        for text in &self.texts {
-            let Some(bytes) = parse_size(text).ok().filter(|bytes| *bytes > 0) else {
-                return usage(format!(
-                    "not a size: {}={text} in --vary; write one such as 64M",
-                    self.key
-                ));
-            };
-            values.push(Value::Number(bytes));
-            plans.push((
-                ComparePlan {
-                    cache_bytes: Some(bytes),
-                    ..self.plan.clone()
-                },
-                self.workload.clone(),
-            ));
-        }
-        Ok((self.varied("size of the cache", Unit::Bytes, values), plans))
-    }
-
-    fn of_policies(&self, key: &str) -> Result<VariedPlans, VaryError> {
-        let policies = chosen(self.plan);
-        let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else {
-            return self.unknown();
-        };
-        for policy in policies
-            .iter()
-            .filter(|p| find(p.info.params, key).is_some())
-        {
-            self.open(&policy.to_string())?;
-        }
-        let mut plans = Vec::new();
-        let mut values = Vec::new();
-        for value in &self.texts {
-            let mut shown = None;
-            let mut varied = Vec::new();
-            for policy in &policies {
-                let Some((i, _)) = find(policy.info.params, key) else {
-                    varied.push(policy.clone());
-                    continue;
-                };
-                let draft =
-                    parse(&set(&policy.to_string(), key, value)).map_err(VaryError::Policy)?;
-                // One that goes by the capacity has no number before the storage is known.
-                let ready = draft.clone().ready(None);
-                shown = shown.or(Some(ready.map_or(Value::Word(value.to_string()), |p| {
-                    value_of(param, p.values[i])
-                })));
-                varied.push(draft);
-            }
-            values.extend(shown);
-            plans.push((
-                ComparePlan {
-                    policies: varied,
-                    ..self.plan.clone()
-                },
-                self.workload.clone(),
-            ));
-        }
-        Ok((self.varied(param.help, param.unit, values), plans))
-    }
-
-    /// Refuses a parameter that `text` sets already: it cannot be told which of the two is meant.
-    fn open(&self, text: &str) -> Result<(), VaryError> {
-        let key = self.key.strip_prefix(OF_POLICIES).unwrap_or(self.key);
-        let written = Spec::parse(text).is_ok_and(|spec| spec.pairs.iter().any(|(k, _)| k == key));
-        if !written {
-            return Ok(());
-        }
-        usage(format!(
-            "{key} is set twice: in '{text}' and in --vary {}; leave it out of the first",
-            self.key
-        ))
-    }
-
-    fn unknown<T>(&self) -> Result<T, VaryError> {
-        let mut known: Vec<String> = match &self.workload {
-            Reads::Named(chosen) => chosen
-                .info
-                .params
-                .iter()
-                .map(|p| p.key.to_string())
-                .collect(),
-            Reads::Trace(_) => vec![THINK.to_string()],
-        };
-        known.push(MEMORY.to_string());
-        for param in chosen(self.plan).iter().flat_map(|p| p.info.params) {
-            let key = format!("{OF_POLICIES}{}", param.key);
-            if !known.contains(&key) {
-                known.push(key);
-            }
-        }
-        Err(VaryError::Key {
-            key: self.key.to_string(),
-            known,
-        })
-    }
-
-    fn varied(&self, about: &str, unit: Unit, values: Vec<Value>) -> VariedParameter {
-        let bytes = matches!(unit, Unit::Bytes | Unit::Capped);
-        VariedParameter {
-            key: self.key.to_string(),
-            about: about.to_string(),
-            bytes,
-            values,
         }
     }
 }

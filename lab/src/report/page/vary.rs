@@ -4,12 +4,11 @@
 
 use crate::report::row::Row;
 use crate::report::series::{Series, source, throughput};
-use crate::report::table;
-use foreread_report::block::Table;
+use foreread_report::block::{self, Block};
 use foreread_report::chart::{Point, looks};
 use foreread_report::number;
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, plateau};
-use foreread_report::page::{Figure, Grid, Page, Section, about, fact};
+use foreread_report::page::{Figure, Page, Section, about, fact};
 
 #[must_use]
 pub fn series(series: &Series) -> String {
@@ -97,13 +96,11 @@ fn plateaus(series: &Series) -> Vec<String> {
 }
 
 fn section(series: &Series) -> Section {
-    let labels = series.vary.labels();
-    let unit = if series.vary.bytes {
-        ", bytes (K = 1024)"
-    } else {
-        ""
+    let (places, labels) = (places(series), series.vary.labels());
+    let unit = match series.vary.bytes {
+        true => ", bytes (K = 1024)",
+        false => "",
     };
-    let places = places(series);
     let plot = |what: &str, y_title: &str, lines: Vec<Curve>| {
         let curves = Curves {
             title: format!("{what}: {}", series.title()),
@@ -118,63 +115,27 @@ fn section(series: &Series) -> Section {
         };
         curves.draw()
     };
-    let several = series.reports.iter().any(|r| r.runs > 1);
-    let head = if several {
-        "Throughput, MB/s, with 95 % intervals"
-    } else {
-        "Throughput, MB/s"
+    let head = match series.reports.iter().any(|r| r.runs > 1) {
+        true => "Throughput, MB/s, with 95 % intervals",
+        false => "Throughput, MB/s",
     };
     let fast = lines(series, throughput, true);
-    let ring = "A ring and a dotted line: the first value with at least 98 % of the line's best.";
-    let caption = if fast.iter().any(|l| l.plateau.is_some()) {
-        ring.to_string()
-    } else {
-        String::new()
+    let caption = match fast.iter().any(|line| line.plateau.is_some()) {
+        true => "A ring and a dotted line: the first value with at least 98 % of the line's best.",
+        false => "",
     };
-    let figures = vec![
-        Figure::new(plot("Throughput", head, fast), caption),
-        Figure::new(
-            plot(
-                "Bytes",
-                "Read from the source, MB",
-                lines(series, source, false),
-            ),
+    let bytes = lines(series, source, false);
+    let mut blocks = vec![
+        Block::Text(format!("{}: {}.", series.vary.key, series.vary.about)),
+        Block::Figure(Figure::new(plot("Throughput", head, fast), caption)),
+        Block::Figure(Figure::new(
+            plot("Bytes", "Read from the source, MB", bytes),
             "",
-        ),
+        )),
     ];
-    let text = vec![format!("{}: {}.", series.vary.key, series.vary.about)];
-    let mut notes = series.notes();
-    notes.push("There is no map of the reads: compare at one value draws one".to_string());
-    let grids = (0..series.policies.len())
-        .filter_map(|i| grid(series, i, &labels))
-        .collect();
-    Section {
-        title: "Over the values".into(),
-        text,
-        notes,
-        figures,
-        grids,
-        ..Section::default()
-    }
-}
-
-/// The rows of a policy at every value.
-fn grid(series: &Series, policy: usize, labels: &[String]) -> Option<Grid> {
-    let columns = table::columns(series.reports.first()?, true);
-    let at_values = series.reports.iter().zip(labels);
-    let known = at_values.filter_map(|(r, label)| Some((r, label, r.rows.get(policy)?)));
-    let known: Vec<_> = known.collect();
-    let rows = known.iter().map(|(_, _, row)| *row);
-    let caption = format!("{}, MB/s with 95 % intervals", series.policies[policy]);
-    let mut grid = Table::new(caption, columns, rows).grid();
-    grid.heads[0].clone_from(&series.vary.key);
-    for (cells, (report, label, _)) in grid.rows.iter_mut().zip(&known) {
-        let best = if report.best.contains(&cells[0]) {
-            " (fastest)"
-        } else {
-            ""
-        };
-        cells[0] = format!("{label}{best}");
-    }
-    Some(grid)
+    blocks.extend(series.tables());
+    blocks.extend(series.notes().into_iter().map(Block::Note));
+    let none = "There is no map of the reads: compare at one value draws one";
+    blocks.push(Block::Note(none.to_string()));
+    block::section("Over the values", blocks)
 }

@@ -1,0 +1,361 @@
+//! A grid of cells: which cell is which, where finished cells are kept, and how the others run on several threads.
+//!
+//! ```text
+//!   axes ──► cells, less those of the file ──threads──► each cell as a line of JSON, appended to the file
+//! ```
+//! A cell depends on its key alone, so cells run in any order, in another process, or on another machine. Example: a sweep of 72 cells is
+//! stopped after 50; the same command with the same file measures the other 22.
+//!
+//! | the file has | then |
+//! |---|---|
+//! | a cell of the grid | its result is used |
+//! | another cell | it stays in the file |
+//! | a last line that was cut off | that line is removed |
+//! | a line that is not a cell of this schema | the file is refused and left as it is |
+
+use crate::compare::{self, CompareError, ComparePlan};
+use crate::report::{Report, Row};
+use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::threads::for_each_on;
+use foreread_report::progress::{Progress, Silent};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Name and version of a line.
+pub const SCHEMA: &str = "foreread.cell/1";
+/// The largest file that is read: a cell of a sweep has 1.5 kB, one of the evaluation 500 bytes.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Two cells with the same key have the same result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CellKey {
+    /// Version of foreread that measures.
+    pub foreread: String,
+    /// The trace or workload, as it was named.
+    pub trace: String,
+    /// Bytes of the trace's file; 0 for a workload.
+    pub trace_bytes: u64,
+    pub policy: String,
+    /// The device model.
+    pub device: String,
+    /// Size of the cache in bytes; null is the usual one.
+    pub cache_bytes: Option<u64>,
+    pub runs: u32,
+    /// Seed of the first run.
+    pub seed: u64,
+}
+
+/// A measured cell: one line of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellResult<R> {
+    pub schema: String,
+    pub key: CellKey,
+    pub result: R,
+}
+
+impl<R: Serialize> CellResult<R> {
+    #[must_use]
+    pub fn new(key: CellKey, result: R) -> CellResult<R> {
+        let schema = SCHEMA.to_string();
+        CellResult {
+            schema,
+            key,
+            result,
+        }
+    }
+
+    /// One line of JSON; ends with a newline.
+    #[must_use]
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("a struct of numbers and strings") + "\n"
+    }
+}
+
+/// What `compare` shows for one policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComparedCell {
+    /// Size of the cache and of a page of it, in bytes.
+    pub cache_bytes: u64,
+    pub page_bytes: u64,
+    /// As in `foreread.compare/1`.
+    pub bound_s: Option<f64>,
+    /// The row of `foreread.compare/1`. Comparisons with another row are null.
+    pub row: Row,
+}
+
+impl ComparedCell {
+    /// Measures a plan that names one policy.
+    ///
+    /// # Errors
+    /// As [`compare::run`].
+    pub fn measure(plan: &ComparePlan) -> Result<ComparedCell, CompareError> {
+        let mut tables = compare::run(plan, &mut Silent)?;
+        let report = Report::of(&tables.swap_remove(0));
+        let row = report.rows.into_iter().next();
+        Ok(ComparedCell {
+            cache_bytes: report.cache_bytes,
+            page_bytes: report.page_bytes,
+            bound_s: report.bound_s,
+            row: row.expect("the row of the one policy"),
+        })
+    }
+}
+
+/// Why a file of cells is refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the cells of {}: {what}; {remedy}", path.display())]
+pub struct CellFileError {
+    path: PathBuf,
+    what: String,
+    remedy: &'static str,
+}
+
+impl CellFileError {
+    #[must_use]
+    pub fn new(path: &Path, what: impl Into<String>) -> CellFileError {
+        CellFileError {
+            path: path.to_path_buf(),
+            what: what.into(),
+            remedy: "name another file with --resume",
+        }
+    }
+}
+
+impl From<CellFileError> for Failure {
+    fn from(error: CellFileError) -> Failure {
+        Failure::of(FailureKind::Input, error)
+    }
+}
+
+/// Finished cells. One process at a time has the file open; it only appends.
+pub struct CellFile<R> {
+    path: PathBuf,
+    file: File,
+    known: HashMap<CellKey, R>,
+}
+
+impl<R: Serialize + DeserializeOwned> CellFile<R> {
+    /// Opens a file, or makes it.
+    ///
+    /// # Errors
+    /// See the table at the top; also a link, a pipe, or a file that another process has open.
+    pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
+        let refused = |why: &str| CellFileError::new(path, why);
+        let io = |error: std::io::Error| refused(&error.to_string());
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        let mut file = options
+            .custom_flags(flags.bits() as i32)
+            .open(path)
+            .map_err(io)?;
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| refused("another process writes to it"))?;
+        let size = file.metadata().map_err(io)?.len();
+        if size > MAX_BYTES {
+            let what = format!("it has {size} bytes, more than the {MAX_BYTES} that are read");
+            return Err(refused(&what));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io)?;
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        let whole = end.map_or(0, |at| at + 1);
+        // A cell is written with its line end in one call: a file without a whole line is of another program.
+        if whole == 0 && !bytes.is_empty() {
+            return Err(refused("it is not a file of cells"));
+        }
+        let mut known = HashMap::new();
+        for (n, line) in bytes[..whole].split_inclusive(|b| *b == b'\n').enumerate() {
+            let cell = serde_json::from_slice::<CellResult<R>>(line).ok();
+            let Some(cell) = cell.filter(|cell| cell.schema == SCHEMA) else {
+                return Err(refused(&format!("line {} is not a cell", n + 1)));
+            };
+            known.insert(cell.key, cell.result);
+        }
+        if whole < bytes.len() {
+            file.set_len(whole as u64).map_err(io)?;
+        }
+        Ok(CellFile {
+            path: path.to_path_buf(),
+            file,
+            known,
+        })
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[must_use]
+    pub fn get(&self, key: &CellKey) -> Option<&R> {
+        self.known.get(key)
+    }
+
+    fn append(&mut self, cell: &CellResult<R>) -> Result<(), CellFileError> {
+        let written = self.file.write_all(cell.line().as_bytes());
+        written.map_err(|error| CellFileError {
+            remedy: "free some space, then run the same command",
+            ..CellFileError::new(&self.path, error.to_string())
+        })
+    }
+}
+
+/// Threads for cells: the number that was asked for, or one for each processor.
+#[must_use]
+pub fn threads(asked: Option<u32>) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    asked.map_or_else(processors, |asked| asked as usize)
+}
+
+/// Measures the cells that the file lacks, by their numbers, and gives the results in the order of `keys`. Once `stop` is set no further
+/// cell begins, those that have begun end, and cells that were not measured have no result.
+///
+/// # Errors
+/// The first one; what was measured before is in the file.
+pub fn run<R, E>(
+    keys: &[CellKey],
+    mut file: Option<&mut CellFile<R>>,
+    threads: usize,
+    measure: &(dyn Fn(usize) -> Result<R, E> + Sync),
+    stop: &AtomicBool,
+    progress: &mut (dyn Progress + Send),
+) -> Result<Vec<Option<R>>, E>
+where
+    R: Clone + Send + Serialize + DeserializeOwned,
+    E: From<CellFileError> + Send,
+{
+    let known = |key: &CellKey| file.as_ref()?.get(key).cloned();
+    let mut results: Vec<Option<R>> = keys.iter().map(known).collect();
+    let missing: Vec<usize> = (0..keys.len()).filter(|n| results[*n].is_none()).collect();
+    let (mut done, all) = ((keys.len() - missing.len()) as u64, keys.len() as u64);
+    progress.stage("cells");
+    progress.step(done, all);
+    if stop.load(Ordering::Relaxed) {
+        return Ok(results);
+    }
+    let mut failed = None;
+    let mut each = |n: &usize, result: R| {
+        let cell = CellResult::new(keys[*n].clone(), result);
+        if let Some(file) = file.as_mut().filter(|_| failed.is_none()) {
+            failed = file.append(&cell).err();
+        }
+        results[*n] = Some(cell.result);
+        done += 1;
+        progress.step(done, all);
+        match failed.is_some() || stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    for_each_on(&missing, threads, &|n| measure(*n), &mut each)?;
+    failed.map_or(Ok(results), |error| Err(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(policy: &str, seed: u64) -> CellKey {
+        CellKey {
+            foreread: "1".to_string(),
+            trace: "random".to_string(),
+            trace_bytes: 0,
+            policy: policy.to_string(),
+            device: "nvme".to_string(),
+            cache_bytes: Some(1 << 20),
+            runs: 1,
+            seed,
+        }
+    }
+
+    fn said(path: &Path) -> String {
+        let error = CellFile::<Option<f64>>::open(path).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    /// 4 cells, the first of which the file has.
+    #[test]
+    fn what_is_in_the_file_is_not_measured_and_a_cut_line_is_removed() {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let path = dir.path().join("cells.jsonl");
+        let keys = [key("none", 1), key("none", 2), key("auto", 1), key("x", 1)];
+        let value = |n: usize| Some(n as f64 + 0.5).filter(|_| n != 1);
+        let run = |keys: &[CellKey], threads, stop| {
+            let mut file = CellFile::open(&path).expect("of cells");
+            assert!(said(&path).contains("another process writes to it"));
+            let measured = std::sync::Mutex::new(Vec::new());
+            let measure = |n| {
+                measured.lock().expect("no panic").push(n);
+                Ok::<_, CellFileError>(value(n))
+            };
+            let stop = AtomicBool::new(stop);
+            let results = run(keys, Some(&mut file), threads, &measure, &stop, &mut Silent);
+            let mut measured = measured.into_inner().expect("no panic");
+            measured.sort_unstable();
+            (results.expect("measured"), measured)
+        };
+        assert_eq!(run(&keys[..2], 1, true), (vec![None, None], vec![]));
+        assert_eq!(run(&keys[..1], 1, false).1, [0]);
+        let whole = std::fs::read(&path).expect("readable");
+        std::fs::write(&path, [&whole[..], b"{\"schema\":\"fo"].concat()).expect("written");
+        let all: Vec<_> = (0..4).map(|n| Some(value(n))).collect();
+        assert_eq!(run(&keys, 3, false), (all.clone(), vec![1, 2, 3]));
+        assert_eq!(run(&keys, 2, false), (all, vec![]));
+        let lines = std::fs::read_to_string(&path).expect("readable");
+        assert_eq!(lines.lines().count(), 4, "{lines}");
+    }
+
+    #[test]
+    fn an_error_ends_the_run() {
+        let keys: Vec<CellKey> = (0..9).map(|seed| key("none", seed)).collect();
+        let measure = |n: usize| match n {
+            2 => Err(CellFileError::new(Path::new("x"), "odd")),
+            n => Ok(n as u64),
+        };
+        let go = AtomicBool::new(false);
+        let error = run(&keys, None, 2, &measure, &go, &mut Silent).expect_err("the third");
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot use the cells of x: odd;")
+        );
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let path = dir.path().join("cells.jsonl");
+        let cell = CellResult::new(key("none", 1), Some(0.5)).line();
+        let version_9 = cell.replace("foreread.cell/1", "foreread.cell/9");
+        let second = format!("{cell}{{\"key\":1}}\n{cell}");
+        for (text, why) in [
+            (
+                "policy,seed\nnone,1\n",
+                "line 1 is not a cell; name another",
+            ),
+            ("\0\u{1}", "it is not a file of cells"),
+            ("{}\n", "line 1 is"),
+            (&version_9, "line 1 is"),
+            (&second, "line 2 is"),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            assert!(said(&path).contains(why), "{text}: {}", said(&path));
+            assert_eq!(std::fs::read_to_string(&path).expect("readable"), text);
+        }
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(!said(&link).is_empty() && said(Path::new("/dev/null")).contains("regular"));
+    }
+}
