@@ -11,31 +11,30 @@
 //!                                                    Figures ──────┘
 //! ```
 //! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with `linux-6.18:max=64M`. The
-//! second is chosen on seeds 1 to 3 and takes 0.35 s on seeds 4 to 10: the ratio of the first in this cell is 36.
+//! second is chosen on seed 1 and takes 0.35 s on seeds 4 and 5: the ratio of the first in this cell is 36.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `cells.rs` | the 290 cells of `baseline`, the fractional and the full design, which workloads are predictable |
+//! | `cells.rs` | the 290 cells of `baseline`, those of the other designs, which workloads are predictable, the runs of a design |
 //! | `workloads.rs` | workloads that only this evaluation has, beside those of [`foreread_sim::workload`] |
 //! | `devices.rs` | devices whose figures change while they work, beside the presets |
 //! | `drawn.rs` | devices drawn at random by a seed, for the validation set |
 //! | `opponents.rs` | published settings, three policies that adapt, imitations |
-//! | `watcher.rs` | what is read off a run while it goes on: bytes held, start-up, flaps |
+//! | `watcher.rs` | what is read off a run while it goes on: bytes held, waits |
 //! | `measure.rs` | one run |
-//! | `schedule.rs` | all runs on several threads, without those that a file has already |
-//! | `streams.rs` | AMP's experiment: 100 streams by cache and think time |
+//! | `streams.rs` | tests: AMP's experiment, 100 streams by cache and think time |
 //! | `verdict.rs` | cells and totals from runs |
 //! | `targets.rs` | what a policy must reach, beside what it reaches |
 //!
-//! It does not print and does not know a file: the runs come in and go out as values.
+//! It does not print and does not know a file: [`foreread_lab::grid`] runs and keeps the cells.
 
 pub mod cells;
 pub mod devices;
 pub mod drawn;
 pub mod measure;
 pub mod opponents;
-pub mod schedule;
-pub mod streams;
+#[cfg(test)]
+mod streams;
 pub mod targets;
 pub mod verdict;
 pub mod watcher;

@@ -18,10 +18,10 @@ fn options(judged: &str) -> BenchOptions {
         judged: vec![judged.to_string()],
         only: vec![CellFilter::parse("fsspec-seq-64K")],
         recordings: Vec::new(),
-        set: None,
+        all_recordings: 0,
         draw: 1,
         threads: 2,
-        runs_file: None,
+        file: None,
         build: "one".to_string(),
     }
 }
@@ -37,64 +37,32 @@ fn json(results: &Results) -> Value {
 #[test]
 fn the_json_has_every_key_of_its_schema() {
     let json = json(&run(&options("auto")));
-    assert_eq!(
-        (&json["schema"], &json["design"]),
-        (&"foreread.policies/1".into(), &"fractional".into())
-    );
+    assert_eq!(json["schema"], "foreread.policies/1");
     let cells = json["cells"].as_array().expect("rows");
     // 8 opponents and auto; no oracle, as the workload is not among the predictable ones.
     assert_eq!(cells.len(), 3 * 9);
-    let keys = [
-        "workload",
-        "device",
-        "cache",
-        "predictable",
-        "policy",
-        "time_s",
-        "overfetch",
-        "requests",
-        "unused_bytes",
-        "p99_us",
-        "held_byte_s",
-        "t95_round_trips",
-        "flaps",
-        "oracle_share",
-        "stall_s",
-        "best",
-        "ratio",
-        "worst_seed",
-        "lean_ratio",
-        "lost",
-    ];
+    let keys = "workload device cache predictable policy time_s overfetch requests unused_bytes p99_us held_byte_s oracle_share stall_s \
+                best ratio worst_seed lean_ratio lost";
     for cell in cells {
-        for key in keys {
-            assert!(cell.get(key).is_some(), "{key}: {cell}");
-        }
-        assert!(
-            cell["time_s"].as_f64().is_some_and(|t| t > 0.0)
-                && cell["requests"].as_u64().is_some_and(|n| n > 0)
-        );
+        let mut keys = keys.split_whitespace();
+        let missing = keys.find(|key| cell.get(key).is_none());
+        assert_eq!(missing, None, "{cell}");
+        assert!(cell["time_s"].as_f64() > Some(0.0) && cell["requests"].as_u64() > Some(0));
     }
     assert_eq!(json["totals"].as_array().map(Vec::len), Some(9));
-    assert_eq!(
-        (&json["runs"], &json["runs_planned"]),
-        (&(3 * (8 * 3 + 2)).into(), &(3 * (8 * 3 + 2)).into())
-    );
-    let targets = json["targets"].as_array().expect("targets");
-    let worst = targets
-        .iter()
-        .find(|t| t["target"] == "worst cell against its best opponent")
-        .expect("a target");
-    let ratios = cells
-        .iter()
-        .filter(|c| c["policy"] == "auto")
-        .filter_map(|c| c["ratio"].as_f64());
-    assert_eq!(worst["value"].as_f64(), ratios.max_by(f64::total_cmp));
+    assert_eq!(json["runs"], 3 * (8 * 3 + 2));
+    assert_eq!(json["runs_planned"], json["runs"]);
+    let mut targets = json["targets"].as_array().expect("targets").iter();
+    let worst = targets.find(|t| t["target"] == "worst cell against its best opponent");
+    let of_auto = cells.iter().filter(|c| c["policy"] == "auto");
+    let ratios = of_auto.filter_map(|c| c["ratio"].as_f64());
+    let worst = worst.expect("a target")["value"].as_f64();
+    assert_eq!(worst, ratios.max_by(f64::total_cmp));
 }
 
 /// Without readahead every one of the three cells is lost.
 #[test]
-fn lost_cells_come_first_and_notes_last() {
+fn the_text_and_the_page_begin_with_lost_cells() {
     let results = run(&options("none"));
     for width in [80, 100, 120] {
         let text = results.to_text(width);
@@ -103,82 +71,51 @@ fn lost_cells_come_first_and_notes_last() {
             "Why:\n",
             "Targets of none\n",
             "Totals\n",
-            "A cell is lost where",
+            "A cell is lost if",
         ];
-        let places = parts.map(|part| {
-            text.find(part)
-                .unwrap_or_else(|| panic!("{part} is missing:\n{text}"))
-        });
-        assert!(places.is_sorted(), "{places:?}");
+        let places = parts.map(|part| text.find(part));
+        assert!(places.is_sorted() && places[0].is_some(), "{text}");
         let wide = text.lines().find(|line| line.chars().count() > width);
         assert_eq!(wide, None, "{text}");
     }
     let text = results.to_text(120);
-    let lost = text
-        .lines()
-        .filter(|line| line.starts_with('x') && line.contains("fsspec-seq-64K"))
-        .count();
-    assert_eq!(lost, 3, "{text}");
+    let lost = |line: &&str| line.starts_with('x') && line.contains("fsspec-seq-64K");
+    assert_eq!(text.lines().filter(lost).count(), 3, "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        words.contains("read ahead less far: it held 0 MiB unread on average"),
-        "{text}"
-    );
-    assert!(
-        text.contains("MISSED: worst cell against its best opponent"),
-        "{text}"
-    );
-}
-
-#[test]
-fn the_page_is_whole() {
-    let results = run(&options("none"));
+    for part in [
+        "read ahead less far: it held 0 MiB unread on average",
+        "MISSED: worst cell against its best opponent",
+    ] {
+        assert!(words.contains(part), "{text}");
+    }
     let html = results.to_html();
     let options = ParsingOptions {
         allow_dtd: true,
         ..ParsingOptions::default()
     };
     let page = Document::parse_with_options(&html, options).expect("XML");
-    let inside = page
-        .descendants()
-        .find(|n| n.attribute("id") == Some("foreread-json"))
-        .and_then(|n| n.text());
-    assert_eq!(
-        serde_json::from_str::<Value>(inside.expect("the data")).expect("JSON"),
-        json(&results)
-    );
-    let text: String = page
-        .descendants()
-        .filter(roxmltree::Node::is_text)
-        .filter_map(|n| n.text())
-        .collect();
+    let mut nodes = page.descendants();
+    let inside = nodes.find(|n| n.attribute("id") == Some("foreread-json"));
+    let inside = inside.and_then(|n| n.text()).expect("the data");
+    let inside: Value = serde_json::from_str(inside).expect("JSON");
+    assert_eq!(inside, json(&results));
+    let texts = page.descendants().filter(roxmltree::Node::is_text);
+    let text: String = texts.filter_map(|n| n.text()).collect();
     for part in [
         "none loses 3 of 3 cells",
-        "held MiB s",
-        "slower than x10",
+        "Time over that of the best",
         "none made ",
     ] {
         assert!(text.contains(part), "{part} is missing");
     }
-    // A map of the lost cells and one of each device.
-    let maps = page.descendants().filter(|n| n.has_tag_name("title"));
-    let maps = maps
-        .filter(|n| {
-            n.text()
-                .is_some_and(|t| t.starts_with("Time over that of the best"))
-        })
-        .count();
-    assert_eq!(maps, 4);
-    let heads: Vec<&str> = page
-        .descendants()
-        .filter(|n| n.has_tag_name("h2"))
-        .filter_map(|n| n.text())
-        .collect();
+    let heads = page.descendants().filter(|n| n.has_tag_name("h2"));
+    let heads: Vec<&str> = heads.filter_map(|n| n.text()).collect();
     let expected = [
         "What the runs say",
-        "Lost cells of none: 3",
+        "Lost cells of none: 3 of 3",
+        "Targets of none",
+        "Totals",
         "All cells",
-        "Targets and totals",
         "Every value",
     ];
     assert_eq!(heads, expected);
@@ -196,15 +133,13 @@ impl Progress for StopAfter<'_> {
 
     fn step(&mut self, done: u64, _total: u64) {
         self.seen.push(done);
-        if done >= self.steps {
-            self.stop.store(true, Ordering::Relaxed);
-        }
+        self.stop.fetch_or(done >= self.steps, Ordering::Relaxed);
     }
 }
 
 fn with_file(judged: &str, path: &Path) -> BenchOptions {
     BenchOptions {
-        runs_file: Some(path.to_path_buf()),
+        file: Some(path.to_path_buf()),
         ..options(judged)
     }
 }
@@ -213,39 +148,27 @@ fn with_file(judged: &str, path: &Path) -> BenchOptions {
 fn a_stopped_bench_continues_to_the_same_result() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let options = with_file("auto", &dir.path().join("runs.jsonl"));
-    let stop = AtomicBool::new(false);
-    let mut progress = StopAfter {
-        steps: 40,
-        seen: Vec::new(),
-        stop: &stop,
+    let run_until = |steps| {
+        let stop = AtomicBool::new(false);
+        let mut progress = StopAfter {
+            steps,
+            seen: Vec::new(),
+            stop: &stop,
+        };
+        let results = policies::run(&options, &stop, &mut progress).expect("valid");
+        (results, progress.seen)
     };
-    let stopped = policies::run(&options, &stop, &mut progress).expect("stopped");
+    let (stopped, _) = run_until(40);
     let [done, all] = stopped.runs();
     assert!((40..=41).contains(&done) && all == 78, "{done} of {all}");
     let partial = json(&stopped);
-    assert_eq!(
-        (&partial["cells_complete"], &partial["cells_planned"]),
-        (&1.into(), &3.into()),
-        "26 runs a cell"
-    );
+    assert_eq!(partial["cells_complete"], 1, "26 runs a cell");
     assert_eq!(partial["cells"].as_array().map(Vec::len), Some(9));
-    assert!(
-        stopped.to_text(100).contains("Note: Stopped after"),
-        "{}",
-        stopped.to_text(100)
-    );
-    let go = AtomicBool::new(false);
-    let mut progress = StopAfter {
-        steps: u64::MAX,
-        seen: Vec::new(),
-        stop: &go,
-    };
-    let whole = policies::run(&options, &go, &mut progress).expect("whole");
-    assert_eq!(
-        progress.seen,
-        (done as u64..=78).collect::<Vec<_>>(),
-        "only what was not in the file is measured"
-    );
+    let text = stopped.to_text(100);
+    assert!(text.contains("Note: Stopped after"), "{text}");
+    let (whole, seen) = run_until(u64::MAX);
+    let steps: Vec<u64> = (done as u64..=78).collect();
+    assert_eq!(seen, steps, "only what was not in the file is measured");
     assert_eq!(whole.to_json(), run(&self::options("auto")).to_json());
 }
 
@@ -253,51 +176,43 @@ fn a_stopped_bench_continues_to_the_same_result() {
 fn files_and_names_that_do_not_fit_are_refused() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("runs.jsonl");
-    let mut small = with_file("none", &path);
-    small.only = vec![
-        CellFilter::parse("fsspec-random@moon"),
-        CellFilter::parse("fsspec-random"),
-    ];
     let said = |options: &BenchOptions| {
-        policies::run(options, &AtomicBool::new(false), &mut Silent)
-            .expect_err("refused")
-            .to_string()
+        let refused = policies::run(options, &AtomicBool::new(false), &mut Silent);
+        refused.expect_err("refused").to_string()
     };
+    let mut small = with_file("none", &path);
+    let only = ["fsspec-random@moon", "fsspec-random"];
+    small.only = only.map(CellFilter::parse).to_vec();
     let why = said(&small);
-    assert!(
-        why.starts_with("no such cell: fsspec-random@moon in the design fractional"),
-        "{why}"
-    );
+    let no_cell = "no such cell: fsspec-random@moon in the design fractional";
+    assert!(why.starts_with(no_cell), "{why}");
     small.only.remove(0);
     run(&small);
-    let only = vec![CellFilter::parse("random@nvme")];
-    let why = said(&BenchOptions {
-        design: Design::Baseline,
-        only,
-        ..small.clone()
-    });
-    assert!(
-        why.contains("its runs are of the design fractional, not of baseline"),
-        "{why}"
-    );
     let why = said(&BenchOptions {
         judged: vec!["aoto".to_string()],
         ..small.clone()
     });
     assert!(why.contains("aoto"), "{why}");
-    // Another build with the same figures continues; a figure that has changed is found.
-    run(&BenchOptions {
+    // After a new build the judged policy alone runs again; a figure of an opponent that has changed is found.
+    let lines = || std::fs::read_to_string(&path).expect("readable");
+    let before = lines().lines().count();
+    let two = BenchOptions {
         build: "two".to_string(),
-        judged: vec!["linux-6.18".to_string()],
-        ..small.clone()
-    });
-    let text = std::fs::read_to_string(&path).expect("readable");
-    std::fs::write(&path, text.replace("\"time_s\":", "\"time_s\":1")).expect("written");
-    let why = said(&BenchOptions {
-        build: "three".to_string(),
         ..small
-    });
-    assert!(why.contains("its runs are of another build"), "{why}");
+    };
+    run(&two);
+    assert_eq!(
+        lines().lines().count() - before,
+        3 * 3,
+        "none on three seeds"
+    );
+    let changed = lines().replace("\"time_s\":", "\"time_s\":1");
+    std::fs::write(&path, changed).expect("written");
+    let why = said(&two);
+    assert!(
+        why.starts_with("cannot use the cells of ") && why.contains(" s, and now "),
+        "{why}"
+    );
 }
 
 /// Two devices with two caches each; one device is smaller than the trace.
@@ -310,17 +225,12 @@ fn a_trace_has_its_own_cells() {
     let json = json(&results);
     let cells = json["cells"].as_array().expect("rows");
     assert_eq!(cells.len(), 2 * 2 * 9);
-    assert!(
-        cells
-            .iter()
-            .all(|c| c["workload"] == "trace:made.csv" && c["predictable"] == false)
-    );
-    assert_eq!(json["trace"], "made.csv");
+    let is_of_trace =
+        |cell: &Value| cell["workload"] == "trace:made.csv" && cell["predictable"] == false;
+    assert!(cells.iter().all(is_of_trace) && json["trace"] == "made.csv");
     let text = results.to_text(200);
-    assert!(
-        text.contains("Note: The trace reads beyond the end of usb-cruzer: those"),
-        "{text}"
-    );
+    let note = "Note: The trace reads beyond the end of usb-cruzer: those";
+    assert!(text.contains(note), "{text}");
 }
 
 /// 200 reads in order, and one far behind them, beyond the end of a stick.

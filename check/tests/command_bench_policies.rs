@@ -27,14 +27,7 @@ fn text_json_and_page_are_of_the_same_runs() {
     let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     let (json, html, runs) = (path("all.json"), path("page.html"), path("runs.jsonl"));
     let files = [
-        "--json",
-        &json,
-        "--html",
-        &html,
-        "--resume",
-        &runs,
-        "--threads",
-        "2",
+        "--json", &json, "--html", &html, "--resume", &runs, "--jobs", "2",
     ];
     let got = foreread(with(&files));
     assert!(
@@ -48,7 +41,7 @@ fn text_json_and_page_are_of_the_same_runs() {
     assert_eq!(written["cells"].as_array().map(Vec::len), Some(3 * 9));
     assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.contains("Cells by policy")));
     let kept = lines(Path::new(&runs));
-    assert_eq!(kept.len(), 1 + 78);
+    assert_eq!(kept.len(), 78);
     // The second time every run is in the file.
     let again = foreread(with(&["--resume", &runs, "--json", "-"]));
     assert_eq!(
@@ -91,14 +84,7 @@ fn a_signal_keeps_what_was_measured() {
     let runs = dir.path().join("runs.jsonl");
     let child = Command::new(env!("CARGO_BIN_EXE_foreread-check"))
         .args([
-            "bench",
-            "policies",
-            "--cells",
-            "baseline",
-            "--only",
-            "@nvme",
-            "--threads",
-            "1",
+            "bench", "policies", "--cells", "baseline", "--only", "@nvme", "--jobs", "1",
             "--resume",
         ])
         .arg(&runs)
@@ -131,17 +117,10 @@ fn a_signal_keeps_what_was_measured() {
         "{err}"
     );
     let kept = lines(&runs);
-    assert!(
-        kept.len() > 5
-            && kept
-                .iter()
-                .all(|line| serde_json::from_str::<Value>(line).is_ok()),
-        "{kept:?}"
-    );
-    assert!(
-        err.contains(&format!("after {} of ", kept.len() - 1)),
-        "{err}"
-    );
+    let is_json = |line: &String| serde_json::from_str::<Value>(line).is_ok();
+    assert!(kept.len() > 5 && kept.iter().all(is_json), "{kept:?}");
+    let after = format!("after {} of ", kept.len());
+    assert!(err.contains(&after), "{err}");
 }
 
 #[test]
@@ -156,23 +135,18 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
         let got = foreread(with(more));
         assert!(got.is_refused().contains(part), "{}", got.err);
     };
-    refused(
-        &["--cells", "full", "--resume", &file],
-        "its runs are of the design fractional, not of full",
-    );
     refused(&["--policy", "linux-6.81"], "nearest: linux-6.18");
     refused(&["--policy", "linux-6.18:mux=4M"], "max");
     refused(&["--only", "fsspec-rondom"], "no such cell: fsspec-rondom");
-    refused(&["--full", "--cells", "baseline"], "cannot be used with");
     refused(
         &["--json", &file, "--resume", &file, "--force"],
         "one file named twice: --json and --resume",
     );
     refused(&["--trace", "/gone.csv"], "no such trace");
-    assert_eq!(lines(&runs).len(), 1 + 78, "the file is as it was");
+    assert_eq!(lines(&runs).len(), 78, "the file is as it was");
 }
 
-/// The other recording is no trace at all: it is not loaded where it is not chosen, and is part of what a file of runs is of.
+/// The other recording is no trace at all: it is not loaded where it is not chosen.
 #[test]
 fn only_the_chosen_recordings_are_loaded() {
     let dir = tempfile::tempdir().expect("a scratch directory");
@@ -183,7 +157,6 @@ fn only_the_chosen_recordings_are_loaded() {
     std::fs::write(at("odd.csv"), "no trace").expect("written");
     std::fs::write(at("index.csv"), "kind,trace\na,good.csv\nb,odd.csv\n").expect("written");
     let folder = dir.path().to_string_lossy().into_owned();
-    let runs = at("runs.jsonl").to_string_lossy().into_owned();
     let bench = |more: &[&str]| {
         let args = [
             "bench",
@@ -194,8 +167,6 @@ fn only_the_chosen_recordings_are_loaded() {
             &folder,
             "--policy",
             "none",
-            "--resume",
-            &runs,
         ];
         foreread(args.iter().chain(more).copied().collect::<Vec<_>>())
     };
@@ -204,11 +175,4 @@ fn only_the_chosen_recordings_are_loaded() {
     assert!(got.is_done().contains("Note: 2 recordings,"), "{}", got.out);
     let refused = bench(&["--only", "gone.csv"]);
     assert!(refused.is_refused().contains("no such cell: gone.csv"));
-    std::fs::write(at("odd.csv"), "another one").expect("written");
-    let refused = bench(&["--only", "good.csv"]);
-    assert!(
-        refused
-            .is_refused()
-            .contains("its runs are of the trace 2 recordings")
-    );
 }

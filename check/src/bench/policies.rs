@@ -1,40 +1,34 @@
-//! `foreread check bench policies`: runs the cells of [`crate::evaluation`] and says where a policy loses, and why.
+//! `foreread check bench policies`: the grid of the cells of [`crate::evaluation`], with a verdict over them.
 //!
 //! ```text
-//!   options ──► cells ──► runs, less those of the file ──threads──► each run, once over, to the file
-//!                                                                  │
-//!              text, JSON, page ◄── Results ◄── verdict, targets ◄─┘ of the cells whose runs are all there
+//!   options ──► keys ──► grid::run: less those of the file, on all threads ──► verdict, targets ──► Results ──► text, JSON, page
 //! ```
 //! Example: the fractional design has 111 cells, 8 opponents and `auto`: some 2,900 runs. Stopped after 1,000 of them, 38 cells are
 //! complete and are reported; the same command with the same `--resume FILE` measures the other 1,900.
 //!
-//! A run depends on nothing but its cell, its policy and its seed, so a report from a file is the report of an uninterrupted
-//! run. `runs_file.rs` says what a file must agree with.
+//! A run depends on nothing but its key: cell, policy, seed, and the recording that it reads. The key of a judged policy has the build of
+//! foreread in it, so that `auto` runs again after a change and its opponents do not. Opponents must not have changed: of each one
+//! the run with the fewest requests in the file is repeated, and the file is refused unless every figure is the same.
 
-mod json;
-mod page;
-mod reason;
-mod runs_file;
-mod text;
+mod report;
 
 use crate::evaluation::cells::TRACE;
 use crate::evaluation::measure::NamedWorkload;
-use crate::evaluation::opponents::Earlier;
+use crate::evaluation::opponents::{self, Earlier};
+use crate::evaluation::verdict::{self, Runs};
 use crate::evaluation::{
-    Cell, Design, Figures, Key, Report, Row, Target, devices, measure, opponents, schedule,
-    targets, verdict,
+    Cell, Design, Figures, Key, Report, Row, SCHEMA, Target, devices, measure, targets,
 };
 use foreread_core::policy::SpecError;
+use foreread_lab::grid::{self, CellFile, CellFileError, CellKey};
 use foreread_lab::replay::Replay;
 use foreread_os::failure::{Failure, FailureKind};
-use foreread_report::{names, number, progress::Progress};
-use runs_file::{RunsFile, RunsHeader};
+use foreread_report::{names, progress::Progress};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::ops::ControlFlow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Any policy can be built for a device of this size: whether a policy exists does not depend on the device.
 const ANY_CAPACITY: u64 = 1 << 40;
@@ -47,41 +41,18 @@ pub struct BenchOptions {
     pub judged: Vec<String>,
     /// Only cells that one of these names; empty: all.
     pub only: Vec<CellFilter>,
-    /// Recorded workloads instead of those of the design; of the design `validation`, which has no others, all of them.
+    /// Recorded workloads instead of those of the design; of `validation`, which has no others, those that are chosen.
     pub recordings: Vec<Arc<Replay>>,
-    /// All recordings of the validation, of which those above are the chosen ones.
-    pub set: Option<RecordingSet>,
+    /// How many recordings the validation has.
+    pub all_recordings: usize,
     /// Seed of the devices that `validation` draws.
     pub draw: u64,
     /// How many runs at once.
     pub threads: usize,
     /// Where finished runs are kept.
-    pub runs_file: Option<PathBuf>,
-    /// A text that differs between builds of foreread, so that runs of another build are recognised.
+    pub file: Option<PathBuf>,
+    /// A text that differs between builds of foreread.
     pub build: String,
-}
-
-/// What recordings there are, whether they are loaded or not.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RecordingSet {
-    count: usize,
-    digest: u64,
-}
-
-impl RecordingSet {
-    /// The recordings of these files, by their names and bytes.
-    pub fn of<'a>(files: impl IntoIterator<Item = (&'a str, Vec<u8>)>) -> RecordingSet {
-        let (mut count, mut digest) = (0, Digest::default());
-        for (name, bytes) in files {
-            count += 1;
-            digest.bytes(name.as_bytes());
-            digest.bytes(&bytes);
-        }
-        RecordingSet {
-            count,
-            digest: digest.0,
-        }
-    }
 }
 
 /// Some of the cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also means `sequential:record=4K`.
@@ -131,7 +102,7 @@ impl std::fmt::Display for CellFilter {
 pub enum BenchError {
     /// A policy that does not exist.
     #[error("{0}")]
-    Policy(SpecError),
+    Policy(#[from] SpecError),
     /// A filter that leaves no cell.
     #[error(
         "no such cell: {filter} in the design {design}; foreread check bench policies --help says how cells are named"
@@ -142,7 +113,7 @@ pub enum BenchError {
     },
     /// The file of finished runs.
     #[error("{0}")]
-    Runs(String),
+    Cells(#[from] CellFileError),
 }
 
 impl From<BenchError> for Failure {
@@ -163,9 +134,7 @@ pub struct Results {
     runs: [usize; 2],
     cells: [usize; 2],
     report: Report,
-    /// Where the row of a policy in a cell is.
-    places: BTreeMap<Cell, BTreeMap<String, usize>>,
-    targets: Vec<(String, Vec<Target>)>,
+    targets: Vec<Target>,
     notes: Vec<String>,
     /// Options that choose the same cells again.
     repeated_by: String,
@@ -183,84 +152,83 @@ impl Results {
     pub(crate) fn broken_credit(&self) -> Option<String> {
         let over = &self.report.over_credit;
         let first = over.first()?;
+        let Cell {
+            workload, device, ..
+        } = &first.cell;
         Some(format!(
             "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread check bench policies{} --only \
-             {}@{}' repeats it",
+             {workload}@{device}' repeats it",
             over.len(),
             self.runs[0],
             first.policy,
-            cell_name(&first.cell),
+            first.cell,
             first.seed,
             self.repeated_by,
-            first.cell.workload,
-            first.cell.device
         ))
     }
 
-    /// JSON of the schema [`crate::evaluation::SCHEMA`]. Ends with a newline.
+    /// JSON of the schema [`SCHEMA`], on one line. What is not defined is null.
     #[must_use]
     pub fn to_json(&self) -> String {
-        json::write(self, &|_| true)
+        let (choosing, judging) = self.design.seeds();
+        let document = serde_json::json!({
+            "schema": SCHEMA,
+            "foreread": env!("CARGO_PKG_VERSION"),
+            "design": self.design.name(),
+            "trace": self.trace,
+            "judged": self.judged,
+            "seeds_choosing": choosing,
+            "seeds_judging": judging,
+            "runs": self.runs[0],
+            "runs_planned": self.runs[1],
+            "cells_complete": self.cells[0],
+            "cells_planned": self.cells[1],
+            "notes": self.notes,
+            "targets": self.targets,
+            "totals": self.report.totals,
+            "cells": self.report.rows,
+        });
+        document.to_string() + "\n"
     }
 
     /// For people, `width` columns wide.
     #[must_use]
     pub fn to_text(&self, width: usize) -> String {
-        text::write(self, width)
+        report::text(self, width)
     }
 
     /// One page of HTML.
     #[must_use]
     pub fn to_html(&self) -> String {
-        page::write(self)
+        report::page(self)
     }
 
     /// The cells that `policy` loses, the worst first.
-    fn lost<'a>(&'a self, policy: &'a str) -> impl Iterator<Item = &'a Row> {
-        self.report
-            .rows
-            .iter()
-            .filter(move |r| r.lost && r.policy == policy)
+    fn lost<'a>(&'a self, policy: &'a str) -> Vec<&'a Row> {
+        self.report.of(policy).filter(|row| row.lost).collect()
     }
 
     /// Its cells above the limit whose difference may be chance, the worst first.
-    fn undecided(&self, policy: &str) -> Vec<&Row> {
-        let is_slow = |r: &&Row| {
-            r.policy == policy && !r.lost && r.ratio.is_some_and(|x| x > verdict::MAX_RATIO)
-        };
-        let mut rows: Vec<&Row> = self.report.rows.iter().filter(is_slow).collect();
+    fn undecided<'a>(&'a self, policy: &'a str) -> Vec<&'a Row> {
+        let is_slow = |row: &&Row| !row.lost && row.ratio > Some(verdict::MAX_RATIO);
+        let mut rows: Vec<&Row> = self.report.of(policy).filter(is_slow).collect();
         rows.sort_by(|a, b| b.ratio.unwrap_or(0.0).total_cmp(&a.ratio.unwrap_or(0.0)));
         rows
     }
 
-    fn row(&self, cell: &Cell, policy: &str) -> Option<&Row> {
-        Some(&self.report.rows[*self.places.get(cell)?.get(policy)?])
-    }
-
     fn title(&self) -> String {
-        let judged = self.judged.join(", ");
+        let (judged, cells) = (self.judged.join(", "), self.cells[0]);
         match &self.trace {
-            Some(name) => format!("{judged} in the trace {name}: {} cells", self.cells[0]),
+            Some(name) => format!("{judged} in the trace {name}: {cells} cells"),
             None => format!(
-                "{judged} in the design {}: {} cells",
-                self.design.name(),
-                self.cells[0]
+                "{judged} in the design {}: {cells} cells",
+                self.design.name()
             ),
         }
     }
 }
 
-/// `sequential on rbd, cache 256M`.
-fn cell_name(cell: &Cell) -> String {
-    format!(
-        "{} on {}, cache {}",
-        cell.workload,
-        cell.device,
-        number::size(cell.cache)
-    )
-}
-
-/// Runs what the file has not, on all threads, until all is done or `stop` is set. Runs that were begun are ended.
+/// Runs what the file lacks, until all is done or `stop` is set. Runs that were begun are ended.
 ///
 /// # Errors
 /// [`BenchError`]; what was measured is in the file.
@@ -275,221 +243,200 @@ pub fn run(
             Design::Validation => opponents::session(policy).0,
             _ => policy,
         };
-        opponents::build(name, ANY_CAPACITY).map_err(BenchError::Policy)?;
+        opponents::build(name, ANY_CAPACITY)?;
     }
-    let cells = cells(options)?;
-    let keys = schedule::keys(&cells, options.design, &options.judged);
-    let recorded: BTreeMap<&str, &Replay> = options
-        .recordings
+    let keys = options.design.keys(cells(options)?, &options.judged);
+    let recorded = Recorded::of(options);
+    let cell_keys: Vec<CellKey> = keys
         .iter()
-        .map(|replay| (replay.workload.name.as_str(), &**replay))
+        .map(|key| recorded.cell_key(options, key))
         .collect();
-    let measure = |key: &Key| {
-        let name = key.cell.workload.strip_prefix(TRACE).unwrap_or_default();
-        let Some(replay) = recorded.get(name) else {
-            return measure::measure(key);
-        };
-        let (policy, earlier) = opponents::session(&key.policy);
-        let Some(earlier) = earlier else {
-            return measure::measure_workload(key, &replay.workload);
-        };
-        match first_session(&recorded, name, earlier) {
-            Some(first) => {
-                let first = NamedWorkload::new(&first.workload, &first.loaded.names);
-                let second = NamedWorkload::new(&replay.workload, &replay.loaded.names);
-                measure::measure_second(key, policy, &first, &second)
-            }
-            None => Ok(None),
-        }
-    };
-    let mut file = options
-        .runs_file
-        .as_ref()
-        .map(|path| RunsFile::open(path, header(options)))
-        .transpose()?;
-    let mut runs = BTreeMap::new();
+    let measure = |n: usize| Ok::<_, BenchError>(recorded.measure(&keys[n])?);
+    let file = options.file.as_ref().map(|path| CellFile::open(path));
+    let mut file = file.transpose()?;
     if let Some(file) = &file {
-        progress.stage("checking the runs of another build");
-        runs = file.usable(&keys, &options.judged, &measure)?;
+        progress.stage("runs of opponents in the file, repeated");
+        check_opponents(file, &keys, &cell_keys, options, &recorded)?;
     }
-    let left: Vec<Key> = keys
-        .iter()
-        .filter(|key| !runs.contains_key(*key))
-        .cloned()
-        .collect();
-    progress.stage("runs");
-    progress.step(runs.len() as u64, keys.len() as u64);
-    let mut failed = None;
-    let mut each = |(key, figures): schedule::FinishedRun| {
-        let written = file
-            .as_mut()
-            .map_or(Ok(()), |file| file.append(&key, figures.as_ref()));
-        runs.insert(key, figures);
-        progress.step(runs.len() as u64, keys.len() as u64);
-        failed = failed.take().or(written.err());
-        if failed.is_some() || stop.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+    let (file, threads) = (file.as_mut(), options.threads);
+    let results = grid::run(&cell_keys, file, threads, &measure, stop, progress)?;
+    Ok(results_of(options, &keys, results))
+}
+
+/// The recordings by name, each with a hash of what it reads.
+struct Recorded<'a>(BTreeMap<&'a str, (&'a Replay, u64)>);
+
+impl<'a> Recorded<'a> {
+    fn of(options: &'a BenchOptions) -> Recorded<'a> {
+        let entry = |replay: &'a Arc<Replay>| {
+            let mut hasher = DefaultHasher::new();
+            format!("{:?}", replay.workload).hash(&mut hasher);
+            let name = replay.workload.name.as_str();
+            (name, (&**replay, hasher.finish()))
+        };
+        Recorded(options.recordings.iter().map(entry).collect())
+    }
+
+    /// The recording of a key, and the one that is read in the session before, where the policy is judged in a second one.
+    fn inputs(&self, key: &Key) -> [Option<&(&'a Replay, u64)>; 2] {
+        let Some(name) = key.cell.workload.strip_prefix(TRACE) else {
+            return [None; 2];
+        };
+        let earlier = opponents::session(&key.policy).1;
+        let first = earlier.and_then(|earlier| self.first_session(name, earlier));
+        [self.0.get(name), first]
+    }
+
+    /// The recording that is read before `name`: of the same program, or of the next one.
+    fn first_session(&self, name: &str, earlier: Earlier) -> Option<&(&'a Replay, u64)> {
+        let program = |recording: &str| {
+            let (program, _) = recording.trim_end_matches(".frt").rsplit_once('-')?;
+            Some(program.to_string())
+        };
+        let after = self.0.iter().filter(|it| *it.0 > name);
+        let mut round = after.chain(self.0.iter().filter(|it| *it.0 < name));
+        let is_same = |other: &str| program(other) == program(name);
+        let found = round.find(|it| is_same(it.0) == (earlier == Earlier::Again));
+        found.map(|it| it.1)
+    }
+
+    fn cell_key(&self, options: &BenchOptions, key: &Key) -> CellKey {
+        let version = env!("CARGO_PKG_VERSION");
+        let foreread = match options.judged.contains(&key.policy) {
+            true => format!("{version} {}", options.build),
+            false => version.to_string(),
+        };
+        let inputs = self.inputs(key).into_iter().flatten();
+        let hashes: String = inputs.map(|(_, hash)| format!(" {hash:016x}")).collect();
+        CellKey {
+            foreread,
+            trace: key.cell.workload.clone() + &hashes,
+            trace_bytes: 0,
+            policy: key.policy.clone(),
+            device: key.cell.device.clone(),
+            cache_bytes: Some(key.cell.cache),
+            runs: 1,
+            seed: key.seed,
         }
-    };
-    if !stop.load(Ordering::Relaxed) {
-        schedule::run(&left, options.threads, &measure, &mut each).map_err(BenchError::Policy)?;
     }
-    failed.map_or_else(|| Ok(results(options, &keys, &runs)), Err)
+
+    fn measure(&self, key: &Key) -> Result<Option<Figures>, SpecError> {
+        let (policy, earlier) = opponents::session(&key.policy);
+        match self.inputs(key) {
+            [None, _] => measure::measure(key),
+            [Some((replay, _)), None] if earlier.is_none() => {
+                measure::measure_workload(key, &replay.workload)
+            }
+            [Some(_), None] => Ok(None),
+            [Some((second, _)), Some((first, _))] => {
+                measure::measure_second(key, policy, &named(first), &named(second))
+            }
+        }
+    }
 }
 
-/// The program of a recording: `cc` of `cc-a.frt`.
-fn program(recording: &str) -> Option<&str> {
-    Some(recording.trim_end_matches(".frt").rsplit_once('-')?.0)
+fn named(replay: &Replay) -> NamedWorkload<'_> {
+    NamedWorkload::new(&replay.workload, &replay.loaded.names)
 }
 
-/// The recording that is read in the session before `name`: of the same program, or of the next one. None where it is not there.
-fn first_session<'a>(
-    recorded: &BTreeMap<&str, &'a Replay>,
-    name: &str,
-    earlier: Earlier,
-) -> Option<&'a Replay> {
-    let own = program(name);
-    let all = recorded.iter().map(|(name, replay)| (*name, *replay));
-    let mut round = all
-        .clone()
-        .filter(|it| it.0 > name)
-        .chain(all.filter(|it| it.0 < name));
-    round
-        .find(|it| (program(it.0) == own) == (earlier == Earlier::Again))
-        .map(|it| it.1)
+/// Repeats of each opponent the shortest run that is in the file.
+fn check_opponents(
+    file: &CellFile<Option<Figures>>,
+    keys: &[Key],
+    cell_keys: &[CellKey],
+    options: &BenchOptions,
+    recorded: &Recorded<'_>,
+) -> Result<(), BenchError> {
+    let mut shortest: BTreeMap<&str, (&Key, &Figures)> = BTreeMap::new();
+    for (key, cell_key) in keys.iter().zip(cell_keys) {
+        let Some(Some(figures)) = file.get(cell_key) else {
+            continue;
+        };
+        if !options.judged.contains(&key.policy) {
+            let least = shortest.entry(&key.policy).or_insert((key, figures));
+            if figures.requests < least.1.requests {
+                *least = (key, figures);
+            }
+        }
+    }
+    for (key, figures) in shortest.into_values() {
+        let again = recorded.measure(key)?;
+        if again.as_ref() != Some(figures) {
+            let now = again.map_or("not at all".to_string(), |f| format!("{} s", f.time_s));
+            let (policy, cell, before) = (&key.policy, &key.cell, figures.time_s);
+            let what = format!("{policy} in {cell} took {before} s, and now {now}");
+            return Err(CellFileError::new(file.path(), what).into());
+        }
+    }
+    Ok(())
 }
 
 /// The cells of the options.
 fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
-    let names = options
-        .recordings
-        .iter()
-        .map(|replay| replay.workload.name.as_str());
-    let mut cells = if options.recordings.is_empty() {
-        options.design.cells()
-    } else {
-        options.design.cells_of_traces(names, options.draw)
+    let recordings = options.recordings.iter();
+    let names = recordings.map(|replay| replay.workload.name.as_str());
+    let mut cells = match options.recordings.is_empty() {
+        true => options.design.cells(),
+        false => options.design.cells_of_traces(names, options.draw),
     };
-    if let Some(filter) = options
-        .only
-        .iter()
-        .find(|filter| !cells.iter().any(|cell| filter.matches(cell)))
-    {
+    let is_missing = |filter: &&CellFilter| !cells.iter().any(|cell| filter.matches(cell));
+    if let Some(filter) = options.only.iter().find(is_missing) {
         return Err(BenchError::NoCell {
             filter: filter.to_string(),
             design: options.design.name(),
         });
     }
-    cells.retain(|cell| {
-        options.only.is_empty() || options.only.iter().any(|filter| filter.matches(cell))
-    });
+    let is_named = |cell: &Cell| options.only.iter().any(|filter| filter.matches(cell));
+    cells.retain(|cell| options.only.is_empty() || is_named(cell));
     Ok(cells)
 }
 
-fn header(options: &BenchOptions) -> RunsHeader {
-    let trace = match (options.set, options.recordings.first()) {
-        (Some(set), _) => Some(format!(
-            "{} recordings on the draw {} {:016x}",
-            set.count, options.draw, set.digest
-        )),
-        (None, Some(replay)) => {
-            let mut digest = Digest::default();
-            write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
-            Some(format!("{} {:016x}", replay.workload.name, digest.0))
-        }
-        (None, None) => None,
-    };
-    RunsHeader::new(options.design, trace, options.build.clone())
-}
-
-/// FNV-1a of a text, so that a trace is recognised by what is read and not by its name.
-/// <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv> has offset and prime.
-struct Digest(u64);
-
-impl Default for Digest {
-    fn default() -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Digest {
-    fn bytes(&mut self, bytes: &[u8]) {
-        let step =
-            |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        self.0 = bytes.iter().fold(self.0, step);
-    }
-}
-
-impl std::fmt::Write for Digest {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.bytes(text.as_bytes());
-        Ok(())
-    }
-}
-
-fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>) -> Results {
+/// `results` has nothing for a run that was not made, and no figures for one that has no row.
+fn results_of(
+    options: &BenchOptions,
+    keys: &[Key],
+    results: Vec<Option<Option<Figures>>>,
+) -> Results {
     let all: BTreeSet<&Cell> = keys.iter().map(|key| &key.cell).collect();
-    let open: BTreeSet<&Cell> = keys
-        .iter()
-        .filter(|key| !runs.contains_key(*key))
-        .map(|key| &key.cell)
-        .collect();
-    let known = |key: &&Key| !open.contains(&key.cell);
-    let whole = keys
-        .iter()
-        .filter(known)
-        .filter_map(|key| Some((key.clone(), runs.get(key)?.clone()?)));
-    let report = verdict::report(&whole.collect(), options.design);
-    let mut places: BTreeMap<Cell, BTreeMap<String, usize>> = BTreeMap::new();
-    for (at, row) in report.rows.iter().enumerate() {
-        places
-            .entry(row.cell.clone())
-            .or_default()
-            .insert(row.policy.clone(), at);
+    let with_results = || keys.iter().zip(&results);
+    let missing = with_results().filter(|(_, result)| result.is_none());
+    let open: BTreeSet<&Cell> = missing.clone().map(|(key, _)| &key.cell).collect();
+    let done = keys.len() - missing.count();
+    let mut runs = Runs::new();
+    for (key, result) in with_results() {
+        if let (false, Some(Some(figures))) = (open.contains(&key.cell), result) {
+            let of_cell = runs.entry(key.cell.clone()).or_default();
+            let of_policy = of_cell.entry(key.policy.clone()).or_default();
+            of_policy.insert(key.seed, figures.clone());
+        }
     }
-    let done = keys.iter().filter(|key| runs.contains_key(*key)).count();
+    let report = verdict::report(&runs, options.design);
     let cells = [all.len() - open.len(), all.len()];
-    let is_partial = !is_of_design(options) || done < keys.len();
-    let targets = |policy: &String| {
-        let targets = targets::targets(&report, policy, options.design, is_partial);
-        (policy.clone(), targets)
+    let is_whole_design = match options.design {
+        Design::Validation => options.recordings.len() == options.all_recordings,
+        Design::Baseline | Design::Fractional => options.recordings.is_empty(),
     };
-    let targets = options.judged.iter().map(targets).collect();
+    let is_partial = !is_whole_design || !options.only.is_empty() || done < keys.len();
+    let targets = options
+        .judged
+        .iter()
+        .flat_map(|policy| targets::targets(&report, policy, options.design, is_partial));
+    let trace = options.recordings.first();
+    let trace = trace.filter(|_| options.design != Design::Validation);
+    let draw = match options.design {
+        Design::Validation => format!(" --draw {}", options.draw),
+        Design::Baseline | Design::Fractional => String::new(),
+    };
     Results {
         design: options.design,
-        trace: trace_name(options),
+        trace: trace.map(|replay| replay.workload.name.clone()),
         judged: options.judged.clone(),
         runs: [done, keys.len()],
         cells,
+        targets: targets.collect(),
         report,
-        places,
-        targets,
-        repeated_by: match options.design {
-            Design::Validation => format!(" --cells validation --draw {}", options.draw),
-            design => format!(" --cells {}", design.name()),
-        },
+        repeated_by: format!(" --cells {}{draw}", options.design.name()),
         notes: notes(options, [done, keys.len()], cells, &all),
-    }
-}
-
-/// Whether the cells are all those of the design: none is left out, and no recording takes their place.
-fn is_of_design(options: &BenchOptions) -> bool {
-    let recordings = options.recordings.len();
-    let is_whole = match (options.design, options.set) {
-        (Design::Validation, Some(set)) => recordings == set.count,
-        (Design::Validation, None) => true,
-        _ => recordings == 0,
-    };
-    options.only.is_empty() && is_whole
-}
-
-/// The name of the one recording that was asked for.
-fn trace_name(options: &BenchOptions) -> Option<String> {
-    match (options.design, &options.recordings[..]) {
-        (Design::Validation, _) => None,
-        (_, all) => all.first().map(|replay| replay.workload.name.clone()),
     }
 }
 
@@ -509,32 +456,22 @@ fn notes(
     if options.design == Design::Validation {
         notes.push(format!(
             "{} recordings, each on two devices that no other has, drawn from seed {} (--draw)",
-            options
-                .set
-                .map_or(options.recordings.len(), |set| set.count),
-            options.draw
+            options.all_recordings, options.draw
         ));
-        return notes;
-    }
-    let Some(replay) = options.recordings.first() else {
-        return notes;
-    };
-    notes.extend(replay.notes.iter().cloned());
-    let too_small = |cell: &&&Cell| {
-        let capacity = devices::find(&cell.device).map_or(u64::MAX, |d| d.preset.capacity_bytes);
-        replay.workload.files.iter().any(|size| *size > capacity)
-    };
-    let small: BTreeSet<&str> = all
-        .iter()
-        .filter(too_small)
-        .map(|cell| cell.device.as_str())
-        .collect();
-    if !small.is_empty() {
-        let small: Vec<&str> = small.into_iter().collect();
-        notes.push(format!(
-            "The trace reads beyond the end of {}: those offsets wrap around",
-            small.join(", ")
-        ));
+    } else if let Some(replay) = options.recordings.first() {
+        notes.extend(replay.notes.iter().cloned());
+        let is_small = |device: &&str| {
+            let capacity = devices::find(device).map_or(u64::MAX, |d| d.preset.capacity_bytes);
+            replay.workload.files.iter().any(|size| *size > capacity)
+        };
+        let devices: BTreeSet<&str> = all.iter().map(|cell| cell.device.as_str()).collect();
+        let small: Vec<&str> = devices.into_iter().filter(is_small).collect();
+        if !small.is_empty() {
+            let small = small.join(", ");
+            notes.push(format!(
+                "The trace reads beyond the end of {small}: those offsets wrap around"
+            ));
+        }
     }
     notes
 }
@@ -551,21 +488,17 @@ mod tests {
             judged: vec!["auto".to_string()],
             only: vec![CellFilter::parse("sequential:depth=4@rbd")],
             recordings: Vec::new(),
-            set: None,
+            all_recordings: 0,
             draw: 1,
             threads: 1,
-            runs_file: None,
+            file: None,
             build: String::new(),
         };
-        let keys = schedule::keys(
-            &cells(&options).expect("cells"),
-            options.design,
-            &options.judged,
-        );
+        let cells = cells(&options).expect("cells");
+        let keys = options.design.keys(cells, &options.judged);
         let with = |unused_bytes, auto_s| {
             let figures = |key: &Key| Figures {
                 time_s: if key.policy == "auto" { auto_s } else { 1.0 },
-                stall_s: 1.0,
                 overfetch: Some(1.0),
                 requests: 1,
                 unused_bytes: if key.policy == "auto" {
@@ -573,78 +506,64 @@ mod tests {
                 } else {
                     0
                 },
-                p99_us: Some(1.0),
-                held_byte_s: 0.0,
-                t95_round_trips: None,
-                flaps: 0,
-                demand_bytes: 1,
-                used_bytes: 0,
+                ..Figures::default()
             };
-            let runs = keys
-                .iter()
-                .map(|key| (key.clone(), Some(figures(key))))
-                .collect();
-            super::results(&options, &keys, &runs)
+            let runs = keys.iter().map(|key| Some(Some(figures(key))));
+            results_of(&options, &keys, runs.collect())
         };
-        let results = |unused_bytes| with(unused_bytes, 1.0);
-        assert_eq!(results(0).broken_credit(), None);
-        let over = results(1 << 30);
-        let why = over.broken_credit().expect("two caches");
-        assert!(
-            why.contains(
-                "2 of 56 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"
-            ),
-            "{why}"
-        );
-        assert!(
-            over.to_text(120)
-                .contains("MISSED: runs that waste more than the credit allows: 2 (at most 0")
-        );
-        assert!(
-            results(0)
-                .to_text(120)
-                .contains("not judged: runs that waste more than the credit allows: 0 (at most 0)"),
-            "of 56 runs, and not of the design"
-        );
-        let html = over.to_html();
-        assert!(
-            html.contains("auto loses 0 of 2 cells and misses 1 target; ")
-                && html.contains(" are not judged, as only a part of the design was run."),
-            "{html}"
-        );
-        // A policy that is faster than the oracle is named.
-        let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";
         let words = |results: &Results| {
             let text = results.to_text(120);
             text.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        let lost = with(0, 0.5);
+        let (fine, over, lost) = (with(0, 1.0), with(1 << 30, 1.0), with(0, 0.5));
+        assert_eq!(fine.broken_credit(), None);
+        let why = over.broken_credit().expect("two caches");
+        let first = "2 of 56 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4";
+        assert!(why.contains(first), "{why}");
+        let target = "runs that waste more than the credit allows: ";
+        let (missed, unjudged) = (
+            format!("MISSED: {target}2 (at most 0"),
+            format!("not judged: {target}0 (at most 0"),
+        );
+        assert!(words(&over).contains(&missed), "{}", words(&over));
+        assert!(words(&fine).contains(&unjudged), "of a part of the design");
+        let html = over.to_html();
+        assert!(
+            html.contains("auto loses 0 of 2 cells and misses 1 target"),
+            "{html}"
+        );
+        // A policy that is faster than the oracle is named.
+        let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";
         assert!(words(&lost).contains(beaten) && words(&lost).contains("is faster in 2 cells."));
-        assert!(!words(&results(0)).contains("no bound"));
+        assert!(!words(&fine).contains("no bound"));
     }
 
     #[test]
     fn filters_name_workloads_devices_or_both() {
-        let cell = |workload: &str| Cell {
-            workload: workload.into(),
-            device: "rbd".into(),
-            cache: 1,
+        let matches = |filter: &str, workload: &str| {
+            CellFilter::parse(filter).matches(&Cell {
+                workload: workload.into(),
+                device: "rbd".into(),
+                cache: 1,
+            })
         };
-        let matches =
-            |filter: &str, workload: &str| CellFilter::parse(filter).matches(&cell(workload));
-        assert!(matches("sequential", "sequential") && matches("sequential", "sequential:depth=4"));
-        assert!(
-            matches("sequential:depth=4@rbd", "sequential:depth=4") && matches("@rbd", "random")
-        );
-        assert!(
-            !matches("sequential:depth=4", "sequential")
-                && !matches("sequential@nvme", "sequential")
-        );
-        assert!(
-            matches("a@b.frt@rbd", "trace:a@b.frt")
-                && matches("trace:x", "trace:x")
-                && !matches("trace:x", "x")
-        );
+        for (filter, workload) in [
+            ("sequential", "sequential"),
+            ("sequential", "sequential:depth=4"),
+            ("sequential:depth=4@rbd", "sequential:depth=4"),
+            ("@rbd", "random"),
+            ("a@b.frt@rbd", "trace:a@b.frt"),
+            ("trace:x", "trace:x"),
+        ] {
+            assert!(matches(filter, workload), "{filter} {workload}");
+        }
+        for (filter, workload) in [
+            ("sequential:depth=4", "sequential"),
+            ("sequential@nvme", "sequential"),
+            ("trace:x", "x"),
+        ] {
+            assert!(!matches(filter, workload), "{filter} {workload}");
+        }
         assert_eq!(CellFilter::parse("x@rbd").to_string(), "x@rbd");
     }
 }

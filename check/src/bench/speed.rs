@@ -2,6 +2,7 @@
 //!
 //! Figures are ratios or rates of this machine in this minute; never a test.
 
+use super::import::Figure;
 use foreread::source::FileSource;
 use foreread::{Options, Reader};
 use foreread_core::event::{Action, Event};
@@ -26,61 +27,33 @@ const HIT_BYTES: u64 = 128 << 20;
 /// Rounds of which the median is taken.
 const ROUNDS: usize = 7;
 
-#[derive(Clone, Copy, Debug)]
-pub struct SimFigures {
-    /// 4 KiB reads of resident pages that the core decides in a second, in random order.
-    pub hit_reads_per_s: f64,
-    /// 4 KiB reads that the simulator carries out in a second with clock and device, the first pass of eight cold.
-    pub timed_reads_per_s: f64,
-    /// The same two with the policy `auto`; the others are with `linux-6.18`.
-    pub auto_hit_reads_per_s: f64,
-    /// See there.
-    pub auto_timed_reads_per_s: f64,
-    /// Bytes of state for a page when 1 GiB is resident.
-    pub bytes_per_page_dense: f64,
-    /// The same when one page in 64 is.
-    pub bytes_per_page_sparse: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct HitFigures {
-    /// 4 KiB hits through [`Reader::read_at`] in a second, one thread, random order; median round.
-    pub ours_reads_per_s: f64,
-    /// The same reads by `pread` from the page cache.
-    pub pread_reads_per_s: f64,
-    /// Median over rounds of ours to pread's, each measured beside the other.
-    pub ratio: f64,
-}
-
-/// Measures the core and the simulator.
+/// Measures the core and the simulator with `linux-6.18`, and with `auto`:
+/// hits, 4 KiB reads of resident pages that the core decides in a second, in random order;
+/// timed reads, that the simulator carries out in a second with clock and device, the first pass of eight cold;
+/// bytes of state for a page when 1 GiB is resident, and when one page in 64 is.
 ///
 /// # Errors
 /// A built-in name that is missing: a bug of the program.
-pub fn sim() -> Result<SimFigures, SpecError> {
-    let (linux, auto) = (PolicySpec::parse("linux-6.18")?, PolicySpec::parse("auto")?);
-    let (mut machine, dense) = resident(&linux, 1);
-    let hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
-    let (mut machine, _) = resident(&auto, 1);
-    let auto_hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
-    let (_, sparse) = resident(&linux, 64);
-    let timed = median(
-        (0..3)
-            .map(|_| timed_rate(&linux))
-            .collect::<Result<_, _>>()?,
-    );
-    let auto_timed = median(
-        (0..3)
-            .map(|_| timed_rate(&auto))
-            .collect::<Result<_, _>>()?,
-    );
-    Ok(SimFigures {
-        hit_reads_per_s: hits,
-        timed_reads_per_s: timed,
-        auto_hit_reads_per_s: auto_hits,
-        auto_timed_reads_per_s: auto_timed,
-        bytes_per_page_dense: dense,
-        bytes_per_page_sparse: sparse,
-    })
+pub fn sim() -> Result<Vec<Figure>, SpecError> {
+    let mut figures = Vec::new();
+    for (name, policy) in [("", "linux-6.18"), ("auto_", "auto")] {
+        let policy = PolicySpec::parse(policy)?;
+        let (mut machine, dense) = resident(&policy, 1);
+        let hits = (0..ROUNDS).map(|_| hit_rate(&mut machine)).collect();
+        let timed: Result<Vec<f64>, _> = (0..3).map(|_| timed_rate(&policy)).collect();
+        figures.extend([
+            (format!("{name}hit_reads_per_s"), Some(median(hits))),
+            (format!("{name}timed_reads_per_s"), Some(median(timed?))),
+        ]);
+        if name.is_empty() {
+            let (_, sparse) = resident(&policy, 64);
+            figures.extend([
+                ("bytes_per_page_dense".to_string(), Some(dense)),
+                ("bytes_per_page_sparse".to_string(), Some(sparse)),
+            ]);
+        }
+    }
+    Ok(figures)
 }
 
 /// A machine that holds 1 GiB, one page of each `stride`, and its bytes of state a page.
@@ -190,11 +163,11 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Measures a hit of the engine beside `pread` of the same pages, in turns.
+/// Measures 4 KiB hits of the engine in a second beside `pread` of the same pages, in turns, one thread, random order: medians of the rounds.
 ///
 /// # Errors
 /// The scratch file cannot be written or read.
-pub fn hit() -> Result<HitFigures, LiveError> {
+pub fn hit() -> Result<Vec<Figure>, LiveError> {
     let bytes = HIT_BYTES;
     let scratch = Scratch::make(bytes, &mut |_| ())?;
     let path = scratch.path();
@@ -229,11 +202,13 @@ pub fn hit() -> Result<HitFigures, LiveError> {
         theirs.push(their);
         ratios.push(our / their);
     }
-    Ok(HitFigures {
-        ours_reads_per_s: median(ours),
-        pread_reads_per_s: median(theirs),
-        ratio: median(ratios),
-    })
+    let figures = [
+        ("ours_reads_per_s", ours),
+        ("pread_reads_per_s", theirs),
+        ("ratio", ratios),
+    ];
+    let median_of = |(name, rounds): (&str, Vec<f64>)| (name.to_string(), Some(median(rounds)));
+    Ok(figures.map(median_of).into())
 }
 
 fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {

@@ -1,6 +1,8 @@
 //! `foreread check bench`: foreread measures itself. The numbers are the lab's.
 
 use super::bench_policies;
+use crate::bench::import::{self, Figure};
+use crate::bench::speed;
 use clap::{Subcommand, ValueEnum};
 use foreread_cli::fail::Fail;
 use foreread_cli::out::Outputs;
@@ -52,8 +54,6 @@ pub enum BenchCells {
     Baseline,
     /// 12 devices, 37 workloads, each workload on 3 devices; 8 opponents
     Fractional,
-    /// Every combination of those, every policy, 10 seeds: takes hours
-    Full,
     /// Recorded programs, each on 2 devices drawn at random; 24 seeds, 12 opponents
     Validation,
 }
@@ -61,7 +61,7 @@ pub enum BenchCells {
 /// Policies beside each other in many cells, lost cells first
 ///
 /// A cell is a workload on a simulated device with a cache. The best opponent of each cell is chosen on other seeds than it is
-/// judged on, and fetches at most 1.25 times the demanded bytes. A cell is lost where the judged policy takes more than 1.05
+/// judged on, and fetches at most 1.25 times the demanded bytes. A cell is lost if the judged policy takes more than 1.05
 /// times as long, beyond chance. docs/evaluation.md explains how to read the result.
 ///
 /// Ctrl-C ends the runs that have begun and reports the cells whose runs are all done; the exit code is then 128 and the number of
@@ -74,11 +74,8 @@ Examples:
   foreread check bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
     /// Which cells [default: fractional]
-    #[arg(long, alias = "design", value_name = "DESIGN", conflicts_with = "full")]
+    #[arg(long, value_name = "DESIGN")]
     pub cells: Option<BenchCells>,
-    /// The same as --cells full
-    #[arg(long)]
-    pub full: bool,
     /// Only these cells: WORKLOAD, @DEVICE or WORKLOAD@DEVICE
     ///
     /// May be given several times. A workload without parameters also means the same workload with any.
@@ -105,14 +102,14 @@ pub struct BenchPoliciesArgs {
     pub policy: Vec<String>,
     /// Keep finished runs in this file, and use those in it
     ///
-    /// One line of JSON a run. A file of another design, trace or version is refused. After a new build of foreread the judged
-    /// policies run again, and one run of each opponent is repeated: the file is refused if a figure differs.
+    /// One line of JSON a run. After a new build of foreread the judged policies run again. One run of each opponent is repeated: the
+    /// file is refused if a figure differs.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,
     /// Runs at once [default: the number of processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// Write a page with heat maps and reasons to this file
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Write a page with all reasons to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
@@ -122,59 +119,22 @@ pub struct BenchPoliciesArgs {
     pub json: Option<OsString>,
 }
 
-/// Names and numbers, in the order they are printed in. What is not defined is null.
-type Figures = Vec<(String, Option<f64>)>;
-
 /// Measures and prints: `name: number` lines, or JSON.
 pub fn run(args: &BenchArgs) -> Result<(), Fail> {
-    let (args, measure): (_, fn() -> Result<Figures, Fail>) = match &args.what {
-        BenchWhat::Sim(args) => (args, sim),
-        BenchWhat::Hit(args) => (args, hit),
-        BenchWhat::Import(args) => (args, import),
+    let json = match &args.what {
+        BenchWhat::Sim(args) | BenchWhat::Hit(args) | BenchWhat::Import(args) => &args.json,
         BenchWhat::Policies(args) => return bench_policies::run(args),
     };
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
-    let figures = measure()?;
+    let outputs = Outputs::new(&[("json", json.as_deref())])?;
+    let figures = match &args.what {
+        BenchWhat::Hit(_) => speed::hit()?,
+        BenchWhat::Import(_) => import::import()?,
+        _ => speed::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?,
+    };
     outputs.emit(|| in_words(&figures), || to_json(&figures), &[])
 }
 
-fn named(figures: &[(&str, Option<f64>)]) -> Figures {
-    figures
-        .iter()
-        .map(|(name, n)| ((*name).to_string(), *n))
-        .collect()
-}
-
-fn import() -> Result<Figures, Fail> {
-    Ok(crate::bench::import::import()?)
-}
-
-fn sim() -> Result<Figures, Fail> {
-    let figures =
-        crate::bench::speed::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?;
-    Ok(named(&[
-        ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
-        ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
-        ("auto_hit_reads_per_s", Some(figures.auto_hit_reads_per_s)),
-        (
-            "auto_timed_reads_per_s",
-            Some(figures.auto_timed_reads_per_s),
-        ),
-        ("bytes_per_page_dense", Some(figures.bytes_per_page_dense)),
-        ("bytes_per_page_sparse", Some(figures.bytes_per_page_sparse)),
-    ]))
-}
-
-fn hit() -> Result<Figures, Fail> {
-    let figures = crate::bench::speed::hit()?;
-    Ok(named(&[
-        ("ours_reads_per_s", Some(figures.ours_reads_per_s)),
-        ("pread_reads_per_s", Some(figures.pread_reads_per_s)),
-        ("ratio", Some(figures.ratio)),
-    ]))
-}
-
-fn to_json(figures: &Figures) -> String {
+fn to_json(figures: &[Figure]) -> String {
     let field =
         |(name, value): &(String, Option<f64>)| format!("\"{name}\":{}", serde_json::json!(value));
     format!(
@@ -183,7 +143,7 @@ fn to_json(figures: &Figures) -> String {
     )
 }
 
-fn in_words(figures: &Figures) -> String {
+fn in_words(figures: &[Figure]) -> String {
     figures
         .iter()
         .map(|(name, value)| format!("{name}: {}\n", or_dash(*value, three)))

@@ -5,13 +5,14 @@
 //! is lost either way.
 
 use super::bench::{BenchCells, BenchPoliciesArgs};
-use crate::bench::policies::{self, BenchOptions, CellFilter, RecordingSet};
+use crate::bench::policies::{self, BenchOptions, CellFilter};
 use crate::evaluation::{Design, opponents, verdict};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::{self, Outputs};
 use foreread_cli::progress::Bar;
 use foreread_cli::reads::{self, ReplayArgs, RequestedReads};
 use foreread_cli::signals;
+use foreread_lab::grid;
 use foreread_lab::replay::Replay;
 use foreread_pagecache::program;
 use foreread_report::width;
@@ -24,8 +25,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The largest list of recordings that is read: a line has 100 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
-/// The largest recording that is read: those of the clone have 20 kB.
-const MAX_RECORDING_BYTES: u64 = 64 << 20;
 /// Where the recordings are in a clone.
 const RECORDINGS: &str = "check/recordings";
 
@@ -48,7 +47,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
         .map(|text| CellFilter::parse(text))
         .collect();
     let draw = args.draw.unwrap_or(1);
-    let (recordings, set) = recordings(args, &only, draw)?;
+    let (recordings, all_recordings) = recordings(args, &only, draw)?;
     let options = BenchOptions {
         design: design(args),
         judged: if args.policy.is_empty() {
@@ -58,10 +57,10 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
         },
         only,
         recordings,
-        set,
+        all_recordings,
         draw,
-        threads: args.threads.map_or_else(processors, usize::from),
-        runs_file: resume,
+        threads: grid::threads(args.jobs),
+        file: resume,
         build: build(),
     };
     let (stop, signal) = stopped_by_a_signal()?;
@@ -80,7 +79,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
             .broken_credit()
             .map_or(Ok(()), |why| Err(Fail::check(why, "", "")));
     }
-    note(match &options.runs_file {
+    note(match &options.file {
         Some(path) => format!(
             "stopped after {done} of {all} runs; the same command continues from {}",
             path.display()
@@ -96,20 +95,18 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
 
 fn design(args: &BenchPoliciesArgs) -> Design {
     match args.cells {
-        _ if args.full => Design::Full,
         Some(BenchCells::Baseline) => Design::Baseline,
-        Some(BenchCells::Full) => Design::Full,
         Some(BenchCells::Validation) => Design::Validation,
         Some(BenchCells::Fractional) | None => Design::Fractional,
     }
 }
 
-/// The recorded workloads that were asked for, and those that there are.
+/// The recorded workloads that were asked for, and how many the validation has.
 fn recordings(
     args: &BenchPoliciesArgs,
     only: &[CellFilter],
     draw: u64,
-) -> Result<(Vec<Arc<Replay>>, Option<RecordingSet>), Fail> {
+) -> Result<(Vec<Arc<Replay>>, usize), Fail> {
     if design(args) != Design::Validation {
         if args.recordings.is_some() || args.draw.is_some() {
             let remedy = "add --cells validation";
@@ -120,7 +117,7 @@ fn recordings(
             ));
         }
         let traces = args.trace.iter().map(|path| trace(path));
-        return Ok((traces.collect::<Result<_, _>>()?, None));
+        return Ok((traces.collect::<Result<_, _>>()?, 0));
     }
     if args.trace.is_some() {
         let remedy = "leave out --trace, or take another design";
@@ -139,12 +136,6 @@ fn recordings(
     let text = foreread_os::open::read_small_text(&index, MAX_INDEX_BYTES)
         .map_err(|error| refused("cannot read the list of recordings", &error))?;
     let names = traces_of(&text).map_err(|why| refused("no list of recordings", &why))?;
-    let bytes = |name: &&'_ str| {
-        let bytes = foreread_os::open::read_small(&folder.join(name), MAX_RECORDING_BYTES);
-        bytes.map_err(|error| refused(&format!("cannot read {name}"), &error))
-    };
-    let files: Result<Vec<Vec<u8>>, Fail> = names.iter().map(bytes).collect();
-    let set = RecordingSet::of(names.iter().copied().zip(files?));
     // A second session needs the recording of the first.
     let is_second = |policy: &String| opponents::session(policy).1.is_some();
     let all = args.policy.iter().any(is_second);
@@ -152,7 +143,7 @@ fn recordings(
         .iter()
         .filter(|name| all || CellFilter::any_of(only, name, draw));
     let replays = chosen.map(|name| trace(&folder.join(name)));
-    Ok((replays.collect::<Result<_, _>>()?, Some(set)))
+    Ok((replays.collect::<Result<_, _>>()?, names.len()))
 }
 
 /// The names in the column `trace` of an index, in their order: files of its folder, each once.
@@ -192,10 +183,6 @@ fn trace(path: &Path) -> Result<Arc<Replay>, Fail> {
         ));
     };
     reads::ready(&path, &ReplayArgs::default()).map(Arc::new)
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Differs between two builds: size and time of the binary. A copy counts as another build, which costs some repeated runs.

@@ -2,7 +2,7 @@
 //!
 //! `baseline` is every combination of 7 devices, 21 workloads and 2 caches that fits: 290 cells. `fractional` has more workloads
 //! and devices than can be combined in minutes: each workload runs on a few devices, chosen by a rule and not by result, so that
-//! each device gets about as many workloads. `full` is every combination of those.
+//! each device gets about as many workloads.
 //!
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
@@ -13,9 +13,12 @@
 //!
 //! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
 
+use super::measure::Key;
 use super::{devices, drawn, opponents, workloads};
-use foreread_sim::rng::mix;
-use serde::{Deserialize, Serialize};
+use foreread_report::number;
+use foreread_sim::limits::ORACLE;
+use foreread_sim::rng::{Rng, mix};
+use serde::Serialize;
 use std::fmt;
 
 /// Which set of cells.
@@ -25,14 +28,12 @@ pub enum Design {
     Baseline,
     /// A part of all combinations.
     Fractional,
-    /// All combinations.
-    Full,
     /// Recorded programs on devices that are drawn at random: no constant is chosen on them.
     Validation,
 }
 
 /// A workload on a device with a cache.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
     /// As [`workloads::build`] reads it, or [`TRACE`] and the name of a recorded workload.
     pub workload: String,
@@ -42,15 +43,11 @@ pub struct Cell {
     pub cache: u64,
 }
 
+/// `sequential on rbd, cache 256M`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} on {} with {} MiB",
-            self.workload,
-            self.device,
-            self.cache >> 20
-        )
+        let cache = number::size(self.cache);
+        write!(f, "{} on {}, cache {cache}", self.workload, self.device)
     }
 }
 
@@ -108,6 +105,9 @@ const PREDICTABLE: [&str; 7] = [
 /// Devices of a fractional design for each workload.
 const DEVICES_A_WORKLOAD: usize = 3;
 
+/// Seed of the order of the cells.
+const ORDER: u64 = 1;
+
 /// Drawn devices for each recording: 152 recordings are read on 304 devices.
 const DEVICES_A_RECORDING: u64 = 2;
 
@@ -127,20 +127,11 @@ impl Cell {
 }
 
 impl Design {
-    /// Every design.
-    pub const ALL: [Design; 4] = [
-        Design::Baseline,
-        Design::Fractional,
-        Design::Full,
-        Design::Validation,
-    ];
-
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Design::Baseline => "baseline",
             Design::Fractional => "fractional",
-            Design::Full => "full",
             Design::Validation => "validation",
         }
     }
@@ -153,7 +144,6 @@ impl Design {
         let devices = self.devices();
         let mut cells = match self {
             Design::Baseline => all(&BASELINE_WORKLOADS, &devices),
-            Design::Full => all(&workloads, &devices),
             Design::Fractional => fraction(&workloads, &devices),
             Design::Validation => Vec::new(),
         };
@@ -202,7 +192,6 @@ impl Design {
         match self {
             Design::Baseline => (vec![1], vec![4]),
             Design::Fractional => (vec![1], vec![4, 5]),
-            Design::Full => ((1..=3).collect(), (4..=10).collect()),
             Design::Validation => ((1..=3).collect(), (4..=27).collect()),
         }
     }
@@ -213,10 +202,40 @@ impl Design {
         let names: &[&str] = match self {
             Design::Baseline => &opponents::BASELINE,
             Design::Fractional => &opponents::EIGHT,
-            Design::Full => return opponents::all(),
             Design::Validation => &opponents::VALIDATION,
         };
         names.iter().map(|name| (*name).to_string()).collect()
+    }
+
+    /// The runs of its opponents and of `judged`, cell by cell; the oracle runs on one judging seed. The cells are in a shuffled order, the
+    /// same each time: the time that is left can be told from the time that has passed, and a bench that was stopped has whole cells.
+    #[must_use]
+    pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
+        let (choose, judge) = self.seeds();
+        let opponents = self.opponents();
+        let others = judged.iter().filter(|policy| !opponents.contains(policy));
+        let with_oracle = |cell: &Cell| self != Design::Fractional || cell.predictable();
+        cells.sort();
+        cells.dedup();
+        Rng::new(ORDER).shuffle(&mut cells);
+        let mut keys = Vec::new();
+        for cell in &cells {
+            let key = |policy: &str, seed: u64| Key {
+                cell: cell.clone(),
+                policy: policy.to_string(),
+                seed,
+            };
+            for policy in &opponents {
+                let seeds = choose.iter().chain(&judge);
+                keys.extend(seeds.map(|seed| key(policy, *seed)));
+            }
+            for policy in others.clone() {
+                keys.extend(judge.iter().map(|seed| key(policy, *seed)));
+            }
+            let oracle = judge.first().filter(|_| with_oracle(cell));
+            keys.extend(oracle.map(|seed| key(ORACLE, *seed)));
+        }
+        keys
     }
 }
 
@@ -262,72 +281,40 @@ mod tests {
         let different: BTreeSet<&Cell> = cells.iter().collect();
         assert_eq!((cells.len(), different.len()), (290, 290));
         assert_eq!(cells.iter().filter(|c| c.predictable()).count(), 11 * 7 * 2);
-    }
-
-    /// A name chosen by a user makes no cell predictable.
-    #[test]
-    fn a_trace_is_on_each_device_of_the_design() {
-        let cells = |design: Design| design.cells_of_traces(["sequential"], 1);
-        assert_eq!(
-            (
-                cells(Design::Baseline).len(),
-                cells(Design::Fractional).len()
-            ),
-            (14, 24)
-        );
-        assert!(
-            cells(Design::Full)
-                .iter()
-                .all(|c| c.workload == "trace:sequential" && !c.predictable())
-        );
+        let traces = Design::Baseline.cells_of_traces(["sequential"], 1);
+        assert!(traces.len() == 14 && traces.iter().all(|c| !c.predictable()));
     }
 
     /// Each recording has two devices that no other has, and other ones with another seed.
     #[test]
     fn no_two_recordings_share_a_device() {
         let cells = |draw| Design::Validation.cells_of_traces(["a", "b"], draw);
-        let devices = |draw| {
-            cells(draw)
-                .into_iter()
-                .map(|c| c.device)
-                .collect::<Vec<_>>()
-        };
-        let different: BTreeSet<String> = devices(5).into_iter().collect();
-        assert_eq!(different.len(), 4);
+        let devices = |draw| cells(draw).into_iter().map(|cell| cell.device);
+        let different: BTreeSet<String> = devices(5).chain(devices(6)).collect();
+        assert_eq!(different.len(), 8);
         let alone = Design::Validation.cells_of_traces(["b"], 5);
         assert_eq!(alone[..], cells(5)[2..], "the same without the other one");
-        assert!(devices(5).iter().all(|device| !devices(6).contains(device)));
-        assert!(
-            cells(5)
-                .iter()
-                .all(|c| devices::find(&c.device).is_ok() && !c.predictable())
-        );
+        let is_found = |cell: &Cell| devices::find(&cell.device).is_ok() && !cell.predictable();
+        assert!(cells(5).iter().all(is_found));
         let (choose, judge) = Design::Validation.seeds();
         assert!(judge.len() == 24 && choose.iter().all(|seed| !judge.contains(seed)));
     }
 
-    /// Ten minutes hold 3,000 runs; every workload and every device is there.
+    /// At most 3,000 runs; every workload and every device is there, and the runs of a cell follow each other.
     #[test]
     fn the_fractional_design_is_small_and_covers_everything() {
-        let design = Design::Fractional;
-        let (choose, judge) = design.seeds();
-        let cells = design.cells();
-        let policies = design.opponents().len() + 1;
-        assert_eq!(policies, 9);
-        assert!(
-            cells.len() * policies * (choose.len() + judge.len()) <= 3000,
-            "{} cells",
-            cells.len()
-        );
+        let cells = Design::Fractional.cells();
         for name in BASELINE_WORKLOADS.iter().chain(&workloads::NAMES) {
             assert!(cells.iter().any(|c| c.workload == *name), "{name}");
         }
         for name in BASELINE_DEVICES.iter().chain(&devices::NAMES) {
-            assert!(
-                cells.iter().filter(|c| c.device == *name).count() >= 4,
-                "{name}"
-            );
+            let on = cells.iter().filter(|c| c.device == *name);
+            assert!(on.count() >= 4, "{name}");
         }
-        assert!(choose.iter().all(|seed| !judge.contains(seed)));
+        let keys = Design::Fractional.keys(cells.clone(), &["auto".to_string()]);
+        let mut order: Vec<&Cell> = keys.iter().map(|key| &key.cell).collect();
+        order.dedup();
+        assert_eq!(order.len(), cells.len());
+        assert!(!order.is_sorted() && keys.len() <= 3000, "{}", keys.len());
     }
 }

@@ -135,30 +135,6 @@ impl DeviceChoice {
         (matches!(self.change, Change::Never) && self.preset.throttle.is_none())
             .then_some(&self.preset)
     }
-
-    /// The median time to the first byte in nanoseconds, that of a 4 KiB read where the model has no such figure.
-    #[must_use]
-    pub fn latency_ns(&self) -> u64 {
-        if let Model::Net(net) = self.preset.model {
-            return net.rtt_ns;
-        }
-        let mut device = self.preset.build(0);
-        device.submit(
-            0,
-            Command {
-                id: 0,
-                file: 0,
-                start: self.preset.capacity_bytes / 2,
-                len: 4096,
-            },
-        );
-        let (mut at, mut out) = (0, Vec::new());
-        while let Some(next) = device.next_time() {
-            at = next;
-            device.advance(at, &mut out);
-        }
-        at.max(1)
-    }
 }
 
 /// Two devices, the second after this many bytes.
@@ -254,8 +230,7 @@ mod tests {
     #[test]
     fn every_name_is_a_device() {
         for name in NAMES.iter().chain(&super::super::cells::BASELINE_DEVICES) {
-            let device = find(name).expect(name);
-            assert!(device.latency_ns() > 0, "{name}");
+            assert!(find(name).is_ok(), "{name}");
         }
         assert!(find("step").expect("a device").steady().is_none());
         assert!(find("nvme").expect("a device").steady().is_some());

@@ -24,6 +24,7 @@ use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};
 use foreread_sim::limits::ORACLE;
 use foreread_sim::stats::{ALPHA, difference_ci95, holm, paired_t_test};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The policy that is judged.
@@ -52,17 +53,19 @@ pub const MIN_GAIN: f64 = 0.02;
 /// Times the oracle's below which a policy has beaten it: the search ends within 0.1 % of what it could reach.
 pub(crate) const BEATEN: f64 = 0.999;
 
-/// A policy in a cell, over the judging seeds.
-#[derive(Clone, Debug)]
+/// A policy in a cell, over the judging seeds. As JSON a row of the oracle has a time and a share, and zeros: the search holds and
+/// requests what a policy could not.
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Where.
+    #[serde(flatten)]
     pub cell: Cell,
+    pub predictable: bool,
     pub policy: String,
     /// Means over the seeds; the time is a geometric mean.
+    #[serde(flatten)]
     pub figures: Figures,
-    /// The best opponent within the limit of overfetch, chosen on other seeds.
+    /// The best opponent within the limit of overfetch, chosen on other seeds, and the ratio against it.
     pub best: Option<String>,
-    /// Against it.
     pub ratio: Option<f64>,
     /// The worst seed's ratio against it.
     pub worst_seed: Option<f64>,
@@ -72,10 +75,11 @@ pub struct Row {
     pub ratio_ci95: Option<[f64; 2]>,
     /// The best of all on the same seeds, and the ratio against it.
     pub unrestricted: Option<String>,
-    /// Against that one.
     pub unrestricted_ratio: Option<f64>,
-    /// What it gains and what the oracle gains, of predictable cells in which that is [`MIN_GAIN`].
-    pub gains: Option<Gains>,
+    /// What it gains and what the oracle gains, in cells that count in which that is [`MIN_GAIN`].
+    #[serde(skip)]
+    gains: Option<Gains>,
+    pub oracle_share: Option<f64>,
     /// Its time / the oracle's: below 1 the oracle is no bound.
     pub oracle_ratio: Option<f64>,
     /// Clearly slower than the best.
@@ -83,15 +87,15 @@ pub struct Row {
 }
 
 /// Logarithms of time of none / time, on one seed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Gains {
+#[derive(Clone, Copy, Debug, Default)]
+struct Gains {
     own: f64,
     oracle: f64,
 }
 
 impl Gains {
     /// The share of the oracle's gain.
-    pub(crate) fn share(self) -> Option<f64> {
+    fn share(self) -> Option<f64> {
         (self.oracle > 0.0).then(|| self.own / self.oracle)
     }
 
@@ -103,30 +107,28 @@ impl Gains {
     }
 }
 
-/// A policy over all cells.
-#[derive(Clone, Debug)]
+/// A policy over all cells. Means are geometric.
+#[derive(Clone, Debug, Serialize)]
 pub struct Total {
     pub policy: String,
-    /// Geometric mean and worst of [`Row::unrestricted_ratio`].
-    pub mean: f64,
-    pub worst: f64,
-    /// Geometric means of [`Row::ratio`] and of [`Row::lean_ratio`].
-    pub mean_ratio: Option<f64>,
-    pub mean_lean_ratio: Option<f64>,
-    /// Geometric mean against [`ONE_SETTING`], and without strided and backward.
-    pub against_one: Option<f64>,
-    /// The latter.
-    pub against_one_less: Option<f64>,
+    /// Against [`ONE_SETTING`], and without strided and backward.
+    pub against_max_4m: Option<f64>,
+    pub against_max_4m_without_strided_backward: Option<f64>,
+    /// Of [`Row::ratio`], [`Row::lean_ratio`] and [`Row::unrestricted_ratio`].
+    pub mean_against_best: Option<f64>,
+    pub mean_against_lean: Option<f64>,
+    pub mean_against_unrestricted: Option<f64>,
+    pub worst_against_unrestricted: Option<f64>,
     /// The worst of [`Row::ratio`], and how many cells are lost.
-    pub worst_ratio: Option<f64>,
-    /// Cells that are clearly slower than the best.
+    pub worst: Option<f64>,
     pub lost: usize,
-    /// Share of the oracle's gain over predictable cells.
+    /// Share of the oracle's gain.
     pub oracle_share: Option<f64>,
     /// Cells in which it is faster than the oracle by [`BEATEN`], and the least [`Row::oracle_ratio`] with its cell.
     pub beats_oracle: usize,
-    pub least_oracle_ratio: Option<(f64, Cell)>,
-    /// Geometric mean of the bytes fetched a distinct byte demanded.
+    pub least_oracle_ratio: Option<f64>,
+    pub least_oracle_cell: Option<Cell>,
+    /// Bytes fetched for a distinct byte demanded.
     pub overfetch: Option<f64>,
 }
 
@@ -139,414 +141,395 @@ pub struct Report {
     pub totals: Vec<Total>,
     /// Runs of [`JUDGED`] that wasted more than its credit allows, on any seed.
     pub over_credit: Vec<Key>,
+    places: BTreeMap<Cell, BTreeMap<String, usize>>,
 }
 
-type Runs = BTreeMap<Key, Figures>;
+impl Report {
+    #[must_use]
+    pub fn row(&self, cell: &Cell, policy: &str) -> Option<&Row> {
+        Some(&self.rows[*self.places.get(cell)?.get(policy)?])
+    }
+
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.places.keys()
+    }
+
+    /// The rows of a policy.
+    pub fn of<'a>(&'a self, policy: &'a str) -> impl Iterator<Item = &'a Row> + Clone {
+        self.rows.iter().filter(move |row| row.policy == policy)
+    }
+
+    #[must_use]
+    pub fn total(&self, policy: &str) -> Option<&Total> {
+        self.totals.iter().find(|total| total.policy == policy)
+    }
+}
+
+/// The runs of one cell, by policy and seed.
+type CellRuns = BTreeMap<String, BTreeMap<u64, Figures>>;
+pub type Runs = BTreeMap<Cell, CellRuns>;
 
 /// Sums up the runs of a design.
 #[must_use]
 pub fn report(runs: &Runs, design: Design) -> Report {
     let (choose, judge) = design.seeds();
     let opponents = design.opponents();
-    let mut by_cell: BTreeMap<&Cell, Vec<&str>> = BTreeMap::new();
-    for key in runs.keys().filter(|k| judge.contains(&k.seed)) {
-        let policies = by_cell.entry(&key.cell).or_default();
-        if !policies.contains(&key.policy.as_str()) {
-            policies.push(&key.policy);
+    let mut rows = Vec::new();
+    for (cell, cell_runs) in runs {
+        let view = View {
+            runs: cell_runs,
+            judge: &judge,
+        };
+        let within = |most: f64| {
+            best_of(&opponents, |p| {
+                view.log_time(p, &choose)
+                    .filter(|_| view.overfetch(p, &choose) <= most)
+            })
+        };
+        let lean = within(MAX_OVERFETCH);
+        let unrestricted = best_of(&opponents, |p| view.log_time(p, &judge));
+        for policy in cell_runs.keys() {
+            let best = match design {
+                // Where no opponent is within it, because a small cache reads much again, the one that reads least.
+                Design::Validation => {
+                    let own = view.overfetch(policy, &judge) * SAME_BYTES;
+                    within(MAX_OVERFETCH.max(own)).or_else(|| {
+                        best_of(&opponents, |p| {
+                            let is_run = view.log_time(p, &choose).is_some();
+                            is_run.then(|| view.overfetch(p, &choose))
+                        })
+                    })
+                }
+                _ => lean.clone(),
+            };
+            let counts = cell.predictable() || design == Design::Validation;
+            let peers = [best, lean.clone(), unrestricted.clone()];
+            rows.extend(view.row(cell, policy, peers, counts));
         }
     }
-    let mut rows = Vec::new();
-    for (cell, policies) in by_cell {
-        let view = View {
-            runs,
-            cell,
-            judge: &judge,
-            design,
-        };
-        let within = |most| best(&view, &opponents, &choose, most);
-        let lean = within(MAX_OVERFETCH);
-        let open = best_of(&opponents, |p| view.log_time(p, &judge));
-        rows.extend(policies.iter().filter_map(|policy| {
-            let peers = Peers {
-                best: match design {
-                    // Where none is within it, because a small cache reads much again, the one that reads least.
-                    Design::Validation => {
-                        let own = view.overfetch(policy, &judge) * SAME_BYTES;
-                        within(MAX_OVERFETCH.max(own)).or_else(|| {
-                            best_of(&opponents, |p| {
-                                view.log_time(p, &choose)
-                                    .map(|_| view.overfetch(p, &choose))
-                            })
-                        })
-                    }
-                    _ => lean.clone(),
-                },
-                lean: lean.clone(),
-                open: open.clone(),
-            };
-            row(&view, policy, peers)
-        }));
-    }
-    mark_lost(&mut rows, runs, &judge, design);
+    mark_lost(&mut rows, runs, &judge);
     let totals = totals(&rows);
+    let by_ratio = |a: &Row, b: &Row| b.ratio.unwrap_or(0.0).total_cmp(&a.ratio.unwrap_or(0.0));
     rows.sort_by(|a, b| {
-        b.lost.cmp(&a.lost).then(if a.lost {
-            order(b.ratio, a.ratio)
-        } else {
-            a.cell.cmp(&b.cell)
-        })
+        let in_group = || match a.lost {
+            true => by_ratio(a, b),
+            false => a.cell.cmp(&b.cell),
+        };
+        b.lost.cmp(&a.lost).then_with(in_group)
     });
-    let is_over = |(key, figures): &(&Key, &Figures)| {
-        is_judged(&key.policy) && !is_within_credit(&key.policy, figures, key.cell.cache)
-    };
-    let over_credit = runs
-        .iter()
-        .filter(is_over)
-        .map(|(key, _)| key.clone())
-        .collect();
+    let mut places: BTreeMap<Cell, BTreeMap<String, usize>> = BTreeMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        let of_cell = places.entry(row.cell.clone()).or_default();
+        of_cell.insert(row.policy.clone(), at);
+    }
     Report {
         rows,
         totals,
-        over_credit,
+        over_credit: over_credit(runs),
+        places,
     }
 }
 
-fn order(a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
-    a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0))
+fn over_credit(runs: &Runs) -> Vec<Key> {
+    let mut over = Vec::new();
+    for (cell, runs) in runs {
+        for (policy, seeds) in runs.iter().filter(|(policy, _)| is_judged(policy)) {
+            let wasted = |figures: &Figures| !is_within_credit(policy, figures, cell.cache);
+            let seeds = seeds.iter().filter(|(_, figures)| wasted(figures));
+            over.extend(seeds.map(|(seed, _)| Key {
+                cell: cell.clone(),
+                policy: policy.clone(),
+                seed: *seed,
+            }));
+        }
+    }
+    over
 }
 
 /// The runs of one cell.
 struct View<'a> {
-    runs: &'a Runs,
-    cell: &'a Cell,
+    runs: &'a CellRuns,
     judge: &'a [u64],
-    design: Design,
 }
 
 impl View<'_> {
     fn get(&self, policy: &str, seed: u64) -> Option<&Figures> {
-        self.runs.get(&Key {
-            cell: self.cell.clone(),
-            policy: policy.to_string(),
-            seed,
-        })
+        self.runs.get(policy)?.get(&seed)
     }
 
     /// Mean of the logarithm of the time; none unless every seed was run.
     fn log_time(&self, policy: &str, seeds: &[u64]) -> Option<f64> {
-        let times: Option<Vec<f64>> = seeds
-            .iter()
-            .map(|s| self.get(policy, *s).map(|f| f.time_s.ln()))
-            .collect();
-        times.filter(|t| !t.is_empty()).map(|t| mean(&t))
+        let time = |seed: &u64| self.get(policy, *seed).map(|f| f.time_s.ln());
+        let times: Option<Vec<f64>> = seeds.iter().map(time).collect();
+        mean(&times?)
     }
 
     /// The logarithms of the times on the judging seeds.
     fn log_times(&self, policy: &str) -> Vec<f64> {
-        self.judge
-            .iter()
-            .filter_map(|s| self.get(policy, *s))
-            .map(|f| f.time_s.ln())
-            .collect()
+        let runs = self.judge.iter().filter_map(|s| self.get(policy, *s));
+        runs.map(|f| f.time_s.ln()).collect()
     }
 
     fn overfetch(&self, policy: &str, seeds: &[u64]) -> f64 {
-        let all: Vec<f64> = seeds
-            .iter()
-            .filter_map(|s| self.get(policy, *s)?.overfetch)
-            .collect();
-        mean(&all)
+        let all = seeds.iter().filter_map(|s| self.get(policy, *s)?.overfetch);
+        mean(&all.collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
+    /// The row of a policy beside the best opponent, the best lean one, and the best of all.
+    fn row(
+        &self,
+        cell: &Cell,
+        policy: &str,
+        peers: [Option<String>; 3],
+        counts: bool,
+    ) -> Option<Row> {
+        let first = |p: &str| self.log_time(p, &self.judge[..1]);
+        let own = self
+            .log_time(policy, self.judge)
+            .or_else(|| first(policy))?;
+        let against = |other: &Option<String>| {
+            let other = self.log_time(other.as_deref()?, self.judge)?;
+            Some((own - other).exp())
+        };
+        let [ratio, lean_ratio, unrestricted_ratio] = peers.each_ref().map(against);
+        let [best, _, unrestricted] = peers;
+        let times = self.log_times(policy);
+        let of_best = best.as_deref().map(|best| self.log_times(best));
+        let worst_seed = of_best.as_ref().and_then(|best| {
+            let pairs = times.iter().zip(best);
+            let ratios = pairs.map(|(own, other)| (own - other).exp());
+            ratios.max_by(f64::total_cmp)
+        });
+        let interval = of_best.and_then(|best| difference_ci95(&best, &times));
+        let gains = || {
+            let none = first("none")?;
+            let [own, oracle] = [first(policy)?, first(ORACLE)?].map(|time| none - time);
+            Some(Gains { own, oracle })
+        };
+        let is_known = |gains: &Gains| counts && gains.oracle >= MIN_GAIN && gains.own.is_finite();
+        let gains = gains().filter(is_known);
+        let with_oracle = first(policy).zip(first(ORACLE));
+        let time_s = own.exp();
+        let figures = match policy {
+            ORACLE => Figures {
+                time_s,
+                ..Figures::default()
+            },
+            _ => self.average(policy, time_s),
+        };
+        Some(Row {
+            cell: cell.clone(),
+            predictable: cell.predictable(),
+            policy: policy.to_string(),
+            figures,
+            best,
+            ratio,
+            worst_seed,
+            lean_ratio,
+            ratio_ci95: interval.map(|ends| ends.map(f64::exp)),
+            unrestricted,
+            unrestricted_ratio,
+            gains,
+            oracle_share: gains.and_then(Gains::share),
+            oracle_ratio: with_oracle.map(|(own, oracle)| (own - oracle).exp()),
+            lost: false,
+        })
+    }
+
+    fn average(&self, policy: &str, time_s: f64) -> Figures {
+        let all = self.judge.iter().filter_map(|s| self.get(policy, *s));
+        let of = |f: &dyn Fn(&Figures) -> Option<f64>| {
+            mean(&all.clone().filter_map(f).collect::<Vec<f64>>())
+        };
+        let real = |f: fn(&Figures) -> f64| of(&|one| Some(f(one))).unwrap_or(0.0);
+        let whole = |f: fn(&Figures) -> u64| {
+            let value = of(&|one| Some(f(one) as f64));
+            value.unwrap_or(0.0).round() as u64
+        };
+        Figures {
+            time_s,
+            stall_s: real(|f| f.stall_s),
+            overfetch: of(&|f| f.overfetch),
+            requests: whole(|f| f.requests),
+            unused_bytes: whole(|f| f.unused_bytes),
+            p99_us: of(&|f| f.p99_us),
+            held_byte_s: real(|f| f.held_byte_s),
+            demand_bytes: whole(|f| f.demand_bytes),
+            used_bytes: whole(|f| f.used_bytes),
+        }
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The geometric mean.
+pub(crate) fn geometric(values: impl Iterator<Item = f64>) -> Option<f64> {
+    mean(&values.map(f64::ln).collect::<Vec<_>>()).map(f64::exp)
 }
 
 fn best_of(names: &[String], time: impl Fn(&str) -> Option<f64>) -> Option<String> {
     let timed = names.iter().filter_map(|name| Some((time(name)?, name)));
-    timed
-        .min_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name.clone())
-}
-
-fn best(view: &View<'_>, opponents: &[String], seeds: &[u64], most: f64) -> Option<String> {
-    best_of(opponents, |p| {
-        view.log_time(p, seeds)
-            .filter(|_| view.overfetch(p, seeds) <= most)
-    })
-}
-
-/// The opponents that a policy is compared with in a cell: within the limit of the design, within [`MAX_OVERFETCH`], without a limit.
-struct Peers {
-    best: Option<String>,
-    lean: Option<String>,
-    open: Option<String>,
-}
-
-fn row(view: &View<'_>, policy: &str, peers: Peers) -> Option<Row> {
-    let Peers {
-        best,
-        lean,
-        open: unrestricted,
-    } = peers;
-    let log = |p: &str| view.log_time(p, view.judge);
-    let own = log(policy).or_else(|| view.log_time(policy, &view.judge[..1]))?;
-    let against = |other: &Option<String>| other.as_deref().and_then(log).map(|t| (own - t).exp());
-    let (ratio, lean_ratio) = (against(&best), against(&lean));
-    let unrestricted_ratio = against(&unrestricted);
-    let worst_seed = best.as_deref().and_then(|best| {
-        let pairs = view.log_times(policy).into_iter().zip(view.log_times(best));
-        pairs
-            .map(|(own, other)| (own - other).exp())
-            .max_by(f64::total_cmp)
-    });
-    let first = |p: &str| view.log_time(p, &view.judge[..1]);
-    let gains = || {
-        let none = first("none")?;
-        Some(Gains {
-            own: none - first(policy)?,
-            oracle: none - first(ORACLE)?,
-        })
-    };
-    let counts = view.cell.predictable() || view.design == Design::Validation;
-    let gains = gains().filter(|gains| counts && gains.oracle >= MIN_GAIN && gains.own.is_finite());
-    let oracle_ratio = first(policy)
-        .zip(first(ORACLE))
-        .map(|(own, oracle)| (own - oracle).exp());
-    let figures = average(view, policy, own);
-    let ratio_ci95 = best
-        .as_deref()
-        .and_then(|best| difference_ci95(&view.log_times(best), &view.log_times(policy)));
-    Some(Row {
-        cell: view.cell.clone(),
-        policy: policy.to_string(),
-        figures,
-        best,
-        ratio,
-        worst_seed,
-        lean_ratio,
-        ratio_ci95: ratio_ci95.map(|ends| ends.map(f64::exp)),
-        unrestricted,
-        unrestricted_ratio,
-        gains,
-        oracle_ratio,
-        lost: false,
-    })
-}
-
-fn average(view: &View<'_>, policy: &str, log_time: f64) -> Figures {
-    let all: Vec<&Figures> = view
-        .judge
-        .iter()
-        .filter_map(|s| view.get(policy, *s))
-        .collect();
-    let of = |f: &dyn Fn(&Figures) -> Option<f64>| {
-        let known: Vec<f64> = all.iter().filter_map(|one| f(one)).collect();
-        (!known.is_empty()).then(|| mean(&known))
-    };
-    let whole =
-        |f: &dyn Fn(&Figures) -> u64| of(&|one| Some(f(one) as f64)).unwrap_or(0.0).round() as u64;
-    Figures {
-        time_s: log_time.exp(),
-        stall_s: of(&|f| Some(f.stall_s)).unwrap_or(0.0),
-        overfetch: of(&|f| f.overfetch),
-        requests: whole(&|f| f.requests),
-        unused_bytes: whole(&|f| f.unused_bytes),
-        p99_us: of(&|f| f.p99_us),
-        held_byte_s: of(&|f| Some(f.held_byte_s)).unwrap_or(0.0),
-        t95_round_trips: of(&|f| f.t95_round_trips),
-        flaps: whole(&|f| f.flaps),
-        demand_bytes: whole(&|f| f.demand_bytes),
-        used_bytes: whole(&|f| f.used_bytes),
-    }
+    let best = timed.min_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, name)| name.clone())
 }
 
 /// Rows are lost for each policy by itself: Holm's correction is over its cells.
-fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64], design: Design) {
+fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64]) {
     let mut of_policy: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (at, row) in rows
-        .iter()
-        .enumerate()
-        .filter(|(_, r)| r.policy != ORACLE && r.ratio.is_some())
-    {
-        of_policy.entry(row.policy.clone()).or_default().push(at);
+    for (at, row) in rows.iter().enumerate() {
+        if row.policy != ORACLE && row.ratio.is_some() {
+            of_policy.entry(row.policy.clone()).or_default().push(at);
+        }
     }
     for rows_of in of_policy.values() {
         let chance = |at: &usize| {
             let row = &rows[*at];
-            let view = View {
-                runs,
-                cell: &row.cell,
-                judge,
-                design,
-            };
+            let runs = runs.get(&row.cell)?;
+            let view = View { runs, judge };
             let best = view.log_times(row.best.as_deref()?);
-            let limit = best
-                .iter()
-                .map(|t| t + MAX_RATIO.ln())
-                .collect::<Vec<f64>>();
+            let limit: Vec<f64> = best.iter().map(|t| t + MAX_RATIO.ln()).collect();
             paired_t_test(&view.log_times(&row.policy), &limit)
         };
         let chances = holm(&rows_of.iter().map(chance).collect::<Vec<_>>());
         for (at, chance) in rows_of.iter().zip(chances) {
-            rows[*at].lost =
-                rows[*at].ratio.is_some_and(|r| r > MAX_RATIO) && chance.is_none_or(|p| p < ALPHA);
+            let is_slow = rows[*at].ratio.is_some_and(|r| r > MAX_RATIO);
+            rows[*at].lost = is_slow && chance.is_none_or(|p| p < ALPHA);
         }
     }
 }
 
 fn totals(rows: &[Row]) -> Vec<Total> {
     let mut of_policy: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-    rows.iter()
-        .for_each(|row| of_policy.entry(&row.policy).or_default().push(row));
-    let one: BTreeMap<&Cell, f64> = rows
-        .iter()
-        .filter(|r| r.policy == ONE_SETTING)
-        .map(|r| (&r.cell, r.figures.time_s))
-        .collect();
+    let mut one: BTreeMap<&Cell, f64> = BTreeMap::new();
+    for row in rows {
+        of_policy.entry(&row.policy).or_default().push(row);
+        if row.policy == ONE_SETTING {
+            one.insert(&row.cell, row.figures.time_s);
+        }
+    }
     let total = |(policy, rows): (&&str, &Vec<&Row>)| {
-        let open: Vec<f64> = rows
-            .iter()
-            .filter_map(|r| r.unrestricted_ratio)
-            .map(f64::ln)
-            .collect();
-        let against = |keep: &dyn Fn(&Row) -> bool| {
-            let kept = rows.iter().filter(|r| keep(r));
-            let logs: Vec<f64> = kept
-                .filter_map(|r| Some((r.figures.time_s / one.get(&r.cell)?).ln()))
-                .collect();
-            (!logs.is_empty()).then(|| mean(&logs).exp())
-        };
-        let geometric = |ratio: &dyn Fn(&Row) -> Option<f64>| {
-            let logs: Vec<f64> = rows.iter().filter_map(|r| Some(ratio(r)?.ln())).collect();
-            (!logs.is_empty()).then(|| mean(&logs).exp())
+        let against = |row: &&&Row| Some(row.figures.time_s / one.get(&row.cell)?);
+        let is_plain = |row: &&&Row| !row.cell.strided_or_backward();
+        let worst = |ratio: fn(&Row) -> Option<f64>| {
+            let ratios = rows.iter().filter_map(|row| ratio(row));
+            ratios.max_by(f64::total_cmp)
         };
         let gains = rows.iter().filter_map(|r| r.gains).reduce(Gains::sum);
         let ratios = rows.iter().filter_map(|r| Some((r.oracle_ratio?, *r)));
         let least = ratios.clone().min_by(|a, b| a.0.total_cmp(&b.0));
-        let fetched: Vec<f64> = rows
-            .iter()
-            .filter_map(|r| r.figures.overfetch)
-            .map(f64::ln)
-            .collect();
         Total {
             policy: (*policy).to_string(),
-            mean: mean(&open).exp(),
-            worst: open.iter().copied().fold(f64::MIN, f64::max).exp(),
-            mean_ratio: geometric(&|r| r.ratio),
-            mean_lean_ratio: geometric(&|r| r.lean_ratio),
-            against_one: against(&|_| true),
-            against_one_less: against(&|r| !r.cell.strided_or_backward()),
-            worst_ratio: rows.iter().filter_map(|r| r.ratio).max_by(f64::total_cmp),
+            against_max_4m: geometric(rows.iter().filter_map(|row| against(&row))),
+            against_max_4m_without_strided_backward: geometric(
+                rows.iter().filter(is_plain).filter_map(|row| against(&row)),
+            ),
+            mean_against_best: geometric(rows.iter().filter_map(|r| r.ratio)),
+            mean_against_lean: geometric(rows.iter().filter_map(|r| r.lean_ratio)),
+            mean_against_unrestricted: geometric(rows.iter().filter_map(|r| r.unrestricted_ratio)),
+            worst_against_unrestricted: worst(|row| row.unrestricted_ratio),
+            worst: worst(|row| row.ratio),
             lost: rows.iter().filter(|r| r.lost).count(),
             oracle_share: gains.and_then(Gains::share),
             beats_oracle: ratios.filter(|(ratio, _)| *ratio < BEATEN).count(),
-            least_oracle_ratio: least.map(|(ratio, row)| (ratio, row.cell.clone())),
-            overfetch: (!fetched.is_empty()).then(|| mean(&fetched).exp()),
+            least_oracle_ratio: least.map(|(ratio, _)| ratio),
+            least_oracle_cell: least.map(|(_, row)| row.cell.clone()),
+            overfetch: geometric(rows.iter().filter_map(|r| r.figures.overfetch)),
         }
     };
     let mut totals: Vec<Total> = of_policy.iter().map(total).collect();
-    totals.sort_by(|a, b| a.mean.total_cmp(&b.mean));
+    let mean = |total: &Total| total.mean_against_unrestricted.unwrap_or(f64::MAX);
+    totals.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
     totals
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn figures(time_s: f64, overfetch: f64) -> Figures {
+    pub(crate) fn figures(time_s: f64, overfetch: f64) -> Figures {
         Figures {
             time_s,
-            stall_s: 0.0,
             overfetch: Some(overfetch),
             requests: 1,
-            unused_bytes: 0,
-            p99_us: None,
-            held_byte_s: 0.0,
-            t95_round_trips: None,
-            flaps: 0,
             demand_bytes: 1,
-            used_bytes: 0,
+            ..Figures::default()
         }
     }
 
-    fn runs(rows: &[(&str, [f64; 3], f64)]) -> Runs {
-        let cell = Cell {
+    fn cell(device: &str) -> Cell {
+        Cell {
             workload: "sequential".into(),
-            device: "rbd".into(),
+            device: device.into(),
             cache: 1 << 20,
-        };
+        }
+    }
+
+    fn add(runs: &mut Runs, cell: &Cell, policy: &str, times: &[(u64, f64)], overfetch: f64) {
+        let of_cell = runs.entry(cell.clone()).or_default();
+        let times = times.iter();
+        let seeds = times.map(|(seed, time)| (*seed, figures(*time, overfetch)));
+        of_cell.insert(policy.to_string(), seeds.collect());
+    }
+
+    /// Policies in one cell of the fractional design: times on the choosing seed and the two judging ones, and the overfetch.
+    fn fractional(rows: &[(&str, [f64; 3], f64)]) -> Runs {
         let mut runs = Runs::new();
         for (policy, times, overfetch) in rows {
-            for (seed, time) in [1, 4, 5].into_iter().zip(times) {
-                let key = Key {
-                    cell: cell.clone(),
-                    policy: (*policy).to_string(),
-                    seed,
-                };
-                runs.insert(key, figures(*time, *overfetch));
-            }
+            let times: Vec<_> = [1, 4, 5].into_iter().zip(*times).collect();
+            add(&mut runs, &cell("rbd"), policy, &times, *overfetch);
         }
         runs
+    }
+
+    fn judged(report: &Report) -> (&Row, &Total) {
+        let row = report.row(&cell("rbd"), JUDGED).expect("a row");
+        (row, report.total(JUDGED).expect("a total"))
+    }
+
+    fn is_close(value: Option<f64>, expected: f64) -> bool {
+        value.is_some_and(|value| (value - expected).abs() < 1e-9)
     }
 
     /// A policy that reads twice the bytes is compared with the fastest that reads as much, and beside it with the lean one.
     #[test]
     fn validation_compares_policies_at_equal_bytes() {
-        let one = runs(&[
-            ("none", [8.0; 3], 1.0),
-            ("linux-6.18:max=4M", [2.0; 3], 1.9),
-            ("linux-6.18", [4.0; 3], 1.1),
-            (JUDGED, [3.0; 3], 2.0),
-        ]);
-        let mut all = Runs::new();
-        for (key, figures) in one.into_iter().filter(|(key, _)| key.seed == 1) {
-            let seeds = (1..=27).filter(|seed| key.policy != JUDGED || *seed > 3);
-            all.extend(seeds.map(|seed| {
+        let mut runs = Runs::new();
+        for (policy, time, overfetch) in [
+            ("none", 8.0, 1.0),
+            ("linux-6.18:max=4M", 2.0, 1.9),
+            ("linux-6.18", 4.0, 1.1),
+            (JUDGED, 3.0, 2.0),
+        ] {
+            let time = |seed| {
                 (
-                    Key {
-                        seed,
-                        ..key.clone()
+                    seed,
+                    if policy == JUDGED && seed == 9 {
+                        6.0
+                    } else {
+                        time
                     },
-                    figures.clone(),
                 )
-            }));
+            };
+            let times: Vec<_> = (1..=27).map(time).collect();
+            add(&mut runs, &cell("rbd"), policy, &times, overfetch);
         }
-        let worst = Key {
-            policy: JUDGED.to_string(),
-            seed: 9,
-            ..all.keys().next().expect("a run").clone()
-        };
-        all.get_mut(&worst).expect("a run").time_s = 6.0;
-        let report = report(&all, Design::Validation);
-        let row = |policy: &str| {
-            report
-                .rows
-                .iter()
-                .find(|r| r.policy == policy)
-                .expect("a row")
-        };
-        let judged = row(JUDGED);
-        assert_eq!(judged.best.as_deref(), Some("linux-6.18:max=4M"));
-        assert!((judged.worst_seed.expect("a ratio") - 3.0).abs() < 1e-9);
-        assert!(judged.ratio > Some(1.5) && judged.lean_ratio < Some(0.8));
-        assert_eq!(row("none").best.as_deref(), Some("linux-6.18"));
-        let total = report
-            .totals
-            .iter()
-            .find(|t| t.policy == JUDGED)
-            .expect("a total");
-        assert_eq!(
-            (total.mean_ratio, total.mean_lean_ratio),
-            (judged.ratio, judged.lean_ratio)
-        );
+        let report = report(&runs, Design::Validation);
+        let (row, total) = judged(&report);
+        assert_eq!(row.best.as_deref(), Some("linux-6.18:max=4M"));
+        assert!(is_close(row.worst_seed, 3.0));
+        assert!(row.ratio > Some(1.5) && row.lean_ratio < Some(0.8));
+        let none = report.row(&cell("rbd"), "none").expect("a row");
+        assert_eq!(none.best.as_deref(), Some("linux-6.18"));
+        let means = (total.mean_against_best, total.mean_against_lean);
+        assert_eq!(means, (row.ratio, row.lean_ratio));
     }
 
     /// The fastest on the choosing seed reads too much; the next one is the best and is judged on other seeds.
     #[test]
     fn the_best_is_chosen_and_judged_on_different_seeds() {
-        let runs = runs(&[
+        let runs = fractional(&[
             ("none", [8.0, 8.0, 8.0], 1.0),
             ("linux-6.18", [2.0, 2.5, 2.5], 1.1),
             ("linux-6.18:max=4M", [2.1, 2.0, 2.0], 1.0),
@@ -555,126 +538,64 @@ mod tests {
             (ORACLE, [1.0, 1.0, 1.0], 1.0),
         ]);
         let report = report(&runs, Design::Fractional);
-        let first = &report.rows[0];
-        assert_eq!(
-            (first.policy.as_str(), first.lost),
-            ("none", true),
-            "the worst lost row comes first"
-        );
-        let judged = report
-            .rows
-            .iter()
-            .find(|r| r.policy == JUDGED)
-            .expect("a row");
-        assert_eq!(
-            (judged.best.as_deref(), judged.unrestricted.as_deref()),
-            (Some("linux-6.18"), Some("peer-mountpoint-s3"))
-        );
-        assert!((judged.ratio.expect("a ratio") - 1.2).abs() < 1e-9 && judged.lost);
-        assert!((judged.unrestricted_ratio.expect("a ratio") - 3.0).abs() < 1e-9);
-        let share = judged.gains.and_then(Gains::share).expect("predictable");
-        assert!((share - (8.0_f64 / 3.0).ln() / 8.0_f64.ln()).abs() < 1e-9);
-        assert_eq!(judged.oracle_ratio.map(|r| r.round()), Some(3.0));
-        let ends = judged.ratio_ci95.expect("two seeds");
-        assert!(
-            ends.iter().all(|end| (end - 1.2).abs() < 1e-9),
-            "both seeds have the same ratio: {ends:?}"
-        );
-        let total = report
-            .totals
-            .iter()
-            .find(|t| t.policy == JUDGED)
-            .expect("a total");
-        let plain = report
-            .totals
-            .iter()
-            .find(|t| t.policy == "peer-mountpoint-s3")
-            .expect("a total");
-        assert_eq!(
-            (total.overfetch, plain.overfetch.map(|o| (o * 1e6).round())),
-            (Some(1.0), Some(3e6))
-        );
-        assert!((total.against_one.expect("measured") - 1.5).abs() < 1e-9);
-        assert_eq!(total.lost, 1);
+        let worst = (report.rows[0].policy.as_str(), report.rows[0].lost);
+        assert_eq!(worst, ("none", true), "the worst lost row comes first");
+        let (row, total) = judged(&report);
+        assert_eq!(row.best.as_deref(), Some("linux-6.18"));
+        assert_eq!(row.unrestricted.as_deref(), Some("peer-mountpoint-s3"));
+        assert!(is_close(row.ratio, 1.2) && row.lost && total.lost == 1);
+        assert!(is_close(row.unrestricted_ratio, 3.0) && is_close(row.oracle_ratio, 3.0));
+        assert!(is_close(
+            row.oracle_share,
+            (8.0_f64 / 3.0).ln() / 8.0_f64.ln()
+        ));
+        let ends = row.ratio_ci95.expect("two seeds");
+        assert!(ends.iter().all(|end| is_close(Some(*end), 1.2)), "{ends:?}");
+        assert!(is_close(total.overfetch, 1.0) && is_close(total.against_max_4m, 1.5));
     }
 
     /// The example of the head of this file; in a third cell the policy takes half of the oracle's time.
     #[test]
     fn shares_are_of_sums_and_an_oracle_may_lose() {
-        let cell = |device: &str| Cell {
-            workload: "sequential".into(),
-            device: device.into(),
-            cache: 1 << 20,
-        };
-        let mut all = Runs::new();
-        let add = |all: &mut Runs, device: &str, times: [f64; 3]| {
+        let mut runs = Runs::new();
+        let add = |runs: &mut Runs, device: &str, times: [f64; 3]| {
             for (policy, time) in ["none", JUDGED, ORACLE].into_iter().zip(times) {
-                for seed in [1, 4] {
-                    let key = Key {
-                        cell: cell(device),
-                        policy: policy.to_string(),
-                        seed,
-                    };
-                    all.insert(key, figures(time, 1.0));
-                }
+                add(runs, &cell(device), policy, &[(1, time), (4, time)], 1.0);
             }
+            report(runs, Design::Baseline)
         };
-        let total = |runs: &Runs| {
-            let report = report(runs, Design::Baseline);
-            let total = report.totals.into_iter().find(|t| t.policy == JUDGED);
-            total.expect("a total")
-        };
-        add(&mut all, "rbd", [8.0, 2.2, 1.6]);
-        add(&mut all, "nvme", [0.2_f64.exp(), 0.1_f64.exp(), 1.0]);
-        let before = total(&all);
-        assert!((before.oracle_share.expect("a gain") - 0.768).abs() < 0.001);
-        assert_eq!(before.beats_oracle, 0);
-        add(&mut all, "object-far", [4.0, 1.0, 2.0]);
-        let after = total(&all);
-        let (ratio, where_) = after.least_oracle_ratio.expect("an oracle");
-        assert_eq!((after.beats_oracle, where_), (1, cell("object-far")));
-        assert!((ratio - 0.5).abs() < 1e-9);
+        add(&mut runs, "rbd", [8.0, 2.2, 1.6]);
+        let before = add(&mut runs, "nvme", [0.2_f64.exp(), 0.1_f64.exp(), 1.0]);
+        let total = judged(&before).1;
+        assert!((total.oracle_share.expect("a gain") - 0.768).abs() < 0.001);
+        assert_eq!(total.beats_oracle, 0);
+        let after = add(&mut runs, "object-far", [4.0, 1.0, 2.0]);
+        let total = judged(&after).1;
+        assert_eq!(total.beats_oracle, 1);
+        assert_eq!(total.least_oracle_cell, Some(cell("object-far")));
+        assert!(is_close(total.least_oracle_ratio, 0.5));
     }
 
     /// 1 GiB of a cache of 1 MiB was never used; the same waste of another policy breaks no rule.
     #[test]
     fn a_run_beyond_the_credit_is_named() {
-        let mut runs = runs(&[
-            ("none", [8.0, 8.0, 8.0], 1.0),
-            (JUDGED, [4.0, 4.0, 4.0], 1.0),
-        ]);
+        let mut runs = fractional(&[("none", [8.0; 3], 1.0), (JUDGED, [4.0; 3], 1.0)]);
         assert_eq!(report(&runs, Design::Fractional).over_credit, []);
-        runs.iter_mut()
-            .filter(|(key, _)| key.seed == 5)
-            .for_each(|(_, figures)| figures.unused_bytes = 1 << 30);
+        for seeds in runs.values_mut().flat_map(BTreeMap::values_mut) {
+            seeds.get_mut(&5).expect("a run").unused_bytes = 1 << 30;
+        }
         let over = report(&runs, Design::Fractional).over_credit;
-        assert_eq!(
-            over.iter()
-                .map(|k| (k.policy.as_str(), k.seed))
-                .collect::<Vec<_>>(),
-            [(JUDGED, 5)]
-        );
+        let over: Vec<_> = over.iter().map(|k| (k.policy.as_str(), k.seed)).collect();
+        assert_eq!(over, [(JUDGED, 5)]);
     }
 
     #[test]
     fn chance_is_no_loss() {
-        let runs = runs(&[
-            ("none", [8.0, 8.0, 8.0], 1.0),
-            (JUDGED, [8.0, 4.0, 30.0], 1.0),
-        ]);
+        let runs = fractional(&[("none", [8.0; 3], 1.0), (JUDGED, [8.0, 4.0, 30.0], 1.0)]);
         let report = report(&runs, Design::Fractional);
-        let judged = report
-            .rows
-            .iter()
-            .find(|r| r.policy == JUDGED)
-            .expect("a row");
-        assert!(judged.ratio.is_some_and(|r| r > MAX_RATIO) && !judged.lost);
-        assert!(
-            judged
-                .ratio_ci95
-                .is_some_and(|[low, high]| low < 1.0 && high > 3.0),
-            "{:?}",
-            judged.ratio_ci95
-        );
+        let (row, _) = judged(&report);
+        assert!(row.ratio > Some(MAX_RATIO) && !row.lost);
+        let [low, high] = row.ratio_ci95.expect("two seeds");
+        assert!(low < 1.0 && high > 3.0, "{low} to {high}");
     }
 }
