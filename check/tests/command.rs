@@ -2,7 +2,6 @@
 
 use crate::common::foreread;
 use crate::common::help::{fits, listed};
-use crate::common::html::inside;
 use crate::common::odd::survive_odd_arguments;
 use crate::common::outputs::none_follows_a_link;
 use std::path::Path;
@@ -14,21 +13,6 @@ fn short_help_fits_24_lines_of_80_columns() {
         listed(foreread(["-h"]).is_done()),
         ["reproduce", "conform", "bench", "replay-log", "store"]
     );
-}
-
-#[test]
-fn long_help_says_more_than_short_help() {
-    for (command, words) in [
-        ("reproduce", "The score by kind comes first"),
-        ("conform", "After a difference the check goes on"),
-        ("replay-log", "A fresh core fed with the same events"),
-    ] {
-        let (short, long) = (foreread([command, "-h"]), foreread([command, "--help"]));
-        let joined = long.is_done().split_whitespace().collect::<Vec<_>>();
-        assert!(joined.join(" ").contains(words), "{}", long.out);
-        assert!(!short.is_done().contains(words), "{}", short.out);
-        assert_eq!(long.out.lines().next(), short.out.lines().next());
-    }
 }
 
 #[test]
@@ -45,23 +29,6 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
 }
 
 #[test]
-fn reproduce_writes_a_page() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let page = dir.path().join("page.html");
-    let text = page.to_string_lossy();
-    let got = foreread(["reproduce", "003", "--runs", "1", "--html", &text]);
-    assert!(got.code.is_some_and(|code| code <= 1), "{}", got.err);
-    assert_eq!(inside(&page)["schema"], "foreread.reproduce/1");
-    let nowhere = dir.path().join("no/where.html");
-    let line = foreread(["reproduce", "000", "--html", &nowhere.to_string_lossy()]);
-    let line = line.is_refused();
-    assert!(
-        line.contains("--html") && line.contains("does not exist"),
-        "{line}"
-    );
-}
-
-#[test]
 fn manual_pages_and_completions_are_written() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     foreread(["man", &dir.path().to_string_lossy()]).is_done();
@@ -73,16 +40,6 @@ fn manual_pages_and_completions_are_written() {
     }
     let script = foreread(["completions", "bash"]);
     assert!(script.is_done().contains("reproduce"), "{}", script.out);
-}
-
-#[test]
-fn a_mistyped_word_gets_the_nearest_one() {
-    let got = foreread(["bench", "hits"]);
-    for part in ["'hits'", "'hit'", "'foreread check bench -h'"] {
-        assert!(got.is_refused().contains(part), "{}", got.err);
-    }
-    let got = foreread(["bnech"]);
-    assert!(got.is_refused().contains("nearest: bench"), "{}", got.err);
 }
 
 #[test]

@@ -13,33 +13,8 @@ const RECORDING: &str = concat!(
 );
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
-/// What this machine lacks for it, if anything.
 fn lacks() -> Option<&'static str> {
-    let there = |path: &str| Path::new(path).exists();
-    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    let root = Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|out| out.stdout == b"0\n");
-    let wants = [
-        (root, "root"),
-        (there("/dev/loop-control"), "loop devices"),
-        (
-            there("/sys/kernel/tracing/events/readahead/page_cache_ra_order"),
-            "tracefs and a kernel with the tracepoints of 6.18",
-        ),
-        (runs("losetup"), "losetup (mount)"),
-        (runs("mkfs.ext4"), "mkfs.ext4 (e2fsprogs)"),
-        (runs("mkfs.xfs"), "mkfs.xfs (xfsprogs)"),
-    ];
-    let lack = wants
-        .into_iter()
-        .find(|(has, _)| !has)
-        .map(|(_, what)| what);
-    if let Some(what) = lack {
-        println!("skipped: needs {what}");
-    }
-    lack
+    crate::common::lacks("readahead/page_cache_ra_order")
 }
 
 /// Every file system, 1,000 operations with mappings and 1,000 without, with a seed of this run. The long form is in ./test-long.
@@ -107,50 +82,6 @@ fn the_running_kernel_decides_as_we_do() {
             cell["file_system"] != "ext4-journal" || cell["large_folios"] == false,
             "{cell}"
         );
-    }
-}
-
-/// A kept recording can be checked again; a truncated line and a wrong first line are reported.
-#[test]
-fn a_recording_that_was_kept() {
-    if lacks().is_some() {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().to_string_lossy().into_owned();
-    let args = [
-        "--fs",
-        "xfs",
-        "--read-ahead-kb",
-        "17",
-        "--operations",
-        "400",
-        "--seed",
-        "7",
-        "-o",
-        out.as_str(),
-    ];
-    let got = foreread(["conform", "linux"].into_iter().chain(args));
-    assert_eq!(got.code, Some(0), "{}{}", got.out, got.err);
-    for name in ["xfs-17-7-reads.jsonl.gz", "xfs-17-7-faults.jsonl.gz"] {
-        let path = folder.path().join(name);
-        if !path.exists() {
-            println!("skipped: needs python3 with ctypes for page faults");
-            continue;
-        }
-        let again = foreread(["conform", "linux", "--check", &path.to_string_lossy()]);
-        assert!(
-            again.is_done().ends_with("divergences 0\n"),
-            "{}",
-            again.out
-        );
-        // The kernel counts whole pages: 17 KiB are four.
-        let mut first = String::new();
-        foreread_check::conform::linux::open(&path)
-            .expect("kept")
-            .read_line(&mut first)
-            .expect("a header");
-        assert!(first.contains("\"ra_pages\":4,"), "{first}");
     }
 }
 
@@ -228,92 +159,6 @@ fn pressure_is_no_divergence() {
     assert_eq!(
         foreread(["conform", "linux", "--check", path.as_str()]).code,
         Some(1)
-    );
-}
-
-#[test]
-fn recordings_that_are_wrong() {
-    let text = std::fs::read_to_string(RECORDING).expect("the recording");
-    let file = tempfile::NamedTempFile::new().expect("a scratch file");
-    let path = file.path().to_string_lossy().into_owned();
-    let op = text
-        .lines()
-        .position(|line| line.contains("\"added\":[["))
-        .expect("an operation that reads");
-    let touch = text.lines().next().expect("a header").to_string()
-        + "\n{\"t\":\"episode\",\"ep\":0,\"file_size\":4096,\"fds\":1}\n{\"t\":\"op\",\"i\":0,\"op\":\"touch\",\"fd\":0,\"page\":0}\n";
-    let order = text.replacen("\"added\":[[", "\"added\":[[0,3],[", 1);
-    let cases = [
-        (
-            text.replacen("\"v\": 1", "\"v\": 2", 1)
-                .replacen("\"v\":1", "\"v\":2", 1),
-            "line 1: version 2".to_string(),
-        ),
-        (
-            text[..text.len() - 40].to_string(),
-            format!("line {}: EOF", text.lines().count()),
-        ),
-        (
-            touch,
-            "line 3: operation 'touch', but the header says that there are no page faults"
-                .to_string(),
-        ),
-        (
-            order,
-            format!(
-                "line {}: a folio of order 3, but the header has 0 to 0",
-                op + 1
-            ),
-        ),
-    ];
-    for (text, said) in cases {
-        std::fs::write(file.path(), text).expect("written");
-        let got = foreread(["conform", "linux", "--check", path.as_str()]);
-        assert!(got.is_refused().contains(&said), "{said}: {}", got.err);
-    }
-}
-
-#[test]
-fn what_cannot_be_asked_is_refused() {
-    for (args, said) in [
-        (&["--mmap", "perhaps"][..], "possible values: no, yes, both"),
-        (&["-o", "no/such/folder"], "make it first"),
-        (&["--predict", "x"], "record with -o DIR first"),
-        (&["--level", "pages"], "--check"),
-        (
-            &["--fs", "squashfs"],
-            "reads whole compressed blocks (readahead_expand)",
-        ),
-        (
-            &["--fs", "erofs-lz4"],
-            "reads whole compressed blocks (readahead_expand)",
-        ),
-        (&["--fs", "fuse"], "it needs a server"),
-    ] {
-        let got = foreread(["conform", "linux"].into_iter().chain(args.iter().copied()));
-        assert_eq!(got.code, Some(2), "{args:?}: {}", got.err);
-        assert!(
-            got.err.contains(said) && got.out.is_empty(),
-            "{args:?}: {}",
-            got.err
-        );
-    }
-    for args in [
-        &["--operations", "0"][..],
-        &["--fs", "tmpfs"],
-        &["--check", RECORDING, "--fs", "xfs"],
-    ] {
-        assert_eq!(
-            foreread(["conform", "linux"].into_iter().chain(args.iter().copied())).code,
-            Some(2),
-            "{args:?}"
-        );
-    }
-    let got = foreread(["conform", "rbd", "--fs", "xfs"]);
-    assert!(
-        got.is_refused().contains("for 'conform linux'"),
-        "{}",
-        got.err
     );
 }
 

@@ -8,7 +8,6 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 
 /// Writes the log of three sequential reads, of which nothing ever arrives. Returns events and actions.
 fn write_log(path: &Path) -> (u64, u64) {
@@ -66,53 +65,6 @@ fn a_log_of_our_own_is_identical() {
     );
 }
 
-/// A compressed log is known by its content: the names say nothing, or the wrong thing.
-#[test]
-fn a_compressed_log_is_replayed() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let path = dir.path().join("run.log");
-    let (events, actions) = write_log(&path);
-    let identical = format!("identical: {events} events, {actions} actions\n");
-    let mut ran = 0;
-    for (tool, name) in [
-        ("gzip", "run.zst"),
-        ("zstd", "run.gz"),
-        ("xz", "plain.log"),
-        ("bzip2", "x"),
-    ] {
-        let packed = Command::new(tool).arg("-c").arg(&path).output();
-        let Ok(packed) = packed else {
-            println!("skipped: needs {tool}");
-            continue;
-        };
-        ran += 1;
-        let other = dir.path().join(name);
-        std::fs::write(&other, &packed.stdout).expect("written");
-        assert_eq!(
-            foreread([Path::new("replay-log"), &other]).is_done(),
-            identical,
-            "{tool}"
-        );
-        std::fs::write(&other, &packed.stdout[..packed.stdout.len() / 2]).expect("written");
-        let cut = foreread([Path::new("replay-log"), &other]);
-        assert!(
-            cut.is_refused().contains("cannot be read") || cut.err.contains("bad event log"),
-            "{tool}: {}",
-            cut.err
-        );
-    }
-    assert!(
-        ran > 0 || Command::new("gzip").arg("-V").output().is_err(),
-        "gzip is there and was not tried"
-    );
-    std::fs::write(&path, [0x04, 0x22, 0x4d, 0x18, 0, 0]).expect("written");
-    assert!(
-        foreread([Path::new("replay-log"), &path])
-            .is_refused()
-            .contains("compressed by lz4")
-    );
-}
-
 #[test]
 fn one_changed_action_is_found() {
     let dir = tempfile::tempdir().expect("a scratch directory");
@@ -137,28 +89,6 @@ fn one_changed_action_is_found() {
         "{}",
         got.err
     );
-}
-
-#[test]
-fn what_is_no_log_is_refused() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let path = dir.path().join("no.log");
-    for bytes in [
-        &b""[..],
-        b"\x00\xff\x00",
-        b"foreread-events 99\n",
-        b"foreread-events 1\nconfig\n",
-    ] {
-        std::fs::write(&path, bytes).expect("written");
-        let got = foreread([Path::new("replay-log"), &path]);
-        assert!(got.is_refused().contains("bad event log"), "{}", got.err);
-    }
-    assert!(
-        foreread([Path::new("replay-log"), &dir.path().join("gone")])
-            .is_refused()
-            .contains("cannot read")
-    );
-    foreread([Path::new("replay-log"), dir.path()]).is_refused();
 }
 
 /// A log of five lines: a cache of this many pages, one open file without end, and one event on it.

@@ -13,5 +13,35 @@ pub mod odd;
 pub mod outputs;
 
 pub use got::foreread;
+use std::path::Path;
+use std::process::Command;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_foreread-check");
+
+/// What this machine lacks to record its kernel with these events, if anything.
+pub fn lacks(events: &str) -> Option<&'static str> {
+    let there = |path: &str| Path::new(path).exists();
+    let output = |program: &str, argument: &str| Command::new(program).arg(argument).output();
+    let wants = [
+        (
+            output("id", "-u").is_ok_and(|out| out.stdout == b"0\n"),
+            "root",
+        ),
+        (there("/dev/loop-control"), "loop devices"),
+        (
+            there(&format!("/sys/kernel/tracing/events/{events}")),
+            "tracefs and a kernel with the tracepoints",
+        ),
+        (output("losetup", "-V").is_ok(), "losetup (mount)"),
+        (output("mkfs.ext4", "-V").is_ok(), "mkfs.ext4 (e2fsprogs)"),
+        (output("mkfs.xfs", "-V").is_ok(), "mkfs.xfs (xfsprogs)"),
+    ];
+    let lack = wants
+        .into_iter()
+        .find(|(has, _)| !has)
+        .map(|(_, what)| what);
+    if let Some(what) = lack {
+        println!("skipped: needs {what}");
+    }
+    lack
+}

@@ -3,7 +3,6 @@
 mod bench_policies;
 mod bhattacharya_2003;
 mod boot_ide;
-mod chromium;
 mod command;
 mod command_bench_policies;
 mod command_conform;
@@ -15,7 +14,6 @@ mod command_reproduce_real;
 mod command_store;
 mod common;
 mod conform;
-mod conform_heard;
 #[cfg(feature = "rbd")]
 mod conform_rbd;
 mod crume_2014;

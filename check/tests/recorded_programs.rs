@@ -119,30 +119,14 @@ fn every_recording_is_in_the_index_and_they_stay_small() {
 }
 
 #[test]
-fn sixty_programs_of_twenty_kinds_are_recorded_twice() {
-    let mut inputs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut kinds = BTreeSet::new();
-    let developed: BTreeSet<String> = index(DEVELOPMENT)
-        .iter()
-        .map(|row| row["program"].clone())
-        .collect();
-    for row in index(VALIDATION) {
-        assert!(
-            !developed.contains(&row["program"]),
-            "no program in both halves"
-        );
-        inputs
-            .entry(row["program"].clone())
-            .or_default()
-            .insert(row["input"].clone());
-        kinds.insert(row["kind"].clone());
-    }
-    assert!(inputs.len() >= 60, "{} programs", inputs.len());
-    assert!(kinds.len() >= 20, "{} kinds: {kinds:?}", kinds.len());
-    let both = BTreeSet::from(["a", "b"].map(str::to_string));
-    for (program, inputs) in inputs {
-        assert_eq!(inputs, both, "{program}");
-    }
+fn no_program_is_in_both_halves() {
+    let programs = |half| -> BTreeSet<String> {
+        let rows = index(half).into_iter();
+        rows.map(|row| row["program"].clone()).collect()
+    };
+    let (validation, development) = (programs(VALIDATION), programs(DEVELOPMENT));
+    assert!(validation.is_disjoint(&development));
+    assert!(validation.len() >= 60, "{} programs", validation.len());
 }
 
 #[test]

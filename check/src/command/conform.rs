@@ -9,9 +9,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_cli::fail::Fail;
 use foreread_cli::out;
-use foreread_os::output::growing;
 use std::ffi::OsString;
-use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -57,9 +55,8 @@ pub enum ConformLevel {
 ///
 /// linux: the running kernel carries out seeded operations on a loop device made for them, and its decisions are
 /// recorded from tracepoints. The policy linux-6.18 then carries out every operation of this or an earlier recording.
-/// After a difference the check goes on with the next episode. Anything that the
-/// recording lacks is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
-/// one without any, all but the pages that are there after reads, on ext4-journal. Short of memory the kernel makes smaller
+/// After a difference the check goes on with the next episode. It needs the tracepoints
+/// of Linux 6.18. Short of memory the kernel makes smaller
 /// folios and takes marked pages back: episodes under memory pressure are marked, and their differences counted apart.
 ///
 /// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
@@ -77,7 +74,7 @@ Exit code 1: a divergence. 3: none but under memory pressure, which proves none.
 Examples:
   foreread check conform linux
   foreread check conform linux --fs xfs-16k,xfs-64k --read-ahead-kb 128 --mmap yes --operations 100000
-  foreread check conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
+  foreread check conform linux --check ext4-128.jsonl.gz
   foreread check conform rbd --sequences 1000 --seed 7")]
 pub struct ConformArgs {
     /// The system to check against
@@ -95,9 +92,6 @@ pub struct ConformArgs {
         requires = "check"
     )]
     pub level: ConformLevel,
-    /// linux: write foreread's decisions, as JSON lines
-    #[arg(long, value_name = "OUT", hide_short_help = true)]
-    pub predict: Option<PathBuf>,
     /// rbd: a ceph.conf [default: a new cluster]
     #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
@@ -127,13 +121,7 @@ pub struct ConformArgs {
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux: keep the recordings in this folder
-    #[arg(
-        short,
-        long,
-        alias = "record",
-        value_name = "DIR",
-        conflicts_with = "check"
-    )]
+    #[arg(short, long, value_name = "DIR", conflicts_with = "check")]
     pub out: Option<PathBuf>,
     /// linux, live: write JSON to a file, or to stdout (schema foreread.conform-linux/2)
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true, conflicts_with = "check")]
@@ -157,8 +145,8 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         }
         ConformWhat::Linux if args.check.is_none() => conform_live::run(args),
         ConformWhat::Linux => linux(args),
-        ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::input(
-            "--check and --predict are for 'conform linux'",
+        ConformWhat::Rbd if args.check.is_some() => Err(Fail::input(
+            "--check is for 'conform linux'",
             "",
             "librbd is asked live: leave them out",
         )),
@@ -179,13 +167,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
 }
 
 fn linux(args: &ConformArgs) -> Result<(), Fail> {
-    let ConformArgs {
-        check,
-        level,
-        predict,
-        ..
-    } = args;
-    let check = check.as_deref().unwrap_or(Path::new(""));
+    let check = args.check.as_deref().unwrap_or(Path::new(""));
     let place = check.display();
     let recording = linux::open(check).map_err(|error| {
         Fail::input(
@@ -194,44 +176,12 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
             REMEDY,
         )
     })?;
-    let level = match level {
+    let level = match args.level {
         ConformLevel::Pages => Level::Pages,
         ConformLevel::Full => Level::Full,
     };
-    let unwritable = |error: std::io::Error| {
-        if let (ErrorKind::AlreadyExists, Some(path)) = (error.kind(), predict) {
-            return out::there_already(path.as_os_str());
-        }
-        let place = predict
-            .as_ref()
-            .map_or(String::new(), |path| path.display().to_string());
-        Fail::input(
-            "cannot write the predictions",
-            format!("{place}: {error}"),
-            "name a file that can be written",
-        )
-    };
-    let whole = |path: &Path| path.canonicalize().ok();
-    if predict
-        .as_deref()
-        .and_then(whole)
-        .is_some_and(|out| Some(out) == whole(check))
-    {
-        return Err(Fail::input(
-            "the predictions would take the recording's place",
-            place,
-            "name another file",
-        ));
-    }
-    let mut to = predict
-        .as_ref()
-        .map(|path| growing(path, out::force()))
-        .transpose()
-        .map_err(unwritable)?
-        .map(BufWriter::new);
-    let verdict = linux::check(recording, level, to.as_mut().map(|to| to as &mut dyn Write))
+    let verdict = linux::check(recording, level, None)
         .map_err(|error| Fail::input(place.to_string(), error, ""))?;
-    to.map_or(Ok(()), |mut to| to.flush()).map_err(unwritable)?;
     if verdict.operations == 0 {
         return Err(Fail::input(
             "nothing to check",

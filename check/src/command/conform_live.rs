@@ -47,13 +47,6 @@ pub fn is_asked(args: &ConformArgs) -> bool {
 
 /// Records, compares, prints; a divergence is a failed check.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
-    if args.predict.is_some() {
-        return Err(Fail::input(
-            "--predict is for --check REC",
-            "",
-            "record with -o DIR first, then check that",
-        ));
-    }
     if let Some(folder) = args.out.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input(
             "no such folder for recordings",
@@ -147,7 +140,6 @@ fn wanted(args: &ConformArgs, seed: u64) -> CellSelection {
         operations: args.operations.unwrap_or(OPERATIONS),
         seed,
         keep: args.out.clone(),
-        heard: None,
         what_there_is: is_all(&args.fs),
     }
 }

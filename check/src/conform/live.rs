@@ -11,9 +11,6 @@
 //!                                     └────────────► a file, where one is wanted
 //! ```
 //!
-//! If the kernel reports less, less is compared ([`Heard`]): without the tracepoints of its decisions folios and marks, without
-//! any the pages that are there.
-//!
 //! | left behind after SIGKILL | why not |
 //! |---|---|
 //! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
@@ -40,7 +37,6 @@ pub use cell::{Cell, CellOutcome, CellOutcomes, CellSelection, check};
 pub use file_system::FileSystem;
 pub use record::kernel;
 pub use table::table;
-pub use trace::Heard;
 
 use foreread_os::failure::{Failure, FailureKind};
 

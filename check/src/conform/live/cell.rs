@@ -14,7 +14,6 @@ use super::patterns;
 use super::player::Helper;
 use super::record::{Header, RecordCounts, Recorder, kernel};
 use super::tee::{Check, Tee};
-use super::trace::{self, Heard};
 use crate::conform::linux::Level;
 use crate::conform::recording::PAGE;
 use foreread_os::threads::spawn_scoped;
@@ -41,8 +40,6 @@ pub struct CellSelection {
     pub seed: u64,
     /// A folder for the recordings.
     pub keep: Option<PathBuf>,
-    /// The events to record; all of the kernel's when open.
-    pub heard: Option<Heard>,
     /// A file system that this machine cannot mount is left out, with a word. Else it is an error.
     pub what_there_is: bool,
 }
@@ -100,8 +97,6 @@ pub struct CellOutcome {
     pub pressure_differences: u64,
     /// The level `pages` was compared as well.
     pub pages: bool,
-    /// What the kernel told: its decisions too, or the pages alone.
-    pub heard: Heard,
     /// Episodes that were cut short because something else reached into them.
     pub cut_episodes: u64,
     /// The first difference in words.
@@ -128,18 +123,12 @@ pub fn check(
     stop: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<CellOutcomes, LiveError> {
-    let heard = ready(wanted)?;
+    ready(wanted)?;
     let mut all = CellOutcomes::default();
-    let mmap = mappings(wanted, heard, &mut all.left_out)?;
-    let file_systems: Vec<_> = wanted
-        .file_systems
-        .iter()
-        .copied()
-        .filter(|fs| fits(heard, *fs))
-        .collect();
-    let cells = file_systems.len() * wanted.read_ahead_kib.len() * mmap.len();
+    let mmap = mappings(wanted, &mut all.left_out)?;
+    let cells = wanted.file_systems.len() * wanted.read_ahead_kib.len() * mmap.len();
     let mut nth = 0;
-    for file_system in file_systems {
+    for &file_system in &wanted.file_systems {
         let disk = match file_system.ready().and_then(|()| Disk::new(file_system)) {
             Ok(disk) => disk,
             Err(LiveError::Unsupported(why)) if wanted.what_there_is => {
@@ -158,13 +147,8 @@ pub fn check(
                     mmap,
                 };
                 progress.stage(&format!("{nth} of {cells}: {}", cell.name()));
-                all.cells.push(compare(
-                    TracedDisk { disk: &disk, heard },
-                    cell,
-                    wanted,
-                    stop,
-                    progress,
-                )?);
+                all.cells
+                    .push(compare(&disk, cell, wanted, stop, progress)?);
             }
         }
     }
@@ -174,22 +158,12 @@ pub fn check(
     }
 }
 
-/// With and without mappings, as far as there is a helper to map and a kernel to tell of it.
-fn mappings(
-    wanted: &CellSelection,
-    heard: Heard,
-    left_out: &mut Vec<String>,
-) -> Result<Vec<bool>, LiveError> {
-    if !wanted.mmap.contains(&true) {
+/// With and without mappings, as far as there is a helper to map.
+fn mappings(wanted: &CellSelection, left_out: &mut Vec<String>) -> Result<Vec<bool>, LiveError> {
+    if !wanted.mmap.contains(&true) || Helper::start()?.is_some() {
         return Ok(wanted.mmap.clone());
     }
-    let why = if heard == Heard::Presence {
-        "page faults and readahead(2): this kernel has no tracepoints of its page cache"
-    } else if Helper::start()?.is_none() {
-        "page faults and readahead(2): they need python3 with ctypes"
-    } else {
-        return Ok(wanted.mmap.clone());
-    };
+    let why = "page faults and readahead(2): they need python3 with ctypes";
     if !wanted.mmap.contains(&false) {
         return Err(LiveError::Unsupported(format!("{why}; ask for --mmap no")));
     }
@@ -197,13 +171,8 @@ fn mappings(
     Ok(wanted.mmap.iter().copied().filter(|mmap| !mmap).collect())
 }
 
-/// Without tracepoints a folio's order is unknown, so there must be none but 0.
-fn fits(heard: Heard, file_system: FileSystem) -> bool {
-    heard != Heard::Presence || !file_system.large_folios()
-}
-
-/// Whether this machine and this user have what it takes, before anything is made; and what the kernel reports.
-fn ready(wanted: &CellSelection) -> Result<Heard, LiveError> {
+/// Whether this machine and this user have what it takes, before anything is made.
+fn ready(wanted: &CellSelection) -> Result<(), LiveError> {
     if !rustix::process::geteuid().is_root() {
         let what = "asking the running kernel needs root, for tracepoints and a loop device";
         return Err(LiveError::Cannot(format!(
@@ -216,34 +185,15 @@ fn ready(wanted: &CellSelection) -> Result<Heard, LiveError> {
             "pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}"
         )));
     }
-    let heard = wanted.heard.unwrap_or_else(trace::heard);
-    let mut played = wanted
-        .file_systems
-        .iter()
-        .filter(|fs| fits(heard, **fs))
-        .peekable();
-    if played.peek().is_none() {
-        let what = "this kernel has no tracepoints of its page cache: without them only ext4-journal can be compared";
-        return Err(LiveError::Cannot(format!(
-            "{what}; add it to --fs, or compare a recording: conform linux --check REC"
-        )));
-    }
     if !wanted.what_there_is {
-        played.try_for_each(|fs| fs.ready())?;
+        wanted.file_systems.iter().try_for_each(|fs| fs.ready())?;
     }
-    Ok(heard)
-}
-
-/// A disk and the events of it that are recorded.
-#[derive(Clone, Copy)]
-struct TracedDisk<'a> {
-    disk: &'a Disk,
-    heard: Heard,
+    Ok(())
 }
 
 /// Records in another thread, on one CPU, and watches it.
 fn compare(
-    listened: TracedDisk<'_>,
+    disk: &Disk,
     cell: Cell,
     wanted: &CellSelection,
     stop: &AtomicBool,
@@ -260,7 +210,7 @@ fn compare(
                     Ok(())
                 }
             };
-            one(scope, listened, cell, wanted, &tell)
+            one(scope, disk, cell, wanted, &tell)
         };
         let recorder = spawn_scoped(scope, "foreread-record", record)
             .map_err(|e| LiveError::io("recording", e))?;
@@ -279,7 +229,7 @@ fn compare(
 /// The recording of a cell.
 fn one<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    TracedDisk { disk, heard }: TracedDisk<'_>,
+    disk: &Disk,
     cell: Cell,
     wanted: &CellSelection,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,
@@ -292,12 +242,8 @@ fn one<'scope>(
     let (any, one) = (affinity(None)?, one_cpu());
     // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
     affinity(Some(&one))?;
-    let helper = if mmap || heard == Heard::Presence {
-        Helper::start()?
-    } else {
-        None
-    };
-    let mut recorder = Recorder::new(disk, heard, helper)?;
+    let helper = if mmap { Helper::start()? } else { None };
+    let mut recorder = Recorder::new(disk, helper)?;
     // Without readahead there would be no large folio to see.
     disk.set_read_ahead(128)?;
     let large_folios = recorder.large_folios(file_system.min_order())?;
@@ -314,19 +260,16 @@ fn one<'scope>(
         pressure_episodes: 0,
         pressure_differences: 0,
         pages: !large_folios && !mmap,
-        heard,
         cut_episodes: 0,
         first: None,
         first_under_pressure: None,
         seconds: 0.0,
     };
     let header = header(disk, cell, wanted, &found, ra_pages)?;
-    let both: &[Level] = &[Level::Full, Level::Pages];
-    let levels = match heard {
-        // The order in which a present page came, and its folio, are unknown.
-        Heard::Presence => &both[1..],
-        Heard::All | Heard::Pages if found.pages => both,
-        Heard::All | Heard::Pages => &both[..1],
+    let levels: &[Level] = if found.pages {
+        &[Level::Full, Level::Pages]
+    } else {
+        &[Level::Full]
     };
     let part = if mmap { "faults" } else { "reads" };
     let keep = wanted

@@ -7,27 +7,16 @@ use std::process::Command;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
-    /// ext4 with blocks of 4 KiB, as it is by default.
     Ext4,
-    /// ext4 with blocks of 1 KiB.
     Ext4Small,
-    /// ext4 with data=journal: no large folios.
     Ext4Journal,
-    /// XFS with blocks of 4 KiB, as it is by default.
     Xfs,
-    /// XFS with blocks of 8 KiB.
     Xfs8,
-    /// XFS with blocks of 16 KiB.
     Xfs16,
-    /// XFS with blocks of 32 KiB.
     Xfs32,
-    /// XFS with blocks of 64 KiB.
     Xfs64,
-    /// btrfs as it is by default.
     Btrfs,
-    /// EROFS without compression.
     Erofs,
-    /// An overlay over ext4.
     Overlay,
 }
 
@@ -57,6 +46,14 @@ impl Driver {
     }
 }
 
+/// How a file system is called and made.
+struct Layout {
+    name: &'static str,
+    about: &'static str,
+    block_kib: u64,
+    driver: Driver,
+}
+
 impl FileSystem {
     /// All, in the order of a table.
     pub const ALL: [FileSystem; 11] = [
@@ -80,73 +77,54 @@ impl FileSystem {
         ("fuse", NO_SERVER),
     ];
 
+    fn layout(self) -> Layout {
+        let of = |name, about, block_kib, driver| Layout {
+            name,
+            about,
+            block_kib,
+            driver,
+        };
+        match self {
+            FileSystem::Ext4 => of("ext4", "Blocks of 4 KiB", 4, Driver::Ext4),
+            FileSystem::Ext4Small => of("ext4-1k", "Blocks of 1 KiB", 1, Driver::Ext4),
+            FileSystem::Ext4Journal => {
+                let about = "With data=journal: no large folios";
+                of("ext4-journal", about, 4, Driver::Ext4)
+            }
+            FileSystem::Xfs => of("xfs", "Blocks of 4 KiB", 4, Driver::Xfs),
+            FileSystem::Xfs8 => of("xfs-8k", "Blocks of 8 KiB", 8, Driver::Xfs),
+            FileSystem::Xfs16 => of("xfs-16k", "Blocks of 16 KiB", 16, Driver::Xfs),
+            FileSystem::Xfs32 => of("xfs-32k", "Blocks of 32 KiB", 32, Driver::Xfs),
+            FileSystem::Xfs64 => of("xfs-64k", "Blocks of 64 KiB", 64, Driver::Xfs),
+            FileSystem::Btrfs => of("btrfs", "As it is by default", 4, Driver::Btrfs),
+            FileSystem::Erofs => of("erofs", "Without compression", 4, Driver::Erofs),
+            FileSystem::Overlay => of("overlay", "Over ext4", 4, Driver::Ext4),
+        }
+    }
+
     /// As on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 => "ext4",
-            FileSystem::Ext4Small => "ext4-1k",
-            FileSystem::Ext4Journal => "ext4-journal",
-            FileSystem::Xfs => "xfs",
-            FileSystem::Xfs8 => "xfs-8k",
-            FileSystem::Xfs16 => "xfs-16k",
-            FileSystem::Xfs32 => "xfs-32k",
-            FileSystem::Xfs64 => "xfs-64k",
-            FileSystem::Btrfs => "btrfs",
-            FileSystem::Erofs => "erofs",
-            FileSystem::Overlay => "overlay",
-        }
+        self.layout().name
     }
 
     #[must_use]
     pub fn about(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 | FileSystem::Xfs => "Blocks of 4 KiB",
-            FileSystem::Ext4Small => "Blocks of 1 KiB",
-            FileSystem::Ext4Journal => "With data=journal: no large folios",
-            FileSystem::Xfs8 => "Blocks of 8 KiB",
-            FileSystem::Xfs16 => "Blocks of 16 KiB",
-            FileSystem::Xfs32 => "Blocks of 32 KiB",
-            FileSystem::Xfs64 => "Blocks of 64 KiB",
-            FileSystem::Btrfs => "As it is by default",
-            FileSystem::Erofs => "Without compression",
-            FileSystem::Overlay => "Over ext4",
-        }
+        self.layout().about
     }
 
     pub(super) fn block_bytes(self) -> u64 {
-        match self {
-            FileSystem::Ext4Small => 1 << 10,
-            FileSystem::Ext4 | FileSystem::Ext4Journal | FileSystem::Xfs => 4 << 10,
-            FileSystem::Btrfs | FileSystem::Erofs | FileSystem::Overlay => 4 << 10,
-            FileSystem::Xfs8 => 8 << 10,
-            FileSystem::Xfs16 => 16 << 10,
-            FileSystem::Xfs32 => 32 << 10,
-            FileSystem::Xfs64 => 64 << 10,
-        }
+        self.layout().block_kib << 10
+    }
+
+    /// Of the file system that is made on the device.
+    pub(super) fn driver(self) -> Driver {
+        self.layout().driver
     }
 
     /// The smallest folio that holds a block (docs/spec/linux-readahead.md 4.1).
     pub(super) fn min_order(self) -> u32 {
         (self.block_bytes() / PAGE).max(1).ilog2()
-    }
-
-    /// Whether it may make large folios.
-    pub(super) fn large_folios(self) -> bool {
-        self != FileSystem::Ext4Journal
-    }
-
-    /// Of the file system that is made on the device.
-    pub(super) fn driver(self) -> Driver {
-        match self {
-            FileSystem::Ext4
-            | FileSystem::Ext4Small
-            | FileSystem::Ext4Journal
-            | FileSystem::Overlay => Driver::Ext4,
-            FileSystem::Btrfs => Driver::Btrfs,
-            FileSystem::Erofs => Driver::Erofs,
-            _ => Driver::Xfs,
-        }
     }
 
     /// The program that makes it, and its package.

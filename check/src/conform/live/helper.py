@@ -8,7 +8,6 @@ libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 libc.readahead.argtypes = [ctypes.c_int, ctypes.c_long, ctypes.c_size_t]
 PAGE, SLOT, SLOTS, BASE = 4096, 1 << 30, 4096, 1 << 44
 MAP_PRIVATE, MAP_FIXED_NOREPLACE = 2, 0x100000
@@ -16,7 +15,7 @@ READ, EXEC = 1, 4
 FS_IOC_FIEMAP, FIEMAP, EXTENT, EXTENTS = 0xC020660B, struct.Struct("=QQLLLL"), struct.Struct("=QQQQQLLLL"), 4096
 ADVICE = {word: getattr(os, "POSIX_FADV_" + word.upper())
           for word in ("normal", "random", "sequential", "willneed", "dontneed", "noreuse")}
-files, maps, slot, watched = [], {}, 0, None
+files, maps, slot = [], {}, 0
 
 
 def checked(failed):
@@ -93,34 +92,8 @@ def extents(path):
     return ",".join(map(str, pages)) or "-"
 
 
-# A mapping of the whole file to ask about, of which no page is ever touched.
-def watch(path):
-    global watched
-    if watched:
-        checked(libc.munmap(*watched))
-        watched = None
-    fd = os.open(path, os.O_RDONLY)
-    length = os.fstat(fd).st_size
-    got = libc.mmap(None, length, READ, MAP_PRIVATE, fd, 0)
-    os.close(fd)
-    checked(got == ctypes.c_void_p(-1).value)
-    watched = (got, length)
-
-
-# Pages in the cache as runs: "0-4,9-10", the end not included; "-" for none.
-def seen():
-    pages = ctypes.create_string_buffer((watched[1] + PAGE - 1) // PAGE)
-    checked(libc.mincore(*watched, pages))
-    bits, runs, at = pages.raw, [], 0
-    while (first := bits.find(1, at)) >= 0:
-        at = bits.find(0, first)
-        at = len(bits) if at < 0 else at
-        runs.append(f"{first}-{at}")
-    return ",".join(runs) or "-"
-
-
 DO = {"ready": ready, "open": open_, "pread": pread, "fadvise": fadvise, "readahead": readahead, "mmap": mmap, "touch": touch,
-      "extents": extents, "watch": watch, "seen": seen}
+      "extents": extents}
 for line in iter(sys.stdin.readline, ""):
     try:
         word, *rest = line.split()

@@ -2,7 +2,7 @@
 //!
 //! The lab has no `unsafe`, and touching a mapping of a file needs it. Python is on nearly every system, its ctypes maps
 //! at a chosen address and reads one byte, and one episode is played by one process, so descriptors need not be shared. Without it
-//! those patterns are left out by name. For a kernel that does not tell, it also looks which pages are there (mincore(2)).
+//! those patterns are left out by name.
 //! Never: both players in one episode.
 //!
 //! ```text
@@ -13,7 +13,6 @@
 use super::LiveError;
 use super::steps::Step;
 use rustix::fs::{Advice, fadvise};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::num::NonZeroU64;
@@ -157,27 +156,6 @@ impl Helper {
             Step::Touch { fd, page } => format!("touch {fd} {page}"),
         };
         self.tell(&line)
-    }
-
-    /// From now on it is asked about the pages of this file.
-    pub fn watch(&mut self, path: &str) -> Result<(), LiveError> {
-        self.tell(&format!("watch {path}")).map(|_| ())
-    }
-
-    /// The pages of that file that are in the cache, as mincore(2) has them: those whose bytes have arrived.
-    pub fn seen(&mut self) -> Result<BTreeSet<u64>, LiveError> {
-        let said = self.say("seen").map_err(|said| failed("seen", &said))?;
-        let run = |run: &str| {
-            let (first, end) = run.split_once('-')?;
-            Some(first.parse::<u64>().ok()?..end.parse::<u64>().ok()?)
-        };
-        let runs = said
-            .split(',')
-            .filter(|run| *run != "-")
-            .map(run)
-            .collect::<Option<Vec<_>>>();
-        runs.map(|runs| runs.into_iter().flatten().collect())
-            .ok_or_else(|| failed("seen", &said))
     }
 
     /// The pages at which an extent of this file begins, the first extent excepted.

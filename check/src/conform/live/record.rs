@@ -7,23 +7,20 @@
 //! An episode disturbed from outside (the kernel reclaimed pages, the trace lost events) is cut before that step
 //! and counted. Never: writes a line that is not wholly the kernel's own answer.
 
+use super::LiveError;
 use super::disk::{Disk, SIZES};
 use super::events::{Event, TracedEvent, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::pressure::Pressure;
 use super::steps::{EpisodeScript, Step};
-use super::trace::{Heard, Trace};
-use super::{LiveError, RETRY};
+use super::trace::Trace;
 use crate::conform::recording::PAGE;
 use crate::conform::world::{Call, StreamState};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
-
-/// Without tracepoints and without the helper.
-const NO_EYES: &str = "this kernel has no tracepoints of its page cache, and to look which pages are there needs python3";
 
 /// How often an episode's pages are dropped before they count as stuck, with a millisecond in between.
 const DROPS: u32 = 2000;
@@ -64,15 +61,11 @@ struct Op<'a> {
     #[serde(flatten)]
     step: &'a Step,
     ret: u64,
-    /// Absent where the kernel does not tell it, as the marks and the state: what is not answered is not compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    calls: Option<&'a [Call]>,
+    calls: &'a [Call],
     added: &'a [(u64, u32)],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    marks: Option<&'a [u64]>,
+    marks: &'a [u64],
     evicted: &'a [(u64, u32)],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<StreamState>,
+    state: StreamState,
     /// The kernel was short of memory in this episode up to here.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pressure: bool,
@@ -105,9 +98,8 @@ pub(super) struct RecordCounts {
 /// Listens to one device while a thread plays on it.
 pub(super) struct Recorder<'a> {
     disk: &'a Disk,
-    /// The trace and the marks; nothing where the cache is looked at instead.
-    heard: Heard,
-    ears: Option<(Trace, Marks)>,
+    trace: Trace,
+    flags: Marks,
     native: Native,
     helper: Option<Helper>,
     pressure: Pressure,
@@ -120,31 +112,21 @@ pub(super) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// In the thread that is going to play. Without a helper there are no faults and no readahead(2).
-    pub fn new(
-        disk: &'a Disk,
-        heard: Heard,
-        helper: Option<Helper>,
-    ) -> Result<Recorder<'a>, LiveError> {
+    pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid()
             .as_raw_nonzero()
             .get()
             .unsigned_abs();
-        let ears = match heard {
-            Heard::All | Heard::Pages => Some((Trace::new(disk.number, heard)?, Marks::open()?)),
-            Heard::Presence if helper.is_some() => None,
-            Heard::Presence => return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))),
-        };
-        let (text, cached, pressure) = (Vec::new(), BTreeMap::new(), Pressure::open()?);
         Ok(Recorder {
             disk,
-            heard,
-            ears,
+            trace: Trace::new(disk.number)?,
+            flags: Marks::open()?,
             native: Native::new(),
             helper,
-            pressure,
+            pressure: Pressure::open()?,
             thread,
-            text,
-            cached,
+            text: Vec::new(),
+            cached: BTreeMap::new(),
         })
     }
 
@@ -239,9 +221,7 @@ impl<'a> Recorder<'a> {
             follow(state, step, ret, &answer.calls);
             let mut marks = Vec::new();
             for &AddedFolio { frame, first, .. } in &answer.added {
-                if let Some((_, flags)) = &self.ears
-                    && flags.at(frame)?
-                {
+                if self.flags.at(frame)? {
                     marks.push(first);
                 }
             }
@@ -250,9 +230,6 @@ impl<'a> Recorder<'a> {
                 .iter()
                 .map(|folio| (folio.first, folio.order))
                 .collect();
-            let all = self.heard == Heard::All;
-            let (calls, state) = (all.then_some(&answer.calls[..]), all.then_some(*state));
-            let marks = self.ears.is_some().then_some(&marks[..]);
             let pressure = self.pressure.is_felt()?;
             line(
                 out,
@@ -260,11 +237,11 @@ impl<'a> Recorder<'a> {
                     i,
                     step,
                     ret,
-                    calls,
+                    calls: &answer.calls,
                     added: &added,
-                    marks,
+                    marks: &marks,
                     evicted: &answer.evicted,
-                    state,
+                    state: *state,
                     pressure,
                 },
             )?;
@@ -277,9 +254,6 @@ impl<'a> Recorder<'a> {
     fn begin(&mut self, script: &EpisodeScript, helped: bool) -> Result<(), LiveError> {
         if let (true, Some(helper)) = (helped, &mut self.helper) {
             return helper.begin(&self.disk.path(script.file), script.fds);
-        }
-        if let (None, Some(helper)) = (&self.ears, &mut self.helper) {
-            helper.watch(&self.disk.path(script.file))?;
         }
         let files = (0..script.fds)
             .map(|_| self.disk.open(script.file))
@@ -306,11 +280,8 @@ impl<'a> Recorder<'a> {
 
     /// What happened to the file since the last call.
     fn listen(&mut self, script: &EpisodeScript) -> Result<Answer, LiveError> {
-        let Some((trace, _)) = &mut self.ears else {
-            return self.look();
-        };
         self.text.clear();
-        trace.read(&mut self.text)?;
+        self.trace.read(&mut self.text)?;
         let text = String::from_utf8_lossy(&self.text);
         let mut answer = Answer::default();
         let helper = self.helper.as_ref().map(Helper::pid);
@@ -346,35 +317,6 @@ impl<'a> Recorder<'a> {
                 Event::Lost => {}
             }
         }
-        Ok(answer)
-    }
-
-    /// The same without tracepoints: which pages appeared and which left. Whether a page in flight has
-    /// arrived is unknown, so all must have arrived.
-    fn look(&mut self) -> Result<Answer, LiveError> {
-        self.disk.settle()?;
-        let Some(helper) = &mut self.helper else {
-            return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}")));
-        };
-        let there = helper.seen()?;
-        let mut answer = Answer::default();
-        answer.added.extend(
-            there
-                .iter()
-                .filter(|page| !self.cached.contains_key(page))
-                .map(|&first| AddedFolio {
-                    frame: 0,
-                    first,
-                    order: 0,
-                }),
-        );
-        answer.evicted.extend(
-            self.cached
-                .keys()
-                .filter(|page| !there.contains(page))
-                .map(|&page| (page, 0)),
-        );
-        self.cached = there.into_iter().map(|page| (page, 0)).collect();
         Ok(answer)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Never: says less than the JSON about a difference.
 
-use super::{CellOutcome, CellOutcomes, Heard};
+use super::{CellOutcome, CellOutcomes};
 use foreread_report::block::{self, Block, Column, Table};
 
 const COLUMNS: [&str; 9] = [
@@ -16,12 +16,6 @@ const COLUMNS: [&str; 9] = [
     "levels",
     "time",
 ];
-
-/// What is missing where the kernel has not all of the tracepoints.
-const NO_DECISIONS: &str = "Not compared, for lack of the readahead tracepoints of 6.18: decisions and the state of descriptors.";
-
-/// The same where it has not even those of the page cache.
-const NO_EVENTS: &str = "Not compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.";
 
 /// The verdict, the table with its sums, each first difference, and what was left out.
 #[must_use]
@@ -60,11 +54,6 @@ pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
         let pressed = pressed.map(|first| format!("{place}, under memory pressure: {first}"));
         lines.extend(first.into_iter().chain(pressed));
     }
-    lines.extend(match cells.first().map(|one| one.heard) {
-        Some(Heard::Pages) => Some(NO_DECISIONS.to_string()),
-        Some(Heard::Presence) => Some(NO_EVENTS.to_string()),
-        Some(Heard::All) | None => None,
-    });
     lines.extend(outside(cells));
     lines.extend(left_out.iter().map(|why| format!("Left out: {why}.")));
     let head = [
@@ -103,21 +92,13 @@ fn verdict(cells: &[CellOutcome]) -> String {
 }
 
 fn row(one: &CellOutcome) -> [String; 9] {
-    let levels = match (one.heard, one.pages) {
-        (Heard::Presence, _) => "pages",
-        (_, true) => "full, pages",
-        (_, false) => "full",
-    };
+    let levels = if one.pages { "full, pages" } else { "full" };
     [
         one.file_system.to_string(),
         one.read_ahead_kb.to_string(),
         if one.mmap { "yes" } else { "no" }.to_string(),
         one.operations.to_string(),
-        if one.heard == Heard::All {
-            one.decisions.to_string()
-        } else {
-            "-".to_string()
-        },
+        one.decisions.to_string(),
         one.divergences.to_string(),
         one.pressure_episodes.to_string(),
         levels.to_string(),
