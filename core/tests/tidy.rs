@@ -322,7 +322,7 @@ fn files_of_users_are_opened_in_one_way() {
         ("lab/src", &["probe/settings.rs", "src/grid.rs"][..]),
         ("observe/src", &["tracefs", "record/", "sample/"]),
         ("attach/src", &["run/find.rs", "warm/files.rs"]),
-        ("check/src", &["conform", "reproduce", "bench/"]),
+        ("check/src", &["conform", "bench/"]),
         ("report/src", &[]),
         ("csi/src", &["csi/src/state.rs"]),
     ] {
@@ -347,7 +347,6 @@ fn facts_of_the_host_are_read_in_one_place() {
         "check/src/conform/live.rs",          // when a process began
         "check/src/conform/live/marks.rs",    // what is measured: flags of pages
         "check/src/conform/live/pressure.rs", // what is measured: reclaim
-        "check/src/reproduce/real/tools.rs",  // files that a process has open
         "testing/src/",                       // processes and files of tests
     ];
     let why = "foreread_os::host has the facts of the host, foreread_os::open paths of descriptors";

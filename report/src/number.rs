@@ -271,29 +271,6 @@ pub fn cut_middle(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Two figures beside each other, with at least this many digits each, and as many more as show that they differ.
-#[must_use]
-pub fn beside(one: f64, other: f64, digits: usize) -> [String; 2] {
-    /// Digits of a double that are sure.
-    const MAX_DIGITS: usize = 15;
-    let size = one.abs().max(other.abs());
-    let apart = (one - other).abs();
-    // Two digits of the difference.
-    let needed = match apart > 0.0 && size.is_finite() {
-        true => (size / apart).log10().ceil() as usize + 2,
-        false => 0,
-    };
-    let digits = digits.max(needed.min(MAX_DIGITS));
-    [one, other].map(|value| significant(value, digits))
-}
-
-/// A figure with this many digits, without zeros at its end.
-#[must_use]
-pub fn significant(value: f64, digits: usize) -> String {
-    let text = format!("{value:.*e}", digits.saturating_sub(1));
-    text.parse::<f64>().map_or(text, |value| value.to_string())
-}
-
 /// A difference as a signed per cent with its own three digits: `+12.3`, `-0.0954`, `0`.
 #[must_use]
 pub fn signed_percent(part: f64) -> String {
@@ -367,32 +344,6 @@ mod tests {
         assert_eq!(interval([0.25, 0.251]), " (in every run)");
     }
 
-    /// A row once read 4194304 | 4194300 | +0.0.
-    #[test]
-    fn two_figures_beside_each_other_show_their_difference() {
-        for (pair, shown) in [
-            ([4_194_304.0, 4_194_304.0], ["4194304", "4194304"]),
-            ([4_194_304.0, 4_194_300.0], ["4194304", "4194300"]),
-            ([2.5, 2.4], ["2.5", "2.4"]),
-            ([20.0, 20.123_456_789], ["20", "20.12346"]),
-            ([1.0, 1.000_001_2], ["1", "1.0000012"]),
-            ([0.0, 0.0], ["0", "0"]),
-        ] {
-            assert_eq!(beside(pair[0], pair[1], 7), shown);
-        }
-        assert_eq!(beside(f64::INFINITY, 1.0, 5)[1], "1");
-        for (part, shown) in [
-            (0.0, "0"),
-            (-9.536e-7, "-9.54e-5"),
-            (9.54e-6, "+0.000954"),
-            (0.25, "+25.0"),
-            (-0.012_345, "-1.23"),
-            (99.0, "+9900"),
-        ] {
-            assert_eq!(signed_percent(part), shown);
-        }
-    }
-
     #[test]
     fn money_is_narrow_and_never_free_by_rounding() {
         let cases = [
@@ -444,5 +395,19 @@ mod tests {
         let middle = ["four", "linux-6.18:max=4M"].map(|text| cut_middle(text, 8));
         assert_eq!(middle, ["four", "linu…=4M"]);
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
+    }
+
+    #[test]
+    fn a_difference_has_a_sign_and_three_digits() {
+        for (part, shown) in [
+            (0.0, "0"),
+            (-9.536e-7, "-9.54e-5"),
+            (9.54e-6, "+0.000954"),
+            (0.25, "+25.0"),
+            (-0.012_345, "-1.23"),
+            (99.0, "+9900"),
+        ] {
+            assert_eq!(signed_percent(part), shown);
+        }
     }
 }

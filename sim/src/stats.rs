@@ -10,7 +10,7 @@ mod bootstrap;
 pub use bootstrap::ratio_ci95;
 
 use hdrhistogram::Histogram;
-use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The chance of calling at least one difference in a family of comparisons that is none. The customary 5 %;
 /// every report states it.
@@ -108,24 +108,6 @@ pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
     let half = error * t_quantile(a.len(), 1.0 - OUTSIDE_CI95 / 2.0)?;
     let most = 1.0 + EQUIVALENCE_MARGIN;
     Some(ratio - half >= most.recip() && ratio + half <= most)
-}
-
-/// A mean as it was published: with a margin of error and without the runs behind it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PublishedMean {
-    pub mean: f64,
-    /// The margin: this many standard errors to each side.
-    pub margin: f64,
-}
-
-/// The chance of two published means at least this different if there were no difference: a two-sided z test.
-/// `sigmas` is how many standard errors a margin holds (3 for "99.7 % confidence"). The runs count as
-/// independent, since pairs are not published. Undefined when neither has a margin.
-pub fn z_test(a: PublishedMean, b: PublishedMean, sigmas: f64) -> Option<f64> {
-    let error = a.margin.hypot(b.margin) / sigmas;
-    let z = (a.mean - b.mean) / error;
-    z.is_finite()
-        .then(|| (2.0 * Normal::standard().sf(z.abs())).min(1.0))
 }
 
 /// Holm's step-down correction: each p value as it counts among all the others of its family, so that

@@ -1,59 +1,46 @@
-//! `foreread check reproduce`: has the lab make the published tables again, prints them, and fails where a check fails that is not
-//! on record as a miss.
-//!
-//! Never: judges a figure.
+//! `foreread check reproduce`: makes the published tables again, prints them, and fails where a check fails that is not on record as a miss.
 
-use crate::reproduce::{self, Options, Paper, real, text};
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use crate::reproduce::published::{PAPERS, Paper};
+use crate::reproduce::{self, Options, show};
+use clap::builder::PossibleValuesParser;
 use foreread_cli::fail::Fail;
 use foreread_cli::out::Outputs;
 use foreread_cli::progress::Bar;
 use std::ffi::OsString;
 
-/// The names of the papers; the numbers that they had before are hidden aliases.
+const ALL: &str = "all";
+
 fn papers() -> PossibleValuesParser {
-    let names = Paper::ALL.map(|paper| PossibleValue::new(paper.name()).alias(paper.number()));
-    names
-        .into_iter()
-        .chain([PossibleValue::new("all")])
-        .collect::<Vec<_>>()
-        .into()
+    let names = PAPERS.iter().map(|paper| paper.name);
+    names.chain([ALL]).collect::<Vec<_>>().into()
 }
 
 /// Reproduce published tables beside the printed figures
 ///
-/// The tables are those of five posts and a commit. Each printed figure is beside ours with the error and a kind: 'blind' (predicted, nothing of the model was made with the
+/// The tables are those of five posts and a commit. Each printed figure is beside ours with their ratio and a kind: 'blind' (predicted, nothing of the model was made with the
 /// post's figures), 'left-out' (predicted by a model that was fitted to other rows of the table), 'formula' (the model is
 /// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (we
 /// put it in), 'shown' (no verdict; the reason says why). The score by kind comes first. docs/posts.md names the rows of
 /// each sentence of the posts. The exit code is 1 when a check is missed that is not on record as a miss.
+/// bench/reproduce-real runs three of the experiments on this machine's hardware.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foreread check reproduce
   foreread check reproduce crume-2014
-  foreread check reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.kind==\"blind\")'")]
+  foreread check reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.ok | not)'")]
 pub struct ReproduceArgs {
     /// Which publication, or all of them
-    #[arg(value_name = "PAPER", default_value = "all", value_parser = papers())]
+    #[arg(value_name = "PAPER", default_value = ALL, value_parser = papers())]
     pub paper: String,
     /// At most this many runs of each experiment
     ///
     /// By default as many as the table takes: 1 where nothing is drawn, up to 20 where something is.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Run the experiments on this machine's hardware instead
+    /// Write a page to this file
     ///
-    /// dd by readahead size on a loop device that it makes itself (wu-2010b), sysbench (wu-2013), fio (bhattacharya-2003): a minute or two, on a
-    /// nameless file of 128 MiB. It needs root, losetup, dd, sysbench and fio (Debian packages mount, coreutils,
-    /// sysbench, fio), and exits with 3 where they are missing. It cleans up however it ends, SIGKILL among it;
-    /// only a SIGKILL to its own guards leaves a device.
-    #[arg(long, conflicts_with = "runs")]
-    pub real: bool,
-    /// Write a page with charts to this file
-    ///
-    /// One file of HTML that loads nothing and runs no script: each table with its errors and roles, published and ours
-    /// drawn over the sizes, and the JSON inside.
+    /// One file of HTML that loads nothing and runs no script: the score, each table, and the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
@@ -69,25 +56,21 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
         ("json", args.json.as_deref()),
         ("html", args.html.as_deref()),
     ])?;
-    // "all" is the only value that names no paper.
-    let papers: Vec<Paper> = Paper::parse(&args.paper).into_iter().collect();
-    let done = if args.real {
-        real::run(&papers, &real::Extent::default(), &mut Bar::new())?
-    } else {
-        let options = Options {
-            papers,
-            most_runs: args.runs,
-            instead: Vec::new(),
-        };
-        reproduce::run(&options, &mut Bar::new())?
+    let options = Options {
+        // "all" is the only value that names no paper.
+        papers: Paper::named(&args.paper).into_iter().collect(),
+        max_runs: args.runs,
+        instead: Vec::new(),
     };
+    let done = reproduce::run(&options, &mut Bar::new())?;
     outputs.emit(
-        || text::render(&done),
+        || show::text(&done),
         || done.to_json(),
-        &[("html", &|| reproduce::page(&done))],
+        &[("html", &|| show::page(&done))],
     )?;
-    match done.new_misses().count() {
-        0 => Ok(()),
-        missed => Err(Fail::check(text::missed_line(&done, missed), "", "")),
-    }
+    let Some((_, first)) = done.new_misses().next() else {
+        return Ok(());
+    };
+    let what = format!("{} First: {}", show::verdict(&done), first.id);
+    Err(Fail::check(what, "", ""))
 }

@@ -1,11 +1,174 @@
-//! What the publications print, figure by figure: the one place in the project that has published results.
+//! The published figures: one CSV file for each paper with a row for each figure, and what the rows share.
 //!
-//! The tests that compare with a publication read it from here, too. Never: a figure of ours, or one that was
-//! computed from printed ones (a ratio, a mean of runs): the caller computes it.
+//! ```text
+//!   PAPER.csv        table, row, column, published, ours, kind, holds, known, reason
+//!   experiments.csv  experiment, workload, policy, device, cache, size, runs      `$1` is the first argument of a row
+//!   reasons.csv      reason, text                                  those that several rows have
+//!
+//!   sequential readers on HP EVA | 4 readers, 128K | KB/s | 132351 | kib_s readers 4 128K eva | fit | 0.06
+//! ```
+//! `ours` is an expression ([`super::experiment`]). `holds` is the target ([`super::verdict::Target`]). A row whose `known` is `miss`
+//! was missed before: it is listed as a miss, and only a new miss fails the call.
+//!
+//! Never: a result of ours.
 
-pub mod bhattacharya_2003;
-pub mod crume_2014;
-pub mod le_moal_2025;
-pub mod wu_2010a;
-pub mod wu_2010b;
-pub mod wu_2013;
+use super::verdict::FigureKind;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A publication.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// How text cites it.
+    pub citation: &'static str,
+    /// How the ids of its rows begin.
+    pub number: &'static str,
+    csv: &'static str,
+}
+
+/// The papers, in the order of their numbers.
+pub const PAPERS: [Paper; 6] = [
+    Paper {
+        name: "wu-2010a",
+        citation: "[Wu 2010a]",
+        number: "000",
+        csv: include_str!("published/wu-2010a.csv"),
+    },
+    Paper {
+        name: "wu-2010b",
+        citation: "[Wu 2010b]",
+        number: "001",
+        csv: include_str!("published/wu-2010b.csv"),
+    },
+    Paper {
+        name: "wu-2013",
+        citation: "[Wu 2013]",
+        number: "002",
+        csv: include_str!("published/wu-2013.csv"),
+    },
+    Paper {
+        name: "bhattacharya-2003",
+        citation: "[Bhattacharya 2003]",
+        number: "003",
+        csv: include_str!("published/bhattacharya-2003.csv"),
+    },
+    Paper {
+        name: "crume-2014",
+        citation: "[Crume 2014]",
+        number: "004",
+        csv: include_str!("published/crume-2014.csv"),
+    },
+    Paper {
+        name: "le-moal-2025",
+        citation: "[Le Moal 2025]",
+        number: "005",
+        csv: include_str!("published/le-moal-2025.csv"),
+    },
+];
+
+/// A published figure, and how we get ours.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Figure {
+    /// What the table shows; unlike any other of the paper.
+    pub table: String,
+    pub row: String,
+    /// With its unit.
+    pub column: String,
+    /// With the printed digits. Empty where the paper has a claim and no figure.
+    pub published: String,
+    pub ours: String,
+    pub kind: FigureKind,
+    pub holds: String,
+    pub known: String,
+    /// Why the kind or the miss: a name in `reasons.csv`, or the text.
+    pub reason: String,
+}
+
+/// A run of a workload under a policy on a device. What is empty is as in `compare`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Experiment {
+    pub experiment: String,
+    pub workload: String,
+    pub policy: String,
+    pub device: String,
+    pub cache: String,
+    pub size: String,
+    pub runs: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Reason {
+    reason: String,
+    text: String,
+}
+
+impl Paper {
+    /// The paper of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Paper> {
+        PAPERS.into_iter().find(|paper| paper.name == name)
+    }
+
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figure> {
+        rows(self.csv)
+    }
+}
+
+impl Figure {
+    /// The printed figure as a number.
+    #[must_use]
+    pub fn value(&self) -> Option<f64> {
+        self.published.parse().ok()
+    }
+
+    /// `number/table/row/column`, each in lower case with dashes.
+    pub(super) fn id(&self, paper: &Paper) -> String {
+        [paper.number, &self.table, &self.row, &self.column]
+            .map(slug)
+            .join("/")
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        let reasons: Vec<Reason> = rows(include_str!("published/reasons.csv"));
+        let named = reasons.into_iter().find(|r| r.reason == self.reason);
+        let text = named.map_or_else(|| self.reason.clone(), |reason| reason.text);
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// The experiment of this name with its arguments put in.
+pub(super) fn experiment(name: &str, arguments: &[&str]) -> Option<Experiment> {
+    let all: Vec<Experiment> = rows(include_str!("published/experiments.csv"));
+    let mut found = all.into_iter().find(|e| e.experiment == name)?;
+    let Experiment {
+        workload,
+        policy,
+        device,
+        cache,
+        ..
+    } = &mut found;
+    for text in [workload, policy, device, cache] {
+        for (n, argument) in arguments.iter().enumerate() {
+            *text = text.replace(&format!("${}", n + 1), argument);
+        }
+    }
+    Some(found)
+}
+
+/// The rows of a file of ours.
+fn rows<T: DeserializeOwned>(csv: &str) -> Vec<T> {
+    let rows = csv::Reader::from_reader(csv.as_bytes()).into_deserialize();
+    rows.collect::<Result<_, _>>()
+        .expect("a file of ours, which the tests read")
+}
+
+/// Letters and digits in lower case, a dash for each run of anything else between them.
+fn slug(text: &str) -> String {
+    let words = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}

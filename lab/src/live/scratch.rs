@@ -55,13 +55,6 @@ impl Scratch {
         foreread_os::open::descriptor_path(&self.file)
     }
 
-    /// The way to it for other programs: good while this is.
-    #[must_use]
-    pub fn shared_path(&self) -> String {
-        let path = foreread_os::open::shared_descriptor_path(&self.file);
-        path.display().to_string()
-    }
-
     /// The directory it would stand in if it had a name.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -103,8 +103,6 @@ pub struct LoopDevice {
     pub name: String,
     /// The file that it is attached to.
     pub file: Option<String>,
-    /// It is detached when its last user closes it.
-    pub is_detaching: bool,
 }
 
 impl Host {
@@ -179,7 +177,6 @@ impl Host {
             name.starts_with("loop").then(|| LoopDevice {
                 name,
                 file: text(&folder.join("loop/backing_file")),
-                is_detaching: number(&folder.join("loop/autoclear")) != Some(0),
             })
         };
         entries(&self.sys.join("block"))
@@ -285,11 +282,9 @@ mod tests {
             "block/loop3/loop/backing_file",
             "/tmp/a (deleted)\n",
         );
-        write(root.path(), "block/loop3/loop/autoclear", "0\n");
         let device = LoopDevice {
             name: "loop3".into(),
             file: Some("/tmp/a (deleted)".into()),
-            is_detaching: false,
         };
         assert_eq!(host.loop_devices(), [device]);
     }

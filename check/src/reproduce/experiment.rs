@@ -1,0 +1,224 @@
+//! Figures of ours: an expression of measurements, each of a kind that has a function here, in [`super::rules`] or in [`super::sweep`].
+//!
+//! ```text
+//!   kib_s readers 4 128K eva                          a run of `readers` with three arguments; the mean of its runs
+//!   time_s rbd boot-ide none / time_s rbd boot-ide rbd-plain
+//!   1024 / 119.91                                     numbers; from left to right, with `/`, `*`, `+` and `-`
+//!   window 2 linux-2.6.31:max=128K 0+1024,1536+16384  what a policy decides, without time
+//!   left_out usb-2g 4K                                a model fitted to the other rows
+//! ```
+//! A device is a preset, with changes after `+`: `eva+slices` is behind an elevator with the slices of CFQ, `x25-m+command=167000` takes so
+//! many nanoseconds more for each command, `disk-2003+hit=50000` so many for a page from the drive's buffer.
+
+use super::published::{self, Experiment};
+use super::{Options, ReproduceError, asked, bytes, rules, sweep};
+use foreread_lab::compare::{self, ComparePlan};
+use foreread_report::number::MB;
+use foreread_report::progress::Progress;
+use foreread_sim::device::Command;
+use foreread_sim::device::presets::{self, Model, Preset};
+use foreread_sim::device::sliced::Slices;
+use foreread_sim::simulator::RunResult;
+use std::collections::HashMap;
+
+const MIB: f64 = 1_048_576.0;
+/// "The margin of error with 99.7% confidence" holds this many standard errors.
+const SIGMAS: f64 = 3.0;
+
+/// What is taken of a run.
+type Metric = fn(&RunResult) -> f64;
+
+/// The names of what is taken of each run; a figure is the mean over the runs.
+const METRICS: [(&str, Metric); 16] = [
+    ("time_s", |run| run.time_s),
+    ("mib_s", |run| {
+        run.stats.demand_bytes as f64 / MIB / run.time_s
+    }),
+    ("mb_s", |run| {
+        run.stats.demand_bytes as f64 / MB / run.time_s
+    }),
+    ("kib_s", |run| {
+        run.stats.demand_bytes as f64 / 1024.0 / run.time_s
+    }),
+    ("reads_s", |run| run.stats.demand_reads as f64 / run.time_s),
+    ("reads", |run| run.stats.demand_reads as f64),
+    ("demand_mb", |run| run.stats.demand_bytes as f64 / MB),
+    ("used_mb", |run| run.distinct_bytes as f64 / MB),
+    ("source_kib", |run| run.stats.source_bytes as f64 / 1024.0),
+    ("source_mb", |run| run.stats.source_bytes as f64 / MB),
+    ("command_bytes", |run| {
+        run.stats.source_bytes as f64 / run.stats.source_reads as f64
+    }),
+    ("ra_ops", |run| run.stats.ra_planned_ops as f64),
+    ("ra_mb", |run| run.stats.ra_planned_bytes as f64 / MB),
+    ("refused_mb", |run| run.stats.ra_refused_bytes as f64 / MB),
+    ("starts", |run| {
+        run.stats.ra_planned_ops as f64 / run.stats.demand_reads as f64
+    }),
+    ("max_latency_us", |run| run.latency.max() as f64 / 1e3),
+];
+
+/// Runs what an expression asks for, each experiment once.
+pub(super) struct Experiments<'a> {
+    options: &'a Options,
+    progress: &'a mut dyn Progress,
+    done: HashMap<String, Vec<RunResult>>,
+}
+
+impl<'a> Experiments<'a> {
+    pub(super) fn new(options: &'a Options, progress: &'a mut dyn Progress) -> Experiments<'a> {
+        Experiments {
+            options,
+            progress,
+            done: HashMap::new(),
+        }
+    }
+
+    /// The value of an expression. None where it is not defined.
+    pub(super) fn value(&mut self, expression: &str) -> Result<Option<f64>, ReproduceError> {
+        let mut value = Some(1.0);
+        for (operator, term) in terms(expression) {
+            let right = self.term(&term)?;
+            value = value.zip(right).map(|(left, right)| match operator {
+                '/' => left / right,
+                '-' => left - right,
+                '+' => left + right,
+                _ => left * right,
+            });
+        }
+        Ok(value.filter(|value| value.is_finite()))
+    }
+
+    /// The difference of the two figures of a ratio.
+    pub(super) fn apart(&mut self, ratio: &str) -> Result<Option<f64>, ReproduceError> {
+        self.value(&ratio.replacen(" / ", " - ", 1))
+    }
+
+    fn term(&mut self, words: &[&str]) -> Result<Option<f64>, ReproduceError> {
+        if let [number] = words
+            && let Ok(number) = number.parse()
+        {
+            return Ok(Some(number));
+        }
+        if let ["idle_ms", size, device] = words {
+            return Ok(Some(idle_ms(self.device(device)?, bytes(size)?)));
+        }
+        if let Some(value) = sweep::value(words, |name| self.device(name))? {
+            return Ok(value);
+        }
+        if let Some(value) = rules::value(words)? {
+            return Ok(Some(value));
+        }
+        let [metric, experiment, arguments @ ..] = words else {
+            return Err(unknown(words));
+        };
+        let experiment =
+            published::experiment(experiment, arguments).ok_or_else(|| unknown(words))?;
+        let runs = self.runs(&experiment)?;
+        if *metric == "margin_s" {
+            return Ok(margin_s(runs));
+        }
+        let metric = METRICS.iter().find(|(name, _)| name == metric);
+        let (_, metric) = metric.ok_or_else(|| unknown(words))?;
+        Ok(mean(runs, metric))
+    }
+
+    /// The device of this name with its changes, or the one that is to take its place.
+    fn device(&self, text: &str) -> Result<&'static Preset, ReproduceError> {
+        let (name, changes) = text.split_once('+').unwrap_or((text, ""));
+        let preset = match self.options.instead.iter().find(|p| p.name == name) {
+            Some(other) => other,
+            None => presets::find(name).map_err(asked)?,
+        };
+        if changes.is_empty() {
+            return Ok(preset);
+        }
+        let (key, value) = changes.split_once('=').unwrap_or((changes, "0"));
+        let ns: u64 = value.parse().map_err(asked)?;
+        let mut model = preset.model;
+        match (key, &mut model) {
+            ("slices", Model::Array(array)) => array.slices = Some(Slices::CFQ),
+            ("command", Model::Disk(disk)) => disk.command_ns += ns,
+            ("command", Model::Hdd(disk)) => disk.command_ns += ns,
+            ("hit", Model::Hdd(disk)) => disk.buffer.hit_ns = ns,
+            _ => return Err(unknown(&[text])),
+        }
+        Ok(Box::leak(Box::new(Preset { model, ..*preset })))
+    }
+
+    fn runs(&mut self, of: &Experiment) -> Result<&[RunResult], ReproduceError> {
+        let key = format!("{of:?}");
+        if !self.done.contains_key(&key) {
+            let runs = self.run(of)?;
+            self.done.insert(key.clone(), runs);
+        }
+        Ok(&self.done[&key])
+    }
+
+    fn run(&mut self, of: &Experiment) -> Result<Vec<RunResult>, ReproduceError> {
+        let size = |text: &str| match text {
+            "" => Ok(None),
+            text => bytes(text).map(Some),
+        };
+        let plan = ComparePlan {
+            workload: Some(of.workload.clone()),
+            on: Some(compare::preset(self.device(&of.device)?)),
+            policies: vec![foreread_history::parse(&of.policy).map_err(asked)?],
+            alone: true,
+            runs: Some(of.runs.min(self.options.max_runs.unwrap_or(of.runs)).max(1)),
+            cache_bytes: size(&of.cache)?,
+            size_bytes: size(&of.size)?,
+            seed: 1,
+            ..ComparePlan::default()
+        };
+        let tables = compare::run(&plan, self.progress)?;
+        let rows = tables.into_iter().flat_map(|table| table.policies);
+        let runs = rows.into_iter().next().map(|row| row.runs);
+        runs.ok_or_else(|| asked(format!("no run of {}", of.workload)))
+    }
+}
+
+/// The terms of an expression with the operator before each.
+fn terms(expression: &str) -> Vec<(char, Vec<&str>)> {
+    let mut terms = vec![('*', Vec::new())];
+    for word in expression.split_whitespace() {
+        match word {
+            "/" | "*" | "+" | "-" => terms.push((word.chars().next().unwrap_or('*'), Vec::new())),
+            word => terms.last_mut().expect("there is one").1.push(word),
+        }
+    }
+    terms
+}
+
+fn mean(runs: &[RunResult], metric: impl Fn(&RunResult) -> f64) -> Option<f64> {
+    (!runs.is_empty()).then(|| runs.iter().map(metric).sum::<f64>() / runs.len() as f64)
+}
+
+/// The margin of error of the mean time: [`SIGMAS`] standard errors. None with fewer than two runs.
+fn margin_s(runs: &[RunResult]) -> Option<f64> {
+    let (n, mean) = (runs.len() as f64, mean(runs, |run| run.time_s)?);
+    let squares: f64 = runs.iter().map(|run| (run.time_s - mean).powi(2)).sum();
+    (runs.len() > 1).then(|| SIGMAS * (squares / (n - 1.0) / n).sqrt())
+}
+
+/// Milliseconds of one read on the idle device.
+fn idle_ms(preset: &Preset, bytes: u64) -> f64 {
+    let mut device = preset.build(0);
+    let command = Command {
+        id: 0,
+        file: 0,
+        start: 0,
+        len: bytes,
+    };
+    device.submit(0, command);
+    let (mut last, mut out) = (0, Vec::new());
+    while let Some(at) = device.next_time() {
+        last = at;
+        device.advance(at, &mut out);
+    }
+    last as f64 / 1e6
+}
+
+fn unknown(words: &[&str]) -> ReproduceError {
+    asked(format!("no experiment is called '{}'", words.join(" ")))
+}

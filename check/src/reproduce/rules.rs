@@ -1,0 +1,128 @@
+//! Figures that need no time: what a policy decides on a storage that answers at once, its parameters, the limit by capacity.
+//!
+//! ```text
+//!   neighbours, in pages   N   far   N+1   far   N+2        [Wu 2013]: "start RA on the 3rd read"
+//! ```
+
+use super::{ReproduceError, asked, bytes};
+use foreread_core::event::Event;
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::capacity::Cap;
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_sim::zero_latency;
+
+const PAGE: u64 = 4096;
+const FILE_BYTES: u64 = 4 << 30;
+const CACHE_BYTES: u64 = 64 << 20;
+/// Pages of the neighbours and of the reads between them.
+const NEAR: u64 = 700;
+const FAR: u64 = 100_000;
+/// What a reader of the buffer reads in order.
+const STREAM_BYTES: u64 = 16 << 20;
+
+/// The value of a measurement of this file. None for any other.
+pub(super) fn value(words: &[&str]) -> Result<Option<f64>, ReproduceError> {
+    let value = match words {
+        ["window", number, policy, reads] => {
+            let number: usize = number.parse().map_err(asked)?;
+            let pages = windows(policy, reads)?
+                .into_iter()
+                .nth(number.saturating_sub(1));
+            pages.ok_or_else(|| asked(format!("{policy} has no window {number}")))? as f64
+        }
+        ["start_read", policy] => start(policy)?.0,
+        ["start_pages", policy] => start(policy)?.1,
+        ["buffer_kib", policy] => buffer_kib(policy)?,
+        ["default", policy, key] => default(policy, key)?,
+        ["cap_kib", form, capacity] => {
+            let form = Cap::named(form).ok_or_else(|| asked(format!("no limit is {form}")))?;
+            form.bytes(bytes(capacity)?)
+                .map_or(0.0, |cap| cap as f64 / 1024.0)
+        }
+        ["sector_reads", workload] => sector_reads(workload)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(value))
+}
+
+/// A machine that was told of one open file.
+fn machine(policy: &str, cache_bytes: u64) -> Result<Machine, ReproduceError> {
+    let spec = foreread_history::parse_spec(policy).map_err(asked)?;
+    let page = PageSize::new(PAGE).expect("a power of two");
+    let mut machine = Machine::new(Config::new(page, cache_bytes), spec);
+    machine.watch();
+    let open = Event::Open {
+        open: OpenId(0),
+        file: FileId(0),
+        size: FILE_BYTES,
+    };
+    machine.handle(Nanos(0), open);
+    Ok(machine)
+}
+
+/// Reads, and returns the pages of each window that the policy decides on.
+fn read(machine: &mut Machine, number: u64, start: u64, len: u64) -> Vec<u64> {
+    let read = Event::Read {
+        read: ReadId(number),
+        open: OpenId(0),
+        range: ByteRange::between(start, start + len),
+        random: false,
+    };
+    zero_latency::tell(machine, read, |_| ());
+    let windows = machine.take_decisions().into_iter().flat_map(|d| d.windows);
+    windows.map(|window| window.range.len() / PAGE).collect()
+}
+
+/// Pages of each window; `reads` are `offset+bytes,...`.
+fn windows(policy: &str, reads: &str) -> Result<Vec<u64>, ReproduceError> {
+    let mut machine = machine(policy, CACHE_BYTES)?;
+    let mut windows = Vec::new();
+    for (n, text) in reads.split(',').enumerate() {
+        let (start, len) = text.split_once('+').ok_or_else(|| asked(text))?;
+        windows.extend(read(&mut machine, n as u64, bytes(start)?, bytes(len)?));
+    }
+    Ok(windows)
+}
+
+/// The number of the first neighbour whose read makes the policy read beyond it, and the pages of that window.
+fn start(policy: &str) -> Result<(f64, f64), ReproduceError> {
+    let mut machine = machine(policy, CACHE_BYTES)?;
+    for n in 0..8 {
+        let near = read(&mut machine, 2 * n, (NEAR + n) * PAGE, PAGE);
+        if let Some(longest) = near.into_iter().max().filter(|pages| *pages > 1) {
+            return Ok(((n + 1) as f64, longest as f64));
+        }
+        read(&mut machine, 2 * n + 1, FAR * (n + 1) * PAGE, PAGE);
+    }
+    Err(asked(format!("{policy} never reads ahead")))
+}
+
+/// The most that a reader in order has read ahead and not read yet.
+fn buffer_kib(policy: &str) -> Result<f64, ReproduceError> {
+    let mut machine = machine(policy, 4 * STREAM_BYTES)?;
+    let mut most = 0;
+    for n in 0..STREAM_BYTES / PAGE {
+        read(&mut machine, n, n * PAGE, PAGE);
+        most = most.max(machine.stats().unresolved_bytes);
+    }
+    Ok(most as f64 / 1024.0)
+}
+
+/// The default of a parameter, in bytes where it is a size.
+fn default(policy: &str, key: &str) -> Result<f64, ReproduceError> {
+    let mut known = foreread_history::policies().into_iter();
+    let info = known.find(|info| info.name == policy);
+    let param = info.and_then(|info| info.params.iter().find(|param| param.key == key));
+    let param = param.ok_or_else(|| asked(format!("{policy} has no {key}")))?;
+    bytes(param.default).map(|value| value as f64)
+}
+
+/// How many reads of the workload are of one sector.
+fn sector_reads(workload: &str) -> Result<f64, ReproduceError> {
+    let workload = foreread_history::parse_workload(workload).map_err(asked)?;
+    let built = workload
+        .build(workload.info.least_bytes, 1)
+        .map_err(asked)?;
+    let requests = built.jobs.iter().flat_map(|job| &job.requests);
+    Ok(requests.filter(|request| request.len == 512).count() as f64)
+}

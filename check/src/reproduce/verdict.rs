@@ -1,0 +1,237 @@
+//! Whether a figure of ours holds beside the published one: the kind of a figure, its target, and the score of a kind.
+//!
+//! ```text
+//!   blind      a rule or a model that has seen none of the paper's figures
+//!   left-out   a model fitted to other rows of the same table; this row was left out of the fit
+//!   formula    our model is the published formula or rule: a slip of ours would show, nothing else
+//!   order      which of two is larger, or that neither is; the size of the ratio is beside it
+//! ```
+//! These four have verdicts. Kinds are never added up: a formula that is met says nothing of a prediction.
+//!
+//! Never: a figure that a model or a workload was fitted to as a check. That would be a proof by what was to be proved.
+
+use super::Row;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// A check. Neither the model nor the workload was fitted to, or chosen by, any figure of the paper.
+    Blind,
+    /// A check. The model was fitted to other rows of the same table, or its form was chosen with the table in view.
+    LeftOut,
+    /// A check. The model is the published formula, or figures of the paper follow from each other.
+    Formula,
+    /// A check. Which of two is larger, or that the paper calls no difference.
+    Order,
+    /// A model or a workload was fitted to it.
+    Fit,
+    /// We put it in.
+    Input,
+    /// No target was set, or it is not explained; the reason says which.
+    Shown,
+}
+
+impl FigureKind {
+    /// All of them, the hardest checks first.
+    pub const ALL: [FigureKind; 7] = [
+        FigureKind::Blind,
+        FigureKind::LeftOut,
+        FigureKind::Formula,
+        FigureKind::Order,
+        FigureKind::Fit,
+        FigureKind::Input,
+        FigureKind::Shown,
+    ];
+
+    /// As in JSON, and in words for the score.
+    #[must_use]
+    pub fn names(self) -> [&'static str; 2] {
+        match self {
+            FigureKind::Blind => ["blind", "predicted blind"],
+            FigureKind::LeftOut => ["left-out", "predicted by a fit to other rows"],
+            FigureKind::Formula => ["formula", "the model is the formula"],
+            FigureKind::Order => ["order", "which of two is larger"],
+            FigureKind::Fit => ["fit", "fitted to the figure"],
+            FigureKind::Input => ["input", "put in as published"],
+            FigureKind::Shown => ["shown", "shown, no verdict"],
+        }
+    }
+
+    /// Whether a row of this kind has a verdict that can be a miss.
+    #[must_use]
+    pub fn is_check(self) -> bool {
+        !matches!(
+            self,
+            FigureKind::Fit | FigureKind::Input | FigureKind::Shown
+        )
+    }
+}
+
+/// When a row holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    /// Always: no target was set.
+    None,
+    /// The ratio is off by at most this part: `0.06` is 6 % to either side.
+    Within(f64),
+    /// Ours has the printed digits.
+    Digits,
+    /// A ratio that is an effect is off by at most this part of the effect. `Within` has no power near 1: with 15 % "no effect"
+    /// would do for an effect of 5 %. Effects are compared as logarithms: twice and half are the same effect to either side.
+    Effect(f64),
+    /// Ours is on the published side of 1, or above 1 where no ratio was published.
+    Side,
+    /// Ours is below this.
+    Below(f64),
+    /// Ours differs from 1 by at most this part.
+    Same(f64),
+    /// The two figures of the ratio are at most so far apart: their published margins, which overlap.
+    Overlap(f64),
+}
+
+impl Target {
+    /// Reads the column `holds`: nothing, `0.06`, `digits`, `effect 0.5`, `side`, `below 1.01`, `same 0.05` or `overlap 0.66`.
+    pub(super) fn parse(text: &str) -> Option<Target> {
+        let (word, number) = text.split_once(' ').unwrap_or((text, ""));
+        let number = number.parse().ok();
+        match word {
+            "" => Some(Target::None),
+            "digits" => Some(Target::Digits),
+            "side" => Some(Target::Side),
+            "effect" => number.map(Target::Effect),
+            "below" => number.map(Target::Below),
+            "same" => number.map(Target::Same),
+            "overlap" => number.map(Target::Overlap),
+            part => part.parse().ok().map(Target::Within),
+        }
+    }
+
+    /// Whether ours holds beside the figure as it was printed. `apart` is the difference of the two figures of a ratio.
+    pub(super) fn is_met(self, printed: &str, ours: Option<f64>, apart: Option<f64>) -> bool {
+        let published: Option<f64> = printed.parse().ok();
+        let Some(ours) = ours else {
+            return self == Target::None;
+        };
+        match self {
+            Target::None => true,
+            Target::Within(part) => published.is_some_and(|p| (ours - p).abs() <= part * p.abs()),
+            Target::Digits => {
+                let decimals = printed.split_once('.').map_or(0, |(_, rest)| rest.len());
+                format!("{ours:.decimals$}") == printed
+            }
+            Target::Effect(part) => {
+                effect_error(published, Some(ours)).is_some_and(|off| off <= part)
+            }
+            Target::Side => match published {
+                Some(published) if published < 1.0 => ours < 1.0,
+                _ => ours > 1.0,
+            },
+            Target::Below(most) => ours < most,
+            Target::Same(part) => (ours - 1.0).abs() <= part,
+            Target::Overlap(margins) => apart.is_some_and(|apart| apart.abs() <= margins),
+        }
+    }
+}
+
+/// How far ours is off, as a part of the published effect: 0 is the same ratio, 1 is no effect at all. None without a published effect.
+fn effect_error(published: Option<f64>, ours: Option<f64>) -> Option<f64> {
+    let (published, ours) = (published?.ln(), ours?.ln());
+    Some((ours - published).abs() / published.abs()).filter(|off| off.is_finite())
+}
+
+/// What the rows of a kind come to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    pub kind: FigureKind,
+    pub rows: usize,
+    /// How many hold.
+    pub ok: usize,
+    /// Checks that were missed, and fits that are off.
+    pub missed: usize,
+    /// The middle of the errors `ours / published - 1` without their signs; the lower of the middle two. Null where no row has one.
+    pub median_error: Option<f64>,
+    /// The largest of them.
+    pub worst_error: Option<f64>,
+    /// The row of the worst error.
+    pub worst: Option<String>,
+    /// Of an order: how many rows have a published effect, a ratio that is not 1.
+    pub effects: usize,
+    /// How many of these show half of it or more, and no more than one and a half times it.
+    pub effects_within_half: usize,
+}
+
+/// One for each kind of which there are rows, in the order of [`FigureKind::ALL`].
+pub(super) fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
+    let one = |kind| {
+        let all: Vec<&Row> = rows.clone().filter(|row| row.kind == kind).collect();
+        let mut errors: Vec<(f64, &Row)> = all
+            .iter()
+            .filter_map(|row| Some(((row.ratio? - 1.0).abs(), *row)))
+            .collect();
+        errors.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let ok = all.iter().filter(|row| row.ok).count();
+        // "of times, overlap": the paper calls no difference, so there is no effect.
+        let has_effect = |row: &&&Row| kind == FigureKind::Order && !row.column.contains(',');
+        let effects: Vec<f64> = all
+            .iter()
+            .filter(has_effect)
+            .filter_map(|row| effect_error(row.published, row.ours))
+            .collect();
+        Score {
+            kind,
+            rows: all.len(),
+            ok,
+            missed: all.len() - ok,
+            median_error: errors.get(errors.len().saturating_sub(1) / 2).map(|e| e.0),
+            worst_error: errors.last().map(|e| e.0),
+            worst: errors.last().map(|e| e.1.id.clone()),
+            effects: effects.len(),
+            effects_within_half: effects.iter().filter(|off| **off <= 0.5).count(),
+        }
+    };
+    let scores = FigureKind::ALL.into_iter().map(one);
+    scores.filter(|score| score.rows > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn holds(target: &str, printed: &str, ours: f64) -> bool {
+        let target = Target::parse(target).expect("a target");
+        target.is_met(printed, Some(ours), Some(ours - 1.0))
+    }
+
+    #[test]
+    fn each_target_has_an_edge() {
+        for (target, printed, met, missed) in [
+            ("0.06", "100", 94.0, 93.9),
+            ("0", "128", 128.0, 128.1),
+            ("digits", "29.6", 29.622, 29.66),
+            ("digits", "407", 407.4, 407.6),
+            ("side", "1.3", 1.01, 0.99),
+            ("side", "0.7", 0.99, 1.01),
+            ("side", "", 1.01, 1.0),
+            ("below 1.01", "", 1.009, 1.01),
+            ("same 0.05", "", 0.96, 0.94),
+            ("overlap 0.25", "", 1.25, 1.26),
+            // 15 % of the ratio would take no effect at all for an effect of 5 %.
+            ("effect 0.5", "0.946", 0.97, 0.997),
+            ("effect 0.5", "2.0", 1.5, 1.3),
+        ] {
+            assert!(holds(target, printed, met), "{target} of {printed}: {met}");
+            assert!(
+                !holds(target, printed, missed),
+                "{target} of {printed}: {missed}"
+            );
+        }
+        assert!(!holds("effect 0.5", "1.0", 1.0), "no effect was published");
+        assert_eq!(
+            (Target::parse("effect"), Target::parse("nearly")),
+            (None, None)
+        );
+        assert!(!Target::Side.is_met("1.3", None, None));
+    }
+}
