@@ -39,7 +39,7 @@ fn text_json_and_page_are_of_the_same_runs() {
     let written: Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
     assert_eq!(written["cells"].as_array().map(Vec::len), Some(3 * 9));
-    assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.contains("Cells by policy")));
+    assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.contains("All cells")));
     let kept = lines(Path::new(&runs));
     assert_eq!(kept.len(), 78);
     // The second time every run is in the file.

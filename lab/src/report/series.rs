@@ -348,7 +348,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         let mut table = samples::boot();
         for i in 0..9 {
             let mut more = table.policies[0].clone();
-            more.policy = format!("linux-6.18:max={i}K,{}", "x".repeat(i * 9));
+            more.policy = format!("linux-6.18:max={i}K,{}", "x".repeat(i));
             table.policies.push(more);
         }
         table.notes = (0..7).map(|i| format!("note {i}")).collect();
