@@ -18,7 +18,7 @@ use foreread_report::page::Page;
 /// Widest line of the text, in characters.
 pub const WIDTH: usize = 80;
 /// Longest names of a row and of a column before they are cut.
-const LABEL: usize = 26;
+const LABEL: usize = 24;
 const COLUMN: usize = 19;
 /// Rows that a reason names one by one.
 const MAX_NAMED: usize = 3;
