@@ -26,6 +26,7 @@ mod refusal;
 mod secrets;
 mod server;
 mod state;
+mod stores;
 mod volume;
 
 pub use server::run;

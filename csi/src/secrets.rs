@@ -14,6 +14,7 @@
 //! Never: shows a value, in a message, a log, an argument of a process or by `Debug`.
 
 use crate::refusal::invalid;
+use crate::stores;
 use std::collections::HashMap;
 use tonic::Status;
 
@@ -238,20 +239,12 @@ impl SecretKeys {
 
     /// Whether the first link of the chain of this scheme is among them, so that no other link is asked.
     pub fn has_credentials_of(&self, scheme: &str) -> bool {
-        let has = |variable| self.value(variable).is_some();
-        match scheme {
-            "s3" => has("AWS_ACCESS_KEY_ID") && has("AWS_SECRET_ACCESS_KEY"),
-            "gs" | "gcs" => self.key_file.is_some(),
-            "az" | "abfs" | "abfss" => {
-                let client = ["AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"];
-                has("AZURE_STORAGE_KEY")
-                    || has("AZURE_STORAGE_SAS_TOKEN")
-                    || has("AZURE_STORAGE_CONNECTION_STRING")
-                    || client.into_iter().all(has)
-            }
-            "hf" => has("HF_TOKEN"),
-            _ => false,
-        }
+        let has = |variable: &&str| match *variable {
+            KEY_FILE => self.key_file.is_some(),
+            variable => self.value(variable).is_some(),
+        };
+        let sets = stores::of(scheme).map_or(&[][..], |store| store.keys);
+        sets.iter().any(|variables| variables.iter().all(has))
     }
 }
 

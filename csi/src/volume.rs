@@ -16,14 +16,11 @@ use crate::spec::VolumeCapability;
 use crate::spec::volume_capability::AccessType;
 use crate::spec::volume_capability::access_mode::Mode;
 use crate::state::number;
+use crate::stores;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use tonic::Status;
 
-/// Schemes of docs/stores.md. `http` is refused for inline volumes.
-const SCHEMES: [&str; 9] = [
-    "s3", "gs", "gcs", "az", "abfs", "abfss", "hf", "https", "http",
-];
 /// Bytes of an identifier: it becomes the name of a folder.
 const MAX_ID: usize = 1024;
 /// Bytes of an attribute, and of all mount options.
@@ -33,13 +30,6 @@ const MAX_ATTRIBUTES: usize = 64;
 const OF_NO_MACHINE: [(&str, &str); 2] = [
     ("AWS_EC2_METADATA_DISABLED", "true"),
     ("HOME", "/nonexistent"),
-];
-/// Variables that allow a store without TLS.
-const ALLOW_HTTP: [&str; 4] = [
-    "AWS_ALLOW_HTTP",
-    "GOOGLE_ALLOW_HTTP",
-    "AZURE_ALLOW_HTTP",
-    "HF_ALLOW_HTTP",
 ];
 
 /// How a value is written.
@@ -277,7 +267,7 @@ impl VolumeSpec {
             return Err(without_tls());
         }
         if allows_http {
-            let allowed = ALLOW_HTTP.map(|name| (name, "true".to_string()));
+            let allowed = stores::allow_http().map(|name| (name, "true".to_string()));
             self.variables.extend(allowed);
         }
         if let Some(account) = attributes.text("storageAccount") {
@@ -289,7 +279,7 @@ impl VolumeSpec {
         }
         // What the plugin allows its other volumes; a server of TLS may redirect to any other.
         if request.is_inline && !arguments.inline_http {
-            self.withheld.extend(ALLOW_HTTP);
+            self.withheld.extend(stores::allow_http());
         }
         if keys.endpoint().is_some() {
             // It goes before the one of the Secret.
@@ -445,15 +435,14 @@ impl<'a> Attributes<'a> {
         let Some(scheme) = scheme(&source) else {
             return local(&source, is_inline, arguments);
         };
-        if !SCHEMES.contains(&scheme) {
+        let Some(store) = stores::of(scheme) else {
             let what = format!("'{}' is no source of a volume", one_line(&source));
             return Err(invalid(
                 &what,
                 "write s3://, gs://, az://, abfss://, hf:// or https:// (docs/stores.md)",
             ));
-        }
-        // Their chain ends with the identity of the machine, whatever the Secret has.
-        if is_inline && (scheme.starts_with("az") || scheme.starts_with("abfs")) {
+        };
+        if is_inline && store.asks_machine {
             let what = "an inline volume is not read from Azure";
             return Err(invalid(what, "use a PersistentVolume"));
         }

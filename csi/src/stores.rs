@@ -1,0 +1,61 @@
+//! The stores that a volume may be of (docs/stores.md): one row each.
+
+/// A store, as volumes name it.
+pub struct VolumeStore {
+    pub schemes: &'static [&'static str],
+    /// A Secret with all variables of one of these sets has the first link of the store's chain: no other link is asked.
+    pub keys: &'static [&'static [&'static str]],
+    /// Its chain ends with the identity of the machine, whatever the Secret has.
+    pub asks_machine: bool,
+    /// The variable that allows it without TLS.
+    allow_http: Option<&'static str>,
+}
+
+/// Every store. `http` is refused for inline volumes.
+const STORES: [VolumeStore; 5] = [
+    VolumeStore {
+        schemes: &["s3"],
+        keys: &[&["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]],
+        asks_machine: false,
+        allow_http: Some("AWS_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["gs", "gcs"],
+        keys: &[&["GOOGLE_APPLICATION_CREDENTIALS"]],
+        asks_machine: false,
+        allow_http: Some("GOOGLE_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["az", "abfs", "abfss"],
+        keys: &[
+            &["AZURE_STORAGE_KEY"],
+            &["AZURE_STORAGE_SAS_TOKEN"],
+            &["AZURE_STORAGE_CONNECTION_STRING"],
+            &["AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"],
+        ],
+        asks_machine: true,
+        allow_http: Some("AZURE_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["hf"],
+        keys: &[&["HF_TOKEN"]],
+        asks_machine: false,
+        allow_http: Some("HF_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["https", "http"],
+        keys: &[],
+        asks_machine: false,
+        allow_http: None,
+    },
+];
+
+/// Variables that allow a store without TLS.
+pub fn allow_http() -> impl Iterator<Item = &'static str> {
+    STORES.iter().filter_map(|store| store.allow_http)
+}
+
+/// The store whose names begin so.
+pub fn of(scheme: &str) -> Option<&'static VolumeStore> {
+    STORES.iter().find(|store| store.schemes.contains(&scheme))
+}
