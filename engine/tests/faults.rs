@@ -13,7 +13,7 @@
 //! | F5 | a reply shorter than asked at an edge of ours | regressions::hf_mount_12 |
 //! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread regressions::fsspec_110 regressions::s3fs_220 |
 //! | F7 | replaced | files::replies_never_mix_versions regressions::mountpoint_136 object::a_stream_over_a_replaced_object_never_mixes |
-//! | F8 | a server that ignores the range, or answers wrongly | object::what_no_retry_can_mend_is_refused_at_once nbd::a_server_that_answers_wrongly_is_left |
+//! | F8 | a server that ignores the range, or answers wrongly | stores::answers_that_no_retry_can_mend nbd::a_server_that_answers_wrongly_is_left |
 //! | F9 | a hung request, a dribbling body | regressions::aws_js_8098 regressions::wal_rus_28 object::each_deadline_ends_what_it_is_for |
 //! | F10 | a caller goes away | faults::dropped_while_busy regressions::foyer_1286 uring::dropped_at_every_moment |
 //! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle regressions::rocksdb_14337 |

@@ -546,24 +546,6 @@ fn a_repository_is_a_tree_at_one_commit() {
     assert_eq!(of_main, 2);
 }
 
-/// One look at a file of a folder brings the names beside it.
-#[test]
-fn a_look_brings_what_is_beside_it() {
-    let hub = hub();
-    for n in 0..20 {
-        hub.put("u/r", &format!("dir/{n}"), named(n));
-    }
-    let tree = tree(&hub, "hf://u/r", None).expect("opened");
-    let before = hub.hub_seen().len();
-    let mut beside = Vec::new();
-    let found = tree.look_ahead(Path::new("dir/7"), &mut |path, meta| {
-        beside.push((path, meta.size))
-    });
-    assert_eq!(found.map(|meta| meta.size), Ok(7));
-    assert_eq!((beside.len(), hub.hub_seen().len() - before), (19, 1));
-    assert!(beside.contains(&("dir/19".into(), 19)));
-}
-
 #[test]
 fn a_tree_that_cannot_be_opened_says_why() {
     let hub = hub();

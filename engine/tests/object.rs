@@ -543,45 +543,6 @@ fn a_stream_over_a_replaced_object_never_mixes() {
     }
 }
 
-/// One request in five goes wrong, in every way that may pass: all bytes right, nothing lost.
-#[test]
-fn a_stream_over_a_bad_link_is_right() {
-    let server = serve(8 * MIB);
-    let soon = Duration::from_millis(150);
-    let settings = ObjectSettings {
-        first_byte: soon,
-        stall: soon,
-        retries: 20,
-        ..settings()
-    };
-    let source: Arc<dyn Source> =
-        Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
-    let options = Options {
-        limits: foreread::Limits {
-            max_fetch_bytes: Some(256 * KIB),
-            ..Default::default()
-        },
-        ..Options::default()
-    };
-    let reader = Reader::open(Arc::clone(&source), options.cache_bytes(4 * MIB)).expect("opened");
-    let wrong_answers = [
-        Lie::Status(503, None),
-        Lie::Reset(5000),
-        Lie::Close(40_000),
-        Lie::Stall(100),
-        Lie::Status(429, Some(0)),
-    ];
-    let mut buf = vec![0; 100_000];
-    for (n, offset) in (0..8 * MIB).step_by(buf.len()).enumerate() {
-        server.lie(wrong_answers[n % wrong_answers.len()].clone(), 1);
-        let len = reader
-            .read_at(&mut buf, offset)
-            .unwrap_or_else(|error| panic!("{error}"));
-        testing::check(&buf[..len], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
-    }
-    quiet(&reader);
-}
-
 #[test]
 fn a_hung_request_costs_one_slot_for_its_deadline() {
     let server = serve(4 * MIB);

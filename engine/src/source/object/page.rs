@@ -24,7 +24,6 @@ use super::refusal::{Refusal, one_line};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use object_store::ObjectMeta;
 use object_store::path::Path;
-use percent_encoding::percent_decode_str;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
@@ -102,8 +101,6 @@ pub struct PageText {
     pub marker: String,
     /// Objects and prefixes, by the server's count.
     pub count: Option<usize>,
-    /// Keys are written as in a URL.
-    pub is_url_encoded: bool,
     /// It has more than [`MAX_PAGE_KEYS`].
     is_too_long: bool,
 }
@@ -143,20 +140,7 @@ impl PageText {
             [_, "NextMarker"] => self.marker = std::mem::take(text),
             [_, "IsTruncated"] => self.is_truncated = text.trim().to_ascii_lowercase().parse().ok(),
             [_, "KeyCount"] => self.count = text.trim().parse().ok(),
-            [_, "EncodingType"] => self.is_url_encoded = text.trim().eq_ignore_ascii_case("url"),
             _ => {}
-        }
-    }
-
-    /// Keys as they are, where the server has written them as in a URL.
-    fn decode(&mut self) {
-        if self.is_url_encoded {
-            let keys = self.objects.iter_mut().map(|entry| &mut entry.key);
-            for key in keys.chain(&mut self.prefixes).chain([&mut self.marker]) {
-                *key = percent_decode_str(&key.replace('+', " "))
-                    .decode_utf8_lossy()
-                    .into_owned();
-            }
         }
     }
 
@@ -226,13 +210,12 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
 impl Page {
     /// # Errors
     /// What it says does not fit together.
-    pub fn of(mut said: PageText, wanted: &PageRequest) -> Result<Page, Refusal> {
+    pub fn of(said: PageText, wanted: &PageRequest) -> Result<Page, Refusal> {
         if said.is_too_long {
             return Err(Refusal::Garbled(format!(
                 "a page of the listing has more than {MAX_PAGE_KEYS} keys"
             )));
         }
-        said.decode();
         let next = said.next(wanted.most)?;
         let count = said.objects.len() + said.prefixes.len();
         if let Some(more) = said.count.filter(|&more| more > count) {
@@ -516,22 +499,6 @@ mod tests {
                 "{inside:.100}"
             );
         }
-    }
-
-    #[test]
-    fn keys_are_decoded_where_the_server_wrote_them_as_in_a_url() {
-        let keys =
-            object("d/a%20b%2Bc+d") + "<EncodingType>url</EncodingType>" + &folder("d/%C3%A9/");
-        let page = parse(&keys).expect("a page");
-        assert_eq!(
-            (names(&page), &page.folders[..]),
-            (vec!["d/a b+c d"], &["d/\u{e9}".to_string()][..])
-        );
-        assert_eq!(
-            names(&parse(&object("d/a%20b")).expect("a page")),
-            ["d/a%20b"],
-            "as it is"
-        );
     }
 
     #[test]
