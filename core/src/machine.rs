@@ -40,7 +40,9 @@ use crate::files::FileTable;
 use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
 use crate::storage::MAX_FETCH_BYTES;
-use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
+use crate::units::{
+    ByteRange, FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId,
+};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -224,6 +226,24 @@ pub struct Machine {
     source_stream: Option<u32>,
     /// The longest fetch that the answer of this event allows, in pages.
     unit_pages: u64,
+}
+
+/// For which open description a policy is asked.
+#[derive(Clone, Copy)]
+struct Asker {
+    file: FileId,
+    open: OpenId,
+    /// Its slot among the streams.
+    stream: u32,
+}
+
+#[derive(Clone, Copy)]
+struct AskedFor {
+    request: ByteRange,
+    /// The byte that the question is about.
+    at: u64,
+    /// The caller has said that it reads at random.
+    random: bool,
 }
 
 impl Machine {

@@ -12,7 +12,7 @@
 use super::fetches::Fetch;
 use super::reads::Read;
 use super::slab::Slab;
-use super::{Machine, Note, Verdict};
+use super::{AskedFor, Asker, Machine, Note, Verdict};
 use crate::cache::{GroupPages, RemovedGroup, TouchCounts, mask_of};
 use crate::event::{Action, Class};
 use crate::policy::{Answer, Ask, Outcome, Policy, Probe, SourceView, Tuning, Urgency, Window};
@@ -35,24 +35,6 @@ pub struct UnassignedPages {
     turn: u32,
     /// How soon it is needed, if its policy has said so.
     urgency: Option<Urgency>,
-}
-
-/// For which open description a policy is asked.
-#[derive(Clone, Copy)]
-pub struct Asker {
-    pub file: FileId,
-    pub open: OpenId,
-    /// Its slot among the streams.
-    pub stream: u32,
-}
-
-#[derive(Clone, Copy)]
-pub struct AskedFor {
-    pub request: ByteRange,
-    /// The byte that the question is about.
-    pub at: u64,
-    /// The caller has said that it reads at random.
-    pub random: bool,
 }
 
 /// Windows of one event are numbered from here; the number only has to differ.

@@ -3,8 +3,7 @@
 //! Never: serves an old byte after the change was reported. Present pages go at once, pages in flight are doomed, and
 //! reads that waited for them fetch anew (or fail, when the whole version is gone).
 
-use super::answers::{AskedFor, Asker};
-use super::{MAX_IDS, Machine, Question};
+use super::{AskedFor, Asker, MAX_IDS, Machine, Question};
 use crate::cache::GROUP_PAGES;
 use crate::event::{Advice, Error};
 use crate::policy::Why;

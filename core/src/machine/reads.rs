@@ -3,8 +3,7 @@
 //! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
 //! it fetches whatever is absent, however it came to be absent.
 
-use super::answers::{AskedFor, Asker};
-use super::{LookedUp, MAX_READS, Machine, Note, Question, Verdict};
+use super::{AskedFor, Asker, LookedUp, MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Answer, Ask, DemandMode, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
@@ -419,12 +418,6 @@ impl Machine {
             verdict,
             stall_ns,
         });
-    }
-
-    /// What the read has met that holds this lease.
-    #[must_use]
-    pub fn verdict(&self, lease: LeaseId) -> Option<Verdict> {
-        self.reads.get(lease.0).map(|read| read.verdict)
     }
 
     /// What the pages of the read were that holds this lease, as far as they have been looked up.

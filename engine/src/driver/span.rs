@@ -13,6 +13,7 @@
 
 use super::files::OpenFile;
 use crate::error::{Fault, Place, ReadError};
+use crate::source::redacted_message;
 use foreread_core::machine::LookedUp;
 use std::fmt::Display;
 use tracing::Span;
@@ -28,6 +29,11 @@ pub struct ReadSpan {
     len: usize,
 }
 
+/// Numbers of OpenTelemetry have a sign.
+fn int(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
+
 impl ReadSpan {
     /// Some subscriber may want it.
     #[inline]
@@ -41,9 +47,9 @@ impl ReadSpan {
         let span = tracing::trace_span!(
             target: "foreread::read",
             "read",
-            stream = at.open.0,
-            offset,
-            asked_bytes,
+            stream = int(at.open.0),
+            offset = int(offset),
+            asked_bytes = int(asked_bytes),
             bytes = Empty,
             hit_bytes = Empty,
             late_bytes = Empty,
@@ -76,11 +82,11 @@ impl ReadSpan {
                 } = looked_up;
                 tracing::record_all!(
                     span,
-                    bytes = bytes,
-                    hit_bytes = hit_bytes,
-                    late_bytes = late_bytes,
-                    missed_bytes = missed_bytes,
-                    stall_ns = stall_ns,
+                    bytes = int(*bytes),
+                    hit_bytes = int(hit_bytes),
+                    late_bytes = int(late_bytes),
+                    missed_bytes = int(missed_bytes),
+                    stall_ns = int(stall_ns),
                     source = %source
                 );
             }
@@ -91,8 +97,8 @@ impl ReadSpan {
                     len,
                     source: source.clone(),
                 };
-                let error = ReadError::new(fault.clone(), place);
-                tracing::record_all!(span, error = %error, source = source);
+                let error = ReadError::new(fault.clone(), place).to_string();
+                tracing::record_all!(span, error = redacted_message(&error), source = source);
             }
         }
     }

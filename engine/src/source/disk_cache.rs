@@ -13,7 +13,8 @@
 //! | piece | the format of a piece; everything that is read is looked at |
 //! | folder, files, account, claims | the files of the folder: paths without links, bytes in all, what is being fetched |
 //! | index, cached, sinks, reader | which part of a fetch comes from where |
-//! | tier, folder_tier, bucket | a folder or a bucket as the place of pieces, and one below the other |
+//! | tier, folder_tier, bucket | a folder or a bucket as the place of pieces |
+//! | parts | a tier with its writer, and the shared tier below it |
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
 //! | fill | all objects below a prefix, fetched before they are read |
@@ -41,6 +42,7 @@ mod latest;
     allow(dead_code, reason = "prefixes of stores alone are kept")
 )]
 mod names;
+mod parts;
 mod piece;
 mod reader;
 mod room;
@@ -53,6 +55,7 @@ mod writer;
 
 use super::tree::Tree;
 use super::{Source, SourceName, SourceOpenError};
+use cached::CachedSource;
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
 use folder_tier::FolderTier;
@@ -60,6 +63,8 @@ pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
 };
 pub use names::ListingSummary;
+use parts::Parts;
+pub use parts::SharedTier;
 pub use settings::{
     DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache, SharedFolder,
 };
@@ -68,8 +73,6 @@ pub use shared::DiskCacheCounts;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tier::Parts;
-pub use tier::SharedTier;
 use writer::Writer;
 
 /// The variable that names the cache of commands: in [`NOTATION`].
@@ -269,7 +272,7 @@ impl DiskCache {
         if source.exact_version().is_none() {
             return source;
         }
-        self.parts.over(source)
+        CachedSource::over(source, &self.parts)
     }
 
     /// What it has done for this process.

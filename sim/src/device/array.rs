@@ -13,7 +13,6 @@
 //! array. Never: time slices, or the long waits of a reader whose turn it is not; those are
 //! [`super::sliced`]'s.
 
-use super::sliced::Slices;
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -29,6 +28,35 @@ pub struct ArrayModel {
     pub ps_per_kib: u64,
     /// The slices of the elevator in front of it ([`super::sliced`]); none where commands are served as they come.
     pub slices: Option<Slices>,
+}
+
+/// How long a reader is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Slices {
+    /// One slice where few read.
+    pub slice_ns: u64,
+    /// The time that all slices of a round share where many read.
+    pub round_ns: u64,
+    /// The shortest slice.
+    pub least_ns: u64,
+    /// How long the device waits for the next command of the reader whose slice it is.
+    pub idle_ns: u64,
+}
+
+impl Slices {
+    /// The defaults of CFQ.
+    pub const CFQ: Slices = Slices {
+        slice_ns: 100 * 1_000_000,
+        round_ns: 300 * 1_000_000,
+        least_ns: 16 * 1_000_000,
+        idle_ns: 8 * 1_000_000,
+    };
+
+    /// The slice of each of this many readers.
+    pub(super) fn of(&self, readers: u64) -> u64 {
+        let share = self.round_ns / readers.max(1);
+        self.slice_ns.min(share.max(self.least_ns))
+    }
 }
 
 /// What a command costs.

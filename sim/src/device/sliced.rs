@@ -17,39 +17,9 @@
 //! low_latency, which is on); the smallest slice is twice slice_idle.
 
 use super::array::ArrayModel;
+pub use super::array::Slices;
 use super::{Arrival, Command, Device};
 use std::collections::VecDeque;
-
-const MS: u64 = 1_000_000;
-
-/// How long a reader is served.
-#[derive(Clone, Copy, Debug)]
-pub struct Slices {
-    /// One slice where few read.
-    pub slice_ns: u64,
-    /// The time that all slices of a round share where many read.
-    pub round_ns: u64,
-    /// The shortest slice.
-    pub least_ns: u64,
-    /// How long the device waits for the next command of the reader whose slice it is.
-    pub idle_ns: u64,
-}
-
-impl Slices {
-    /// The defaults of CFQ.
-    pub const CFQ: Slices = Slices {
-        slice_ns: 100 * MS,
-        round_ns: 300 * MS,
-        least_ns: 16 * MS,
-        idle_ns: 8 * MS,
-    };
-
-    /// The slice of each of this many readers.
-    fn of(&self, readers: u64) -> u64 {
-        let share = self.round_ns / readers.max(1);
-        self.slice_ns.min(share.max(self.least_ns))
-    }
-}
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +162,8 @@ impl Device for SlicedArray {
 mod tests {
     use super::*;
     use crate::device::array::Overhead;
+
+    const MS: u64 = 1_000_000;
     use crate::device::run_dry;
 
     /// 1 ms for each command.

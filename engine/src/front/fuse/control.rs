@@ -1,4 +1,4 @@
-//! The caller's order of files, over a unix socket: `foreread next` sends names, and the mount reads these files ahead in their order.
+//! The caller's order of files, over a unix socket: a client sends names, and the mount reads these files ahead in their order.
 //!
 //! A listing says what is likely to come next; a list from the program is certain. Never: waits for a file's bytes, or answers another
 //! user than the one that mounts and root.

@@ -21,7 +21,7 @@ use super::claims::Claim;
 use super::folder::{FORMAT_FOLDER, PieceFile};
 use super::piece::{Extent, HEADER_BYTES, PieceBuffer, PieceFault, PieceHeader};
 use super::settings::{DiskCacheSettings, SharedBucket};
-use super::shared::{CachedVersion, Counts, TierState};
+use super::shared::{CachedVersion, Counts, TierState, VersionListing, VersionListingState};
 use super::sinks::FillPlace;
 use super::tier::Tier;
 use crate::source::SourceOpenError;
@@ -29,7 +29,7 @@ use crate::source::object::{KeyRefusal, Keys, begin};
 use bytes::Bytes;
 use futures_util::future::try_join;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pieces that are put at once.
@@ -49,22 +49,6 @@ struct Bucket {
     tier: TierState,
     reads_slow: bool,
     patience: Duration,
-}
-
-/// How far the listing of a version is.
-#[derive(Default)]
-pub struct VersionListing {
-    state: Mutex<VersionListingState>,
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct VersionListingState {
-    began: Option<Instant>,
-    took: Duration,
-    /// The process that lists: a fork has none of its threads.
-    runs_in: Option<u32>,
-    has_ended: bool,
 }
 
 impl BucketTier {

@@ -13,11 +13,12 @@
 use super::claims::Claim;
 use super::folder::PieceFile;
 use super::index::Part;
+use super::parts::Parts;
 use super::piece::{MAX_PIECE_BYTES, PieceFault};
 use super::shared::{CachedVersion, Counts};
-use super::sinks::{FillPlace, Slices, StorePart};
-use super::tier::Parts;
-use super::writer::VersionCount;
+use super::sinks::{FillPlace, Slices};
+use super::speed::TimedRead;
+use super::writer::{Tee, VersionCount};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
     WritableSource,
@@ -46,14 +47,19 @@ pub struct CachedSource {
 }
 
 impl CachedSource {
-    pub fn new(below: Arc<dyn Source>, parts: Arc<Parts>) -> CachedSource {
-        CachedSource {
+    /// The source behind the cache, with the shared tier between them if there is one.
+    pub fn over(source: Arc<dyn Source>, parts: &Arc<Parts>) -> Arc<dyn Source> {
+        let below = match &parts.below {
+            Some(shared) => CachedSource::over(source, &shared.0),
+            None => source,
+        };
+        Arc::new(CachedSource {
             below,
-            parts,
+            parts: Arc::clone(parts),
             version: Mutex::default(),
             has_served: AtomicBool::new(false),
             accepted: Arc::default(),
-        }
+        })
     }
 
     /// The version that is read, where it is known exactly.
@@ -429,5 +435,47 @@ impl Source for CachedSource {
 impl StreamingSource for CachedSource {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         self.serve(self.current()?, len, offset, sink)
+    }
+}
+
+/// A part that comes from the store: what arrives is passed on, and noted for the disk.
+struct StorePart<'p, 's> {
+    place: &'p mut FillPlace<'s>,
+    end: u64,
+    tee: Option<Tee>,
+    /// Of a long part.
+    timed: Option<TimedRead<'p>>,
+}
+
+impl Sink for StorePart<'_, '_> {
+    fn room(&mut self) -> Option<&mut [u8]> {
+        let left = self.end - self.place.at;
+        if left == 0 {
+            return None;
+        }
+        self.place.room(left)
+    }
+
+    fn at_hand(&mut self) {
+        self.place.at_hand();
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.place.is_awaited()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.place.is_cancelled()
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        let (at, left) = (self.place.at, self.end - self.place.at);
+        if let (Some(tee), Some(room)) = (&mut self.tee, self.place.room(left)) {
+            tee.take(at, &room[..bytes.min(room.len())]);
+        }
+        self.place.advance(bytes);
+        if let Some(timed) = &mut self.timed {
+            timed.add(bytes as u64);
+        }
     }
 }

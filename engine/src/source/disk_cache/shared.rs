@@ -9,6 +9,8 @@ use super::speed::Speeds;
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::collections::HashMap;
+#[cfg(feature = "object")]
+use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -28,7 +30,7 @@ pub struct CachedVersion {
     pub is_named: AtomicBool,
     /// How the index is filled from a bucket.
     #[cfg(feature = "object")]
-    pub listing: super::bucket::VersionListing,
+    pub listing: VersionListing,
 }
 
 impl CachedVersion {
@@ -47,6 +49,24 @@ fn line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
+}
+
+/// How far the listing of a version is.
+#[cfg(feature = "object")]
+#[derive(Default)]
+pub struct VersionListing {
+    pub state: Mutex<VersionListingState>,
+    pub ended: Condvar,
+}
+
+#[cfg(feature = "object")]
+#[derive(Default)]
+pub struct VersionListingState {
+    pub began: Option<Instant>,
+    pub took: Duration,
+    /// The process that lists: a fork has none of its threads.
+    pub runs_in: Option<u32>,
+    pub has_ended: bool,
 }
 
 /// What every tier has.
@@ -95,7 +115,7 @@ impl TierState {
             index: Index::default(),
             is_named: AtomicBool::new(false),
             #[cfg(feature = "object")]
-            listing: super::bucket::VersionListing::default(),
+            listing: VersionListing::default(),
         });
         versions.insert(hash, Arc::downgrade(&version));
         version

@@ -1,7 +1,5 @@
 //! Where bytes of the disk and of the store go, part after part, into one sink.
 
-use super::speed::TimedRead;
-use super::writer::Tee;
 use crate::source::Sink;
 use std::io::IoSliceMut;
 
@@ -25,6 +23,10 @@ impl<'s> FillPlace<'s> {
 
     pub fn at_hand(&mut self) {
         self.sink.at_hand();
+    }
+
+    pub fn is_awaited(&self) -> bool {
+        self.sink.is_awaited()
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -62,48 +64,6 @@ impl<'s> FillPlace<'s> {
     pub fn end(mut self) {
         if self.filled > 0 {
             self.sink.filled(std::mem::take(&mut self.filled));
-        }
-    }
-}
-
-/// A part that comes from the store: what arrives is passed on, and noted for the disk.
-pub struct StorePart<'p, 's> {
-    pub place: &'p mut FillPlace<'s>,
-    pub end: u64,
-    pub tee: Option<Tee>,
-    /// Of a long part.
-    pub timed: Option<TimedRead<'p>>,
-}
-
-impl Sink for StorePart<'_, '_> {
-    fn room(&mut self) -> Option<&mut [u8]> {
-        let left = self.end - self.place.at;
-        if left == 0 {
-            return None;
-        }
-        self.place.room(left)
-    }
-
-    fn at_hand(&mut self) {
-        self.place.sink.at_hand();
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.place.sink.is_awaited()
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.place.sink.is_cancelled()
-    }
-
-    fn filled(&mut self, bytes: usize) {
-        let (at, left) = (self.place.at, self.end - self.place.at);
-        if let (Some(tee), Some(room)) = (&mut self.tee, self.place.room(left)) {
-            tee.take(at, &room[..bytes.min(room.len())]);
-        }
-        self.place.advance(bytes);
-        if let Some(timed) = &mut self.timed {
-            timed.add(bytes as u64);
         }
     }
 }
