@@ -137,54 +137,34 @@ impl Parts {
 
 /// The header and the parts whose names are asked for, in the order of the file.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
-    let pointer = || LayoutError::Other {
-        what: "a pointer of Git LFS, not the file itself",
-        remedy: "fetch it: git lfs pull",
+    let mut found = Parts::default();
+    let done = match format {
+        Format::Safetensors => safetensors::parts(source, &mut found),
+        Format::Gguf => gguf::parts(source, &mut found),
+        Format::Zip => zip::parts(source, &mut found),
+        Format::Parquet => parquet::parts(source, &mut found),
+        Format::Zarr => Err(LayoutError::Damaged(
+            "an array of zarr is a folder".to_string(),
+        )),
     };
-    let found = all(format, source).map_err(|error| {
-        if is_lfs_pointer(source) {
-            pointer()
-        } else {
-            error
-        }
-    })?;
-    let (
-        size,
-        Parts {
-            mut list, header, ..
+    done.map_err(|error| match is_lfs_pointer(source) {
+        true => LayoutError::Other {
+            what: "a pointer of Git LFS, not the file itself",
+            remedy: "fetch it: git lfs pull",
         },
-    ) = (source.size()?, found);
-    if let Some(part) = header
-        .iter()
-        .chain(&list)
-        .find(|part| part.range.start > part.range.end || part.range.end > size)
-    {
-        return Err(LayoutError::Damaged(format!(
-            "the part {:?} is not within the file",
-            part.name
-        )));
+        false => error,
+    })?;
+    let (size, header, mut list) = (source.size()?, found.header, found.list);
+    let is_beyond = |part: &&Part| part.range.start > part.range.end || part.range.end > size;
+    if let Some(part) = header.iter().chain(&list).find(is_beyond) {
+        let what = format!("the part {:?} is not within the file", part.name);
+        return Err(LayoutError::Damaged(what));
     }
     list.retain(|part| names.has(&part.name) && !part.range.is_empty());
     if list.is_empty() && !names.is_all() {
         return Err(LayoutError::NoSuchName(names.to_string()));
     }
     Ok(header.into_iter().chain(list).collect())
-}
-
-fn all(format: Format, source: &dyn ReadAt) -> Result<Parts, LayoutError> {
-    let mut parts = Parts::default();
-    match format {
-        Format::Safetensors => safetensors::parts(source, &mut parts)?,
-        Format::Gguf => gguf::parts(source, &mut parts)?,
-        Format::Zip => zip::parts(source, &mut parts)?,
-        Format::Parquet => parquet::parts(source, &mut parts)?,
-        Format::Zarr => {
-            return Err(LayoutError::Damaged(
-                "an array of zarr is a folder".to_string(),
-            ));
-        }
-    }
-    Ok(parts)
 }
 
 /// What a clone without Git LFS has in place of a large file.

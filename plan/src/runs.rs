@@ -8,7 +8,7 @@
 //!   run 2   a 0..64K at 5 ms     b 0..8K at 45 ms     d 0..4K at 46 ms     c 0..4K at 60 ms
 //!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
 //! ```
-//! What a file system reads of its block device is put together by its place there. `at_least` leaves out what too few runs have, `since_start` what comes late, `max_bytes` what saved the least waiting for a byte.
+//! What a file system reads of its block device is put together by its place there. `at_least` leaves out what too few runs have, `max_bytes` what saved the least waiting for a byte.
 
 use crate::intervals::Intervals;
 use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
@@ -28,8 +28,6 @@ pub struct Selection {
     pub at_least: (u32, u32),
     /// Bytes of all ranges.
     pub max_bytes: Option<u64>,
-    /// What is needed later is left out.
-    pub since_start_ns: Option<u64>,
 }
 
 impl Default for Selection {
@@ -37,7 +35,6 @@ impl Default for Selection {
         Selection {
             at_least: (2, 3),
             max_bytes: None,
-            since_start_ns: None,
         }
     }
 }
@@ -51,7 +48,8 @@ pub struct Runs {
     /// The ranges of each file among the items, by their start.
     places: Vec<BTreeMap<u64, usize>>,
     runs: u32,
-    current: Vec<Need>,
+    /// Pages of the current run, each at its first touch.
+    current: Vec<Touch>,
     seen: HashMap<u32, Intervals>,
     latest: HashMap<u32, usize>,
     /// Touches that were left out because there are too many.
@@ -67,16 +65,6 @@ struct Item {
     thread: u32,
     stall_ns: u64,
     runs: u32,
-}
-
-/// A range of the current run.
-#[derive(Clone, Debug)]
-struct Need {
-    file: u32,
-    range: Range<u64>,
-    at_ns: u64,
-    thread: u32,
-    stall_ns: u64,
 }
 
 /// One read of a run.
@@ -121,11 +109,9 @@ impl Runs {
                 .latest
                 .get(&touch.file)
                 .and_then(|number| self.current.get_mut(*number));
-            if let Some(last) = last.filter(|last| {
-                last.range.end == range.start
-                    && range.end - last.range.start <= MAX_RANGE_BYTES
-                    && last.thread == touch.thread
-            }) {
+            let is_one =
+                |last: &&mut Touch| goes_on(&last.range, &range) && last.thread == touch.thread;
+            if let Some(last) = last.filter(is_one) {
                 last.range.end = range.end;
                 last.stall_ns = last.stall_ns.saturating_add(touch.stall_ns);
                 continue;
@@ -135,19 +121,9 @@ impl Runs {
                 continue;
             }
             self.latest.insert(touch.file, self.current.len());
-            let Touch {
-                file,
-                at_ns,
-                thread,
-                stall_ns,
-                ..
-            } = touch;
-            self.current.push(Need {
-                file,
+            self.current.push(Touch {
                 range,
-                at_ns,
-                thread,
-                stall_ns,
+                ..touch.clone()
             });
         }
     }
@@ -217,7 +193,7 @@ impl Runs {
         self.items.len() - 1
     }
 
-    fn add(&mut self, need: &Need, range: Range<u64>, cursor: (u64, u64)) {
+    fn add(&mut self, need: &Touch, range: Range<u64>, cursor: (u64, u64)) {
         if self.items.len() >= MAX_RANGES {
             self.dropped += 1;
             return;
@@ -227,18 +203,12 @@ impl Runs {
         } else {
             cursor.0 + need.at_ns.saturating_sub(cursor.1)
         };
-        let Need {
-            file,
-            thread,
-            stall_ns,
-            ..
-        } = *need;
         self.insert(Item {
-            file,
+            file: need.file,
             range,
             at_ns,
-            thread,
-            stall_ns,
+            thread: need.thread,
+            stall_ns: need.stall_ns,
             runs: 1,
         });
     }
@@ -251,9 +221,7 @@ impl Runs {
             items.into_iter().partition(is_device);
         blocks.sort_by_key(|item| (item.file, item.range.start));
         blocks.dedup_by(|next, last| {
-            let follows = last.file == next.file
-                && last.range.end == next.range.start
-                && next.range.end - last.range.start <= MAX_RANGE_BYTES;
+            let follows = last.file == next.file && goes_on(&last.range, &next.range);
             if follows {
                 last.range.end = next.range.end;
                 (last.at_ns, last.runs) = (last.at_ns.min(next.at_ns), last.runs.min(next.runs));
@@ -268,18 +236,9 @@ impl Runs {
 
     /// The plan of all runs that have ended.
     pub fn plan(mut self, selection: &Selection) -> Plan {
-        let (numerator, denominator) = selection.at_least;
-        let enough = |item: &Item| {
-            u64::from(item.runs) * u64::from(denominator)
-                >= u64::from(numerator) * u64::from(self.runs)
-                && selection
-                    .since_start_ns
-                    .is_none_or(|limit| item.at_ns <= limit)
-        };
-        let mut items: Vec<Item> = std::mem::take(&mut self.items)
-            .into_iter()
-            .filter(enough)
-            .collect();
+        let [wanted, of] = [selection.at_least.0, selection.at_least.1].map(u64::from);
+        let mut items = std::mem::take(&mut self.items);
+        items.retain(|item| u64::from(item.runs) * of >= wanted * u64::from(self.runs));
         if let Some(max) = selection.max_bytes {
             items = most_valuable(items, max);
         }
@@ -301,26 +260,25 @@ impl Runs {
     }
 }
 
+/// Whether one range goes on where the other ends, and both together are not too long.
+fn goes_on(last: &Range<u64>, next: &Range<u64>) -> bool {
+    last.end == next.start && next.end - last.start <= MAX_RANGE_BYTES
+}
+
 /// As many as `max` bytes have room for, the longest wait for a byte first; equal ones by their time.
 fn most_valuable(mut items: Vec<Item>, max: u64) -> Vec<Item> {
-    let len = |item: &Item| u128::from(item.range.end - item.range.start);
+    let len = |item: &Item| item.range.end - item.range.start;
+    let worth = |item: &Item, other: &Item| u128::from(item.stall_ns) * u128::from(len(other));
     items.sort_by(|a, b| {
-        let (of_a, of_b) = (
-            u128::from(a.stall_ns) * len(b),
-            u128::from(b.stall_ns) * len(a),
-        );
-        of_b.cmp(&of_a).then(a.at_ns.cmp(&b.at_ns))
+        let by_worth = worth(b, a).cmp(&worth(a, b));
+        by_worth.then(a.at_ns.cmp(&b.at_ns))
     });
     let mut left = max;
-    items.retain(
-        |item| match left.checked_sub(item.range.end - item.range.start) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        },
-    );
+    items.retain(|item| {
+        let rest = left.checked_sub(len(item));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
     items
 }
 
@@ -330,11 +288,9 @@ fn joined(items: Vec<Item>) -> Vec<Item> {
     let mut latest: HashMap<u32, usize> = HashMap::new();
     for item in items {
         let last = latest.get(&item.file).map(|number| &mut joined[*number]);
-        if let Some(last) = last.filter(|last| {
-            last.range.end == item.range.start
-                && item.range.end - last.range.start <= MAX_RANGE_BYTES
-                && last.thread == item.thread
-        }) {
+        let is_one =
+            |last: &&mut Item| goes_on(&last.range, &item.range) && last.thread == item.thread;
+        if let Some(last) = last.filter(is_one) {
             last.range.end = item.range.end;
             last.runs = last.runs.min(item.runs);
             last.stall_ns = last.stall_ns.max(item.stall_ns);

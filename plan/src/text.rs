@@ -114,12 +114,8 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
         let Some(file) = plan.files.get(range.file as usize) else {
             return Err(lines.bad("the range is of a file that the plan does not have"));
         };
-        if range.len == 0
-            || range
-                .offset
-                .checked_add(range.len)
-                .is_none_or(|end| end > file.size)
-        {
+        let end = range.offset.checked_add(range.len);
+        if range.len == 0 || end.is_none_or(|end| end > file.size) {
             return Err(lines.bad("the range is empty, or is not within its file"));
         }
         if range.after.is_some_and(|after| after as usize >= number) {
@@ -174,27 +170,22 @@ impl Lines<'_> {
     /// Reads up to the last line of the head, and gives the number of files and ranges.
     fn head(&mut self, plan: &mut Plan, account: &mut Account) -> Result<(usize, usize), Failure> {
         let first = self.next()?;
-        let Some(version) = first
-            .strip_prefix(MAGIC)
-            .and_then(|rest| rest.strip_prefix(' '))
-        else {
+        let version = first.strip_prefix(MAGIC);
+        let Some(version) = version.and_then(|rest| rest.strip_prefix(' ')) else {
             let remedy = "'foreread plan' makes a plan of recordings";
-            return Err(Failure::input(
-                "this is no plan",
-                self.path.display(),
-                remedy,
-            ));
+            let place = self.path.display();
+            return Err(Failure::input("this is no plan", place, remedy));
         };
         if version != VERSION.to_string() {
-            let what = format!(
-                "this plan has version {}, and this build reads version {VERSION}",
-                short(version)
-            );
-            return Err(Failure::input(
-                what,
-                self.path.display(),
-                "make the plan again with this build's 'foreread plan'",
-            ));
+            let version: String = version
+                .chars()
+                .filter(char::is_ascii_graphic)
+                .take(20)
+                .collect();
+            let what =
+                format!("this plan has version {version}, and this build reads version {VERSION}");
+            let remedy = "make the plan again with this build's 'foreread plan'";
+            return Err(Failure::input(what, self.path.display(), remedy));
         }
         let mut files = None;
         for _ in 0..MAX_HEAD_LINES {
@@ -216,9 +207,9 @@ impl Lines<'_> {
                 "ranges" => {
                     let ranges = number().ok().filter(|n| *n <= MAX_RANGES);
                     let (Some(Some(files)), Some(ranges)) = (files, ranges) else {
-                        return Err(self.bad(
-                            "the plan has no number of files and ranges, or more than are possible",
-                        ));
+                        let what =
+                            "the plan has no number of files and ranges, or more than are possible";
+                        return Err(self.bad(what));
                     };
                     return Ok((files, ranges));
                 }
@@ -227,13 +218,6 @@ impl Lines<'_> {
         }
         Err(self.bad("the head has no end"))
     }
-}
-
-fn short(text: &str) -> String {
-    text.chars()
-        .filter(|c| c.is_ascii_graphic())
-        .take(20)
-        .collect()
 }
 
 fn file(line: &str) -> Option<PlanFile> {

@@ -18,120 +18,90 @@ fn peak_kib() -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-fn file(path: &Path, write: impl FnOnce(&mut dyn Write)) -> File {
+/// A file of these parts, written one by one: all together would be memory of this process.
+fn file(path: &Path, parts: impl Iterator<Item = Vec<u8>>) -> File {
     let mut to = BufWriter::new(File::create(path).expect("room"));
-    write(&mut to);
+    for part in parts {
+        to.write_all(&part).expect("room");
+    }
     to.flush().expect("room");
     File::open(path).expect("written")
+}
+
+/// `begin`, what `each` gives `count` times, and `end`.
+fn around(
+    path: &Path,
+    begin: Vec<u8>,
+    each: impl Fn(u64) -> Vec<u8>,
+    count: u64,
+    end: Vec<u8>,
+) -> File {
+    let each = (0..count).map(each);
+    file(path, std::iter::once(begin).chain(each).chain([end]))
 }
 
 /// A safetensors file whose header is between these, `count` times the middle.
 fn safetensors(
     path: &Path,
     begin: &str,
-    each: &dyn Fn(usize) -> String,
-    count: usize,
+    each: &dyn Fn(u64) -> String,
+    count: u64,
     end: &str,
 ) -> File {
     let middle: usize = (0..count).map(|n| each(n).len()).sum();
-    file(path, |to| {
-        let len = (begin.len() + middle + end.len()) as u64;
-        to.write_all(&len.to_le_bytes()).expect("room");
-        to.write_all(begin.as_bytes()).expect("room");
-        (0..count).for_each(|n| to.write_all(each(n).as_bytes()).expect("room"));
-        to.write_all(end.as_bytes()).expect("room");
-    })
+    let len = (begin.len() + middle + end.len()) as u64;
+    let begin = [&len.to_le_bytes(), begin.as_bytes()].concat();
+    around(path, begin, |n| each(n).into_bytes(), count, end.into())
 }
 
 /// A zip file whose directory names one entry `count` times.
 fn zip(path: &Path, count: u64, long: usize) -> File {
-    let name = |n: u64| format!("{n:0>long$}");
+    let name = |n: u64| format!("{n:0>long$}").into_bytes();
     let name_len = (long as u16).to_le_bytes();
-    file(path, |to| {
-        let entry = [
-            b"PK\x03\x04".as_slice(),
-            &[0; 22],
-            &name_len,
-            &[0; 2],
-            name(0).as_bytes(),
-        ]
-        .concat();
-        to.write_all(&entry).expect("room");
-        let mut head = [b"PK\x01\x02".as_slice(), &[0; 42]].concat();
-        head[28..30].copy_from_slice(&name_len);
-        for n in 0..count {
-            to.write_all(&head)
-                .and_then(|()| to.write_all(name(n).as_bytes()))
-                .expect("room");
-        }
-        let (bytes, at) = (count * (46 + long as u64), entry.len() as u64);
-        let end = [count, count, bytes, at].map(u64::to_le_bytes).concat();
-        to.write_all(
-            &[
-                b"PK\x06\x06".as_slice(),
-                &44_u64.to_le_bytes(),
-                &[0; 12],
-                &end,
-            ]
-            .concat(),
-        )
-        .expect("room");
-        to.write_all(
-            &[
-                b"PK\x06\x07".as_slice(),
-                &[0; 4],
-                &(at + bytes).to_le_bytes(),
-                &[0; 4],
-            ]
-            .concat(),
-        )
-        .expect("room");
-        to.write_all(&[b"PK\x05\x06".as_slice(), &[0; 4], &[0xff; 12], &[0; 2]].concat())
-            .expect("room");
-    })
+    let entry = [&b"PK\x03\x04"[..], &[0; 22], &name_len, &[0; 2], &name(0)].concat();
+    let mut head = [&b"PK\x01\x02"[..], &[0; 42]].concat();
+    head[28..30].copy_from_slice(&name_len);
+    let (bytes, at) = (count * (46 + long as u64), entry.len() as u64);
+    let counts = [count, count, bytes, at].map(u64::to_le_bytes).concat();
+    let end_at = (at + bytes).to_le_bytes();
+    let end = [
+        &b"PK\x06\x06"[..],
+        &44_u64.to_le_bytes(),
+        &[0; 12],
+        &counts,
+        b"PK\x06\x07",
+        &[0; 4],
+        &end_at,
+        &[0; 4],
+        b"PK\x05\x06",
+        &[0; 4],
+        &[0xff; 12],
+        &[0; 2],
+    ];
+    let each = |n| [&head[..], &name(n)].concat();
+    around(path, entry, each, count, end.concat())
 }
 
 /// GGUF with `count` tensors, all of the first byte of the data.
 fn gguf(path: &Path, count: u64) -> File {
-    file(path, |to| {
-        to.write_all(
-            &[
-                b"GGUF".as_slice(),
-                &3_u32.to_le_bytes(),
-                &count.to_le_bytes(),
-                &0_u64.to_le_bytes(),
-            ]
-            .concat(),
-        )
-        .expect("room");
-        for n in 0..count {
-            let name = format!("{n:070}");
-            let tensor = [&70_u64.to_le_bytes(), name.as_bytes(), &[0; 16]].concat();
-            to.write_all(&tensor).expect("room");
-        }
-        to.write_all(&[7; 64]).expect("room");
-    })
+    let counts = [count, 0].map(u64::to_le_bytes).concat();
+    let head = [&b"GGUF"[..], &3_u32.to_le_bytes(), &counts].concat();
+    let tensor = |n| {
+        let name = format!("{n:070}");
+        [&70_u64.to_le_bytes(), name.as_bytes(), &[0; 16]].concat()
+    };
+    around(path, head, tensor, count, vec![7; 64])
 }
 
 /// Parquet with `count` row groups of one column, written by hand (tests/layout.rs).
 fn parquet(path: &Path, count: u32) -> File {
     // Metadata: path "a" (3), 0 bytes (7) from byte 4 on (9).
     let group = b"\x19\x1c\x3c\x39\x18\x01a\x46\x00\x26\x08\x00\x00\x00";
-    let count_bytes: Vec<u8> = (0..5)
-        .map(|n| (count >> (7 * n)) as u8 & 0x7f | if n < 4 { 0x80 } else { 0 })
-        .collect();
-    file(path, |to| {
-        let head = [b"\x49\xfc".as_slice(), &count_bytes].concat();
-        to.write_all(b"PAR1")
-            .and_then(|()| to.write_all(&head))
-            .expect("room");
-        (0..count).for_each(|_| to.write_all(group).expect("room"));
-        let len = (head.len() + group.len() * count as usize + 1) as u32;
-        to.write_all(b"\x00")
-            .and_then(|()| to.write_all(&len.to_le_bytes()))
-            .expect("room");
-        to.write_all(b"PAR1").expect("room");
-    })
+    let digit = |n: u32| (count >> (7 * n)) as u8 & 0x7f | if n < 4 { 0x80 } else { 0 };
+    let head = [&b"PAR1\x49\xfc"[..], &[0, 1, 2, 3, 4].map(digit)].concat();
+    let len = (head.len() - 4 + group.len() * count as usize + 1) as u32;
+    let end = [&[0][..], &len.to_le_bytes(), b"PAR1"].concat();
+    around(path, head, |_| group.to_vec(), u64::from(count), end)
 }
 
 #[test]
@@ -146,7 +116,7 @@ fn a_header_takes_no_more_than_the_account() {
         Ok(parts) => format!("{} parts", parts.len()),
         Err(error) => error.to_string(),
     };
-    let tensor = |n: usize| {
+    let tensor = |n: u64| {
         format!(
             "{}\"{n:x}\":{{\"data_offsets\":[0,0]}}",
             if n == 0 { "" } else { "," }
@@ -178,7 +148,7 @@ fn a_header_takes_no_more_than_the_account() {
     assert_eq!(told(Format::Safetensors, &many), "1 parts", "empty tensors");
     let more = safetensors(&path, "{", &tensor, 1_100_000, "}");
     assert!(told(Format::Safetensors, &more).contains("more than 1048576 parts"));
-    let key = |n: usize| format!("{}\"{n:x}\":\"\"", if n == 0 { "" } else { "," });
+    let key = |n: u64| format!("{}\"{n:x}\":\"\"", if n == 0 { "" } else { "," });
     let metadata = safetensors(&path, "{\"__metadata__\":{", &key, 7_000_000, "}}");
     assert_eq!(told(Format::Safetensors, &metadata), "1 parts");
     assert_eq!(

@@ -2,6 +2,7 @@
 
 use foreread_plan::runs::{Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 const MS: u64 = 1_000_000;
@@ -84,61 +85,40 @@ fn the_second_run_is_put_among_the_first() {
     ];
     assert_eq!(told(&plan), expected);
     assert_eq!(plan.files.len(), 4, "files without ranges are left out");
-    let gaps: Vec<_> = plan
-        .ranges
-        .iter()
-        .map(|range| (range.after, range.gap_ns.map(|ns| ns / MS)))
-        .collect();
-    assert_eq!(
-        gaps,
-        [
-            (None, None),
-            (Some(0), Some(16)),
-            (Some(1), Some(0)),
-            (Some(2), Some(9))
-        ]
-    );
+    let gap = |range: &foreread_plan::PlanRange| (range.after, range.gap_ns.map(|ns| ns / MS));
+    let gaps: Vec<_> = plan.ranges.iter().map(gap).collect();
+    let after = |number, ms| (Some(number), Some(ms));
+    assert_eq!(gaps, [(None, None), after(0, 16), after(1, 0), after(2, 9)]);
 }
 
 #[test]
 fn what_too_few_runs_have_is_left_out() {
     let of = |at_least| {
-        told(&runs(&[FIRST, SECOND]).plan(&Selection {
+        let selection = Selection {
             at_least,
             ..Selection::default()
-        }))
-        .len()
+        };
+        told(&runs(&[FIRST, SECOND]).plan(&selection)).len()
     };
-    assert_eq!(
-        (of((2, 2)), of((2, 3)), of((1, 2)), of((3, 2))),
-        (3, 3, 4, 0)
-    );
+    let lens = [(2, 2), (2, 3), (1, 2), (3, 2)].map(of);
+    assert_eq!(lens, [3, 3, 4, 0]);
     let single = told(&runs(&[FIRST]).plan(&Selection::default()));
     assert_eq!(single.len(), 3, "of one run everything is in two thirds");
 }
 
 #[test]
 fn ranges_that_overlap_in_part_are_cut() {
-    let plan = runs(&[
-        &[('a', 0..100 * KIB, 0, 0)],
-        &[
-            ('a', 40 * KIB..60 * KIB, 0, 0),
-            ('a', 96 * KIB..120 * KIB, 1, 0),
-        ],
-    ]);
-    let both = told(&plan.plan(&Selection {
+    let second: &[Read] = &[
+        ('a', 40 * KIB..60 * KIB, 0, 0),
+        ('a', 96 * KIB..120 * KIB, 1, 0),
+    ];
+    let all = || runs(&[&[('a', 0..100 * KIB, 0, 0)], second]);
+    let both = told(&all().plan(&Selection {
         at_least: (2, 2),
         ..Selection::default()
     }));
     assert_eq!(both, [row("a", 40..60, 0, 2), row("a", 96..100, 0, 2)]);
-    let plan = runs(&[
-        &[('a', 0..100 * KIB, 0, 0)],
-        &[
-            ('a', 40 * KIB..60 * KIB, 0, 0),
-            ('a', 96 * KIB..120 * KIB, 1, 0),
-        ],
-    ]);
-    let bytes = plan.plan(&any()).bytes();
+    let bytes = all().plan(&any()).bytes();
     assert_eq!(bytes, 120 * KIB, "every byte once");
 }
 
@@ -174,31 +154,18 @@ fn a_range_ends_with_the_file_and_a_scan_is_cut_into_pieces() {
 }
 
 #[test]
-fn limits_keep_what_is_early_and_what_saves_most() {
-    let late = Selection {
-        since_start_ns: Some(25 * MS),
-        ..any()
-    };
-    assert_eq!(told(&runs(&[FIRST]).plan(&late)).len(), 2);
+fn a_limit_keeps_what_saves_most() {
     // A wait for a byte: a 4/64, b 1/8, c 2/4.
-    let small = Selection {
-        max_bytes: Some(12 * KIB),
-        ..any()
+    let kept = |bytes| {
+        let selection = Selection {
+            max_bytes: Some(bytes),
+            ..any()
+        };
+        let kept = told(&runs(&[FIRST]).plan(&selection)).into_iter();
+        kept.map(|(name, ..)| name).collect::<Vec<_>>()
     };
-    let names: Vec<String> = told(&runs(&[FIRST]).plan(&small))
-        .into_iter()
-        .map(|(name, ..)| name)
-        .collect();
-    assert_eq!(names, ["b", "c"]);
-    assert_eq!(
-        runs(&[FIRST])
-            .plan(&Selection {
-                max_bytes: Some(0),
-                ..any()
-            })
-            .ranges,
-        []
-    );
+    assert_eq!(kept(12 * KIB), ["b", "c"]);
+    assert!(kept(0).is_empty());
 }
 
 /// Random runs against a plain table of pages: every page as often as runs have it, and each once.
@@ -212,27 +179,21 @@ fn pages_of_random_runs_are_counted() {
         (seed >> 33) % n
     };
     for _ in 0..300 {
-        let mut counts = std::collections::BTreeMap::<(char, u64), u32>::new();
+        let mut counts = BTreeMap::<(char, u64), u32>::new();
         let mut all = Vec::new();
         for _ in 0..3 {
-            let mut pages = std::collections::BTreeSet::new();
-            let run: Vec<Read> = (0..random(12))
-                .map(|at| {
-                    let (name, start, len) =
-                        (['a', 'b'][random(2) as usize], random(30), 1 + random(12));
-                    pages.extend((start..start + len).map(|page| (name, page)));
-                    (
-                        name,
-                        start * 4 * KIB..(start + len) * 4 * KIB,
-                        at,
-                        random(3),
-                    )
-                })
-                .collect();
-            pages
-                .into_iter()
-                .for_each(|page| *counts.entry(page).or_default() += 1);
-            all.push(run);
+            let (mut pages, count) = (BTreeSet::new(), random(12));
+            let mut read = |at| {
+                let name = ['a', 'b'][random(2) as usize];
+                let (start, len) = (random(30), 1 + random(12));
+                let end = start + len;
+                pages.extend((start..end).map(|page| (name, page)));
+                (name, start * 4 * KIB..end * 4 * KIB, at, random(3))
+            };
+            all.push((0..count).map(&mut read).collect::<Vec<Read>>());
+            for page in pages {
+                *counts.entry(page).or_default() += 1;
+            }
         }
         let all: Vec<&[Read]> = all.iter().map(Vec::as_slice).collect();
         for share in 1..=3 {
@@ -246,11 +207,8 @@ fn pages_of_random_runs_are_counted() {
                 got.extend((range.start / 4..range.end / 4).map(|page| (name, page)));
             }
             got.sort_unstable();
-            let expected: Vec<_> = counts
-                .iter()
-                .filter(|(_, n)| **n >= share)
-                .map(|(page, _)| *page)
-                .collect();
+            let enough = counts.iter().filter(|(_, n)| **n >= share);
+            let expected: Vec<_> = enough.map(|(page, _)| *page).collect();
             assert_eq!(got, expected, "{share} of 3: {all:?}");
             let times: Vec<_> = plan.ranges.iter().map(|range| range.at_ns).collect();
             assert!(times.is_sorted(), "{times:?}");
@@ -262,36 +220,26 @@ fn pages_of_random_runs_are_counted() {
 #[test]
 fn what_is_read_of_a_block_device_is_put_together_by_place() {
     let mut runs = Runs::default();
+    let file = |path: &str, mtime_ns| PlanFile {
+        path: path.into(),
+        size: 10_000 * KIB,
+        mtime_ns,
+    };
     let device = PlanFile::device("/dev/sdx".into(), 10_000 * KIB);
-    assert!(
-        device.is_device()
-            && !PlanFile {
-                mtime_ns: Some(1),
-                ..device.clone()
-            }
-            .is_device()
-    );
+    assert!(device.is_device() && !file("/dev/sdx", Some(1)).is_device());
     let disk = runs.file(device).expect("a number");
-    let file = runs
-        .file(PlanFile {
-            path: "a".into(),
-            size: 4 * KIB,
-            mtime_ns: Some(1),
-        })
-        .expect("a number");
-    let touches = [
+    let file = runs.file(file("a", Some(1))).expect("a number");
+    for (file, kib, at) in [
         (disk, 16, 5),
         (disk, 8, 6),
         (disk, 12, 7),
         (file, 0, 8),
         (disk, 40, 9),
         (disk, 20, 10),
-    ];
-    for (file, kib, at) in touches {
-        let range = kib * KIB..(kib + 4) * KIB;
+    ] {
         runs.touch(Touch {
             file,
-            range,
+            range: kib * KIB..(kib + 4) * KIB,
             at_ns: at * MS,
             thread: at as u32,
             stall_ns: MS,
@@ -299,11 +247,7 @@ fn what_is_read_of_a_block_device_is_put_together_by_place() {
     }
     runs.end_run();
     let plan = runs.plan(&any());
-    let expected = [
-        row("/dev/sdx", 8..24, 5, 1),
-        row("a", 0..4, 8, 1),
-        row("/dev/sdx", 40..44, 9, 1),
-    ];
-    assert_eq!(told(&plan), expected);
+    let [first, second] = [(8..24, 5), (40..44, 9)].map(|(kib, at)| row("/dev/sdx", kib, at, 1));
+    assert_eq!(told(&plan), [first, row("a", 0..4, 8, 1), second]);
     assert_eq!(plan.ranges[0].stall_ns, 4 * MS);
 }

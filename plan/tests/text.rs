@@ -52,31 +52,18 @@ fn error(text: &str) -> String {
 #[test]
 fn a_plan_is_read_as_it_was_written() {
     let (plan, written) = (sample(), text(&sample()));
-    assert!(
-        written.starts_with(
-            "foreread-plan 1\nfrom: boot 1.frt\nfrom: line%0Abreak 50%25\nruns: 2\nfiles: 2\n"
-        ),
-        "{written}"
-    );
-    assert!(
-        written.contains("\nf 8192 - odd %0A%FF%2541 name\nr 0 0 65536 1000000 - - 2 800000\n"),
-        "{written}"
-    );
-    assert_eq!(
-        read(&mut written.as_bytes(), Path::new("p")).expect("read"),
-        plan
-    );
+    let begin = "foreread-plan 1\nfrom: boot 1.frt\nfrom: line%0Abreak 50%25\nruns: 2\nfiles: 2\n";
+    assert!(written.starts_with(begin), "{written}");
+    let middle = "\nf 8192 - odd %0A%FF%2541 name\nr 0 0 65536 1000000 - - 2 800000\n";
+    assert!(written.contains(middle), "{written}");
+    let back = |text: &str| read(&mut text.as_bytes(), Path::new("p")).expect("read");
+    assert_eq!(back(&written), plan);
     assert_eq!(plan.bytes(), 65536 + 8191 + 1);
+    // Keys of later builds are passed over.
     let more = written.replace("runs: 2\n", "runs: 2\nfrom-a-later-build: yes\n");
-    assert_eq!(
-        read(&mut more.as_bytes(), Path::new("p")).expect("keys of later builds are passed over"),
-        plan
-    );
-    assert!(
-        looks_like_one(written.as_bytes())
-            && looks_like_one(b"foreread-plan 7")
-            && !looks_like_one(b"foreread-planning")
-    );
+    assert_eq!(back(&more), plan);
+    assert!(looks_like_one(written.as_bytes()) && looks_like_one(b"foreread-plan 7"));
+    assert!(!looks_like_one(b"foreread-planning"));
 }
 
 #[test]
@@ -92,15 +79,16 @@ fn every_cut_is_an_error() {
 #[test]
 fn damaged_plans_are_refused_with_their_line() {
     let whole = text(&sample());
+    let long = "a".repeat(40_970);
     for (from, to, expected) in [
         (
-            "foreread-plan 1",
-            "foreread-plan 2",
+            " 1",
+            " 2",
             "this plan has version 2, and this build reads version 1",
         ),
         (
-            "foreread-plan 1",
-            "foreread-plan 18446744073709551617",
+            " 1",
+            " 18446744073709551617",
             "has version 18446744073709551617,",
         ),
         ("foreread-plan 1", "#!/bin/sh", "this is no plan"),
@@ -114,35 +102,19 @@ fn damaged_plans_are_refused_with_their_line() {
         ("ranges: 3", "ranges: 4", "this is no range of a plan"),
         ("ranges: 3", "ranges: -1", "or more than are possible"),
         (
-            "r 0 0 65536",
-            "r 2 0 65536",
+            "r 0 0 6",
+            "r 2 0 6",
             "of a file that the plan does not have",
         ),
         ("r 0 0 65536", "r 0 0 1048577", "not within its file"),
-        (
-            "r 0 0 65536",
-            "r 0 18446744073709551615 2",
-            "not within its file",
-        ),
+        ("0 65536", "18446744073709551615 2", "not within its file"),
         ("r 0 0 65536", "r 0 0 0", "the range is empty"),
-        (
-            "r 0 0 65536",
-            "r 0 0 99999999999999999999999",
-            "no range of a plan",
-        ),
-        (
-            "r 1 1 8191 2 0 0",
-            "r 1 1 8191 2 1 0",
-            "after one that comes later",
-        ),
-        (
-            "f 1048576 -5 /usr",
-            "f 9223372036854775808 -5 /usr",
-            "no file of a plan",
-        ),
+        ("0 65536", "0 99999999999999999999999", "no range of a plan"),
+        ("8191 2 0 0", "8191 2 1 0", "after one that comes later"),
+        ("f 1048576", "f 9223372036854775808", "no file of a plan"),
         ("/usr/lib/a.so", "%00", "no file of a plan"),
-        ("/usr/lib/a.so", &"a".repeat(4097), "no file of a plan"),
-        ("/usr/lib/a.so", &"a".repeat(40_970), "a line is too long"),
+        ("/usr/lib/a.so", &long[..4097], "no file of a plan"),
+        ("/usr/lib/a.so", &long[..], "a line is too long"),
         ("runs: 2", "runs 2", "a line without a key"),
     ] {
         assert!(whole.contains(from), "{from}");
@@ -171,36 +143,21 @@ fn files_that_are_left_out_take_their_ranges_along() {
 #[test]
 fn a_plan_with_more_than_the_account_is_refused() {
     use std::io::{BufReader, Read};
-    let path = format!("f 1 - /{}\n", "x".repeat(4000));
     let head = "foreread-plan 1\nruns: 0\nfiles: 100000\nranges: 0\n";
-    let mut lines = 0;
-    let endless = std::iter::from_fn(|| {
-        lines += 1;
-        Some(if lines == 1 {
-            head.to_string()
-        } else {
-            path.clone()
-        })
-    });
-    struct Lines<I>(I, Vec<u8>);
-    impl<I: Iterator<Item = String>> Read for Lines<I> {
+    let line = format!("f 1 - /{}\n", "x".repeat(4000));
+    // The same line again and again, without a copy of all of it.
+    struct Again(Vec<u8>, usize);
+    impl Read for Again {
         fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
-            if self.1.is_empty() {
-                self.1 = self.0.next().unwrap_or_default().into_bytes();
-            }
-            let len = to.len().min(self.1.len());
-            to[..len].copy_from_slice(&self.1[..len]);
-            self.1.drain(..len);
+            let rest = &self.0[self.1..];
+            let len = to.len().min(rest.len());
+            to[..len].copy_from_slice(&rest[..len]);
+            self.1 = (self.1 + len) % self.0.len();
             Ok(len)
         }
     }
-    let mut from = BufReader::new(Lines(endless, Vec::new()));
-    let error = foreread_plan::text::read(&mut from, std::path::Path::new("hostile.plan"))
-        .expect_err("refused");
-    assert!(
-        error
-            .to_string()
-            .starts_with("more than 256 MiB of names, paths and ranges: hostile.plan, line 6"),
-        "{error}"
-    );
+    let mut from = BufReader::new(head.as_bytes().chain(Again(line.into_bytes(), 0)));
+    let error = read(&mut from, Path::new("hostile.plan")).expect_err("refused");
+    let what = "more than 256 MiB of names, paths and ranges: hostile.plan, line 6";
+    assert!(error.to_string().starts_with(what), "{error}");
 }

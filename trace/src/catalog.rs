@@ -4,37 +4,26 @@
 //! content alone, and at the head of a file alone. It refuses what would be a guess: a file that fits two formats with
 //! different units is an error that names both. `formats` has the list.
 
-use super::error::{TraceError, TracePosition};
+use super::error::TraceError;
 use super::format::{Fit, Format, Pairs};
 pub use super::formats::ALL;
 use foreread_core::notation::Spec;
 use std::path::Path;
 
 /// A format by its name, and the pairs behind it.
-///
-/// # Errors
-/// It does not exist, or a pair is not one. `path` is what the error is about.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
-    let whole =
-        |what: String, remedy: String| TraceError::new(path, TracePosition::Whole, what, remedy);
+    let whole = |what: String, remedy: String| TraceError::whole(path, what, remedy);
     let spec = Spec::parse(text)
         .map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
-    let name = spec.name;
-    let names = || ALL.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
-    let format = ALL.iter().find(|f| f.name == name);
+    let format = ALL.iter().find(|f| f.name == spec.name);
     let format = *format.ok_or_else(|| {
-        whole(
-            format!("unknown format '{name}'"),
-            format!("one of {}", names()),
-        )
+        let what = format!("unknown format '{}'", spec.name);
+        whole(what, format!("one of {}", names(ALL, ", ")))
     })?;
     Ok((format, Pairs::of(spec.pairs)))
 }
 
 /// The format of what begins with `head`.
-///
-/// # Errors
-/// None fits, or several might.
 pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
     let fits = |least: Fit| {
         ALL.iter()
@@ -42,73 +31,53 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
             .filter(move |f| (f.detect)(head) >= least)
             .collect::<Vec<_>>()
     };
-    let names = |formats: &[&Format]| {
-        formats
-            .iter()
-            .map(|f| f.name)
-            .collect::<Vec<_>>()
-            .join(" or ")
-    };
     match (fits(Fit::Sure).as_slice(), fits(Fit::Maybe).as_slice()) {
         ([one], _) => Ok(one),
-        ([], []) => {
-            if let Some((what, remedy)) = other_file(head) {
-                return Err(TraceError::new(path, TracePosition::Whole, what, remedy));
+        ([], []) => Err(match other_file(head) {
+            Some((what, remedy)) => TraceError::whole(path, what, remedy),
+            None => {
+                let known = names(ALL, ", ");
+                let remedy = format!("name its format with --format, one of {known}");
+                TraceError::whole(path, "no known format of traces", remedy)
             }
-            let known: Vec<&str> = ALL
-                .iter()
-                .filter(|f| f.import.is_some())
-                .map(|f| f.name)
-                .collect();
-            let remedy = format!("name its format with --format, one of {}", known.join(", "));
-            Err(TraceError::new(
-                path,
-                TracePosition::Whole,
-                "no known format of traces",
-                remedy,
-            ))
-        }
+        }),
         (_, may) => {
-            let what = format!("it could be {}", names(may));
-            Err(TraceError::new(
-                path,
-                TracePosition::Whole,
-                what,
-                "say which with --format, since their units differ",
-            ))
+            let what = format!("it could be {}", names(may, " or "));
+            let remedy = "say which with --format, since their units differ";
+            Err(TraceError::whole(path, what, remedy))
         }
     }
+}
+
+fn names(formats: &[&Format], between: &str) -> String {
+    let names: Vec<&str> = formats.iter().map(|f| f.name).collect();
+    names.join(between)
 }
 
 /// Files that people take for a trace: what they are, and what to do. The magic number of a log of Darshan is behind its version.
 fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const DARSHAN: u64 = 6_567_223;
-    let starts = |with: &[u8]| head.starts_with(with);
     let number = head.get(8..16).and_then(|bytes| bytes.try_into().ok());
     let is_darshan = number
         .is_some_and(|n| u64::from_le_bytes(n) == DARSHAN || u64::from_be_bytes(n) == DARSHAN);
-    if starts(b"version https://git-lfs.github.com/spec/") {
-        Some((
-            "a pointer of Git LFS, not the file itself",
-            "fetch the file: git lfs pull",
-        ))
-    } else if is_darshan {
-        Some((
+    match head {
+        _ if is_darshan => Some((
             "a binary log of Darshan",
             "print its DXT records: darshan-dxt-parser FILE.darshan > FILE.txt",
-        ))
-    } else if starts(b"PERFILE2") {
-        Some((
+        )),
+        _ if head.starts_with(b"version https://git-lfs.github.com/spec/") => Some((
+            "a pointer of Git LFS, not the file itself",
+            "fetch the file: git lfs pull",
+        )),
+        _ if head.starts_with(b"PERFILE2") => Some((
             "a binary recording of perf",
             "print it: perf trace -i perf.data > FILE.txt",
-        ))
-    } else if starts(b"\x17\x08Dtracing") {
-        Some((
+        )),
+        _ if head.starts_with(b"\x17\x08Dtracing") => Some((
             "a binary recording of trace-cmd",
             "print it: trace-cmd report trace.dat > FILE.txt",
-        ))
-    } else {
-        None
+        )),
+        _ => None,
     }
 }
 

@@ -68,26 +68,24 @@ impl TraceError {
         }
     }
 
-    /// The system refused to read or write the file.
+    /// An error of the file as a whole.
+    #[must_use]
+    pub fn whole(path: &Path, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
+        TraceError::new(path, TracePosition::Whole, what, remedy)
+    }
+
+    /// The system refused to read the file.
     #[must_use]
     pub fn io(path: &Path, place: TracePosition, error: &std::io::Error) -> TraceError {
-        TraceError::new(
-            path,
-            place,
-            format!("cannot be read ({error})"),
-            "check the file and its permissions",
-        )
+        let what = format!("cannot be read ({error})");
+        TraceError::new(path, place, what, "check the file and its permissions")
     }
 
     /// The system refused to write the file.
     #[must_use]
     pub fn not_written(path: &Path, error: &std::io::Error) -> TraceError {
-        TraceError::new(
-            path,
-            TracePosition::Whole,
-            format!("cannot be written ({error})"),
-            "free some space or write elsewhere",
-        )
+        let what = format!("cannot be written ({error})");
+        TraceError::whole(path, what, "free some space or write elsewhere")
     }
 }
 

@@ -191,9 +191,6 @@ impl Follow {
 
     /// A thread that has descriptors already. Its own events are passed over where it is `ignored`: it is the one that
     /// begins the command.
-    ///
-    /// # Errors
-    /// There are too many.
     pub fn inherit(&mut self, thread: u32, all: &[OpenBefore], ignored: bool) -> Result<(), Fault> {
         self.tables.begin(thread)?;
         self.spaces.begin(thread);
@@ -215,9 +212,6 @@ impl Follow {
     }
 
     /// A thread that shares the descriptors of another, before the first event.
-    ///
-    /// # Errors
-    /// There are too many.
     pub fn share(&mut self, leader: u32, thread: u32) -> Result<(), Fault> {
         self.tables.fork(leader, thread, true)?;
         self.spaces.fork(leader, thread, true)
@@ -275,9 +269,6 @@ impl Follow {
     }
 
     /// The next event.
-    ///
-    /// # Errors
-    /// There are more threads, descriptors or files than may be.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         if matches!(event.what, What::Lost) {
             self.lost();

@@ -4,7 +4,7 @@
 //! "csv", its keys, a `detect` that says [`Fit::Maybe`] for a line of numbers, and an importer. An importer takes the keys
 //! that it knows out of its [`Pairs`] and refuses the rest.
 
-use super::error::{TraceError, TracePosition};
+use super::error::TraceError;
 use super::input::Input;
 use super::{Header, Import, Items};
 use std::io::Write;
@@ -44,23 +44,23 @@ impl Pairs {
     }
 
     /// Refuses keys that no part of the importer took; `known` are the keys that there are.
-    ///
-    /// # Errors
-    /// A key is left.
-    pub fn finish(&self, path: &Path, format: &str, known: &[&str]) -> Result<(), TraceError> {
+    pub fn finish(
+        &self,
+        path: &Path,
+        format: &str,
+        known: &[(&str, &str)],
+    ) -> Result<(), TraceError> {
         let Some((key, _)) = self.0.first() else {
             return Ok(());
         };
-        let remedy = match known {
-            [] => format!("{format} has no keys"),
-            known => format!("{format} has the keys {}", known.join(", ")),
+        let known: Vec<&str> = known.iter().map(|(key, _)| *key).collect();
+        let remedy = if known.is_empty() {
+            format!("{format} has no keys")
+        } else {
+            format!("{format} has the keys {}", known.join(", "))
         };
-        Err(TraceError::new(
-            path,
-            TracePosition::Whole,
-            format!("unknown key '{key}' of the format {format}"),
-            remedy,
-        ))
+        let what = format!("unknown key '{key}' of the format {format}");
+        Err(TraceError::whole(path, what, remedy))
     }
 }
 
@@ -98,7 +98,7 @@ pub struct Format {
     /// Whether these are the first bytes of one.
     pub detect: fn(&[u8]) -> Fit,
     /// Reads it.
-    pub import: Option<ImportFn>,
+    pub import: ImportFn,
     /// Writes it.
     pub export: Option<ExportFn>,
 }

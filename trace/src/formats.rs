@@ -9,12 +9,8 @@ mod blktrace;
 mod block;
 mod csv;
 mod darshan;
-mod disksim;
 mod fio;
 mod ftrace;
-mod lirs;
-mod oracle_general;
-mod parquet;
 mod perf_trace;
 mod preset;
 mod published;
@@ -24,7 +20,6 @@ mod spc;
 pub mod step;
 mod strace;
 mod table;
-mod vscsi;
 
 use crate::format::Format;
 
@@ -36,17 +31,12 @@ pub static ALL: &[&Format] = &[
     &fio::FORMAT,
     &ftrace::FORMAT,
     &strace::FORMAT,
-    &vscsi::FORMAT,
     &published::ALIBABA,
     &published::ARC,
     &biosnoop::FORMAT,
     &csv::FORMAT,
     &darshan::FORMAT,
-    &disksim::FORMAT,
-    &lirs::FORMAT,
     &published::MSR,
-    &oracle_general::FORMAT,
-    &parquet::FORMAT,
     &perf_trace::FORMAT,
     &rbd_replay::FORMAT,
     &published::SPC,

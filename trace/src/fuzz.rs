@@ -28,9 +28,6 @@ pub enum Outcome {
 }
 
 /// Reads `data` as `format`, with these keys.
-///
-/// # Errors
-/// What the importer owes and did not pay.
 pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     let outcome = read(format, pairs, data)?;
     if let Outcome::Refused(line) = &outcome {
@@ -45,27 +42,19 @@ pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String
 }
 
 /// The format that `text` names, with its keys.
-///
-/// # Errors
-/// It names none.
 pub fn by_name(text: &str) -> Result<(&'static Format, Pairs), String> {
     catalog::parse(text, Path::new("t")).map_err(|error| error.to_string())
 }
 
 fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
-    let Some(import) = format.import else {
-        return Ok(Outcome::Whole(0));
-    };
     let path = Path::new("t");
     // What its detector makes of any bytes is part of it.
     let _ = (format.detect)(data);
-    let input = match Input::of(path, Box::new(Cursor::new(data.to_vec()))) {
-        Ok(input) => input,
-        Err(error) => return Ok(Outcome::Refused(error.to_string())),
-    };
+    let opened = Input::of(path, Box::new(Cursor::new(data.to_vec())))
+        .and_then(|input| (format.import)(vec![input], pairs));
     let Import {
         items, left_out, ..
-    } = match import(vec![input], pairs) {
+    } = match opened {
         Ok(import) => import,
         Err(error) => return Ok(Outcome::Refused(error.to_string())),
     };

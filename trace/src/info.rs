@@ -112,9 +112,6 @@ pub struct ReuseInfo {
 }
 
 /// Reads a whole trace.
-///
-/// # Errors
-/// The first one of its items.
 pub fn of(import: Import) -> Result<Info, TraceError> {
     let Import {
         header,

@@ -4,7 +4,7 @@
 //! file, or a byte skipped without being counted.
 
 use super::error::{TraceError, TracePosition};
-use super::unpack::{PlainStream, unpack};
+use super::unpack::unpack;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -16,14 +16,10 @@ pub const MAX_LINE_BYTES: usize = 64 << 10;
 pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Opens what may be a trace: a file, or a pipe.
-///
-/// # Errors
-/// It cannot be opened, or is of another kind.
 pub(crate) fn opened(path: &Path) -> Result<File, TraceError> {
     if path.is_dir() {
-        return Err(TraceError::new(
+        return Err(TraceError::whole(
             path,
-            TracePosition::Whole,
             "a directory is no trace",
             "name a file in it",
         ));
@@ -42,74 +38,24 @@ pub struct Input {
     number: u64,
     /// The latest line.
     line: Vec<u8>,
-    /// They are decompressed on the way.
-    packed: bool,
-    /// The same bytes, for a format that reads them out of order: a plain file that is not compressed.
-    file: Option<File>,
 }
 
 impl Input {
     /// Opens a file.
-    ///
-    /// # Errors
-    /// It cannot be opened or read.
     pub fn open(path: &Path) -> Result<Input, TraceError> {
-        let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-        let file = opened(path)?;
-        let again = file.try_clone().map_err(io)?;
-        Input::of(path, Box::new(file))?.beside(again)
-    }
-
-    /// The same when `file` is where its bytes are from, so that a format that begins at the end can read it there.
-    ///
-    /// # Errors
-    /// Its kind cannot be found out.
-    pub fn beside(mut self, file: File) -> Result<Input, TraceError> {
-        let about = file
-            .metadata()
-            .map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))?;
-        self.file = (about.is_file() && !self.packed).then_some(file);
-        Ok(self)
-    }
-
-    /// All of its bytes as a file: itself, or an unnamed copy of what is packed or no plain file, of `most` bytes at most.
-    ///
-    /// # Errors
-    /// It cannot be read, there is no room for a copy, or it is too long.
-    pub fn into_file(self, most: u64) -> Result<File, TraceError> {
-        if let Some(file) = self.file {
-            return Ok(file);
-        }
-        let io = |error: std::io::Error| TraceError::io(&self.path, TracePosition::Whole, &error);
-        let mut copy = tempfile::tempfile().map_err(io)?;
-        let copied =
-            std::io::copy(&mut self.reader.take(most.saturating_add(1)), &mut copy).map_err(io)?;
-        if copied > most {
-            let what = format!("more than {most} bytes that are no plain file");
-            return Err(TraceError::new(
-                &self.path,
-                TracePosition::Whole,
-                what,
-                "unpack it into a file and name that",
-            ));
-        }
-        Ok(copy)
+        Input::of(path, Box::new(opened(path)?))
     }
 
     /// Reads from `bytes`; `path` is what errors call them.
-    ///
-    /// # Errors
-    /// They cannot be read.
     pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
-        let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-        let PlainStream { plain, packed } = unpack(bytes).map_err(|error| match error.kind() {
+        let plain = unpack(bytes).map_err(|error| match error.kind() {
             // It names the compression and the command that unpacks it.
             std::io::ErrorKind::Unsupported => {
                 let what = error.to_string();
                 let (what, remedy) = what.split_once("; ").unwrap_or((&what, "unpack it first"));
-                TraceError::new(path, TracePosition::Whole, what, remedy)
+                TraceError::whole(path, what, remedy)
             }
-            _ => io(error),
+            _ => TraceError::io(path, TracePosition::Whole, &error),
         })?;
         let reader = BufReader::with_capacity(HEAD_BYTES, plain);
         Ok(Input {
@@ -118,15 +64,10 @@ impl Input {
             taken: 0,
             number: 0,
             line: Vec::new(),
-            packed,
-            file: None,
         })
     }
 
     /// The only one of `inputs`, for formats that are one file.
-    ///
-    /// # Errors
-    /// There are several.
     pub fn only(inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
         let mut inputs = inputs.into_iter();
         match (inputs.next(), inputs.next()) {
@@ -134,12 +75,7 @@ impl Input {
             (_, second) => {
                 let path = second.map_or_else(PathBuf::new, |input| input.path);
                 let what = format!("a trace in the format {format} is one file");
-                Err(TraceError::new(
-                    &path,
-                    TracePosition::Whole,
-                    what,
-                    "name one file",
-                ))
+                Err(TraceError::whole(&path, what, "name one file"))
             }
         }
     }
@@ -151,9 +87,6 @@ impl Input {
     }
 
     /// Its first bytes, at most [`HEAD_BYTES`], still to be taken. May be fewer than there are.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
         self.reader
             .fill_buf()
@@ -167,9 +100,6 @@ impl Input {
     }
 
     /// The next line without its end, nothing after the last one.
-    ///
-    /// # Errors
-    /// It cannot be read, or is longer than [`MAX_LINE_BYTES`].
     pub fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         self.line.clear();
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
@@ -202,30 +132,22 @@ impl Input {
         TraceError::new(&self.path, self.at_line(), what, remedy)
     }
 
-    /// Fills `buf` with the next record; false if there is none any more.
-    ///
-    /// # Errors
-    /// It cannot be read, or ends in the middle of the record.
+    /// Fills `buf` with the next record; false if there is none any more. It is an error if the input ends in the middle.
     pub fn record(&mut self, buf: &mut [u8]) -> Result<bool, TraceError> {
         self.number += 1;
-        let (got, wanted) = (self.fill(buf)?, buf.len());
-        match got {
+        match self.fill(buf)? {
             0 => Ok(false),
-            n if n == wanted => Ok(true),
-            n => Err(self.record_error(
-                n as u64,
-                format!("the trace ends in the middle of a record ({n} of {wanted} bytes)"),
-                "copy it again, or cut it before this record",
-            )),
+            got => self.whole(got, buf.len()).map(|()| true),
         }
     }
 
-    /// Fills `buf` with what follows inside the record that was begun last.
-    ///
-    /// # Errors
-    /// It cannot be read, or ends before that.
+    /// Fills `buf` with the rest of the record that was begun last.
     pub fn rest(&mut self, buf: &mut [u8]) -> Result<(), TraceError> {
-        let (got, wanted) = (self.fill(buf)?, buf.len());
+        let got = self.fill(buf)?;
+        self.whole(got, buf.len())
+    }
+
+    fn whole(&self, got: usize, wanted: usize) -> Result<(), TraceError> {
         if got == wanted {
             return Ok(());
         }
@@ -254,9 +176,6 @@ impl Input {
 
     /// Fills as much of `buf` as there is, and says how much that is: less than all of it only at the end. For formats
     /// that say themselves what a cut means.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
         let mut got = 0;
         while got < buf.len() {

@@ -158,8 +158,9 @@ pub enum Item {
 /// A stream of them. It ends after the first error.
 pub type Items = Box<dyn Iterator<Item = Result<Item, TraceError>> + Send>;
 
-/// What a format does not tell of its records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a format does not tell of its records. In JSON a list of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<String>", try_from = "Vec<String>")]
 pub struct Lacks {
     /// When a record began: it can only be replayed as fast as possible.
     pub starts: bool,
@@ -169,8 +170,6 @@ pub struct Lacks {
     pub opens: bool,
     /// Which thread it was.
     pub threads: bool,
-    /// How long it was: every record is one block.
-    pub lens: bool,
     /// Whether it was a read or a write.
     pub ops: bool,
 }
@@ -184,30 +183,38 @@ impl Lacks {
         ends: false,
         opens: true,
         threads: true,
-        lens: false,
         ops: false,
     };
 
-    const NAMED: [NamedLack; 6] = [
+    const NAMED: [NamedLack; 5] = [
         ("starts", |lacks| &mut lacks.starts),
         ("ends", |lacks| &mut lacks.ends),
         ("opens", |lacks| &mut lacks.opens),
         ("threads", |lacks| &mut lacks.threads),
-        ("lens", |lacks| &mut lacks.lens),
         ("ops", |lacks| &mut lacks.ops),
     ];
+}
 
-    pub(crate) fn names(mut self) -> Vec<&'static str> {
-        let lacking = Lacks::NAMED
-            .into_iter()
-            .filter(|(_, field)| *field(&mut self));
-        lacking.map(|(name, _)| name).collect()
+impl From<Lacks> for Vec<String> {
+    fn from(mut lacks: Lacks) -> Vec<String> {
+        let named = Lacks::NAMED.into_iter();
+        let lacking = named.filter(|(_, field)| *field(&mut lacks));
+        lacking.map(|(name, _)| name.to_string()).collect()
     }
+}
 
-    /// Sets what has this name; false where nothing has.
-    pub(crate) fn set(&mut self, name: &str) -> bool {
-        let named = Lacks::NAMED.into_iter().find(|(known, _)| *known == name);
-        named.map(|(_, field)| *field(self) = true).is_some()
+impl TryFrom<Vec<String>> for Lacks {
+    type Error = String;
+
+    fn try_from(names: Vec<String>) -> Result<Lacks, String> {
+        let mut lacks = Lacks::default();
+        for name in &names {
+            let named = Lacks::NAMED.into_iter().find(|(known, _)| known == name);
+            let unknown = || format!("'{name}' is nothing that a trace lacks");
+            let (_, field) = named.ok_or_else(unknown)?;
+            *field(&mut lacks) = true;
+        }
+        Ok(lacks)
     }
 }
 
@@ -226,20 +233,40 @@ pub enum Level {
 }
 
 /// What holds for the whole of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the format that it was first read from.
+    #[serde(rename = "origin")]
     pub format: String,
     /// The unit of its times there ("us", "100 ns since 1601", "none").
     pub time_unit: String,
     /// The unit of its offsets there ("bytes", "512 B sectors").
     pub offset_unit: String,
-    /// What it lacks.
-    pub lacks: Lacks,
     /// Where it was taken.
     pub level: Level,
+    /// What it lacks.
+    pub lacks: Lacks,
     /// What a reader must know, a sentence each ("the 3 trims were left out").
     pub notes: Vec<String>,
+}
+
+impl Header {
+    pub(crate) fn of(
+        format: &str,
+        [time_unit, offset_unit]: [&str; 2],
+        lacks: Lacks,
+        level: Level,
+        notes: &[&str],
+    ) -> Header {
+        Header {
+            format: format.to_string(),
+            time_unit: time_unit.to_string(),
+            offset_unit: offset_unit.to_string(),
+            lacks,
+            level,
+            notes: notes.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 /// A trace that is being read.

@@ -6,12 +6,11 @@
 //!
 //! Never: mixes formats, or takes several files where one would do (each importer says whether it takes several).
 
-use super::Import;
-use super::catalog;
 use super::check::CheckedItems;
-use super::error::{TraceError, TracePosition};
+use super::error::TraceError;
 use super::format::{Format, Pairs};
 use super::input::{Input, opened};
+use super::{Import, catalog};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,82 +22,42 @@ pub const MAX_INPUTS: usize = 4096;
 
 /// Opens the trace in `paths`, in the format that is named (`NAME` or `NAME:key=value,...`), or in the one that it
 /// looks like. Its items have passed [`CheckedItems`].
-///
-/// # Errors
-/// A file cannot be read, the format is not known or would be a guess, or the importer refuses what it sees first.
 pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceError> {
     open_watched(paths, format, &Watch::default())
 }
 
 /// The same, and `watch` reports progress.
-///
-/// # Errors
-/// Those of [`open`].
 pub fn open_watched(
     paths: &[PathBuf],
     format: Option<&str>,
     watch: &Watch,
 ) -> Result<Import, TraceError> {
-    let Some(first) = paths.first() else {
-        return Err(TraceError::new(
-            Path::new("nothing"),
-            TracePosition::Whole,
-            "no trace is named",
-            "name a file",
-        ));
-    };
     if paths.len() > MAX_INPUTS {
-        return Err(TraceError::new(
-            first,
-            TracePosition::Whole,
-            "more than 4096 files",
+        let what = "more than 4096 files";
+        return Err(TraceError::whole(
+            &paths[0],
+            what,
             "name those of one trace",
         ));
     }
-    let inputs = paths
-        .iter()
-        .map(|path| watch.input(path))
-        .collect::<Result<Vec<_>, _>>()?;
-    read(inputs, format)
+    let inputs = paths.iter().map(|path| watch.input(path));
+    read(inputs.collect::<Result<_, _>>()?, format)
 }
 
 /// The same for what is open already.
-///
-/// # Errors
-/// Those of [`open`].
 pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
-    let Some(first) = inputs.first() else {
-        return Err(TraceError::new(
-            Path::new("nothing"),
-            TracePosition::Whole,
-            "no trace is named",
-            "name a file",
-        ));
-    };
-    let path = first.path().to_path_buf();
+    let path = inputs.first().ok_or_else(none)?.path().to_path_buf();
     let (format, pairs) = match format {
         Some(text) => catalog::parse(text, &path)?,
         None => (detected(&mut inputs)?, Pairs::default()),
     };
-    let Some(import) = format.import else {
-        let what = format!("the format {} is only written, never read", format.name);
-        return Err(TraceError::new(
-            &path,
-            TracePosition::Whole,
-            what,
-            "see 'foreread trace formats'",
-        ));
-    };
-    let Import {
-        header,
-        items,
-        left_out,
-    } = import(inputs, pairs)?;
-    Ok(Import {
-        header,
-        items: Box::new(CheckedItems::new(items, &path)),
-        left_out,
-    })
+    let mut import = (format.import)(inputs, pairs)?;
+    import.items = Box::new(CheckedItems::new(import.items, &path));
+    Ok(import)
+}
+
+fn none() -> TraceError {
+    TraceError::whole(Path::new("nothing"), "no trace is named", "name a file")
 }
 
 /// The one format that all of them look like.
@@ -109,13 +68,10 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
         let this = catalog::detect(input.head()?, &path)?;
         match found {
             Some(first) if !std::ptr::eq(first, this) => {
-                let what = format!(
-                    "it is {}, and the file before it is {}",
-                    this.name, first.name
-                );
-                return Err(TraceError::new(
+                let (this, first) = (this.name, first.name);
+                let what = format!("it is {this}, and the file before it is {first}");
+                return Err(TraceError::whole(
                     &path,
-                    TracePosition::Whole,
                     what,
                     "name the files of one trace",
                 ));
@@ -123,14 +79,7 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
             _ => found = Some(this),
         }
     }
-    found.ok_or_else(|| {
-        TraceError::new(
-            Path::new("nothing"),
-            TracePosition::Whole,
-            "no trace is named",
-            "name a file",
-        )
-    })
+    found.ok_or_else(none)
 }
 
 /// How many bytes of the files of a trace have been read, as they are on disk. Clones share one count.
@@ -145,17 +94,8 @@ impl Watch {
     }
 
     fn input(&self, path: &Path) -> Result<Input, TraceError> {
-        let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-        let file = opened(path)?;
-        let again = file.try_clone().map_err(io)?;
-        Input::of(
-            path,
-            Box::new(StreamWithWatch {
-                file,
-                watch: self.clone(),
-            }),
-        )?
-        .beside(again)
+        let (file, watch) = (opened(path)?, self.clone());
+        Input::of(path, Box::new(StreamWithWatch { file, watch }))
     }
 }
 

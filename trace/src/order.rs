@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nearly sorted ──► Sorter ──► sorted ──► Held ──► in order of start, each with its end
-//!                     queue, heap of late   a queue: its front leaves when it is done, or when too many wait behind it
+//!                     queue, late ones      a queue: its front leaves when it is done, or when too many wait behind it
 //! ```
 //!
 //! A [`Sorter`] is for what is written a little out of order: events of several CPUs in one file, or, by [`by_start`],
@@ -12,7 +12,7 @@
 
 use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// Events of a tracer that are held: the tracers' own buffers hold fewer for each CPU.
@@ -27,41 +27,14 @@ pub const MAX_HELD: usize = 1 << 16;
 pub struct Sorter<T> {
     most: usize,
     /// What came in order, so that a sorted trace costs next to nothing.
-    queue: VecDeque<QueuedItem<T>>,
-    late: BinaryHeap<QueuedItem<T>>,
+    queue: VecDeque<(Key, T)>,
+    late: BTreeMap<Key, T>,
     pushed: u64,
     latest: u64,
 }
 
-struct QueuedItem<T> {
-    at: u64,
-    number: u64,
-    what: T,
-}
-
-impl<T> QueuedItem<T> {
-    /// The earliest is the greatest; of equals, the first one that came.
-    fn key(&self) -> std::cmp::Reverse<(u64, u64)> {
-        std::cmp::Reverse((self.at, self.number))
-    }
-}
-
-impl<T> PartialEq for QueuedItem<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-impl<T> Eq for QueuedItem<T> {}
-impl<T> PartialOrd for QueuedItem<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for QueuedItem<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
+/// The time of an entry, and its number: equals keep their order.
+type Key = (u64, u64);
 
 /// An entry is earlier than one that has left already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,53 +59,47 @@ impl<T> Sorter<T> {
         Sorter {
             most,
             queue: VecDeque::new(),
-            late: BinaryHeap::new(),
+            late: BTreeMap::new(),
             pushed: 0,
             latest: 0,
         }
     }
 
-    /// Takes an entry, and gives the earliest once there are too many.
-    ///
-    /// # Errors
-    /// A later one has left already.
+    /// Takes an entry, and gives the earliest once there are too many. It is an error if a later one has left already.
     pub fn push(&mut self, at: u64, what: T) -> Result<Option<T>, TooLate> {
         if at < self.latest {
             return Err(TooLate);
         }
-        let entry = QueuedItem {
-            at,
-            number: self.pushed,
-            what,
-        };
+        let key = (at, self.pushed);
         self.pushed += 1;
-        if self.queue.back().is_none_or(|last| last.at <= at) {
-            self.queue.push_back(entry);
+        if self.queue.back().is_none_or(|(last, _)| *last <= key) {
+            self.queue.push_back((key, what));
         } else {
-            self.late.push(entry);
+            self.late.insert(key, what);
         }
-        Ok(if self.queue.len() + self.late.len() > self.most {
-            self.pop()
-        } else {
-            None
-        })
+        let full = self.queue.len() + self.late.len() > self.most;
+        Ok(if full { self.pop() } else { None })
     }
 
     /// The time of the latest that came in order.
     fn last(&self) -> u64 {
-        self.queue.back().map_or(self.latest, |last| last.at)
+        self.queue.back().map_or(self.latest, |((at, _), _)| *at)
     }
 
     /// The earliest that is left: for the end of the trace.
     pub fn pop(&mut self) -> Option<T> {
-        // The earliest is the greatest.
-        let first = match (self.queue.front(), self.late.peek()) {
-            (Some(queued), Some(late)) if late > queued => self.late.pop()?,
-            (None, _) => self.late.pop()?,
-            _ => self.queue.pop_front()?,
+        let late = self.late.first_key_value();
+        let is_late = match (self.queue.front(), late) {
+            (Some((queued, _)), Some((late, _))) => late < queued,
+            (queued, _) => queued.is_none(),
         };
-        self.latest = first.at;
-        Some(first.what)
+        let ((at, _), what) = if is_late {
+            self.late.pop_first()?
+        } else {
+            self.queue.pop_front()?
+        };
+        self.latest = at;
+        Some(what)
     }
 }
 
@@ -179,16 +146,10 @@ impl ByStart {
         self.taken += 1;
         let at = record.start_ns.unwrap_or_else(|| self.sorter.last());
         self.sorter.push(at, record).map_err(|TooLate| {
-            let what = format!(
-                "time goes backwards by more than {} records",
-                self.sorter.most
-            );
-            TraceError::new(
-                &self.path,
-                TracePosition::Record(self.taken),
-                what,
-                "sort the trace by time",
-            )
+            let most = self.sorter.most;
+            let what = format!("time goes backwards by more than {most} records");
+            let place = TracePosition::Record(self.taken);
+            TraceError::new(&self.path, place, what, "sort the trace by time")
         })
     }
 
@@ -355,16 +316,18 @@ mod tests {
         assert_eq!(held.next(false), None);
     }
 
-    fn of(starts: &[u64], window: usize) -> (Vec<(u64, u64)>, Option<String>) {
-        let record = |(i, start): (usize, &u64)| Record {
-            start_ns: Some(*start),
-            end_ns: Some(start + 5),
+    /// Start and offset of what comes out, and the error at its end.
+    fn of(starts: &[Option<u64>], window: usize) -> (Vec<(u64, u64)>, Option<String>) {
+        let record = |(i, start_ns): (usize, &Option<u64>)| Record {
+            start_ns: *start_ns,
+            end_ns: start_ns.map(|start| start + 5),
             ..Record::read(0, i as u64, 1)
         };
         let items: Vec<Item> = starts
             .iter()
             .enumerate()
-            .map(|(i, start)| Item::Record(record((i, start))))
+            .map(record)
+            .map(Item::Record)
             .collect();
         let mut ordered = within(window, Box::new(items.into_iter().map(Ok)), Path::new("t"));
         let (mut out, mut error) = (Vec::new(), None);
@@ -372,7 +335,7 @@ mod tests {
             match item {
                 Ok(Item::Record(r)) => {
                     assert_eq!(r.end_ns, r.start_ns.map(|start| start + 5));
-                    out.push((r.start_ns.expect("a start"), r.offset));
+                    out.push((r.start_ns.unwrap_or(0), r.offset));
                 }
                 Ok(Item::File(_)) => {}
                 Err(e) => error = Some(e.to_string()),
@@ -384,70 +347,46 @@ mod tests {
 
     #[test]
     fn late_records_find_their_place_and_the_first_begins_at_0() {
-        let (out, error) = of(&[105, 103, 103, 110, 100, 105, 120], 8);
-        assert_eq!(
-            out,
-            [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)]
+        let (out, error) = of(&[105, 103, 103, 110, 100, 105, 120].map(Some), 8);
+        let want = [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)];
+        assert_eq!((out, error), (want.to_vec(), None));
+        // Times before the origin of their clock come first.
+        let (out, error) = of(
+            &[i64::MAX - 5, 0, -7, i64::MIN, 3].map(|at| Some(signed(at))),
+            8,
         );
-        assert_eq!(error, None);
-    }
-
-    #[test]
-    fn times_before_the_origin_come_first() {
-        let times = [i64::MAX - 5, 0, -7, i64::MIN, 3].map(signed);
-        let (out, error) = of(&times, 8);
         let after = |at: i64| at.abs_diff(i64::MIN);
-        assert_eq!(
-            out,
-            [
-                (0, 3),
-                (after(-7), 2),
-                (after(0), 1),
-                (after(3), 4),
-                (after(i64::MAX - 5), 0)
-            ]
-        );
-        assert_eq!(error, None);
+        let want = [
+            (0, 3),
+            (after(-7), 2),
+            (after(0), 1),
+            (after(3), 4),
+            (after(i64::MAX - 5), 0),
+        ];
+        assert_eq!((out, error), (want.to_vec(), None));
     }
 
     #[test]
     fn a_record_out_of_place_by_the_window_is_the_last_that_is_mended() {
-        assert_eq!(of(&[10, 11, 12, 9], 3).0, [(0, 3), (1, 0), (2, 1), (3, 2)]);
-        let (out, error) = of(&[10, 11, 12, 13, 9, 14], 3);
-        assert_eq!(out, [(0, 0)]);
-        let error = error.expect("too late");
-        assert_eq!(
-            error,
-            "time goes backwards by more than 3 records: t, record 5; sort the trace by time"
-        );
+        let (out, _) = of(&[10, 11, 12, 9].map(Some), 3);
+        assert_eq!(out, [(0, 3), (1, 0), (2, 1), (3, 2)]);
+        let (out, error) = of(&[10, 11, 12, 13, 9, 14].map(Some), 3);
+        let late =
+            "time goes backwards by more than 3 records: t, record 5; sort the trace by time";
+        assert_eq!((out, error.as_deref()), (vec![(0, 0)], Some(late)));
     }
 
     /// What has no start stays behind the one before it, also where that one has left.
     #[test]
     fn a_record_without_a_start_keeps_its_place() {
-        let at = |start_ns, offset| {
-            Ok(Item::Record(Record {
-                start_ns,
-                ..Record::read(0, offset, 1)
-            }))
+        let offsets = |starts: &[Option<u64>], window| {
+            let (out, _) = of(starts, window);
+            out.into_iter()
+                .map(|(_, offset)| offset)
+                .collect::<Vec<_>>()
         };
-        let items = vec![
-            at(Some(9), 0),
-            at(None, 1),
-            at(Some(8), 2),
-            at(None, 3),
-            at(None, 4),
-            at(Some(20), 5),
-        ];
-        let offset = |item| match item {
-            Ok(Item::Record(record)) => record.offset,
-            other => panic!("{other:?}"),
-        };
-        let sorted =
-            |most| within(most, Box::new(items.clone().into_iter()), Path::new("t")).map(offset);
-        assert_eq!(sorted(8).collect::<Vec<_>>(), [2, 0, 1, 3, 4, 5]);
-        let items = vec![at(Some(9), 0), at(None, 1), at(None, 2)];
-        let none = within(0, Box::new(items.into_iter()), Path::new("t")).map(offset);
-        assert_eq!(none.collect::<Vec<_>>(), [0, 1, 2]);
+        let starts = [Some(9), None, Some(8), None, None, Some(20)];
+        assert_eq!(offsets(&starts, 8), [2, 0, 1, 3, 4, 5]);
+        assert_eq!(offsets(&starts[..2], 0), [0, 1]);
     }
 }

@@ -39,7 +39,7 @@ pub static FORMAT: Format = Format {
     summary: "foreread's own: all that a trace can say, packed; ns and bytes",
     keys: &[],
     detect,
-    import: Some(import),
+    import,
     export: Some(export),
 };
 

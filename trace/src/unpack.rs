@@ -29,19 +29,8 @@ const UNREAD: &[(&[u8], &str, &str)] = &[
     (b"LZIP", "lzip", "lzip -d FILE"),
 ];
 
-/// What is inside, and whether it was wrapped.
-pub struct PlainStream {
-    /// The plain bytes.
-    pub plain: Box<dyn Read + Send>,
-    /// They were compressed.
-    pub packed: bool,
-}
-
 /// The plain bytes of `bytes`, whatever they are wrapped in. Damage inside is an error of a later read.
-///
-/// # Errors
-/// The first bytes cannot be read, or are those of a compression that is not read here.
-pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<PlainStream> {
+pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = Vec::new();
     (&mut bytes).take(HEAD_BYTES).read_to_end(&mut head)?;
     if let Some((_, name, command)) = UNREAD.iter().find(|(magic, ..)| head.starts_with(magic)) {
@@ -52,20 +41,15 @@ pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<PlainStream> {
     }
     let kind = Compression::of(&head);
     let whole = BufReader::with_capacity(HEAD_BYTES as usize, Cursor::new(head).chain(bytes));
-    let plain: Box<dyn Read + Send> = match kind {
+    Ok(match kind {
         Compression::Plain => Box::new(whole),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
         Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
         Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, MAX_XZ_KIB)),
         Compression::Zstd => zstd_reader(whole)?,
-    };
-    Ok(PlainStream {
-        plain,
-        packed: kind != Compression::Plain,
     })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Compression {
     Plain,
     Gzip,
@@ -101,9 +85,7 @@ mod tests {
 
     fn plain(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut plain = Vec::new();
-        unpack(Box::new(Cursor::new(bytes.to_vec())))?
-            .plain
-            .read_to_end(&mut plain)?;
+        unpack(Box::new(Cursor::new(bytes.to_vec())))?.read_to_end(&mut plain)?;
         Ok(plain)
     }
 

@@ -72,19 +72,15 @@ impl ZarrContent {
         array: Option<&str>,
         depth: usize,
     ) -> Result<(), LayoutError> {
+        let damaged = |what| LayoutError::damaged("zarr store", what);
         if depth > MAX_DEPTH {
-            return Err(LayoutError::damaged(
-                "zarr store",
-                "folders are nested too deeply",
-            ));
+            return Err(damaged("folders are nested too deeply"));
         }
         let array = if is_array(at)? { Some(below) } else { array };
         for entry in fs::read_dir(at)? {
             let entry = entry?;
-            let (kind, name) = (
-                entry.file_type()?,
-                entry.file_name().to_string_lossy().into_owned(),
-            );
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let kind = entry.file_type()?;
             let name_below = if below.is_empty() {
                 name.clone()
             } else {
@@ -99,10 +95,7 @@ impl ZarrContent {
                 continue;
             }
             if self.metadata.len() + self.chunks.len() >= MAX_PARTS {
-                return Err(LayoutError::damaged(
-                    "zarr store",
-                    "more than 1048576 files",
-                ));
+                return Err(damaged("more than 1048576 files"));
             }
             let array = array.unwrap_or_default();
             let mut path = entry.path();

@@ -9,8 +9,8 @@
 //! process may hold spaces, so a line is taken apart from its end. The header says whether there is a column QUE. Requests
 //! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
 
-use super::scan::{self, number};
-use super::table::{self, Row, SECTOR, decimal_ns};
+use super::scan::{MS_NS, SECOND_NS, SECTOR, decimal_ns, number, word};
+use super::table::{self, Row};
 use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
@@ -21,12 +21,10 @@ pub static FORMAT: Format = Format {
     summary: "text of biosnoop (bcc, libbpf-tools) with its header; seconds and ms, 512 B sectors",
     keys: &[],
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
-const SECOND_NS: u64 = 1_000_000_000;
-const MS_NS: u64 = 1_000_000;
 const BAD: Fault = (
     "not a line of TIME COMM PID DISK T SECTOR BYTES [QUE] LAT",
     "the file is damaged, or printed without its header; see --format",
@@ -58,17 +56,21 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     pairs.finish(input.path(), FORMAT.name, &[])?;
     let mut lines = input.head()?.split(|b| *b == b'\n');
     let queued = lines.next().and_then(header).unwrap_or(false);
-    let about = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: "seconds since the first completion (to the us)".to_string(),
-        offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks::REQUEST,
-        level: Level::BelowCache,
-        notes: vec![
-            "a start is the issue to the device: the time of the line less LAT".to_string(),
-            "the process is the one that the kernel charged, so no thread is given".to_string(),
-        ],
-    };
+    let units = [
+        "seconds since the first completion (to the us)",
+        "512 B sectors",
+    ];
+    let notes = [
+        "a start is the issue to the device: the time of the line less LAT",
+        "the process is the one that the kernel charged, so no thread is given",
+    ];
+    let about = Header::of(
+        FORMAT.name,
+        units,
+        Lacks::REQUEST,
+        Level::BelowCache,
+        &notes,
+    );
     let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
     Ok(table::import(input, about, name, move |line| {
         row(line, queued)
@@ -80,7 +82,7 @@ fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
         return Ok(Row::Nothing);
     }
     let mut rest = line.trim_ascii();
-    let time = scan::word(&mut rest);
+    let time = word(&mut rest);
     let mut last = || {
         let text = rest.trim_ascii_end();
         let at = text.iter().rposition(u8::is_ascii_whitespace)?;
@@ -128,28 +130,4 @@ fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
             ..Record::read(0, offset, len)
         },
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// However long a request took before the first completion.
-    #[test]
-    fn a_start_before_the_clock_is_a_start() {
-        let of = |line: &'static str| match row(line.as_bytes(), false) {
-            Ok(Row::Record(_, record)) => (record.start_ns, record.end_ns),
-            _ => panic!("{line} is a request"),
-        };
-        let day_ns = 86_400 * 1_000_000_000;
-        let (start, end) = (Some(order::signed(-day_ns)), Some(order::signed(0)));
-        assert_eq!(of("0.000000 dd 1 vda R 8 4096 86400000.00"), (start, end));
-        let (start, end) = (Some(order::signed(500_000)), Some(order::signed(1_000_000)));
-        assert_eq!(of("0.001000 dd 1 vda R 8 4096 0.50"), (start, end));
-        let late = row(b"9300000000.0 dd 1 vda R 8 4096 0.50", false);
-        assert!(
-            late.is_err_and(|fault| fault == BAD),
-            "2^63 ns are 292 years"
-        );
-    }
 }

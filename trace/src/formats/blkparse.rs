@@ -16,8 +16,8 @@ use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Import, Item, LeftOut};
-use super::block::{self, Action, BlockKind, Device, Event, Requests, SECTOR};
-use super::scan;
+use super::block::{self, Action, BlockKind, Device, Event, Requests};
+use super::scan::{self, SECOND_NS, SECTOR};
 use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub static FORMAT: Format = Format {
     summary: "text of blkparse (default format); ns, 512 B sectors",
     keys: block::KEYS,
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
@@ -128,8 +128,7 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     let (cpu, sequence, time, pid, action, flags) =
         (next(), next(), next(), next(), next(), next());
     scan::number(cpu).and(scan::number(sequence)).ok_or(CUT)?;
-    let at_ns =
-        scan::seconds(time).ok_or(("a time that is not seconds with nine decimals", DAMAGED))?;
+    let at_ns = scan::decimal_ns(time, SECOND_NS).ok_or(("a time that is not seconds", DAMAGED))?;
     let pid = scan::small(pid).ok_or(CUT)?;
     if action.is_empty() || flags.is_empty() {
         return Err(CUT);

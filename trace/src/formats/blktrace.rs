@@ -9,27 +9,24 @@
 //! files are merged by time, and time begins with the first event. Never: a version other than 7 (its records may be
 //! longer), or the names and messages among the events.
 
-use super::super::error::{TraceError, TracePosition};
+use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter, TOO_LATE, TooLate};
 use super::super::{Import, Item, LeftOut};
 use super::block::{self, Action, BlockKind, Event, Requests};
 use super::step::{self, Step};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 pub static FORMAT: Format = Format {
     name: "blktrace",
     summary: "binary files of blktrace, all CPUs' at once; ns, 512 B sectors, either byte order",
     keys: block::KEYS,
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
-/// Files of one trace: as many as Linux has CPUs at most.
-pub const MAX_CPUS: usize = 8192;
 /// Bytes of a record before its payload.
 const RECORD: usize = 48;
 const VERSION: u8 = 7;
@@ -67,14 +64,6 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let path = inputs
         .first()
         .map_or_else(|| "-".into(), |input| input.path().to_path_buf());
-    if inputs.len() > MAX_CPUS {
-        return Err(TraceError::new(
-            &path,
-            TracePosition::Whole,
-            "over 8192 files",
-            "name the files of one device",
-        ));
-    }
     let (mut sources, mut first) = (Vec::new(), Vec::new());
     for mut input in inputs {
         let head = input.head()?;
@@ -91,7 +80,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let requests = Requests::new(wanted, left_out.clone());
     let merge = Merge {
         sources,
-        next: BinaryHeap::new(),
+        next: BTreeMap::new(),
         begun: false,
         base_ns: None,
         sorter: Sorter::new(MAX_DISORDER),
@@ -228,8 +217,8 @@ impl Source {
 
 struct Merge {
     sources: Vec<Source>,
-    /// The next event of each file, the earliest first.
-    next: BinaryHeap<Reverse<NextEvent>>,
+    /// The next event of each file, by its time and the number of the file.
+    next: BTreeMap<(u64, usize), Event>,
     begun: bool,
     /// The time of the first event.
     base_ns: Option<u64>,
@@ -237,33 +226,10 @@ struct Merge {
     requests: Requests,
 }
 
-/// Time and file decide.
-struct NextEvent {
-    event: Event,
-    file: usize,
-}
-
-impl Ord for NextEvent {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.event.at_ns, self.file).cmp(&(other.event.at_ns, other.file))
-    }
-}
-impl PartialOrd for NextEvent {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl PartialEq for NextEvent {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for NextEvent {}
-
 impl Merge {
     fn refill(&mut self, file: usize) -> Result<(), TraceError> {
         if let Some(event) = self.sources[file].next()? {
-            self.next.push(Reverse(NextEvent { event, file }));
+            self.next.insert((event.at_ns, file), event);
         }
         Ok(())
     }
@@ -276,11 +242,13 @@ impl Merge {
     ) -> Result<(), TraceError> {
         event.at_ns -= *self.base_ns.get_or_insert(event.at_ns);
         let done = self.requests.event(&event, out);
-        done.map_err(|(what, remedy)| {
-            self.sources[file]
-                .input
-                .record_error(RECORD as u64, what, remedy)
-        })
+        done.map_err(|fault| self.error(file, fault))
+    }
+
+    /// An error about the latest record of a file.
+    fn error(&self, file: usize, (what, remedy): Fault) -> TraceError {
+        let input = &self.sources[file].input;
+        input.record_error(RECORD as u64, what, remedy)
     }
 }
 
@@ -292,7 +260,7 @@ impl Step for Merge {
                 self.refill(file)?;
             }
         }
-        let Some(Reverse(NextEvent { event, file })) = self.next.pop() else {
+        let Some(((_, file), event)) = self.next.pop_first() else {
             while let Some(event) = self.sorter.pop() {
                 self.sorted(event, 0, out)?;
             }
@@ -300,12 +268,7 @@ impl Step for Merge {
             return Ok(false);
         };
         let pushed = self.sorter.push(event.at_ns, event);
-        let (what, remedy) = TOO_LATE;
-        let pushed = pushed.map_err(|TooLate| {
-            self.sources[file]
-                .input
-                .record_error(RECORD as u64, what, remedy)
-        })?;
+        let pushed = pushed.map_err(|TooLate| self.error(file, TOO_LATE))?;
         if let Some(event) = pushed {
             self.sorted(event, file, out)?;
         }

@@ -11,11 +11,11 @@
 //! below it were both traced, the request of the lower one is passed over. Never: a request without bytes, one that
 //! failed, or one twice.
 
-use super::super::error::{Fault, TraceError, TracePosition};
+use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;
 use super::super::order::HeldRecords;
 use super::super::{FileInfo, Flags, Header, Item, Lacks, LeftOut, Level, Op, Record};
-use super::scan;
+use super::scan::{self, SECTOR};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 
@@ -23,8 +23,6 @@ use std::path::Path;
 const MAX_REMAPS: usize = 64;
 /// Requests before the first sector of a completion that are looked at for one that reaches into it.
 const LOOK_BACK: usize = 8;
-/// Bytes of a sector of the block layer, whatever the device's own are.
-pub const SECTOR: u64 = 512;
 
 /// A device, major and minor.
 pub type Device = (u32, u32);
@@ -103,7 +101,7 @@ pub fn wanted(
     first: &[Action],
 ) -> Result<RequestAction, TraceError> {
     let asked = scan::choice(pairs, "action", &["Q", "D"], path)?;
-    pairs.finish(path, format, &["action"])?;
+    pairs.finish(path, format, KEYS)?;
     match asked {
         Some(0) => Ok(RequestAction::Queue),
         Some(_) => Ok(RequestAction::Issue),
@@ -111,9 +109,8 @@ pub fn wanted(
         None if first.contains(&Action::Issue) => Ok(RequestAction::Issue),
         None => {
             let what = "neither queued (Q) nor issued (D) requests at the beginning";
-            Err(TraceError::new(
+            Err(TraceError::whole(
                 path,
-                TracePosition::Whole,
                 what,
                 format!("say {format}:action=Q or {format}:action=D"),
             ))
@@ -130,18 +127,13 @@ pub fn header(format: &str, wanted: RequestAction) -> Header {
             "requests as they were issued to the device (D), merged or split; an end is the completion"
         }
     };
-    Header {
-        format: format.to_string(),
-        time_unit: "ns".to_string(),
-        offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks {
-            opens: true,
-            threads: wanted == RequestAction::Issue,
-            ..Lacks::default()
-        },
-        level: Level::BelowCache,
-        notes: vec![note.to_string()],
-    }
+    let lacks = Lacks {
+        opens: true,
+        threads: wanted == RequestAction::Issue,
+        ..Lacks::default()
+    };
+    let units = ["ns", "512 B sectors"];
+    Header::of(format, units, lacks, Level::BelowCache, &[note])
 }
 
 /// Device number, whether it writes, first byte, ticket.

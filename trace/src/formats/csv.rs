@@ -5,9 +5,9 @@
 //! Records are put in the order of their starts, the first of which becomes 0, unless they name each other (`after`).
 //! Never: a guessed unit.
 
-pub(super) mod columns;
-pub(super) mod read;
-pub(super) mod write;
+mod columns;
+mod read;
+mod write;
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
 use self::read::{Table, Words};
@@ -59,7 +59,7 @@ pub static FORMAT: Format = Format {
         ),
     ],
     detect,
-    import: Some(import),
+    import,
     export: Some(write::export),
 };
 
@@ -89,21 +89,11 @@ fn words(pairs: &mut Pairs, key: &str) -> Vec<String> {
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     let path = input.path().to_path_buf();
-    let delimiter = choice(
-        &mut pairs,
-        "delimiter",
-        &DELIMITERS.map(|(name, _)| name),
-        &path,
-    )?
-    .unwrap_or(0);
+    let mut chosen = |key, of: &[&str]| choice(&mut pairs, key, of, &path);
+    let delimiter = chosen("delimiter", &DELIMITERS.map(|(name, _)| name))?.unwrap_or(0);
     let delimiter = DELIMITERS[delimiter].1;
-    let header = choice(&mut pairs, "header", &["yes", "no"], &path)? != Some(1);
-    let level = match choice(
-        &mut pairs,
-        "level",
-        &["unknown", "program", "below-cache"],
-        &path,
-    )? {
+    let header = chosen("header", &["yes", "no"])? != Some(1);
+    let level = match chosen("level", &["unknown", "program", "below-cache"])? {
         Some(1) => Level::Program,
         Some(2) => Level::BelowCache,
         _ => Level::Unknown,
@@ -115,12 +105,8 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let first = if header {
         input.line()?.unwrap_or(b"").to_vec()
     } else {
-        input
-            .head()?
-            .split(|b| *b == b'\n')
-            .next()
-            .unwrap_or(b"")
-            .to_vec()
+        let mut lines = input.head()?.split(|b| *b == b'\n');
+        lines.next().unwrap_or(b"").to_vec()
     };
     let whole =
         |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
@@ -134,11 +120,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         names = (1..=names.len()).map(|n| format!("#{n}")).collect();
     }
     let keyed = by_keys(&mut pairs, &names, &path)?;
-    pairs.finish(
-        &path,
-        FORMAT.name,
-        &FORMAT.keys.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
-    )?;
+    pairs.finish(&path, FORMAT.name, FORMAT.keys)?;
     let columns = match keyed {
         Some(columns) => columns,
         None => by_names(&names).map_err(|what| whole(what, &remedy(&names)))?,
@@ -153,15 +135,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         pending: Vec::new(),
         quoted: None,
     };
-    let items = items(Text {
-        input,
-        lines: table,
-    });
-    let items = if sort {
-        order::by_start(items, &path)
-    } else {
-        items
-    };
+    let lines = table;
+    let mut items = items(Text { input, lines });
+    if sort {
+        items = order::by_start(items, &path);
+    }
     Ok(Import::new(header, items, LeftOut::default()))
 }
 
@@ -186,23 +164,18 @@ fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
     if !has(Role::Op) {
         notes.push("It does not tell reads from writes: every row counts as a read.".to_string());
     }
-    Header {
-        format: FORMAT.name.to_string(),
-        time_unit: time.map_or("none", |(name, _)| name).to_string(),
-        offset_unit: if offset == 1 {
-            "bytes".to_string()
-        } else {
-            format!("units of {offset} B")
-        },
-        lacks: Lacks {
-            starts: !has(Role::Start),
-            ends: !has(Role::End) && !has(Role::Dur),
-            opens: !has(Role::Open),
-            threads: !has(Role::Thread),
-            lens: false,
-            ops: !has(Role::Op),
-        },
-        level,
-        notes,
-    }
+    let offset_unit = match offset {
+        1 => "bytes".to_string(),
+        bytes => format!("units of {bytes} B"),
+    };
+    let lacks = Lacks {
+        starts: !has(Role::Start),
+        ends: !has(Role::End) && !has(Role::Dur),
+        opens: !has(Role::Open),
+        threads: !has(Role::Thread),
+        ops: !has(Role::Op),
+    };
+    let units = [time.map_or("none", |(name, _)| name), &offset_unit];
+    let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
+    Header::of(FORMAT.name, units, lacks, level, &notes)
 }

@@ -12,9 +12,9 @@
 //! Times are seconds since the start of the job with four decimals or more. Columns behind the end are passed over.
 //! Source: the darshan-util documentation, "darshan-dxt-parser".
 
-use super::scan::{self, Names};
+use super::scan::{self, Names, SECOND_NS, decimal_ns};
 use super::step::{Step, items};
-use super::table::{decimal_ns, lines_fit};
+use super::table::lines_fit;
 use crate::error::Fault;
 use crate::error::TraceError;
 use crate::format::{Fit, Format, Pairs};
@@ -30,7 +30,7 @@ pub static FORMAT: Format = Format {
         "posix, what reached the file system (the default), or mpiio, what the program asked MPI-IO for",
     )],
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
@@ -38,7 +38,6 @@ pub static FORMAT: Format = Format {
 /// keep more, some 40,000 requests.
 pub const MAX_REQUESTS: usize = 4 << 20;
 
-const SECOND_NS: u64 = 1_000_000_000;
 const REMEDY: &str = "the file is damaged or not of darshan-dxt-parser; see --format";
 const BAD: Fault = (
     "not a line of MODULE RANK Wt/Rd SEGMENT OFFSET LENGTH START END",
@@ -63,19 +62,17 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
     let module =
         scan::choice(&mut pairs, "module", &["posix", "mpiio"], input.path())?.unwrap_or(0);
-    pairs.finish(input.path(), FORMAT.name, &["module"])?;
-    let header = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: "seconds since the job began".to_string(),
-        offset_unit: "bytes".to_string(),
-        lacks: Lacks { opens: true, ..Lacks::default() },
-        level: Level::Program,
-        notes: vec![
-            "a thread is a rank; opens are not in the trace, so a rank reads a file through one".to_string(),
-            "Darshan keeps a bounded number of requests for each process: the last ones of a long job may be missing"
-                .to_string(),
-        ],
+    pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
+    let lacks = Lacks {
+        opens: true,
+        ..Lacks::default()
     };
+    let notes = [
+        "a thread is a rank; opens are not in the trace, so a rank reads a file through one",
+        "Darshan keeps a bounded number of requests for each process: the last ones of a long job may be missing",
+    ];
+    let units = ["seconds since the job began", "bytes"];
+    let header = Header::of(FORMAT.name, units, lacks, Level::Program, &notes);
     let left_out = LeftOut::default();
     let darshan = Darshan {
         input,

@@ -5,9 +5,8 @@
 //!   3:  US FILE add|open|close       US FILE read|write|trim|sync|datasync      OFFSET LENGTH
 //! ```
 //!
-//! Times of version 3 are microseconds since the run began. Version 2 has none but its waits, and fio's manual and fio
-//! differ about those: the manual says microseconds from the line before, fio 3.33 waits until this many milliseconds after
-//! its start (measured). We do as fio does; `wait=relative-us` reads them as the manual says. A reader of version 3
+//! Times of version 3 are microseconds since the run began. Version 2 has none but its waits: fio 3.33 waits until this many
+//! milliseconds after its start (measured; its manual says microseconds from the line before). fio's reader of version 3
 //! forgets the first gap when it begins at 0 (measured), so ours begin at 1 or later. fio parts fields at spaces and
 //! keeps lengths in 32 bits: what does not fit is refused, both ways.
 //!
@@ -30,18 +29,12 @@ pub const MAX_NAME: usize = 255;
 pub static FORMAT: Format = Format {
     name: "fio",
     summary: "fio's iolog, version 2 (no times) and 3 (us); offsets in bytes",
-    keys: &[
-        (
-            "version",
-            "export: 3, or 2 (the default where there are no times)",
-        ),
-        (
-            "wait",
-            "import of version 2: absolute-ms as fio does, or relative-us as its manual says",
-        ),
-    ],
+    keys: &[(
+        "version",
+        "export: 3, or 2 (the default where there are no times)",
+    )],
     detect,
-    import: Some(import),
+    import,
     export: Some(export),
 };
 
@@ -63,13 +56,10 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(head.starts_with(MAGIC))
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
-    let path = input.path().to_path_buf();
-    let asked = scan::choice(&mut pairs, "wait", &["absolute-ms", "relative-us"], &path)?;
-    pairs.finish(&path, FORMAT.name, &["wait"])?;
-    let head = input.head()?;
-    let waits = asked.is_some() || head.split(|b| *b == b'\n').any(is_wait);
+    pairs.finish(input.path(), FORMAT.name, &[])?;
+    let waits = input.head()?.split(|b| *b == b'\n').any(is_wait);
     let version = match input.line()? {
         Some(b"fio version 2 iolog") => 2,
         Some(b"fio version 3 iolog") => 3,
@@ -79,46 +69,37 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         }
     };
     let timed = version == 3 || waits;
-    let mut notes = Vec::new();
-    if version == 2 && waits {
-        notes
-            .push("version 2 says when to wait, not when a request began: times are the earliest possible".to_string());
-    }
-    let header = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: if version == 3 {
-            "us"
-        } else if waits {
-            "waits"
-        } else {
-            "none"
-        }
-        .to_string(),
-        offset_unit: "bytes".to_string(),
-        lacks: Lacks {
-            starts: !timed,
-            ends: true,
-            threads: true,
-            ..Lacks::default()
-        },
-        level: Level::Program,
-        notes,
+    const WAITS: &str =
+        "version 2 says when to wait, not when a request began: times are the earliest possible";
+    let (time_unit, notes) = match (version, waits) {
+        (3, _) => ("us", &[][..]),
+        (_, true) => ("waits", &[WAITS][..]),
+        (_, false) => ("none", &[][..]),
     };
+    let lacks = Lacks {
+        starts: !timed,
+        ends: true,
+        threads: true,
+        ..Lacks::default()
+    };
+    let header = Header::of(
+        FORMAT.name,
+        [time_unit, "bytes"],
+        lacks,
+        Level::Program,
+        notes,
+    );
     let left_out = LeftOut::default();
     let lines = Log {
         version,
-        relative: asked == Some(1),
         clock_ns: timed.then_some(0),
         names: Names::default(),
         opens: Vec::new(),
         next_open: 0,
         left_out: left_out.clone(),
     };
-    Ok(Import::new(
-        header,
-        step::items(Text { input, lines }),
-        left_out,
-    ))
+    let items = step::items(Text { input, lines });
+    Ok(Import::new(header, items, left_out))
 }
 
 fn is_wait(mut line: &[u8]) -> bool {
@@ -128,8 +109,6 @@ fn is_wait(mut line: &[u8]) -> bool {
 
 struct Log {
     version: u8,
-    /// Waits are microseconds from the one before.
-    relative: bool,
     /// The time of the log, in a version 2 without waits nothing.
     clock_ns: Option<u64>,
     names: Names,
@@ -171,24 +150,18 @@ impl Log {
         }
     }
 
-    fn wait(&mut self, amount: u64) -> Result<(), Fault> {
+    fn wait(&mut self, until_ms: u64) -> Result<(), Fault> {
         let long = (
             "a wait of over 500 years",
             "the file is damaged; cut it before this line",
         );
         let late = (
             "the first wait comes late",
-            "say fio:wait=absolute-ms (as fio does) or fio:wait=relative-us",
+            "record it again with fio 3.31 or later, whose logs have times",
         );
         let clock = self.clock_ns.ok_or(late)?;
-        let next = if self.relative {
-            amount
-                .checked_mul(1000)
-                .and_then(|ns| clock.checked_add(ns))
-        } else {
-            amount.checked_mul(1_000_000).map(|ns| ns.max(clock))
-        };
-        self.clock_ns = Some(next.ok_or(long)?);
+        let next = until_ms.checked_mul(scan::MS_NS).ok_or(long)?;
+        self.clock_ns = Some(next.max(clock));
         Ok(())
     }
 }
@@ -225,8 +198,11 @@ impl Lines for Log {
         let op = match action {
             b"read" => Op::Read,
             b"write" => Op::Write,
-            b"trim" => return Ok(self.leave("trims")),
-            b"sync" | b"datasync" => return Ok(self.leave("syncs")),
+            b"trim" | b"sync" | b"datasync" => {
+                self.left_out
+                    .count(if action == b"trim" { "trims" } else { "syncs" });
+                return Ok(true);
+            }
             b"wait" if self.version == 2 => return self.wait(offset).map(|()| true),
             b"wait" => {
                 return Err((
@@ -255,13 +231,6 @@ impl Lines for Log {
     }
 }
 
-impl Log {
-    fn leave(&self, what: &'static str) -> bool {
-        self.left_out.count(what);
-        true
-    }
-}
-
 fn export(
     header: &Header,
     mut pairs: Pairs,
@@ -274,7 +243,7 @@ fn export(
         ["3", "2"]
     };
     let version = versions[scan::choice(&mut pairs, "version", &versions, &to.path)?.unwrap_or(0)];
-    pairs.finish(&to.path, FORMAT.name, &["version"])?;
+    pairs.finish(&to.path, FORMAT.name, FORMAT.keys)?;
     let mut log = FioWriter {
         path: to.path,
         to: BufWriter::new(to.to),
@@ -283,7 +252,8 @@ fn export(
         shift: None,
         names: Names::default(),
         files: Vec::new(),
-        done: ExportReport::default(),
+        records: 0,
+        left_out: LeftOut::default(),
     };
     log.put(format_args!("fio version {version} iolog"))?;
     for item in items {
@@ -307,14 +277,15 @@ struct FioWriter {
     names: Names,
     /// The name of each file; those with the same name are the same for fio.
     files: Vec<String>,
-    done: ExportReport,
+    records: u64,
+    left_out: LeftOut,
 }
 
 impl FioWriter {
     fn refuse(&self, what: impl Into<String>, remedy: &str) -> TraceError {
         TraceError::new(
             &self.path,
-            TracePosition::Record(self.done.records + 1),
+            TracePosition::Record(self.records + 1),
             what,
             remedy,
         )
@@ -325,24 +296,13 @@ impl FioWriter {
         done.map_err(|error| TraceError::not_written(&self.path, &error))
     }
 
-    fn leave(&mut self, what: &'static str) {
-        match self
-            .done
-            .left_out
-            .iter_mut()
-            .find(|(reason, _)| *reason == what)
-        {
-            Some((_, n)) => *n += 1,
-            None => self.done.left_out.push((what, 1)),
-        }
-    }
-
-    fn of_file(&mut self, name: &str, action: &str) -> Result<(), TraceError> {
+    /// A line of the log, with its time.
+    fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), TraceError> {
         let now = self.now;
         if self.timed {
-            self.put(format_args!("{now} {name} {action}"))
+            self.put(format_args!("{now} {line}"))
         } else {
-            self.put(format_args!("{name} {action}"))
+            self.put(line)
         }
     }
 
@@ -356,19 +316,14 @@ impl FioWriter {
             return Err(self.refuse(what, "rename the file, or export to another format"));
         }
         if self.names.get(name.as_bytes()).is_some() {
-            self.leave("files with the name of another one");
+            self.left_out.count("files with the name of another one");
         } else {
-            let many = || {
-                TraceError::new(
-                    &self.path,
-                    TracePosition::Whole,
-                    "file names of over 64 MiB together",
-                    "cut the trace",
-                )
-            };
-            self.names.add(name.as_bytes()).ok_or_else(many)?;
-            self.of_file(&name, "add")?;
-            self.of_file(&name, "open")?;
+            let many = "file names of over 64 MiB together";
+            self.names
+                .add(name.as_bytes())
+                .ok_or_else(|| TraceError::whole(&self.path, many, "cut the trace"))?;
+            self.line(format_args!("{name} add"))?;
+            self.line(format_args!("{name} open"))?;
         }
         self.files.push(name);
         Ok(())
@@ -387,7 +342,7 @@ impl FioWriter {
         };
         let unit = if self.timed { 1000 } else { 1_000_000 };
         if !ns.is_multiple_of(unit) {
-            self.leave(if self.timed {
+            self.left_out.count(if self.timed {
                 "parts of a microsecond"
             } else {
                 "parts of a millisecond"
@@ -415,7 +370,7 @@ impl FioWriter {
         let action = match action {
             Ok(action) => action,
             Err(what) => {
-                self.leave(what);
+                self.left_out.count(what);
                 return Ok(());
             }
         };
@@ -443,15 +398,10 @@ impl FioWriter {
         ];
         lost.iter()
             .filter(|(is, _)| *is)
-            .for_each(|(_, what)| self.leave(what));
+            .for_each(|(_, what)| self.left_out.count(what));
         self.time(record, &name)?;
-        let now = self.now;
-        if self.timed {
-            self.put(format_args!("{now} {name} {action} {offset} {len}"))?;
-        } else {
-            self.put(format_args!("{name} {action} {offset} {len}"))?;
-        }
-        self.done.records += 1;
+        self.line(format_args!("{name} {action} {offset} {len}"))?;
+        self.records += 1;
         Ok(())
     }
 
@@ -460,11 +410,14 @@ impl FioWriter {
         for name in std::mem::take(&mut self.files) {
             if closed.get(name.as_bytes()).is_none() {
                 closed.add(name.as_bytes());
-                self.of_file(&name, "close")?;
+                self.line(format_args!("{name} close"))?;
             }
         }
         let flushed = self.to.flush();
         flushed.map_err(|error| TraceError::not_written(&self.path, &error))?;
-        Ok(self.done)
+        Ok(ExportReport {
+            records: self.records,
+            left_out: self.left_out.so_far(),
+        })
     }
 }

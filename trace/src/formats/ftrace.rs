@@ -9,12 +9,11 @@
 //! has more. Pages that were put into the page cache are the kernel's doing, and have the flag of readahead. Never: a
 //! unit by guess (`ofs` is bytes, inodes are hexadecimal, arguments of calls too where they begin with 0x).
 
-use super::super::error::{Fault, TraceError, TracePosition};
+use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
-use super::lirs::block;
 use super::scan;
 use super::step::{self, Lines};
 use crate::follow::call::ENTRIES;
@@ -27,13 +26,15 @@ pub static FORMAT: Format = Format {
     summary: "text of ftrace, or of perf script: system calls and filemap tracepoints; us, bytes",
     keys: &[("page", "bytes of a page of the machine (4096)")],
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
 const DAMAGED: &str = "cut the trace before this line, or record it again";
 const CUT: Fault = ("a line of ftrace that is not whole", DAMAGED);
 const LOST: &str = "events that were lost before they were read";
+/// 1 GiB.
+const MAX_PAGE_BYTES: u64 = 1 << 30;
 const OTHER: &str = "events of other kinds";
 
 fn detect(head: &[u8]) -> Fit {
@@ -61,35 +62,28 @@ fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
     let Some(input) = inputs.first() else {
         return Ok(DEFAULT_PAGE_BYTES);
     };
-    let page = block(pairs, "page", input)?.unwrap_or(DEFAULT_PAGE_BYTES);
-    pairs.finish(input.path(), FORMAT.name, &["page"])?;
-    if page.is_power_of_two() {
-        return Ok(page);
-    }
-    let what = format!("page={page} is no power of two");
-    let remedy = "take what `getconf PAGESIZE` says on the machine of the trace";
-    Err(TraceError::new(
-        input.path(),
-        TracePosition::Whole,
-        what,
-        remedy,
-    ))
+    let text = pairs.take("page");
+    pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
+    let Some(text) = text else {
+        return Ok(DEFAULT_PAGE_BYTES);
+    };
+    let page = scan::number(text.as_bytes())
+        .filter(|page| page.is_power_of_two() && *page <= MAX_PAGE_BYTES);
+    page.ok_or_else(|| {
+        let what = format!("'page={text}' is not the size of a page");
+        let remedy = "take what `getconf PAGESIZE` says on the machine of the trace";
+        TraceError::whole(input.path(), what, remedy)
+    })
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let page_bytes = page(&inputs, &mut pairs)?;
-    let header = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: "us".to_string(),
-        offset_unit: "bytes".to_string(),
-        lacks: Lacks::default(),
-        level: Level::Program,
-        notes: vec![
-            "files are named by inode and device: the text has no names".to_string(),
-            "a readv or preadv has the length that it returned, not the length asked for"
-                .to_string(),
-        ],
-    };
+    let notes = [
+        "files are named by inode and device: the text has no names",
+        "a readv or preadv has the length that it returned, not the length asked for",
+    ];
+    let units = ["us", "bytes"];
+    let header = Header::of(FORMAT.name, units, Lacks::default(), Level::Program, &notes);
     step::import(inputs, &pairs, header, |left_out| {
         let follow = Follow::new(
             page_bytes,
@@ -187,7 +181,7 @@ fn parse(line: &[u8], page_bytes: u64) -> Option<(Head, Option<What>)> {
     }
     let head = Head {
         thread,
-        at_ns: scan::seconds(time.strip_suffix(b":")?)?,
+        at_ns: scan::decimal_ns(time.strip_suffix(b":")?, scan::SECOND_NS)?,
     };
     let event = rest.trim_ascii();
     if event.is_empty() {

@@ -17,11 +17,9 @@ use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
-use super::scan;
+use super::scan::{self, MS_NS, decimal_ns};
 use super::step::{self, Lines};
-use super::strace::Strace;
-use super::strace::{Stamp, StraceEntry};
-use super::table::decimal_ns;
+use super::strace::{Stamp, Strace, StraceEntry};
 use std::collections::VecDeque;
 
 pub static FORMAT: Format = Format {
@@ -29,11 +27,10 @@ pub static FORMAT: Format = Format {
     summary: "text of perf trace; ms with three decimals, bytes",
     keys: &[],
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
-const MS_NS: u64 = 1_000_000;
 const REMEDY: &str =
     "record with perf trace -o FILE, so that nothing else is in it, or cut it before this line";
 const CUT: Fault = ("a line of perf trace that is not whole", REMEDY);
@@ -247,21 +244,14 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let header = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: "ms (to the us)".to_string(),
-        offset_unit: "bytes".to_string(),
-        lacks: Lacks::default(),
-        level: Level::Program,
-        notes: [
-            "page faults of mappings are not in it",
-            "a file has a name only where perf looked it up; without one each open counts as a separate file",
-            "a readv or preadv has the length that it returned, not the length asked for",
-            "a thread that clone3 began is taken to share the descriptors of its parent, as a thread of a program does",
-        ]
-        .map(str::to_string)
-        .to_vec(),
-    };
+    let notes = [
+        "page faults of mappings are not in it",
+        "a file has a name only where perf looked it up; without one each open counts as a separate file",
+        "a readv or preadv has the length that it returned, not the length asked for",
+        "a thread that clone3 began is taken to share the descriptors of its parent, as a thread of a program does",
+    ];
+    let units = ["ms (to the us)", "bytes"];
+    let header = Header::of(FORMAT.name, units, Lacks::default(), Level::Program, &notes);
     step::import(inputs, &pairs, header, |left_out| {
         let mut calls = Strace::new(Some(Stamp::Epoch(0)), left_out.clone());
         calls.opens_unnamed = true;

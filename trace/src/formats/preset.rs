@@ -10,8 +10,8 @@
 //! ```
 //! The rows are in `published`; a table of a shape that this does not know has a file. No float, no quotes.
 
-use super::scan::number;
-use super::table::{self, Row, decimal_ns, lines_fit};
+use super::scan::{decimal_ns, number};
+use super::table::{self, Row, lines_fit};
 use crate::error::Fault;
 use crate::format::{ExportFn, Fit, Pairs};
 use crate::input::Input;
@@ -145,7 +145,7 @@ impl Preset {
     }
 
     /// Where the fields of a line are, if there is one for each column.
-    fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
+    pub fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
         let mut places = [const { 0..0 }; MAX_COLUMNS];
         let mut found = 0;
         let mut put = |place: Range<usize>| {
@@ -238,66 +238,16 @@ impl Preset {
     pub fn import(&'static self, inputs: Vec<Input>, pairs: &Pairs) -> Result<Import, TraceError> {
         let input = Input::only(inputs, self.name)?;
         pairs.finish(input.path(), self.name, &[])?;
-        let header = Header {
-            format: self.name.to_string(),
-            time_unit: self.time_unit.to_string(),
-            offset_unit: self.offset_unit.to_string(),
-            lacks: Lacks {
-                starts: !self.has(|column| matches!(column, Column::Start(_))),
-                ends: !self.has(|c| matches!(c, Column::Dur(_) | Column::DurOrNothing(_))),
-                ops: !self.has(|column| matches!(column, Column::Op(_))),
-                ..Lacks::REQUEST
-            },
-            level: self.level,
-            notes: self.notes.iter().map(ToString::to_string).collect(),
+        let lacks = Lacks {
+            starts: !self.has(|column| matches!(column, Column::Start(_))),
+            ends: !self.has(|c| matches!(c, Column::Dur(_) | Column::DurOrNothing(_))),
+            ops: !self.has(|column| matches!(column, Column::Op(_))),
+            ..Lacks::REQUEST
         };
+        let units = [self.time_unit, self.offset_unit];
+        let header = Header::of(self.name, units, lacks, self.level, self.notes);
         Ok(table::import(input, header, self.volume, |line| {
             self.row(line)
         }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_shape_of_a_line_is_judged_before_its_places() {
-        let table = Preset {
-            columns: &[Column::Offset(512), Column::Number],
-            refusal: "not a line",
-            too_far: "too far",
-            ..Preset::CSV
-        };
-        let refused = |line: &'static [u8]| table.row(line).err().map(|(what, _)| what);
-        assert_eq!(refused(b"18446744073709551615,1"), Some("too far"));
-        assert_eq!(refused(b"18446744073709551615,x"), Some("not a line"));
-    }
-
-    #[test]
-    fn a_line_has_a_field_for_each_column() {
-        let of = |separator, line: &'static str| {
-            let table = Preset {
-                columns: &[Column::Volume, Column::Volume, Column::Number],
-                separator,
-                ..Preset::CSV
-            };
-            let places = table.split(line.as_bytes())?;
-            let fields = places.map(|place| &line[place]);
-            match table.row(line.as_bytes()) {
-                Ok(Row::Record(volume, _)) => Some((fields, volume.to_vec())),
-                _ => None,
-            }
-        };
-        let (fields, volume) = of(Some(b','), "a,,3").expect("three");
-        assert_eq!(
-            (&fields[..3], &volume[..]),
-            (&["a", "", "3"][..], &b"a,"[..])
-        );
-        assert!(of(Some(b','), "a,3").is_none() && of(Some(b','), "a,b,c,3").is_none());
-        assert!(of(Some(b','), "a,b,3,,,,,,,").is_none() && of(Some(b','), "").is_none());
-        let (fields, _) = of(None, "  a\t b 3 ").expect("three");
-        assert_eq!(&fields[..3], &["a", "b", "3"]);
-        assert!(of(None, "a 3").is_none() && of(None, "a b 3 4").is_none());
     }
 }

@@ -1,9 +1,9 @@
 //! The tables of published block traces: a row for each (see `preset`).
 
 use super::preset::{Clock, Column, Ops, Preset};
-use super::scan::number;
+use super::scan::{SECOND_NS, SECTOR, US_NS, number};
 use super::spc;
-use super::table::{SECTOR, lines_fit, words};
+use super::table::lines_fit;
 use crate::Level;
 use crate::format::{Fit, Format};
 
@@ -17,15 +17,13 @@ macro_rules! published {
                 summary: TABLE.summary,
                 keys: &[],
                 detect: |head| (TABLE.fit)(&TABLE, head),
-                import: Some(|inputs, pairs| TABLE.import(inputs, &pairs)),
+                import: |inputs, pairs| TABLE.import(inputs, &pairs),
                 export: TABLE.export,
             }
         };
     )*};
 }
 
-const US_NS: u64 = 1_000;
-const SECOND_NS: u64 = 1_000_000_000;
 /// Nanoseconds of the years 2001 to 2100.
 const THIS_CENTURY_NS: std::ops::Range<u64> = 1_000_000_000_000_000_000..4_102_444_800_000_000_000;
 /// Ticks of 100 ns since 1601 between 1970 and 2185: a file that holds other numbers is something else.
@@ -186,7 +184,7 @@ published! {
 
 /// Sure where the last column numbers the lines.
 fn counted(table: &Preset, head: &[u8]) -> Fit {
-    let last = |line: &[u8]| words::<4>(line).and_then(|words| number(words[3]));
+    let last = |line: &[u8]| number(&line[table.split(line)?[3].clone()]);
     let Some(first) = head.split(|b| *b == b'\n').next().and_then(last) else {
         return Fit::No;
     };

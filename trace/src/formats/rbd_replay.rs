@@ -1,4 +1,4 @@
-//! `rbd-replay`: what a virtual machine did to its images, as Ceph's replayer takes it, in both versions of the file.
+//! `rbd-replay`: what a virtual machine did to its images, as Ceph's replayer takes it since Ceph 9 (2015).
 //!
 //! ```text
 //!   reader: bytes ──► actions ──► graph: ids ──► what waits for what
@@ -20,20 +20,18 @@ mod read;
 mod write;
 
 use self::graph::{Graph, Node};
-use self::read::{Action, BANNER, Bad, Entry, Io, Reader, What};
+use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};
 use super::step::{Step, items};
 use crate::error::TraceError;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Threads at one time: each is a thread of the replayer.
 pub const MAX_THREADS: usize = 1 << 12;
 pub const MAX_OPENS: usize = 1 << 16;
-/// Actions that have to fit together before a file without a banner is taken for one.
-const SURE_ACTIONS: usize = 4;
 
 pub static FORMAT: Format = Format {
     name: "rbd-replay",
@@ -43,53 +41,19 @@ pub static FORMAT: Format = Format {
         "completion (as they were meant) or submit (as rbd-replay takes them)",
     )],
     detect,
-    import: Some(import),
+    import,
     export: Some(write::export),
 };
 
 fn detect(head: &[u8]) -> Fit {
-    if head.starts_with(BANNER) {
-        Fit::Sure
-    } else {
-        old(head)
-    }
-}
-
-/// Version 0 has no banner, but all of its actions must fit together.
-fn old(head: &[u8]) -> Fit {
-    let (mut at, mut actions) = (0, 0);
-    let (mut ids, mut threads) = (HashSet::new(), HashSet::new());
-    while at < head.len() {
-        match read::action(&head[at..], 0) {
-            Ok((action, len)) => {
-                let known = if action.what == What::Start {
-                    threads.insert(action.thread)
-                } else {
-                    threads.contains(&action.thread)
-                };
-                let before = action.after.iter().all(|(id, _)| ids.contains(&(id & !1)));
-                if !known || !before || action.id & 1 == 1 || !ids.insert(action.id) {
-                    return Fit::No;
-                }
-                at += len;
-                actions += 1;
-            }
-            Err(Bad::Short(_)) => break,
-            Err(_) => return Fit::No,
-        }
-    }
-    match actions {
-        0 | 1 => Fit::No,
-        n if n < SURE_ACTIONS => Fit::Maybe,
-        _ => Fit::Sure,
-    }
+    Fit::sure_if(head.starts_with(BANNER))
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
     const DEPS: &[&str] = &["completion", "submit"];
     let submit = choice(&mut pairs, "aio-deps", DEPS, input.path())? == Some(1);
-    pairs.finish(input.path(), FORMAT.name, &["aio-deps"])?;
+    pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
     let deps = match submit {
@@ -98,22 +62,18 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
             "A dependency on an asynchronous action is on its end too (aio-deps=submit for its submission alone)."
         }
     };
-    let header = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: "ns, differences only".to_string(),
-        offset_unit: "bytes".to_string(),
-        lacks: Lacks { starts: true, ends: true, ..Lacks::default() },
-        level: Level::BelowCache,
-        notes: vec![
-            format!(
-                "Version {} of the file. Requests of a guest to its disk, below the guest's page cache.",
-                reader.version()
-            ),
-            "The time is in the dependencies: each record says what it waits for, and for how long after that."
-                .to_string(),
-            deps.to_string(),
-        ],
+    let lacks = Lacks {
+        starts: true,
+        ends: true,
+        ..Lacks::default()
     };
+    let notes = [
+        "Requests of a guest to its disk, below the guest's page cache.",
+        "The time is in the dependencies: each record says what it waits for, and for how long after that.",
+        deps,
+    ];
+    let units = ["ns, differences only", "bytes"];
+    let header = Header::of(FORMAT.name, units, lacks, Level::BelowCache, &notes);
     let replay = Replay {
         reader,
         graph: Graph::new(!submit),

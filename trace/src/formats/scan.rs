@@ -2,7 +2,7 @@
 //!
 //! Never: a float (seconds with a fraction are decimal, 2^53 is not enough), or a number that wraps.
 
-use crate::error::{TraceError, TracePosition};
+use crate::error::TraceError;
 use crate::format::Pairs;
 use crate::{FileInfo, Item};
 use std::collections::{HashMap, VecDeque};
@@ -10,6 +10,11 @@ use std::path::Path;
 
 /// Names of one trace, all together: a hostile trace may name a million files, its reader keeps each name once.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
+/// Bytes of a sector, whatever the device's own are.
+pub const SECTOR: u64 = 512;
+pub const US_NS: u64 = 1_000;
+pub const MS_NS: u64 = 1_000_000;
+pub const SECOND_NS: u64 = 1_000_000_000;
 
 /// Takes the next word, words being parted by spaces and tabs. Empty at the end.
 pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
@@ -53,18 +58,20 @@ pub fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head[..end].split(|b| *b == b'\n')
 }
 
-/// Seconds with up to nine decimals (`12.000034`), in nanoseconds.
-pub fn seconds(text: &[u8]) -> Option<u64> {
+/// A decimal number of units of `unit_ns` nanoseconds, in nanoseconds; what is finer than one is cut off.
+pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
-    let whole = number(&text[..dot])?.checked_mul(1_000_000_000)?;
+    let whole = number(&text[..dot])?.checked_mul(unit_ns)?;
     let Some(decimals) = text.get(dot + 1..) else {
         return Some(whole);
     };
-    if decimals.len() > 9 {
+    if decimals.is_empty() || !decimals.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let scale = 10_u64.pow(9 - u32::try_from(decimals.len()).ok()?);
-    whole.checked_add(number(decimals)? * scale)
+    // Nine digits are enough for the largest unit, a second.
+    let counted = &decimals[..decimals.len().min(9)];
+    let scale = 10_u64.pow(u32::try_from(counted.len()).ok()?);
+    whole.checked_add(number(counted)? * unit_ns / scale)
 }
 
 /// Takes a key that has few values: which of them it has, if it is given.
@@ -83,7 +90,7 @@ pub fn choice(
         .ok_or_else(|| {
             let what = format!("'{key}={value}' is not known");
             let remedy = format!("one of {key}={}", of.join(", "));
-            TraceError::new(path, TracePosition::Whole, what, remedy)
+            TraceError::whole(path, what, remedy)
         })
 }
 
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_numbers_and_seconds() {
+    fn words_numbers_and_decimals() {
         let mut rest = &b"  one\ttwo  "[..];
         assert_eq!(
             (word(&mut rest), word(&mut rest), word(&mut rest)),
@@ -160,20 +167,26 @@ mod tests {
         ] {
             assert_eq!(number(bad), None);
         }
-        assert_eq!(
-            seconds(b"1700000000.123456"),
-            Some(1_700_000_000_123_456_000)
-        );
-        assert_eq!(seconds(b"0.000001850"), Some(1850));
-        assert_eq!(seconds(b"7"), Some(7_000_000_000));
-        for bad in [
-            &b"1."[..],
-            b".5",
-            b"1.1234567890",
-            b"18446744074.0",
-            b"1.-1",
+        for (text, unit_ns, ns) in [
+            ("1700000000.123456", SECOND_NS, 1_700_000_000_123_456_000),
+            ("0.0000000019", SECOND_NS, 1),
+            ("7", SECOND_NS, 7 * SECOND_NS),
+            ("663.00000", US_NS, 663_000),
+            ("18446744073709551615", 1, u64::MAX),
         ] {
-            assert_eq!(seconds(bad), None);
+            assert_eq!(decimal_ns(text.as_bytes(), unit_ns), Some(ns), "{text}");
+        }
+        for bad in [
+            "1.",
+            ".5",
+            "-1",
+            "1.-1",
+            "1e9",
+            "18446744074.0",
+            "1.2.3",
+            "",
+        ] {
+            assert_eq!(decimal_ns(bad.as_bytes(), SECOND_NS), None, "{bad}");
         }
     }
 

@@ -2,13 +2,11 @@
 //!
 //! The form needs times, so a trace without them is not written, and has no place for names.
 
-use super::table::SECTOR;
+use super::scan::{SECOND_NS, SECTOR};
 use crate::error::TracePosition;
 use crate::format::{ExportReport, Output, Pairs};
 use crate::{Header, Item, Items, LeftOut, Op, TraceError};
 use std::io::{BufWriter, Write};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 pub fn export(
     _header: &Header,

@@ -15,9 +15,6 @@ use std::collections::VecDeque;
 /// An importer at work.
 pub trait Step: Send {
     /// Takes the next line or record; what it yields goes to the end of `out`. False when there is nothing any more.
-    ///
-    /// # Errors
-    /// It cannot be read, or is not what the format says.
     fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError>;
 }
 
@@ -62,15 +59,9 @@ impl<S: Step> Iterator for Steps<S> {
 /// An importer of lines of text.
 pub trait Lines: Send {
     /// Takes a line without its end. False when the trace ends here, whatever follows.
-    ///
-    /// # Errors
-    /// It is not what the format says.
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault>;
 
     /// There are no more lines.
-    ///
-    /// # Errors
-    /// The trace is not whole; the line that is named is the last one.
     fn end(&mut self, _out: &mut VecDeque<Item>) -> Result<(), Fault> {
         Ok(())
     }
@@ -85,9 +76,6 @@ pub struct Text<L> {
 }
 
 /// Imports the one file of a format of lines that has no keys. `lines` counts what it leaves out.
-///
-/// # Errors
-/// There are several files, or a key is given.
 pub fn import<L: Lines + 'static>(
     inputs: Vec<Input>,
     pairs: &Pairs,

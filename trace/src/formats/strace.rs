@@ -35,7 +35,7 @@ pub static FORMAT: Format = Format {
     summary: "text of strace -f -ttt -T -y; us, bytes",
     keys: &[],
     detect,
-    import: Some(import),
+    import,
     export: None,
 };
 
@@ -103,39 +103,28 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
             .is_some_and(|o| o.took_ns.is_some()),
         _ => false,
     };
-    let header = Header {
-        format: FORMAT.name.to_string(),
-        time_unit: if timed { "us" } else { "none" }.to_string(),
-        offset_unit: "bytes".to_string(),
-        lacks: Lacks {
-            starts: !timed,
-            ends: !timed || !entries(head).any(took),
-            threads: first.pid == 0
-                && !head
-                    .split(|b| *b == b'\n')
-                    .any(|line| announcement(line).is_some()),
-            ..Lacks::default()
-        },
-        level: Level::Program,
-        notes: [
-            Some("page faults of mappings are invisible to strace"),
-            Some("strace slows a program down: the times between calls are too long"),
-            Some("where strace cut off a vector of buffers, its length is what came"),
-            day.then_some(NO_DAY),
-            seconds.then_some(SECONDS),
-        ]
-        .into_iter()
-        .flatten()
-        .map(str::to_string)
-        .collect(),
+    let lacks = Lacks {
+        starts: !timed,
+        ends: !timed || !entries(head).any(took),
+        threads: first.pid == 0
+            && !head
+                .split(|b| *b == b'\n')
+                .any(|line| announcement(line).is_some()),
+        ..Lacks::default()
     };
+    let mut notes = vec![
+        "page faults of mappings are invisible to strace",
+        "strace slows a program down: the times between calls are too long",
+        "where strace cut off a vector of buffers, its length is what came",
+    ];
+    notes.extend(day.then_some(NO_DAY));
+    notes.extend(seconds.then_some(SECONDS));
+    let units = [if timed { "us" } else { "none" }, "bytes"];
+    let header = Header::of(FORMAT.name, units, lacks, Level::Program, &notes);
     let left_out = LeftOut::default();
     let lines = Strace::new(first.at, left_out.clone());
-    Ok(Import::new(
-        header,
-        step::items(Text { input, lines }),
-        left_out,
-    ))
+    let items = step::items(Text { input, lines });
+    Ok(Import::new(header, items, left_out))
 }
 
 /// A call of which the beginning is there.
@@ -368,31 +357,12 @@ impl Strace {
         if before.call != call {
             return Err(("another call is resumed than was begun", DAMAGED));
         }
-        before.text.extend_from_slice(rest);
-        let arguments = Arguments::of(&before.text).ok_or(CUT)?;
-        let outcome = arguments.outcome().ok_or(CUT)?;
         if call == Call::Clone && before.begun {
             return Ok(());
         }
-        let start_ns = self.clock.is_some().then_some(before.at_ns);
-        let took = |start: u64| {
-            outcome
-                .took_ns
-                .map_or(at_ns, |took| start.saturating_add(took))
-        };
-        let (end_ns, ticket) = (start_ns.map(took), before.ticket);
-        self.done(
-            &Whole {
-                call,
-                thread,
-                arguments,
-                outcome,
-                start_ns,
-                end_ns,
-                ticket,
-            },
-            out,
-        )
+        before.text.extend_from_slice(rest);
+        let began = (before.at_ns, before.ticket);
+        self.returned(thread, call, &before.text, began, Some(at_ns), out)
     }
 
     fn whole(
@@ -404,24 +374,35 @@ impl Strace {
         out: &mut VecDeque<Item>,
     ) -> Result<(), Fault> {
         self.abandon(thread);
-        let Some(call) = Call::of(name) else {
-            return Ok(());
-        };
+        match Call::of(name) {
+            Some(call) => self.returned(thread, call, text, (at_ns, None), None, out),
+            None => Ok(()),
+        }
+    }
+
+    /// A call is over; `end_ns` is when, unless it says how long it took.
+    fn returned(
+        &mut self,
+        thread: u32,
+        call: Call,
+        text: &[u8],
+        (start_ns, ticket): (u64, Option<u64>),
+        end_ns: Option<u64>,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
         let arguments = Arguments::of(text).ok_or(CUT)?;
         let outcome = arguments.outcome().ok_or(CUT)?;
-        let start_ns = self.clock.is_some().then_some(at_ns);
-        let end_ns = start_ns.and_then(|start| Some(start.saturating_add(outcome.took_ns?)));
-        self.done(
-            &Whole {
-                call,
-                thread,
-                arguments,
-                outcome,
-                start_ns,
-                end_ns,
-                ticket: None,
-            },
-            out,
-        )
+        let took = outcome.took_ns.map(|took| start_ns.saturating_add(took));
+        let timed = self.clock.is_some();
+        let whole = Whole {
+            call,
+            thread,
+            arguments,
+            outcome,
+            start_ns: timed.then_some(start_ns),
+            end_ns: took.or(end_ns).filter(|_| timed),
+            ticket,
+        };
+        self.done(&whole, out)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Never: a float; quotes (the tables have none; `csv` has).
 
-use super::scan::{Names, number, whole_lines, word};
+use super::scan::{Names, whole_lines};
 use super::step::{Lines, Text, items};
 use crate::error::Fault;
 use crate::format::Fit;
@@ -12,38 +12,6 @@ use std::collections::VecDeque;
 
 /// Lines that a detector looks at.
 const DETECT_LINES: usize = 100;
-/// Bytes of a sector wherever one is meant: 512.
-pub const SECTOR: u64 = 512;
-
-/// The words of a line, parted by any number of spaces and tabs, if they are exactly `N`.
-pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
-    let mut fields = [&line[..0]; N];
-    let mut rest = line;
-    for field in &mut fields {
-        *field = word(&mut rest);
-        if field.is_empty() {
-            return None;
-        }
-    }
-    word(&mut rest).is_empty().then_some(fields)
-}
-
-/// A decimal number of units of `unit_ns` nanoseconds, in nanoseconds; what is finer than one is cut off.
-pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
-    let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
-    let whole = number(&text[..dot])?.checked_mul(unit_ns)?;
-    let Some(decimals) = text.get(dot + 1..) else {
-        return Some(whole);
-    };
-    if decimals.is_empty() || !decimals.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    // Nine digits are enough for the largest unit, a second.
-    let counted = &decimals[..decimals.len().min(9)];
-    let scale = 10_u64.pow(u32::try_from(counted.len()).ok()?);
-    whole.checked_add(number(counted)? * unit_ns / scale)
-}
-
 /// How well the lines of `head` fit: each must do, as `line` says of it. The last one may be cut and does not count.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
     let lines = whole_lines(head).take(DETECT_LINES).enumerate();
@@ -118,31 +86,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_and_decimals() {
-        assert_eq!(words::<2>(b"  a\t b "), Some([&b"a"[..], b"b"]));
-        assert!(words::<2>(b"a").is_none() && words::<2>(b"a b c").is_none());
-        assert_eq!(
-            decimal_ns(b"1456095145.133076000", 1_000_000_000),
-            Some(1_456_095_145_133_076_000)
-        );
-        assert_eq!(decimal_ns(b"663.00000", 1_000), Some(663_000));
-        assert_eq!(decimal_ns(b"0.0000000019", 1_000_000_000), Some(1));
-        assert_eq!(decimal_ns(b"13670.0005", 1_000), Some(13_670_000));
-        assert_eq!(decimal_ns(b"18446744073709551615", 1), Some(u64::MAX));
-        for bad in [
-            &b"1."[..],
-            b".5",
-            b"-1",
-            b"1e9",
-            b"18446744074",
-            b"1.2.3",
-            b"",
-        ] {
-            assert_eq!(decimal_ns(bad, 1_000_000_000), None);
-        }
-    }
 
     #[test]
     fn the_worst_line_decides_and_a_cut_one_does_not_count() {

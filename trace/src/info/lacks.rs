@@ -25,7 +25,6 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
             l.threads,
             "not which thread it was: what ran side by side looks like one after the other",
         ),
-        (l.lens, "no lengths: each record is one block"),
         (l.ops, "not what was done: everything counts as a read"),
         (header.level == Level::BelowCache, below),
         (header.level == Level::Unknown, unknown),

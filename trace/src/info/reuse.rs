@@ -25,16 +25,11 @@ pub struct Reuse {
     pub level: u32,
     /// Blocks that were read, again or not.
     pub touched: u64,
-    /// Bytes of reads beyond [`MAX_FOLLOWED`].
-    pub not_followed: u64,
 }
 
 impl Reuse {
     /// A read of at least one byte; `continues` one that ended where it begins.
     pub fn read(&mut self, file: u32, offset: u64, len: u64, continues: bool) {
-        self.not_followed = self
-            .not_followed
-            .saturating_add(len.saturating_sub(MAX_FOLLOWED));
         let len = len.min(MAX_FOLLOWED);
         let half = u64::from(continues && !offset.is_multiple_of(BLOCK));
         let first = offset / BLOCK + half;
@@ -108,6 +103,6 @@ mod tests {
             reuse.level
         );
         reuse.read(0, 0, u64::MAX, false);
-        assert_eq!(reuse.not_followed, u64::MAX - MAX_FOLLOWED);
+        assert_eq!(reuse.touched, (1 << 19) + MAX_FOLLOWED / BLOCK);
     }
 }

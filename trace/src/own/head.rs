@@ -1,8 +1,7 @@
-//! The parts of a file that are not items: header and end as JSON, and the head of a block.
+//! The parts of a file that are not items: the end as JSON (the header is [`crate::Header`]), and the head of a block.
 //!
 //! JSON may get more keys within one version, and an older reader passes over them. Never: a key changes its meaning.
 
-use crate::{Header, Lacks, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -66,53 +65,6 @@ impl BlockHead {
             crc: number(16),
         }
     }
-}
-
-/// The header in JSON.
-#[derive(Serialize, Deserialize)]
-struct Json {
-    /// Name of the format that the trace was first read from.
-    origin: String,
-    time_unit: String,
-    offset_unit: String,
-    level: Level,
-    lacks: Vec<String>,
-    notes: Vec<String>,
-}
-
-/// A header as JSON.
-pub fn to_json(header: &Header) -> Vec<u8> {
-    let json = Json {
-        origin: header.format.clone(),
-        time_unit: header.time_unit.clone(),
-        offset_unit: header.offset_unit.clone(),
-        level: header.level,
-        lacks: header
-            .lacks
-            .names()
-            .into_iter()
-            .map(str::to_string)
-            .collect(),
-        notes: header.notes.clone(),
-    };
-    serde_json::to_vec(&json).expect("texts can always be written")
-}
-
-/// The header in `json`, or what is wrong with it.
-pub fn from_json(json: &[u8]) -> Result<Header, String> {
-    let json: Json = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let mut lacks = Lacks::default();
-    if let Some(unknown) = json.lacks.iter().find(|name| !lacks.set(name)) {
-        return Err(format!("'{unknown}' is nothing that a trace lacks"));
-    }
-    Ok(Header {
-        format: json.origin,
-        time_unit: json.time_unit,
-        offset_unit: json.offset_unit,
-        lacks,
-        level: json.level,
-        notes: json.notes,
-    })
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@
 //! Never: holds more than one block, or reads on after an error.
 
 use super::codec::{Bytes, CodecState};
-use super::head::{BLOCK, BlockHead, DONE, End, HEAD_BYTES, from_json};
+use super::head::{BLOCK, BlockHead, DONE, End, HEAD_BYTES};
 use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES, MAX_STORED_BYTES, VERSION};
 use crate::error::{TraceError, TracePosition};
 use crate::format::Pairs;
@@ -21,64 +21,41 @@ const DAMAGED: &str = "the file is damaged: copy it again, or import the trace a
 pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, super::FORMAT.name)?;
     pairs.finish(input.path(), super::FORMAT.name, &[])?;
-    let whole = |input: &Input, what: String, remedy: &str| {
-        TraceError::new(input.path(), TracePosition::Whole, what, remedy)
-    };
-    let mut magic = [0; MAGIC.len()];
-    if input.fill(&mut magic)? < magic.len() || magic[..7] != MAGIC[..7] {
-        return Err(whole(
-            &input,
-            "this is no foreread trace".to_string(),
-            "see --format",
-        ));
+    let path = input.path().to_path_buf();
+    let refuse = |what: &str, remedy: &str| Err(TraceError::whole(&path, what, remedy));
+    let mut head = [0; MAGIC.len() + 8];
+    let got = input.fill(&mut head)?;
+    if got < MAGIC.len() || head[..7] != MAGIC[..7] {
+        return refuse("this is no foreread trace", "see --format");
     }
-    if magic[7] != VERSION {
-        let what = format!(
-            "a foreread trace of version {}, and version {VERSION} is read here",
-            magic[7]
-        );
-        return Err(whole(
-            &input,
-            what,
-            "import the trace again, or use the foreread that wrote it",
-        ));
+    let version = head[7];
+    if version != VERSION {
+        let what =
+            format!("a foreread trace of version {version}, and version {VERSION} is read here");
+        let remedy = "import the trace again, or use the foreread that wrote it";
+        return refuse(&what, remedy);
     }
-    let mut head = [0; 8];
-    if input.fill(&mut head)? < head.len() {
-        return Err(whole(
-            &input,
-            "it ends within its header".to_string(),
-            DAMAGED,
-        ));
+    if got < head.len() {
+        return refuse("it ends within its header", DAMAGED);
     }
-    let [len, sum] = [0, 4]
+    let [len, sum] = [8, 12]
         .map(|at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
     if len as usize > MAX_JSON_BYTES {
-        return Err(whole(
-            &input,
-            "a header of over 64 KiB".to_string(),
-            DAMAGED,
-        ));
+        return refuse("a header of over 64 KiB", DAMAGED);
     }
     let mut json = vec![0; len as usize];
     if input.fill(&mut json)? < json.len() {
-        return Err(whole(
-            &input,
-            "it ends within its header".to_string(),
-            DAMAGED,
-        ));
+        return refuse("it ends within its header", DAMAGED);
     }
     let mut crc = flate2::Crc::new();
     crc.update(&json);
     if crc.sum() != sum {
-        return Err(whole(
-            &input,
-            "a header whose checksum differs".to_string(),
-            DAMAGED,
-        ));
+        return refuse("a header whose checksum differs", DAMAGED);
     }
-    let header = from_json(&json)
-        .map_err(|error| whole(&input, format!("a bad header ({error})"), DAMAGED))?;
+    let header = match serde_json::from_slice(&json) {
+        Ok(header) => header,
+        Err(error) => return refuse(&format!("a bad header ({error})"), DAMAGED),
+    };
     let left_out = LeftOut::default();
     let reader = Reader {
         input,

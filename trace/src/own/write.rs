@@ -3,12 +3,13 @@
 //! Never: holds more than one block, or leaves the counts out (a file without its end is a cut one).
 
 use super::codec::{CodecState, put};
-use super::head::{BLOCK, BlockHead, DONE, End, to_json};
+use super::head::{BLOCK, BlockHead, DONE, End};
 use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
 use crate::check::CheckedItems;
 use crate::error::TraceError;
 use crate::format::{ExportReport, Output, Pairs};
 use crate::{Header, Item, Items, LeftOut};
+use serde::Serialize;
 
 /// A block is closed when it has this many bytes: the largest item still fits (1024 dependencies, 20 bytes each).
 const FULL_BYTES: usize = MAX_BLOCK_BYTES / 2;
@@ -62,6 +63,10 @@ pub fn around(plain: &[u8], items: u32) -> Vec<u8> {
     [&MAGIC, &len[..], &sum, &json, &head.bytes(), &packed].concat()
 }
 
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("texts and numbers can always be written")
+}
+
 struct Writer {
     output: Output,
     packer: zstd::bulk::Compressor<'static>,
@@ -105,16 +110,9 @@ impl Writer {
             json = to_json(&header);
         }
         if json.len() > MAX_JSON_BYTES {
-            let (what, remedy) = (
-                "a header of over 64 KiB",
-                "this is a fault of the importer: please report it",
-            );
-            return Err(TraceError::new(
-                &self.output.path,
-                crate::error::TracePosition::Whole,
-                what,
-                remedy,
-            ));
+            let what = "a header of over 64 KiB";
+            let remedy = "this is a fault of the importer: please report it";
+            return Err(TraceError::whole(&self.output.path, what, remedy));
         }
         let mut crc = flate2::Crc::new();
         crc.update(&json);
@@ -166,10 +164,10 @@ impl Writer {
             records: self.records,
             left_out: left_out.in_all(),
         };
-        let mut json = serde_json::to_vec(&end).expect("texts and numbers can always be written");
+        let mut json = to_json(&end);
         // Reasons are few and short; only a file made to annoy could have more, and its own end was no larger.
         while json.len() > MAX_JSON_BYTES && end.left_out.pop_last().is_some() {
-            json = serde_json::to_vec(&end).expect("texts and numbers can always be written");
+            json = to_json(&end);
         }
         let len = json.len() as u32;
         let head = BlockHead {
@@ -186,14 +184,10 @@ impl Writer {
             .to
             .flush()
             .map_err(|error| TraceError::not_written(&self.output.path, &error))?;
-        let left_out = if self.cut_notes > 0 {
-            vec![("notes", self.cut_notes)]
-        } else {
-            Vec::new()
-        };
+        let cut = (self.cut_notes > 0).then_some(("notes", self.cut_notes));
         Ok(ExportReport {
             records: self.records,
-            left_out,
+            left_out: cut.into_iter().collect(),
         })
     }
 }

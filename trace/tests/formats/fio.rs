@@ -1,133 +1,78 @@
-//! fio's log: golden files, what is refused, and that what is written is read again as it was.
+//! fio's log: what is refused, that what is written is read again as it was, and fio itself beside us.
 
-use super::traces::{fixture, golden, read_bytes, read_files, refusal, write};
+use super::traces::{read_bytes, read_files, refused, write};
 use foreread_core::event::Advice;
 use foreread_trace::{After, FileInfo, Flags, Header, Item, Lacks, Op, Record};
-
-#[test]
-fn golden_logs() {
-    for (name, format) in [("v3", "fio"), ("v2", "fio"), ("v2-waits", "fio")] {
-        golden(
-            &format!("fio/{name}.txt"),
-            &read_files(format, &[fixture(&format!("fio/{name}.log"))]),
-        );
-    }
-    let relative = read_files("fio:wait=relative-us", &[fixture("fio/v2-waits.log")]);
-    golden("fio/v2-waits-relative.txt", &relative);
-}
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn what_is_wrong_is_named_by_its_line() {
-    let v3 = |rest: &str| refusal("fio", format!("fio version 3 iolog\n1 a add\n{rest}"));
-    let v2 = |rest: &str| refusal("fio", format!("fio version 2 iolog\na add\n{rest}"));
-    let starts = |error: String, what: &str| assert!(error.starts_with(what), "{error}");
-    starts(
-        refusal("fio", "fio version 4 iolog\n"),
-        "no first line 'fio version 3 iolog': t, line 1; ",
-    );
-    starts(
-        refusal("fio", ""),
-        "no first line 'fio version 3 iolog': t, line 1; ",
+    let (added, damaged) = (
+        "a file that was not added before: t, line 3; ",
+        "t, line 3; ",
     );
     let number = "an offset or a length that is no number: t, line 3; fio cannot have spaces";
-    starts(
-        v3("2 my file read 0 4096\n"),
-        "a line with too many or too few fields: t, line 3; fio cannot have spaces",
-    );
-    starts(v3("2 my file open\n"), number);
-    starts(v2("my file open\n"), number);
-    starts(v3("2 a read 4096"), number);
-    starts(v3("2 a read -1 4096"), number);
-    starts(v3("2 a"), "a line with too many or too few fields");
-    starts(
-        v3("a read 0 4096"),
-        "no time in microseconds at the start of the line: t, line 3; ",
-    );
-    starts(
-        v3("2 b read 0 4096"),
-        "a file that was not added before: t, line 3; ",
-    );
-    starts(
-        v3("2 b open"),
-        "a file that was not added before: t, line 3; ",
-    );
-    starts(
-        v3("2 a erase 0 4096"),
-        "an action that fio does not have: t, line 3; ",
-    );
-    starts(
-        v3("2 a read 0 4294967296"),
-        "a length of over 32 bits: t, line 3; ",
-    );
-    starts(
-        v3("2 a wait 5 0"),
-        "a wait in a log that has times: t, line 3; ",
-    );
-    starts(
-        v3("2 a read 9223372036854775808 1"),
-        "a record that ends beyond 2^63 bytes: t, record 1; ",
-    );
-    starts(
-        v3("2 a read 0 1\n1 a read 1 1"),
-        "time goes backwards: t, record 2; ",
-    );
-    starts(
-        v3(&format!("2 {} add", "x".repeat(256))),
-        "a file name of over 255 bytes: t, line 3; ",
-    );
-    assert_eq!(
-        read_bytes(
+    let fields = "a line with too many or too few fields: t, line 3; fio cannot have spaces";
+    let long = format!("2 {} add", "x".repeat(256));
+    for (rest, what) in [
+        ("2 my file read 0 4096", fields),
+        ("2 my file open", number),
+        ("2 a read 4096", number),
+        ("2 a read -1 4096", number),
+        ("2 a", fields),
+        (
+            "a read 0 4096",
+            "no time in microseconds at the start of the line: ",
+        ),
+        ("2 b read 0 4096", added),
+        ("2 b open", added),
+        ("2 a erase 0 4096", "an action that fio does not have: "),
+        ("2 a read 0 4294967296", "a length of over 32 bits: "),
+        ("2 a wait 5 0", "a wait in a log that has times: "),
+        (long.as_str(), "a file name of over 255 bytes: "),
+        // As fio 3.33 writes it with numjobs=2, or with one write_iolog for two jobs.
+        (
+            "fio version 3 iolog",
+            "a second log in the file: fio wrote those of several jobs to it: t, line 3; give each job its own write_iolog",
+        ),
+    ] {
+        let what = match what.ends_with(": ") {
+            true => what.to_string() + damaged,
+            false => what.to_string(),
+        };
+        refused(
             "fio",
-            format!("fio version 3 iolog\n2 {} add", "x".repeat(255))
-        )
-        .clean()
-        .files()
-        .len(),
-        1
-    );
-    // As fio 3.33 writes it with numjobs=2, or with one write_iolog for two jobs.
-    let several = "a second log in the file: fio wrote those of several jobs to it: t, line 4; give each job its own write_iolog";
-    starts(
-        v3("2 a read 0 4096\nfio version 3 iolog\n1 a add\n"),
-        several,
-    );
-    starts(v2("a read 0 4096\nfio version 2 iolog\na add\n"), several);
-    starts(
-        v3(&"x".repeat(10 << 20)),
-        "a line of over 64 KiB: t, line 3; ",
-    );
-    starts(
-        v2("a wait 18446744073709551615 0"),
-        "a wait of over 500 years: t, line 3; ",
-    );
+            format!("fio version 3 iolog\n1 a add\n{rest}\n"),
+            &what,
+        );
+    }
+    let first = "no first line 'fio version 3 iolog': t, line 1; ";
+    refused("fio", "fio version 4 iolog\n", first);
+    refused("fio", "", first);
+    let v2 = |rest: &str| format!("fio version 2 iolog\na add\n{rest}");
+    refused("fio", v2("my file open\n"), number);
+    let wait = v2("a wait 18446744073709551615 0");
+    refused("fio", wait, "a wait of over 500 years: t, line 3; ");
     // A wait that was unknown when the header was made.
     let late = "a read 0 4096\n".repeat(6000) + "a wait 5 0\n";
-    starts(v2(&late), "the first wait comes late: t, line 6003; ");
-    assert_eq!(
-        read_bytes(
-            "fio:wait=absolute-ms",
-            format!("fio version 2 iolog\na add\n{late}")
-        )
-        .error,
-        None
+    refused(
+        "fio",
+        v2(&late),
+        "the first wait comes late: t, line 6003; ",
     );
-    starts(
-        refusal("fio:wait=ms", "fio version 2 iolog\n"),
-        "'wait=ms' is not known: t; one of wait=absolute-ms, ",
-    );
-    starts(
-        refusal("fio:speed=2", "fio version 2 iolog\n"),
-        "unknown key 'speed' of the format fio: t; ",
-    );
+    let unknown = "unknown key 'speed' of the format fio: t; fio has no keys";
+    refused("fio:speed=2", v2(""), unknown);
+}
+
+fn file(name: &str) -> Item {
+    Item::File(FileInfo {
+        name: name.to_string(),
+        size: None,
+    })
 }
 
 fn trace() -> (Header, Vec<Item>) {
-    let file = |name: &str| {
-        Item::File(FileInfo {
-            name: name.to_string(),
-            size: None,
-        })
-    };
     let read = |file, offset, len, us: u64| Record {
         start_ns: Some(us * 1000),
         ..Record::read(file, offset, len)
@@ -169,18 +114,10 @@ fn what_is_written_is_read_again() {
     let (bytes, left_out) = write("fio", &header, &items).expect("written");
     assert_eq!(left_out, []);
     let text = String::from_utf8(bytes.clone()).expect("text");
-    assert!(
-        text.starts_with(
-            "fio version 3 iolog\n1 a add\n1 a open\n1 8,16 add\n1 8,16 open\n1 a read 0 4096\n"
-        ),
-        "{text}"
-    );
-    assert!(
-        text.ends_with(
-            "3000001 c read 9 9\n3000001 a close\n3000001 8,16 close\n3000001 c close\n"
-        ),
-        "{text}"
-    );
+    let begin =
+        "fio version 3 iolog\n1 a add\n1 a open\n1 8,16 add\n1 8,16 open\n1 a read 0 4096\n";
+    let end = "3000001 c read 9 9\n3000001 a close\n3000001 8,16 close\n3000001 c close\n";
+    assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
     let again = read_bytes("fio", bytes).clean();
     let later = |us: u64, open: bool| {
         let change = |item: &Item| match item {
@@ -245,14 +182,9 @@ fn version_2_keeps_milliseconds_or_no_times() {
 fn what_fio_cannot_say_is_refused_or_counted() {
     let (header, mut items) = trace();
     for name in ["", "a b", "a\tb", "a\u{a0}b", &"x".repeat(256)] {
-        let file = Item::File(FileInfo {
-            name: name.to_string(),
-            size: None,
-        });
-        let error = write("fio", &header, &[file]).expect_err("refused");
+        let error = write("fio", &header, &[file(name)]).expect_err("refused");
         assert!(
-            error.starts_with("a file name that fio cannot read")
-                && error.contains(": out, record 1; "),
+            error.starts_with("a file name that fio cannot read"),
             "{error}"
         );
     }
@@ -261,10 +193,8 @@ fn what_fio_cannot_say_is_refused_or_counted() {
         ..Record::read(0, 0, 1 << 32)
     });
     let error = write("fio", &header, &[items[0].clone(), large]).expect_err("refused");
-    assert!(
-        error.starts_with("a request of 4 GiB or more: out, record 1; "),
-        "{error}"
-    );
+    let what = "a request of 4 GiB or more: out, record 1; ";
+    assert!(error.starts_with(what), "{error}");
     let last = Record {
         start_ns: Some(4_000_000_000),
         ..Record::read(0, 0, 10)
@@ -304,8 +234,7 @@ fn what_fio_cannot_say_is_refused_or_counted() {
     ] {
         items.push(Item::Record(record));
     }
-    let (bytes, mut left_out) = write("fio", &header, &items).expect("written");
-    left_out.sort_unstable();
+    let (bytes, left_out) = write("fio", &header, &items).expect("written");
     let expected = [
         "dependencies",
         "empty requests",
@@ -319,4 +248,90 @@ fn what_fio_cannot_say_is_refused_or_counted() {
     ];
     assert_eq!(left_out, expected.map(|what| (what, 1)));
     assert_eq!(read_bytes("fio", bytes).clean().records().len(), 7);
+}
+
+/// Runs fio in `folder` and gives what it says of its job; nothing where there is no fio.
+fn fio(folder: &Path, arguments: &[&str]) -> Option<serde_json::Value> {
+    std::fs::write(folder.join("data"), vec![7; 1 << 20]).expect("a file");
+    let mut command = Command::new("fio");
+    command
+        .current_dir(folder)
+        .args(["--output-format=json", "--name=x", "--ioengine=psync"])
+        .args(arguments);
+    let Ok(output) = command.output() else {
+        println!("skipped: needs fio");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "fio: {said}");
+    // Warnings may stand before the object.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json = text.find('{').map(|at| &text[at..]).expect("an object");
+    let mut json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    Some(json["jobs"][0].take())
+}
+
+#[test]
+fn fio_replays_what_we_write() {
+    // The first gap is the one that a log from 0 on would lose: 0, 0.4, 0.8 s.
+    let reads = (0..3).map(|i| Record {
+        start_ns: Some(i * 400_000_000),
+        ..Record::read(0, i << 16, 4096 + i)
+    });
+    let reads = reads.map(Item::Record);
+    let items: Vec<Item> = [file("data")].into_iter().chain(reads).collect();
+    let (header, _) = trace();
+    for (format, starts, least_ms) in [
+        ("fio", false, 800),
+        ("fio:version=2", false, 800),
+        ("fio", true, 0),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut header = header.clone();
+        header.lacks.starts = starts;
+        let (bytes, _) = write(format, &header, &items).expect("written");
+        std::fs::write(folder.path().join("log"), bytes).expect("writable");
+        let began = std::time::Instant::now();
+        let Some(job) = fio(folder.path(), &["--read_iolog=log", "--readonly"]) else {
+            return;
+        };
+        let (count, bytes) = (&job["read"]["total_ios"], &job["read"]["io_bytes"]);
+        assert_eq!(
+            (count, bytes),
+            (&3.into(), &(3 * 4096 + 3).into()),
+            "{format}"
+        );
+        // Version 2 counts from the start of fio, version 3 from that of the job.
+        let whole = began.elapsed().as_millis() as u64;
+        let of_job = job["job_runtime"].as_u64().expect("ms");
+        let took = if format == "fio" { of_job } else { whole };
+        assert!(
+            took >= least_ms,
+            "{format}: {took} ms, the gaps are {least_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn what_fio_writes_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = "--filename=data --rw=randrw --bs=4k-64k --size=1M --randseed=7 --write_iolog=log";
+    let run: Vec<&str> = run.split(' ').collect();
+    let Some(job) = fio(folder.path(), &run) else {
+        return;
+    };
+    let read = read_files("fio", &[folder.path().join("log")]).clean();
+    assert_eq!(read.items[0], file("data"));
+    for (op, name) in [(Op::Read, "read"), (Op::Write, "write")] {
+        let records = read.records().into_iter().filter(|r| r.op == op);
+        let ours = records.fold((0, 0), |sum, r| (sum.0 + 1, sum.1 + r.len));
+        let (count, bytes) = (&job[name]["total_ios"], &job[name]["io_bytes"]);
+        assert_eq!(
+            (count.as_u64(), bytes.as_u64()),
+            (Some(ours.0), Some(ours.1)),
+            "{name}"
+        );
+        assert!(ours.0 > 3);
+    }
+    assert!(read.records().iter().all(|r| r.start_ns.is_some()));
 }

@@ -1,18 +1,16 @@
-//! What tests of traces share: to read one through the checks, and to write its items as lines that can be read.
-
-#![allow(dead_code, reason = "each test file takes what it needs")]
+//! What tests of traces share: to read and to write one, and the fixtures.
 
 use super::bytes::SharedBytes;
-use foreread_trace::catalog;
-use foreread_trace::check::CheckedItems;
 use foreread_trace::format::Output;
 use foreread_trace::input::Input;
-use foreread_trace::{FileInfo, Flags, Header, Item, Items, Op, Record};
+use foreread_trace::{FileInfo, Header, Item, Items, Record, catalog, open};
 use std::path::{Path, PathBuf};
 
-/// A trace as it was read: its header, its items up to the end or the first error, what was left out.
+/// A trace as it was read: its items up to the end or the first error, what was left out.
+#[derive(Default)]
 pub struct Read {
-    pub header: Header,
+    /// Nothing where it was refused before its first item.
+    pub header: Option<Header>,
     pub items: Vec<Item>,
     pub error: Option<String>,
     pub left_out: Vec<(&'static str, u64)>,
@@ -20,27 +18,19 @@ pub struct Read {
 
 impl Read {
     pub fn records(&self) -> Vec<&Record> {
-        let records = self.items.iter().filter_map(|item| {
-            if let Item::Record(r) = item {
-                Some(r)
-            } else {
-                None
-            }
+        let records = self.items.iter().filter_map(|item| match item {
+            Item::Record(record) => Some(record),
+            Item::File(_) => None,
         });
         records.collect()
     }
 
     pub fn files(&self) -> Vec<&FileInfo> {
-        self.items
-            .iter()
-            .filter_map(|item| {
-                if let Item::File(f) = item {
-                    Some(f)
-                } else {
-                    None
-                }
-            })
-            .collect()
+        let files = self.items.iter().filter_map(|item| match item {
+            Item::File(file) => Some(file),
+            Item::Record(_) => None,
+        });
+        files.collect()
     }
 
     pub fn clean(self) -> Read {
@@ -49,69 +39,43 @@ impl Read {
     }
 }
 
-pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/traces")
-        .join(name)
+/// Reads inputs as `format` (a name with its keys), or as what they look like.
+pub fn read(format: Option<&str>, inputs: Vec<Input>) -> Read {
+    let mut read = Read::default();
+    match open::read(inputs, format) {
+        Ok(import) => {
+            read.header = Some(import.header);
+            for item in import.items {
+                match item {
+                    Ok(item) => read.items.push(item),
+                    Err(error) => read.error = Some(error.to_string()),
+                }
+            }
+            read.left_out = import.left_out.so_far();
+        }
+        Err(error) => read.error = Some(error.to_string()),
+    }
+    read
 }
 
-/// Reads inputs as `format` (a name with its keys).
-pub fn read(format: &str, inputs: Vec<Input>) -> Read {
-    let none = |error: String| Read {
-        header: Header::default(),
-        items: vec![],
-        error: Some(error),
-        left_out: vec![],
-    };
-    let path = inputs
-        .first()
-        .map_or_else(PathBuf::new, |input| input.path().to_path_buf());
-    let (format, pairs) = match catalog::parse(format, &path) {
-        Ok(known) => known,
-        Err(error) => return none(error.to_string()),
-    };
-    let import = match format.import.expect("it can be read")(inputs, pairs) {
-        Ok(import) => import,
-        Err(error) => return none(error.to_string()),
-    };
-    let (mut items, mut error) = (Vec::new(), None);
-    for item in CheckedItems::new(import.items, &path) {
-        match item {
-            Ok(item) => items.push(item),
-            Err(e) => error = Some(e.to_string()),
-        }
-    }
-    Read {
-        header: import.header,
-        items,
-        error,
-        left_out: import.left_out.so_far(),
-    }
+pub fn input(name: &str, bytes: Vec<u8>) -> Input {
+    Input::of(Path::new(name), Box::new(std::io::Cursor::new(bytes))).expect("memory")
 }
 
 pub fn read_files(format: &str, paths: &[PathBuf]) -> Read {
-    read(
-        format,
-        paths
-            .iter()
-            .map(|path| Input::open(path).expect("a file"))
-            .collect(),
-    )
+    let inputs = paths.iter().map(|path| Input::open(path).expect("a file"));
+    read(Some(format), inputs.collect())
 }
 
 pub fn read_bytes(format: &str, bytes: impl Into<Vec<u8>>) -> Read {
-    let input = Input::of(Path::new("t"), Box::new(std::io::Cursor::new(bytes.into())));
-    read(format, vec![input.expect("memory")])
+    read(Some(format), vec![input("t", bytes.into())])
 }
 
-/// The one line that `bytes` are refused with.
-pub fn refusal(format: &str, bytes: impl Into<Vec<u8>>) -> String {
+/// Asserts that `bytes` are refused with one line, and that it begins so.
+pub fn refused(format: &str, bytes: impl Into<Vec<u8>>, begin: &str) {
     let error = read_bytes(format, bytes).error.expect("refused");
-    assert!(
-        !error.contains('\n') && error.len() < 400,
-        "one line: {error}"
-    );
-    error
+    let is_line = !error.contains('\n') && error.len() < 400;
+    assert!(is_line && error.starts_with(begin), "{error}");
 }
 
 /// The bytes of a trace, and what was left out of it.
@@ -122,101 +86,56 @@ pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, S
     let to = SharedBytes::default();
     let path = Path::new("out");
     let (format, pairs) = catalog::parse(format, path).map_err(|e| e.to_string())?;
-    let owned: Items = Box::new(
-        items
-            .iter()
-            .cloned()
-            .map(Ok)
-            .collect::<Vec<_>>()
-            .into_iter(),
-    );
+    let items: Items = Box::new(Vec::from(items).into_iter().map(Ok));
     let output = Output {
         path: path.to_path_buf(),
         to: Box::new(to.clone()),
     };
-    let done = format.export.expect("it can be written")(header, pairs, owned, output)
-        .map_err(|e| e.to_string())?;
-    let bytes = to.bytes();
-    Ok((bytes, done.left_out))
+    let export = format.export.expect("it can be written");
+    let done = export(header, pairs, items, output).map_err(|e| e.to_string())?;
+    Ok((to.bytes(), done.left_out))
 }
 
-/// Header, items and what was left out, a line each.
-pub fn shown(read: &Read) -> String {
-    let (h, mut lines) = (&read.header, Vec::new());
-    lines.push(format!(
-        "header {} times={} offsets={} {:?}",
-        h.format, h.time_unit, h.offset_unit, h.level
-    ));
-    let l = h.lacks;
-    let lacks = [
-        (l.starts, "starts"),
-        (l.ends, "ends"),
-        (l.opens, "opens"),
-        (l.threads, "threads"),
-        (l.lens, "lens"),
-    ];
-    let lacks: Vec<&str> = lacks
-        .iter()
-        .filter(|(is, _)| *is)
-        .map(|(_, what)| *what)
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/traces")
+        .join(name)
+}
+
+/// The fixtures of a format, in order: those with this ending, or without it.
+pub fn fixtures(format: &str, items: bool) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(fixture(format)).expect("a folder of its name");
+    let mut files: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|e| e == "items") == items);
+    files.sort();
+    files
+}
+
+/// The format that the first line of a text of items names, or nothing where it is to be detected.
+pub fn named(items: &str) -> Option<&str> {
+    let first = items.lines().next()?.strip_prefix("format: ")?;
+    (first != "detected").then_some(first)
+}
+
+/// The bytes of digits; what follows a `#` is a comment.
+pub fn hex(text: &str) -> Vec<u8> {
+    let digits = text.lines().flat_map(|line| line.split('#').next());
+    let digits: Vec<u8> = digits
+        .flat_map(str::bytes)
+        .filter(u8::is_ascii_hexdigit)
         .collect();
-    lines.push(format!("lacks [{}]", lacks.join(" ")));
-    lines.extend(h.notes.iter().map(|note| format!("note {note}")));
-    for item in &read.items {
-        lines.push(match item {
-            Item::File(file) => format!("file {:?} size={}", file.name, number(file.size)),
-            Item::Record(r) => record(r),
-        });
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits
+        .chunks(2)
+        .map(|pair| byte(pair).expect("hexadecimal"))
+        .collect()
+}
+
+/// The trace in a file; `.hex` is text for [`hex`].
+pub fn trace(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).expect("a fixture");
+    match path.extension().is_some_and(|e| e == "hex") {
+        true => hex(&String::from_utf8(bytes).expect("text")),
+        false => bytes,
     }
-    lines.extend(
-        read.left_out
-            .iter()
-            .map(|(what, n)| format!("left out {n} {what}")),
-    );
-    lines.extend(read.error.iter().map(|error| format!("error {error}")));
-    lines.join("\n") + "\n"
-}
-
-fn number(n: Option<u64>) -> String {
-    n.map_or("-".to_string(), |n| n.to_string())
-}
-
-fn record(r: &Record) -> String {
-    let op = match r.op {
-        Op::Read => "read".to_string(),
-        Op::Write => "write".to_string(),
-        Op::Fault => "fault".to_string(),
-        Op::Hint(advice) => format!("hint-{advice:?}").to_lowercase(),
-    };
-    let flags = [
-        (Flags::AHEAD, " ahead"),
-        (Flags::DIRECT, " direct"),
-        (Flags::EXECUTABLE, " executable"),
-    ];
-    let flags: String = flags
-        .iter()
-        .filter(|(flag, _)| r.flags.has(*flag))
-        .map(|(_, name)| *name)
-        .collect();
-    let (start, end) = (number(r.start_ns), number(r.end_ns));
-    let came = r.returned.map_or(String::new(), |n| format!(" came={n}"));
-    format!(
-        "{op} file={} open={} thread={} {}+{}{came} {start}..{end}{flags}",
-        r.file, r.open, r.thread, r.offset, r.len
-    )
-}
-
-/// Compares with the text beside the fixture, or writes it where `FOREREAD_BLESS` is set.
-pub fn golden(expected: &str, read: &Read) {
-    let path = fixture(expected);
-    // Errors and notes name the fixture by its path: only its name is the same everywhere.
-    let text = shown(read).replace(
-        &format!("{}/", fixture("").display()).replace("//", "/"),
-        "",
-    );
-    if std::env::var_os("FOREREAD_BLESS").is_some() {
-        std::fs::write(&path, &text).expect("writable");
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "{expected}: not as expected");
 }

@@ -10,9 +10,8 @@
 //! Options name columns that have other names (`csv:offset=lba,offset-unit=sectors`); the names above hold for the rest.
 //! In upper or lower case. A time without a unit, or a place in sectors, is a doubt. Never: a column that means two things.
 
-use super::super::scan::number;
-use super::super::table::SECTOR;
-use crate::error::{TraceError, TracePosition};
+use super::super::scan::{MS_NS, SECOND_NS, SECTOR, US_NS, choice, number};
+use crate::error::TraceError;
 use crate::format::{Fit, Pairs};
 use std::path::Path;
 
@@ -59,12 +58,7 @@ pub const ROLES: [(&str, Role); 13] = [
 const NAMED: usize = 11;
 
 /// Units of time, in nanoseconds.
-pub const TIMES: [(&str, u64); 4] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-];
+pub const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", US_NS), ("ms", MS_NS), ("s", SECOND_NS)];
 
 /// A role, and the names of columns that mean it.
 type Meaning = (Role, &'static [&'static str]);
@@ -260,8 +254,7 @@ pub fn by_keys(
     names: &[String],
     path: &Path,
 ) -> Result<Option<Columns>, TraceError> {
-    let refuse =
-        |what: String, remedy: &str| TraceError::new(path, TracePosition::Whole, what, remedy);
+    let refuse = |what: String, remedy: &str| TraceError::whole(path, what, remedy);
     let unit = |pairs: &mut Pairs, key: &str| match pairs.take(key) {
         None => Ok(None),
         Some(text) if text == "bytes" => Ok(Some(1)),
@@ -275,29 +268,15 @@ pub fn by_keys(
         },
     };
     let (offset_unit, len_unit) = (unit(pairs, "offset-unit")?, unit(pairs, "len-unit")?);
-    let time = match pairs.take("unit") {
-        None => None,
-        Some(text) => match TIMES.iter().find(|(known, _)| *known == text) {
-            Some((_, unit)) => Some(*unit),
-            None => {
-                return Err(refuse(
-                    format!("'unit={text}' is no unit of time"),
-                    "one of ns, us, ms, s",
-                ));
-            }
-        },
-    };
+    let time = choice(pairs, "unit", &TIMES.map(|(name, _)| name), path)?.map(|n| TIMES[n].1);
     let mut columns = Columns(vec![None; names.len()]);
     for (key, role) in &ROLES[..NAMED] {
         let Some(wanted) = pairs.take(key) else {
             continue;
         };
-        let by_number = wanted
-            .strip_prefix('#')
-            .and_then(|n| number(n.as_bytes()))
-            .and_then(|n| n.checked_sub(1));
+        let by_number = wanted.strip_prefix('#').and_then(|n| number(n.as_bytes()));
         let by_number = by_number
-            .and_then(|n| usize::try_from(n).ok())
+            .and_then(|n| usize::try_from(n.checked_sub(1)?).ok())
             .filter(|n| *n < names.len());
         let at = names.iter().position(|name| *name == wanted).or(by_number);
         let at = at.ok_or_else(|| refuse(format!("no column '{wanted}'"), &remedy(names)))?;
@@ -308,11 +287,7 @@ pub fn by_keys(
         let unit = match role {
             Role::Offset => Some(offset_unit.unwrap_or(1)),
             // Where offsets are in sectors, lengths are in either.
-            Role::Len => len_unit.or(if offset_unit.is_none_or(|unit| unit == 1) {
-                Some(1)
-            } else {
-                None
-            }),
+            Role::Len => len_unit.or(offset_unit.is_none_or(|unit| unit == 1).then_some(1)),
             Role::Start | Role::End | Role::Dur => time.or(own),
             _ => Some(1),
         };
@@ -354,61 +329,4 @@ pub fn remedy(names: &[String]) -> String {
         "say which is which, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; there are {}",
         shown.join(" ")
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use foreread_core::notation::Spec;
-
-    fn keyed(names: &str, keys: &str) -> Result<Vec<Option<(Role, u64)>>, String> {
-        let names: Vec<String> = names.split(',').map(str::to_string).collect();
-        let mut pairs = Pairs::of(Spec::parse(&format!("csv:{keys}")).expect("pairs").pairs);
-        let columns =
-            by_keys(&mut pairs, &names, Path::new("t")).map_err(|error| error.to_string())?;
-        Ok(columns
-            .expect("keys")
-            .0
-            .iter()
-            .map(|column| column.map(|c| (c.role, c.unit)))
-            .collect())
-    }
-
-    /// One column is named by a key; the others keep what their names mean.
-    #[test]
-    fn a_key_takes_no_meaning_from_the_others() {
-        let (offset, len) = (Some((Role::Offset, 1)), Some((Role::Len, 1)));
-        let start = |unit| Some((Role::Start, unit));
-        assert_eq!(
-            keyed("pos,len,start_us,x", "offset=pos"),
-            Ok(vec![offset, len, start(1000), None])
-        );
-        let sectors = Some((Role::Offset, 512));
-        assert_eq!(
-            keyed(
-                "lba,bytes,op",
-                "offset=lba,offset-unit=sectors,len=bytes,len-unit=bytes"
-            ),
-            Ok(vec![sectors, len, Some((Role::Op, 1))])
-        );
-        // A unit alone is enough for a time without one.
-        assert_eq!(
-            keyed("offset,len,timestamp", "unit=ms"),
-            Ok(vec![offset, len, start(1_000_000)])
-        );
-        // What a key names is not named twice, and an end beside a length is left out.
-        assert_eq!(
-            keyed("offset,at,len", "offset=at"),
-            Ok(vec![None, offset, len])
-        );
-        let dur = Some((Role::Dur, 1000));
-        assert_eq!(
-            keyed("offset,len,start_us,end_us,took", "dur=took,unit=us"),
-            Ok(vec![offset, len, start(1000), None, dur])
-        );
-        assert!(
-            keyed("pos,x,y", "offset=pos")
-                .is_err_and(|error| error.contains("no column for the len"))
-        );
-    }
 }

@@ -3,9 +3,8 @@
 //! A row without quotes is split in place; one with quotes goes through the crate `csv-core`, and may go on over
 //! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
 
-use super::super::scan::{Names, number, small};
+use super::super::scan::{Names, decimal_ns, number, small};
 use super::super::step::Lines;
-use super::super::table::decimal_ns;
 use super::columns::{Column, Columns, Role};
 use crate::check::MAX_AFTER;
 use crate::error::Fault;
@@ -288,12 +287,12 @@ fn flags(field: &[u8]) -> Result<Flags, Fault> {
         .try_fold(Flags::default(), |all, bit| Some(all.with(bit?)));
     joined.ok_or((
         "an unknown flag",
-        "the flags are ahead, direct and executable, joined by +",
+        "the flags are ahead, direct, executable and metadata, joined by +",
     ))
 }
 
 /// `12e500 13s0`: 500 ns after the end of record 12, and after the start of record 13.
-pub fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
+fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
     const BAD: Fault = (
         "a dependency that is not RECORD, e or s, NANOSECONDS",
         DAMAGED,

@@ -84,7 +84,7 @@ pub fn export(
     })
 }
 
-pub fn after_text(after: &[After]) -> String {
+fn after_text(after: &[After]) -> String {
     let one = |after: &After| {
         format!(
             "{}{}{}",

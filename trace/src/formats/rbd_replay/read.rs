@@ -1,10 +1,9 @@
-//! The bytes of a trace for rbd-replay: one action after the other, of both versions of the file.
+//! The bytes of a trace for rbd-replay: one action after the other. Ceph before 9 (2015) wrote another form, which is refused.
 //!
 //! ```text
-//!   version 1   16 bytes of banner, then entries: u8 version, u8 oldest reader, u32 length | u8 type, action      little-endian
-//!   version 0                               entries:                                         u8 type, action      big-endian
+//!   16 bytes of banner, then entries: u8 version, u8 oldest reader, u32 length | u8 type, action      little-endian
 //!
-//!   action      u32 id, u64 thread, (version 0: two u32 that are not used,) u32 n, n times { u32 id, u64 nanoseconds }
+//!   action      u32 id, u64 thread, u32 n, n times { u32 id, u64 nanoseconds }
 //!   of an image   + u64 image context      an I/O + u64 offset, u64 length      an open + name, snapshot, u8 read only
 //! ```
 //!
@@ -19,8 +18,6 @@ pub const BANNER: &[u8; 16] = b"rbd-replay-trace";
 pub const MAX_ENTRY_BYTES: u32 = 1 << 20;
 /// Dependencies of one action. Twice those of a record, since several can mean the same.
 pub const MAX_DEPENDENCIES: usize = 2 * MAX_AFTER;
-/// Bytes between the type of an entry and its list of dependencies, in version 0.
-const UNUSED_BYTES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
@@ -63,18 +60,17 @@ pub struct Action {
 }
 
 /// Why bytes are no action.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bad {
+enum Bad {
     /// It goes on beyond them: it has at least this many bytes.
     Short(usize),
-    Type(u8),
+    /// Its type is not known.
+    Type,
     Limit(&'static str),
 }
 
 struct Bytes<'a> {
     bytes: &'a [u8],
     at: usize,
-    big: bool,
 }
 
 impl<'a> Bytes<'a> {
@@ -85,20 +81,16 @@ impl<'a> Bytes<'a> {
         Ok(taken)
     }
 
-    fn number(&mut self, bytes: usize) -> Result<u64, Bad> {
-        let big = self.big;
-        let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
-        let taken = self.take(bytes)?;
-        Ok(if big {
-            taken.iter().fold(0, join)
-        } else {
-            taken.iter().rev().fold(0, join)
-        })
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
+        Ok(self.take(N)?.try_into().expect("so many bytes"))
     }
 
     fn u32(&mut self) -> Result<u32, Bad> {
-        self.number(4)
-            .map(|n| u32::try_from(n).expect("four bytes"))
+        self.number().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Bad> {
+        self.number().map(u64::from_le_bytes)
     }
 
     fn name(&mut self) -> Result<Vec<u8>, Bad> {
@@ -110,39 +102,32 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The action at the start of `bytes`, which begin with its type, and how many bytes it has.
-pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
-    let mut bytes = Bytes {
-        bytes,
-        at: 0,
-        big: version == 0,
-    };
+/// The action at the start of `bytes`, which begin with its type.
+fn action(bytes: &[u8]) -> Result<Action, Bad> {
+    let mut bytes = Bytes { bytes, at: 0 };
     let kind = bytes.take(1)?[0];
     if kind > 11 {
-        return Err(Bad::Type(kind));
+        return Err(Bad::Type);
     }
-    let (id, thread) = (bytes.u32()?, bytes.number(8)?);
-    if version == 0 {
-        bytes.take(UNUSED_BYTES)?;
-    }
+    let (id, thread) = (bytes.u32()?, bytes.u64()?);
     let n = bytes.u32()? as usize;
     if n > MAX_DEPENDENCIES {
         return Err(Bad::Limit("an action with more than 2048 dependencies"));
     }
     let after = (0..n)
-        .map(|_| Ok((bytes.u32()?, bytes.number(8)?)))
+        .map(|_| Ok((bytes.u32()?, bytes.u64()?)))
         .collect::<Result<Vec<_>, Bad>>()?;
     let what = match kind {
         0 => What::Start,
         1 => What::Stop,
         6 | 8 => {
-            let image = bytes.number(8)?;
+            let image = bytes.u64()?;
             let names = [bytes.name()?, bytes.name()?];
             bytes.take(1)?;
             What::Open { image, names }
         }
         7 | 9 => What::Close {
-            image: bytes.number(8)?,
+            image: bytes.u64()?,
         },
         _ => {
             let io = match kind {
@@ -154,21 +139,18 @@ pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
             What::Io {
                 io,
                 aio,
-                image: bytes.number(8)?,
-                offset: bytes.number(8)?,
-                len: bytes.number(8)?,
+                image: bytes.u64()?,
+                offset: bytes.u64()?,
+                len: bytes.u64()?,
             }
         }
     };
-    Ok((
-        Action {
-            id,
-            thread,
-            after,
-            what,
-        },
-        bytes.at,
-    ))
+    Ok(Action {
+        id,
+        thread,
+        after,
+        what,
+    })
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,26 +162,22 @@ pub enum Entry {
 
 pub struct Reader {
     input: Input,
-    version: u8,
     buf: Vec<u8>,
 }
 
-impl Reader {
-    /// Begins: the banner has the version.
-    pub fn new(mut input: Input) -> Result<Reader, TraceError> {
-        let version = u8::from(input.head()?.starts_with(BANNER));
-        if version == 1 {
-            input.fill(&mut [0; BANNER.len()])?;
-        }
-        Ok(Reader {
-            input,
-            version,
-            buf: Vec::new(),
-        })
-    }
+const DAMAGED: &str = "the file is damaged or no trace of rbd-replay";
 
-    pub fn version(&self) -> u8 {
-        self.version
+impl Reader {
+    /// Begins after the banner.
+    pub fn new(mut input: Input) -> Result<Reader, TraceError> {
+        if !input.head()?.starts_with(BANNER) {
+            let what = "no banner of rbd-replay at its beginning";
+            let remedy = "prepare it with rbd-replay-prep of Ceph 9 or later";
+            return Err(TraceError::whole(input.path(), what, remedy));
+        }
+        input.fill(&mut [0; BANNER.len()])?;
+        let buf = Vec::new();
+        Ok(Reader { input, buf })
     }
 
     pub fn error(&self, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
@@ -208,25 +186,6 @@ impl Reader {
 
     /// The next entry, nothing after the last one.
     pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
-        if self.version == 1 {
-            self.framed()
-        } else {
-            self.bare()
-        }
-    }
-
-    fn damaged(&self, bad: &Bad) -> TraceError {
-        let what = match bad {
-            Bad::Short(n) => {
-                format!("an entry that is shorter than its action ({n} bytes and more)")
-            }
-            Bad::Type(kind) => format!("an action of the unknown type {kind}"),
-            Bad::Limit(what) => (*what).to_string(),
-        };
-        self.error(what, "the file is damaged or no trace of rbd-replay")
-    }
-
-    fn framed(&mut self) -> Result<Option<Entry>, TraceError> {
         self.buf.resize(6, 0);
         if !self.input.record(&mut self.buf)? {
             return Ok(None);
@@ -236,39 +195,23 @@ impl Reader {
             u32::from_le_bytes([self.buf[2], self.buf[3], self.buf[4], self.buf[5]]),
         );
         if oldest > 1 {
-            return Err(self.error(
-                format!("an entry for readers of version {oldest}"),
-                "convert it by its rbd-replay",
-            ));
+            let what = format!("an entry for readers of version {oldest}");
+            return Err(self.error(what, "convert it by its rbd-replay"));
         }
         if len > MAX_ENTRY_BYTES {
             let what = format!("an entry of {len} bytes (at most {MAX_ENTRY_BYTES})");
-            return Err(self.error(what, "the file is damaged or no trace of rbd-replay"));
+            return Err(self.error(what, DAMAGED));
         }
         self.buf.resize(6 + len as usize, 0);
         self.input.rest(&mut self.buf[6..])?;
-        match action(&self.buf[6..], 1) {
-            Ok((action, _)) => Ok(Some(Entry::Action(action))),
-            Err(Bad::Type(_)) => Ok(Some(Entry::Unknown)),
-            Err(bad) => Err(self.damaged(&bad)),
-        }
-    }
-
-    fn bare(&mut self) -> Result<Option<Entry>, TraceError> {
-        self.buf.resize(1, 0);
-        if !self.input.record(&mut self.buf)? {
-            return Ok(None);
-        }
-        loop {
-            match action(&self.buf, 0) {
-                Ok((action, _)) => return Ok(Some(Entry::Action(action))),
-                Err(Bad::Short(n)) => {
-                    let have = self.buf.len();
-                    self.buf.resize(n, 0);
-                    self.input.rest(&mut self.buf[have..])?;
-                }
-                Err(bad) => return Err(self.damaged(&bad)),
+        match action(&self.buf[6..]) {
+            Ok(action) => Ok(Some(Entry::Action(action))),
+            Err(Bad::Type) => Ok(Some(Entry::Unknown)),
+            Err(Bad::Short(n)) => {
+                let what = format!("an entry that is shorter than its action ({n} bytes and more)");
+                Err(self.error(what, DAMAGED))
             }
+            Err(Bad::Limit(what)) => Err(self.error(what, DAMAGED)),
         }
     }
 }

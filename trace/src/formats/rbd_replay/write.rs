@@ -14,7 +14,7 @@
 use super::read::BANNER;
 use crate::error::{TraceError, TracePosition};
 use crate::format::{ExportReport, Output, Pairs};
-use crate::{After, Header, Item, Items, Op, Record};
+use crate::{After, Header, Item, Items, LeftOut, Op, Record};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufWriter, Write};
 
@@ -43,16 +43,12 @@ pub fn export(
     writer.finish()
 }
 
-struct Thread {
-    latest: Option<u64>,
-}
-
 struct RbdReplayWriter {
     path: std::path::PathBuf,
     to: BufWriter<Box<dyn Write + Send>>,
     names: Vec<String>,
-    /// By number, so that they are stopped in order.
-    threads: BTreeMap<u32, Thread>,
+    /// By number, so that they are stopped in order; each with its latest record.
+    threads: BTreeMap<u32, Option<u64>>,
     /// Open descriptions by file and number: context and id of the open.
     opens: HashMap<(u32, u32), (u64, u32)>,
     records: u64,
@@ -62,7 +58,7 @@ struct RbdReplayWriter {
     first: Option<(u64, u64)>,
     hints: Vec<u64>,
     body: Vec<u8>,
-    left_out: BTreeMap<&'static str, u64>,
+    left_out: LeftOut,
 }
 
 impl RbdReplayWriter {
@@ -78,7 +74,7 @@ impl RbdReplayWriter {
             first: None,
             hints: Vec::new(),
             body: Vec::new(),
-            left_out: BTreeMap::new(),
+            left_out: LeftOut::default(),
         }
     }
 
@@ -180,11 +176,11 @@ impl RbdReplayWriter {
             Op::Write => 5,
             Op::Read => 4,
             Op::Fault => {
-                self.count("page faults, written as reads");
+                self.left_out.count("page faults, written as reads");
                 4
             }
             Op::Hint(_) => {
-                self.count("hints");
+                self.left_out.count("hints");
                 self.hints.push(number);
                 let many = self.hints.len() > MAX_HINTS;
                 return if many {
@@ -203,7 +199,7 @@ impl RbdReplayWriter {
             }
             let id = self.id()?;
             self.entry(0, id, record.thread, &[], &[])?;
-            self.threads.insert(record.thread, Thread { latest: None });
+            self.threads.insert(record.thread, None);
         }
         let (context, opened) = self.open(record)?;
         let mut after = vec![(opened + 1, 0)];
@@ -212,12 +208,7 @@ impl RbdReplayWriter {
         more.extend(record.offset.to_le_bytes());
         more.extend(record.len.to_le_bytes());
         self.entry(kind, action(number), record.thread, &after, &more)?;
-        self.threads.insert(
-            record.thread,
-            Thread {
-                latest: Some(number),
-            },
-        );
+        self.threads.insert(record.thread, Some(number));
         Ok(())
     }
 
@@ -230,7 +221,7 @@ impl RbdReplayWriter {
             } in &record.after
             {
                 if self.hints.binary_search(&record).is_ok() {
-                    self.count("dependencies on hints");
+                    self.left_out.count("dependencies on hints");
                 } else {
                     after.push((action(record) + u32::from(end), delay_ns));
                 }
@@ -240,17 +231,9 @@ impl RbdReplayWriter {
             if first != number {
                 after.push((action(first), start.saturating_sub(first_start)));
             }
-        } else if let Some(latest) = self
-            .threads
-            .get(&record.thread)
-            .and_then(|thread| thread.latest)
-        {
-            after.push((action(latest) + 1, 0));
+        } else if let Some(Some(latest)) = self.threads.get(&record.thread) {
+            after.push((action(*latest) + 1, 0));
         }
-    }
-
-    fn count(&mut self, reason: &'static str) {
-        *self.left_out.entry(reason).or_default() += 1;
     }
 
     fn finish(mut self) -> Result<ExportReport, TraceError> {
@@ -261,10 +244,9 @@ impl RbdReplayWriter {
         self.to
             .flush()
             .map_err(|error| TraceError::not_written(&self.path, &error))?;
-        let records = self.records - self.left_out.get("hints").copied().unwrap_or(0);
         Ok(ExportReport {
-            records,
-            left_out: self.left_out.into_iter().collect(),
+            records: self.records - self.hints.len() as u64,
+            left_out: self.left_out.so_far(),
         })
     }
 }

@@ -10,11 +10,10 @@
 //! With `-t` many calls have one time. `-r` beside another time is passed over: the other is absolute.
 
 use super::super::super::error::Fault;
-use super::super::scan;
+use super::super::scan::{self, SECOND_NS as NS};
 
 /// Times before 1973 are not times since 1970 but since the line before.
 const OLDEST_NS: u64 = 100_000_000 * NS;
-const NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * NS;
 
 const BACKWARDS: Fault = (
@@ -38,7 +37,7 @@ impl Stamp {
         let mut parts = word.splitn(3, |b| *b == b':');
         let (first, minutes, seconds) = (parts.next()?, parts.next(), parts.next());
         let Some((minutes, seconds)) = minutes.zip(seconds) else {
-            return match scan::seconds(word)? {
+            return match scan::decimal_ns(word, NS)? {
                 ns if ns >= OLDEST_NS => Some(Stamp::Epoch(ns)),
                 ns => Some(Stamp::Since(ns)),
             };
@@ -46,7 +45,7 @@ impl Stamp {
         let (hours, minutes, ns) = (
             scan::number(first)?,
             scan::number(minutes)?,
-            scan::seconds(seconds)?,
+            scan::decimal_ns(seconds, NS)?,
         );
         // A leap second is the sixtieth.
         let is_time = hours < 24 && minutes < 60 && ns < 61 * NS;
