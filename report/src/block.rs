@@ -6,8 +6,9 @@
 //! ```
 //! A table is described once, by its columns: each has its head, its cells and where it is shown.
 
+use crate::figure::Figure;
 use crate::number::wrap;
-use crate::page::{Figure, Grid, Maps, Section};
+use crate::page::{Grid, Section};
 use crate::table::TextTable;
 
 /// Width that the first column of a table that is fitted always has before it is broken into lines.
@@ -37,7 +38,6 @@ pub enum Block {
     /// Where the terminal says which columns of the table before had no room.
     NoRoom,
     Figure(Figure),
-    Maps(Maps),
 }
 
 impl Block {
@@ -91,7 +91,7 @@ fn text_lines(
                 let text = format!("No room for: {names}. A wider terminal or --json shows them.");
                 lines.extend(wrap(&text, width));
             }
-            Block::Page(_) | Block::Figure(_) | Block::Maps(_) => {}
+            Block::Page(_) | Block::Figure(_) => {}
         }
     }
     lines
@@ -116,7 +116,6 @@ impl Section {
             Block::Paste { place, text, why } => self.copies.push([place, text, why]),
             Block::Table(table) => self.grids.push(table.grid()),
             Block::Figure(figure) => self.figures.push(figure),
-            Block::Maps(maps) => self.maps = Some(maps),
             Block::Indented(_, blocks) => blocks.into_iter().for_each(|block| self.add(block)),
             Block::Screen(_) | Block::Lines(_) | Block::Gap | Block::NoRoom => {}
         }

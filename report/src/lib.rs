@@ -4,13 +4,13 @@
 //!   names                      what may have been meant by a name that is unknown
 //!   number, width ──► block    a result as sentences, tables, notes, figures: text, or a section of a page
 //!                 ├─► table    text for the terminal
-//!                 ├─► chart    pictures, SVG
+//!                 ├─► figure   charts as SVG, drawn by the crate plotters
 //!                 └─► page     one file of HTML: sections of figures and tables, and the JSON
 //! ```
 //! It knows no room that measures, and neither prints nor looks at a clock or a terminal.
 
 pub mod block;
-pub mod chart;
+pub mod figure;
 pub mod json;
 pub mod names;
 pub mod number;

@@ -110,18 +110,6 @@ pub fn latency_us(us: f64) -> String {
     }
 }
 
-/// Money, at most six characters: `0`, `3e-5`, `0.0033`, `0.097`, `1.23`.
-#[must_use]
-pub fn money(usd: f64) -> String {
-    match usd {
-        _ if usd == 0.0 => "0".to_string(),
-        _ if usd < 0.000_95 => format!("{usd:.0e}"),
-        _ if usd < 0.099_95 => format!("{usd:.4}"),
-        _ if usd < 0.9995 => format!("{usd:.3}"),
-        _ => three(usd),
-    }
-}
-
 /// A part of one as whole per cents, three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
 #[must_use]
 pub fn percent(part: f64) -> String {
@@ -255,22 +243,6 @@ pub fn cut(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// The same, with the sign in the middle: the ends of the names of policies differ as well.
-#[must_use]
-pub fn cut_middle(text: &str, most: usize) -> String {
-    let letters = text.chars().count();
-    if letters <= most {
-        return text.to_string();
-    }
-    let room = most.saturating_sub(1);
-    let end = room / 2;
-    let start = text.chars().take(room - end);
-    start
-        .chain(['…'])
-        .chain(text.chars().skip(letters - end))
-        .collect()
-}
-
 /// A difference as a signed per cent with its own three digits: `+12.3`, `-0.0954`, `0`.
 #[must_use]
 pub fn signed_percent(part: f64) -> String {
@@ -345,25 +317,6 @@ mod tests {
     }
 
     #[test]
-    fn money_is_narrow_and_never_free_by_rounding() {
-        let cases = [
-            (0.0, "0"),
-            (0.000_033, "3e-5"),
-            (0.000_949, "9e-4"),
-            (0.000_96, "0.0010"),
-            (0.003_28, "0.0033"),
-            (0.0999, "0.0999"),
-            (0.9994, "0.999"),
-            (0.9996, "1.00"),
-            (27.0, "27.0"),
-        ];
-        for (usd, text) in cases {
-            assert_eq!(money(usd), text);
-            assert!(text.len() <= 6);
-        }
-    }
-
-    #[test]
     fn sizes_and_lines() {
         for (bytes, text) in [
             (0, "0"),
@@ -392,8 +345,6 @@ mod tests {
             ["four", "fives", ""].map(|text| cut(text, 4)),
             ["four", "fiv…", ""]
         );
-        let middle = ["four", "linux-6.18:max=4M"].map(|text| cut_middle(text, 8));
-        assert_eq!(middle, ["four", "linu…=4M"]);
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
     }
 

@@ -13,13 +13,12 @@
 //! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
 //! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
 
-pub mod bars;
-pub mod curves;
-pub mod heat;
 mod text;
 mod values;
 
-use super::chart::svg;
+pub(crate) use text::{escape, harmless};
+
+use super::figure::Figure;
 use super::number::{UNDEFINED, plural};
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
@@ -30,9 +29,8 @@ pub const WHAT_TO_DO: &str = "What to do";
 const NEXT: &str = "Next";
 /// Longer tables are behind their captions.
 const MAX_OPEN_ROWS: usize = 16;
-
-/// Width of a drawing in its own units: those of a narrow phone, so that letters are as large as the page's small ones.
-pub const WIDTH: f64 = 344.0;
+/// Figures of a page that are seen without opening anything.
+const MAX_OPEN_FIGURES: usize = 4;
 
 /// A page before it is HTML.
 #[derive(Clone, Debug, Default)]
@@ -41,10 +39,8 @@ pub struct Page {
     /// The box on top, with its title: the first thing to read.
     pub lead: (&'static str, Vec<String>),
     pub facts: Vec<(String, String)>,
-    /// Compact, one for each of several parts: all are seen at once.
+    /// Of several parts, before the parts.
     pub figures: Vec<Figure>,
-    /// A sentence below these.
-    pub below: String,
     pub sections: Vec<Section>,
     /// What to paste next: where it belongs, or nothing; the text; and why.
     pub next: Vec<[String; 3]>,
@@ -57,8 +53,6 @@ pub struct Section {
     pub text: Vec<String>,
     pub notes: Vec<String>,
     pub figures: Vec<Figure>,
-    /// More drawings under a heading, between a sentence and the legend that they share.
-    pub maps: Option<Maps>,
     pub grids: Vec<Grid>,
     /// Something to copy: where it belongs, the text, and why.
     pub copies: Vec<[String; 3]>,
@@ -66,38 +60,16 @@ pub struct Section {
     pub folded: bool,
 }
 
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// Over it; empty where the drawing has its own head.
-    pub title: String,
-    /// Made by this room, of escaped text.
-    pub svg: String,
-    pub caption: String,
-}
-
-impl Figure {
-    pub fn new(svg: String, caption: impl Into<String>) -> Figure {
-        Figure {
-            title: String::new(),
-            svg,
-            caption: caption.into(),
-        }
-    }
-}
-
-impl Figure {
-    fn value(&self) -> Value {
-        let svg = Value::from_safe_string(self.svg.clone());
-        context! { title => &self.title, svg => svg, caption => &self.caption }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Maps {
-    pub title: String,
-    pub text: String,
-    pub legend: String,
-    pub figures: Vec<Figure>,
+/// The first figures, up to `open` in number, and the others.
+fn drawings(figures: &[Figure], open: &mut usize) -> Value {
+    let value = |figure: &Figure| {
+        let svg = Value::from_safe_string(figure.to_svg());
+        context! { title => &figure.title, svg => svg, caption => &figure.caption }
+    };
+    let (shown, more) = figures.split_at(figures.len().min(*open));
+    *open -= shown.len();
+    let values = |figures: &[Figure]| figures.iter().map(value).collect::<Vec<_>>();
+    context! { shown => values(shown), more => values(more) }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -215,24 +187,20 @@ impl Page {
             let text = value
                 .as_str()
                 .map_or_else(|| value.to_string(), ToString::to_string);
-            let text = if value.is_safe() {
-                text
-            } else {
-                text::escape(&text)
-            };
+            let text = if value.is_safe() { text } else { escape(&text) };
             out.write_str(&text).map_err(Into::into)
         });
         let safe = |text: String| Value::from_safe_string(text);
+        let mut open = MAX_OPEN_FIGURES;
         let page = context! {
             title => &self.title,
             lead_title => self.lead.0,
             lead => list(&self.lead.1),
-            figures => self.figures.iter().map(Figure::value).collect::<Vec<_>>(),
-            below => &self.below,
+            figures => drawings(&self.figures, &mut open),
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
-            sections => self.sections.iter().map(Section::value).collect::<Vec<_>>(),
+            sections => self.sections.iter().map(|s| s.value(&mut open)).collect::<Vec<_>>(),
             json => safe(text::json_in_script(json)),
-            style => safe(format!("{}{}", svg::style(), include_str!("page/style.css"))),
+            style => safe(include_str!("page/style.css").to_string()),
             version => env!("CARGO_PKG_VERSION"),
         };
         env.render_str(include_str!("page/template.html"), page)
@@ -241,12 +209,7 @@ impl Page {
 }
 
 impl Section {
-    fn value(&self) -> Value {
-        let maps = |m: &Maps| {
-            let figures: Vec<Value> = m.figures.iter().map(Figure::value).collect();
-            let legend = Value::from_safe_string(m.legend.clone());
-            context! { title => &m.title, text => &m.text, legend => legend, figures => figures }
-        };
+    fn value(&self, open_figures: &mut usize) -> Value {
         // What is folded as a whole is not folded again.
         let grids = |grid: &Grid| match grid.fold().filter(|_| !self.folded) {
             None => vec![grid.value(false)],
@@ -260,8 +223,7 @@ impl Section {
             title => &self.title,
             text => list(&self.text),
             notes => list(&self.notes),
-            figures => self.figures.iter().map(Figure::value).collect::<Vec<_>>(),
-            maps => self.maps.as_ref().map(maps),
+            figures => drawings(&self.figures, open_figures),
             grids => self.grids.iter().flat_map(grids).collect::<Vec<_>>(),
             copies => self.copies.iter().map(|c| list(c)).collect::<Vec<_>>(),
             folded => self.folded,
@@ -278,14 +240,10 @@ pub fn fact(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_string(), value.into())
 }
 
-/// A sentence for screen readers.
-pub fn about(what: &str) -> String {
-    format!("{what}. The same values are in the table below.")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::{Bars, Figure};
 
     fn grid(rows: usize, strong: &[usize]) -> Grid {
         let rows = (0..rows).map(|n| vec![format!("row-{n}"), "1".to_string()]);
@@ -295,42 +253,42 @@ mod tests {
         }
     }
 
-    fn page(grid: Grid) -> String {
-        let figure = Figure::new("<svg class=\"drawn\"></svg>".to_string(), "");
+    fn page(grid: Grid, figures: usize) -> String {
+        let figure = |n| Figure::bars(format!("figure-{n}"), Bars::default());
         let page = Page {
             title: "A page".to_string(),
             lead: (WHAT_TO_DO, vec!["A verdict".to_string()]),
             facts: vec![fact("seed", "1")],
-            figures: vec![figure.clone()],
-            below: String::new(),
+            figures: vec![figure(0)],
             sections: vec![Section {
                 title: "A part".to_string(),
                 text: vec!["A sentence".to_string()],
                 notes: vec!["A note".to_string()],
-                figures: vec![figure],
+                figures: (1..figures).map(figure).collect(),
                 grids: vec![grid],
                 ..Section::default()
             }],
-            next: vec![[
-                String::new(),
-                "a command".to_string(),
-                "A reason:".to_string(),
-            ]],
+            next: vec![["", "a command", "A reason:"].map(ToString::to_string)],
         };
         page.to_html("{}")
     }
 
-    /// The verdict first, then figures, tables, notes and what to do next, on every page.
+    fn is_folded(html: &str, text: &str) -> bool {
+        let before = &html[..html.find(text).unwrap_or_else(|| panic!("{text}: {html}"))];
+        before.matches("<details").count() > before.matches("</details").count()
+    }
+
     #[test]
     fn each_page_has_one_order() {
-        let html = page(grid(2, &[]));
+        let html = page(grid(2, &[]), 2);
         let order = [
             "<h1>A page",
             "A verdict",
             ">seed<",
-            "class=\"drawn\"",
+            "figure-0",
             "A part</h2>",
             "A sentence",
+            "figure-1",
             "row-0",
             "A note",
             "Next</h2>",
@@ -339,23 +297,24 @@ mod tests {
         ];
         let places = order.map(|text| html.find(text).unwrap_or_else(|| panic!("{text}: {html}")));
         assert!(places.is_sorted(), "{places:?}");
-        let figure = html
-            .rfind("class=\"drawn\"")
-            .expect("the figure of the part");
-        assert!((places[5]..places[6]).contains(&figure));
     }
 
     #[test]
     fn long_tables_are_folded_but_not_the_rows_in_bold() {
-        let is_folded = |html: &str, row: &str| {
-            let before = &html[..html.find(row).unwrap_or_else(|| panic!("{row}"))];
-            before.matches("<details").count() > before.matches("</details").count()
-        };
-        assert!(!is_folded(&page(grid(MAX_OPEN_ROWS, &[])), "row-1<"));
-        let long = page(grid(MAX_OPEN_ROWS + 1, &[9]));
+        assert!(!is_folded(&page(grid(MAX_OPEN_ROWS, &[]), 1), "row-1<"));
+        let long = page(grid(MAX_OPEN_ROWS + 1, &[9]), 1);
         assert!(is_folded(&long, "row-1<") && !is_folded(&long, "row-9<"));
         assert!(long.contains("<summary>A table (17 rows)"), "{long}");
         assert_eq!(long.matches("row-9<").count(), 2);
+    }
+
+    #[test]
+    fn four_figures_are_open() {
+        let html = page(grid(1, &[]), 6);
+        let folded: Vec<bool> = (0..6)
+            .map(|n| is_folded(&html, &format!("figure-{n}")))
+            .collect();
+        assert_eq!(folded, [false, false, false, false, true, true]);
     }
 
     /// Words begin on the left, whatever their first letter is.

@@ -14,7 +14,6 @@
 //! costs the host what a read of a page does.
 
 pub mod mapped;
-pub mod outcomes;
 mod refaults;
 mod result;
 
@@ -30,8 +29,8 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
 use hdrhistogram::Histogram;
 use mapped::MappedPages;
-use outcomes::{OutcomeMap, Outcomes};
 use refaults::Refaults;
+pub use refaults::bits;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
@@ -80,10 +79,8 @@ struct Sim<'a> {
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
-    at_hand: Vec<u64>,
     /// When the last reader had what it wanted. Readahead may still be in flight.
     ended: u64,
-    outcomes: Option<Box<Outcomes>>,
     watch: Option<&'a mut dyn Watch>,
 }
 
@@ -92,19 +89,7 @@ struct Sim<'a> {
 /// # Panics
 /// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
-    Sim::new(setup, device, &Memory::default()).finish().0
-}
-
-/// The same, and where and when its reads hit, were late or missed.
-///
-/// # Panics
-/// As [`run`].
-pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, OutcomeMap) {
-    let mut sim = Sim::new(setup, device, &Memory::default());
-    sim.outcomes = Some(Box::new(Outcomes::new(setup.workload, setup.config.page)));
-    let (result, outcomes) = sim.finish();
-    let map = outcomes.map(|o| o.finish());
-    (result, map.expect("it was set above"))
+    Sim::new(setup, device, &Memory::default()).run().result()
 }
 
 /// An observer that gets every event before the machine does, and all that the machine notes about it.
@@ -154,14 +139,10 @@ pub fn run_session<'a>(
     sim.watch = Some(watch);
     let sim = sim.run();
     let learned = sim.machine.learned();
-    (sim.result().0, learned)
+    (sim.result(), learned)
 }
 
 impl Sim<'_> {
-    fn finish(self) -> (RunResult, Option<Box<Outcomes>>) {
-        self.run().result()
-    }
-
     /// Runs until nothing is due.
     fn run(self) -> Self {
         let (mut sim, mut now) = (self, 0);
@@ -178,11 +159,11 @@ impl Sim<'_> {
         sim
     }
 
-    fn result(self) -> (RunResult, Option<Box<Outcomes>>) {
+    fn result(self) -> RunResult {
         let Setup {
             workload, config, ..
         } = self.setup;
-        let result = RunResult {
+        RunResult {
             time_s: self.ended as f64 / 1e9,
             stats: self.machine.stats(),
             latency: self.latency,
@@ -190,8 +171,7 @@ impl Sim<'_> {
             kernel: false,
             late_p99_ns: None,
             refault_bytes: Some(self.refaults.bytes()),
-        };
-        (result, self.outcomes)
+        }
     }
 }
 
@@ -207,9 +187,7 @@ impl<'a> Sim<'a> {
             wakes: BinaryHeap::new(),
             latency: crate::stats::latency_histogram(),
             arrivals: Vec::new(),
-            at_hand: Vec::new(),
             ended: 0,
-            outcomes: None,
             watch: None,
             setup,
         };
@@ -270,7 +248,6 @@ impl<'a> Sim<'a> {
         if self.device.next_time().is_some_and(|t| t <= now) {
             let mut arrivals = std::mem::take(&mut self.arrivals);
             self.device.advance(now, &mut arrivals);
-            self.tell_at_hand(now);
             for arrival in arrivals.drain(..) {
                 let Arrival { id, bytes, done } = arrival;
                 let fetch = FetchId(id);
@@ -292,17 +269,6 @@ impl<'a> Sim<'a> {
         if self.scheduler.expire(now) {
             self.run_steps(now);
         }
-    }
-
-    /// What begins with bytes that were read before is no sample of the storage.
-    fn tell_at_hand(&mut self, now: u64) {
-        let mut begun = std::mem::take(&mut self.at_hand);
-        self.device.take_at_hand(&mut begun);
-        for id in begun.drain(..) {
-            let fetch = FetchId(id);
-            self.tell(now, Event::AtHand { fetch });
-        }
-        self.at_hand = begun;
     }
 
     /// Everything that the scheduler wants done now.
@@ -419,9 +385,6 @@ impl<'a> Sim<'a> {
             .has(job.file, job.open, self.setup.config.page.page_of(at))
         {
             let (open, code) = (OpenId(job.open), job.executable);
-            if let Some(outcomes) = &mut self.outcomes {
-                outcomes.touched(job.file, at);
-            }
             self.tell(now, Event::Accessed { open, at, code });
             return false;
         }
@@ -451,9 +414,6 @@ impl<'a> Sim<'a> {
         }
         while let Some(action) = self.machine.poll() {
             self.refaults.see(&action, hinted);
-            if let Some(outcomes) = &mut self.outcomes {
-                outcomes.see(&action, &self.machine);
-            }
             self.act(now, action);
         }
     }

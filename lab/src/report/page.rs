@@ -1,7 +1,6 @@
 //! The pages of a comparison and of a series.
 
 mod compare;
-mod map;
 mod times;
 mod vary;
 

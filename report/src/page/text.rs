@@ -3,8 +3,6 @@
 //! Never: a letter that ends an element, a script or an attribute, that XML forbids, or that turns the direction of what
 //! follows around.
 
-use crate::chart::svg::harmless;
-
 /// `text` as HTML and XML hold it, in an element or an attribute.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -20,6 +18,18 @@ pub fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// The letter itself, or a replacement for one that XML forbids or that turns the direction of the text around.
+pub fn harmless(letter: char) -> char {
+    match letter {
+        '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
+            '\u{fffd}'
+        }
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
 }
 
 /// JSON as a script element of type `application/json` holds it: the same value, without a letter that could end the

@@ -55,12 +55,20 @@ impl Refaults {
             let mask = foreread_core::machine::mask_of(number, pages.first, pages.end);
             let back = *gone & mask;
             *gone &= !mask;
-            let starts = super::outcomes::bits(back)
-                .map(|page| self.page.start_of(number * 64 + page as u64));
+            let starts = bits(back).map(|page| self.page.start_of(number * 64 + page as u64));
             // The last page of a file counts as far as the file goes.
             self.bytes += starts
                 .map(|start| range.end().min(start + self.page.bytes()) - start)
                 .sum::<u64>();
         }
     }
+}
+
+/// The bits that are set, from the lowest.
+pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
 }

@@ -1,36 +1,19 @@
-//! The page of `compare`: the advice, the times of all tables on one screen, then for each table its times, bytes, latencies and maps.
-//!
-//! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
+//! The page of `compare`: the advice, the times of all tables, then for each table its bytes, latencies and rows.
 
-use super::{map, times};
-use crate::report::MappedRun;
+use super::times::times;
 use crate::report::row::{Report, Row, to_json};
 use crate::report::table::{self, RowColumn};
 use crate::report::{advise, by_source};
 use foreread_report::block::{self, Block, Table};
-use foreread_report::chart::looks;
+use foreread_report::figure::{Bar, Bars, Figure, Line, Lines, Point};
 use foreread_report::number::{self, latency_us, mb, or_dash};
-use foreread_report::page::bars::{Bar, BarKind, Bars, Fill};
-use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, decades};
-use foreread_report::page::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about, fact};
-use foreread_sim::simulator::outcomes::Cell;
+use foreread_report::page::{Page, Section, WHAT_TO_DO, fact};
 
-/// Spans of time in the table under the maps.
-const SPANS: usize = 8;
-
-/// What the signs of the figures over all tables are.
-const MARKS: &str = "Triangle: fastest, tied for it, or not told apart from it. Hatched or hollow: perfect foresight, a limit and no choice. A \
-     logarithmic axis has discs and no bars.";
-
-/// The page of these reports, each with the maps of its first runs ([`crate::report::Table::maps`]), and what to paste next.
+/// The page of these reports, and what to paste next.
 #[must_use]
-pub fn compare(reports: &[Report], maps: &[&[MappedRun]], next: Option<[String; 3]>) -> String {
-    let maps = maps.iter().copied().chain(std::iter::repeat(&[][..]));
+pub fn compare(reports: &[Report], next: Option<[String; 3]>) -> String {
     let alone = reports.len() == 1;
-    let sections = reports
-        .iter()
-        .zip(maps)
-        .map(|(report, maps)| section(report, maps, alone));
+    let sections = reports.iter().map(|report| section(report, alone));
     let title = match reports {
         [one] => title(one),
         several => title_of_several(several),
@@ -44,12 +27,10 @@ pub fn compare(reports: &[Report], maps: &[&[MappedRun]], next: Option<[String; 
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         figures: match alone {
             true => Vec::new(),
-            false => reports.iter().map(times::compact).collect(),
-        },
-        below: if alone {
-            String::new()
-        } else {
-            MARKS.to_string()
+            false => reports
+                .iter()
+                .map(|report| times(report, None, alone))
+                .collect(),
         },
         sections: sections.collect(),
         next: next.into_iter().collect(),
@@ -63,8 +44,8 @@ fn title_of_several(reports: &[Report]) -> String {
         .iter()
         .map(|report| report.workload.as_str())
         .collect();
-    let place = reports.first().map(Report::place);
-    let is_one_place = reports.iter().all(|report| Some(report.place()) == place);
+    let place = reports.first().map(|report| &report.source);
+    let is_one_place = reports.iter().all(|report| Some(&report.source) == place);
     match (&names[..], place) {
         ([first @ .., last], Some(place)) if is_one_place && names.len() <= MAX_NAMED => {
             format!("{} and {last} on {place}", first.join(", "))
@@ -74,7 +55,7 @@ fn title_of_several(reports: &[Report]) -> String {
 }
 
 fn title(report: &Report) -> String {
-    format!("{} on {}", report.workload, report.place())
+    format!("{} on {}", report.workload, report.source)
 }
 
 fn facts(report: &Report, all: bool) -> Vec<(String, String)> {
@@ -101,17 +82,11 @@ fn measured(report: &Report) -> Vec<(String, String)> {
     if !report.source_about.is_empty() {
         facts.push(fact("source", report.source_about.clone()));
     }
-    facts.extend(
-        report
-            .price
-            .as_ref()
-            .map(|price| fact("prices", price.to_string())),
-    );
     facts
 }
 
 /// A report. `alone`: the head of the page says what it was measured on.
-fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
+fn section(report: &Report, alone: bool) -> Section {
     let mut blocks = Vec::new();
     let mut name = "What was measured".to_string();
     if !alone {
@@ -125,20 +100,11 @@ fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
     blocks.push(Block::Page(verdict(report)));
     blocks.extend(table::limits(report).into_iter().map(Block::Note));
     blocks.extend(report.notes.iter().cloned().map(Block::Note));
-    blocks.extend(figures(report, None).map(Block::Figure));
+    let times = alone.then(|| times(report, None, alone));
+    let figures = times.into_iter().chain(others(report));
+    blocks.extend(figures.map(Block::Figure));
     blocks.extend([table::rows(report), rest(report)].map(Block::Table));
-    if runs.is_empty() {
-        let none = match report.disk_cache {
-            None => "There is no map of the reads: only a simulated run is seen read by read.",
-            Some(_) => "There is no map of the reads: none is made with a cache on disk.",
-        };
-        blocks.push(Block::Page(none.to_string()));
-        return block::section(name, blocks);
-    }
-    blocks.push(Block::Maps(maps(report, runs)));
-    let mut section = block::section(name, blocks);
-    section.grids.push(spans(runs));
-    section
+    block::section(name, blocks)
 }
 
 /// Which rows may claim to be the fastest.
@@ -159,70 +125,47 @@ fn verdict(report: &Report) -> String {
 
 /// Times, bytes and latencies. `today`: the policy that is in use, which is said.
 pub(crate) fn figures(report: &Report, today: Option<&str>) -> impl Iterator<Item = Figure> {
-    let times = [times::large(report, today)];
-    times
+    [times(report, today, true)]
         .into_iter()
-        .chain(bytes(report))
-        .chain(latency(report))
+        .chain(others(report))
 }
 
-/// Bytes of the source by what became of them. None where no row has counters.
+/// Bytes and latencies.
+fn others(report: &Report) -> impl Iterator<Item = Figure> {
+    bytes(report).into_iter().chain(latency(report))
+}
+
+/// Bytes of the source by what became of them. None if no row has counters.
 fn bytes(report: &Report) -> Option<Figure> {
-    let parts = |row: &Row| {
+    let mb = |bytes: u64| bytes as f64 / number::MB;
+    let bar = |row: &Row| {
         let (all, ahead) = (row.source_bytes?, row.ra_bytes?);
         let (used, unused) = (row.used_bytes?, row.unused_bytes?);
         let rest = ahead.saturating_sub(used.saturating_add(unused));
-        Some(
-            [all.saturating_sub(ahead), used, unused, rest]
-                .map(|b| b as f64 / number::MB)
-                .to_vec(),
-        )
-    };
-    let bar = |row: &Row| {
-        let figure = or_dash(row.source_bytes, |b| {
-            format!("{} MB", number::three(b as f64 / number::MB))
-        });
         Some(Bar {
             name: row.policy.clone(),
-            figure,
-            colour: looks::of_policy(&row.policy),
-            parts: parts(row)?,
-            limit: row.limit,
+            value: format!("{} MB", number::three(mb(all))),
+            parts: [all.saturating_sub(ahead), used, unused, rest]
+                .map(mb)
+                .to_vec(),
+            is_limit: row.limit,
             ..Bar::default()
         })
     };
     let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
-    let kind = |fill, name| BarKind {
-        colour: None,
-        fill,
-        name,
-    };
-    let head = match report.disk_cache {
-        None => "Read from the source, MB (less is better)",
-        Some(_) => "Read from the store and the disk, MB (less is better)",
-    };
-    let drawn = Bars {
-        title: format!("Bytes read from the source by policy: {}", title(report)),
-        about: about("A bar for each policy, in four parts"),
-        head: head.to_string(),
-        kinds: vec![
-            kind(Fill::Pale, "demand"),
-            kind(Fill::Solid, "readahead, used"),
-            kind(Fill::Hatched, "readahead, evicted unused"),
-            kind(
-                Fill::Outline,
-                "readahead, neither used nor evicted at the end",
-            ),
-        ],
-        bars,
-        compact: false,
-    };
-    (!drawn.bars.is_empty()).then(|| Figure::new(drawn.draw(), ""))
+    let title = "Read from the source, MB (less is better)";
+    let parts = vec![
+        "demand",
+        "readahead, used",
+        "readahead, evicted unused",
+        "readahead, not used so far",
+    ];
+    (!bars.is_empty()).then(|| Figure::bars(title, Bars { parts, bars }))
 }
 
-/// How many of the reads took longer than so long. Both axes are of factors: the few slow ones count most.
+/// How many of the reads took longer than so long. Both axes are logarithmic: the few slow ones count most.
 fn latency(report: &Report) -> Option<Figure> {
-    // A hit that costs the host nothing has no place on an axis of factors: it is drawn at its left end.
+    // A hit that costs the host nothing has no place on a logarithmic axis: it is drawn at its left end.
     const MIN_US: f64 = 0.1;
     const MIN_PERCENT: f64 = 0.01;
     let line = |row: &Row| {
@@ -231,142 +174,48 @@ fn latency(report: &Report) -> Option<Figure> {
         for [percent, us] in &row.latency_us {
             // Down at the latency, not on the way to it: nothing is known in between.
             let next = (100.0 - percent).max(MIN_PERCENT);
-            let marked = [50.0, 99.0, 99.9].contains(percent);
-            let at = |y, marked| CurvePoint {
-                x: us.max(MIN_US),
-                y,
-                interval: [y, y],
-                marked,
+            let is_marked = [50.0, 99.0, 99.9].contains(percent);
+            let at = |y, is_marked| Point {
+                is_marked,
+                ..Point::new(us.max(MIN_US), y)
             };
-            points.extend([at(longer, false), at(next, marked)]);
+            points.extend([at(longer, false), at(next, is_marked)]);
             longer = next;
         }
-        Curve {
+        Line {
             name: row.policy.clone(),
             points,
-            colour: looks::of_policy(&row.policy),
-            ..Curve::default()
+            ..Line::default()
         }
     };
-    let lines: Vec<Curve> = report
-        .rows
-        .iter()
-        .map(line)
-        .filter(|l| !l.points.is_empty())
-        .collect();
-    let all = || lines.iter().flat_map(|l| &l.points).map(|p| p.x);
+    let lines = report.rows.iter().map(line);
+    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+    let all = || lines.iter().flat_map(|line| &line.points).map(|p| p.x);
     let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
-    let name = |us: f64| {
-        if us <= MIN_US {
-            "≤0.1us".to_string()
-        } else {
-            decade_us(us)
-        }
-    };
-    let curves = Curves {
-        title: format!("Latency of the reads by policy: {}", title(report)),
-        about: about("A curve for each policy: the part of its reads that took longer"),
-        x_title: "latency".to_string(),
-        y_title: "Reads that took longer, % (lower is better)".to_string(),
-        x_show: number::latency_us,
-        x_ticks: decades(least, most)
-            .into_iter()
-            .map(|us| (us, name(us)))
-            .collect(),
-        log: true,
-        y: Axis::Log {
-            least: MIN_PERCENT,
-            most: 100.0,
-        },
+    let lines = Lines {
+        x_name: "latency".to_string(),
+        x_ticks: decades_us(least, most),
+        is_x_log: true,
         lines,
     };
-    Some(Figure::new(
-        curves.draw(),
-        "Markers: median, 99 and 99.9 %. Both axes are of factors: a line further down is a tenth of the reads.",
-    ))
+    let figure = Figure::lines("Reads that took longer, % (lower is better)", lines);
+    Some(figure.with_caption("Markers: median, 99 and 99.9 %. Both axes are logarithmic."))
 }
 
-/// A power of ten of microseconds.
-fn decade_us(us: f64) -> String {
-    match us {
+/// The powers of ten around two latencies, with their names.
+fn decades_us(least: f64, most: f64) -> Vec<(f64, String)> {
+    // A hair inside, so that a power of ten is its own.
+    let (first, last) = (least.log10() + 1e-9, most.log10() - 1e-9);
+    let decades = first.floor() as i32..=(last.ceil() as i32).max(first.floor() as i32 + 1);
+    let name = |us: f64| match us {
+        _ if us < 1.0 => "≤0.1us".to_string(),
         _ if us < 1e3 => format!("{us}us"),
         _ if us < 1e6 => format!("{}ms", us / 1e3),
         _ => format!("{}s", us / 1e6),
-    }
-}
-
-fn maps(report: &Report, runs: &[MappedRun]) -> Maps {
-    let text = "The first run of each policy, offset by read: every column has as many reads, and a cell shows what most \
-                of its reads were.";
-    Maps {
-        title: "Which reads hit, and where".to_string(),
-        text: text.to_string(),
-        legend: map::legend(),
-        figures: runs.iter().map(|run| mapped(report, run)).collect(),
-    }
-}
-
-fn mapped(report: &Report, run: &MappedRun) -> Figure {
-    let total = run.map.total();
-    let what = format!(
-        "Reads of the first run of {}: {}",
-        run.policy,
-        title(report)
-    );
-    let svg = map::draw(
-        &what,
-        &about("Offset by the number of the read, each cell as most of its reads were"),
-        &run.map,
-    );
-    let caption = format!(
-        "{} hits, {} late, {} misses; {} MB of readahead unused",
-        number::count(total.hits),
-        number::count(total.late),
-        number::count(total.misses),
-        number::three(total.unused_bytes as f64 / number::MB)
-    );
-    Figure {
-        title: run.policy.clone(),
-        svg,
-        caption,
-    }
-}
-
-/// The maps in eight spans of reads each.
-fn spans(maps: &[MappedRun]) -> Grid {
-    let heads = [
-        "policy",
-        "from read",
-        "to read",
-        "hits",
-        "late",
-        "misses",
-        "unused bytes",
-    ];
-    let mut grid = Grid::new(
-        "The maps in numbers: the first run of each policy, in spans of its reads",
-        heads,
-    );
-    for run in maps {
-        let spans = run.map.spans(SPANS);
-        let each = run.map.columns.len().div_ceil(SPANS).max(1) as u64 * run.map.column_reads;
-        grid.rows.extend(spans.iter().enumerate().map(|(i, cell)| {
-            let Cell {
-                hits,
-                late,
-                misses,
-                unused_bytes,
-            } = cell;
-            let (from, to) = (each * i as u64, (each * (i + 1) as u64).min(run.map.reads));
-            let counts = [hits, late, misses, unused_bytes].map(u64::to_string);
-            [
-                vec![run.policy.clone(), from.to_string(), to.to_string()],
-                counts.to_vec(),
-            ]
-            .concat()
-        }));
-    }
-    grid
+    };
+    decades
+        .map(|p| (10f64.powi(p), name(10f64.powi(p))))
+        .collect()
 }
 
 /// Latencies, and the bytes by what became of them.

@@ -3,12 +3,11 @@
 //! Never: a plateau of a parameter that is a word, or of a line without a slope.
 
 use crate::report::row::Row;
-use crate::report::series::{Series, source, throughput};
+use crate::report::series::{Series, Spread, source, throughput};
 use foreread_report::block::{self, Block};
-use foreread_report::chart::{Point, looks};
+use foreread_report::figure::{Figure, Line, Lines, Point};
 use foreread_report::number;
-use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, plateau};
-use foreread_report::page::{Figure, Page, Section, about, fact};
+use foreread_report::page::{Page, Section, fact};
 
 #[must_use]
 pub fn series(series: &Series) -> String {
@@ -37,45 +36,51 @@ pub fn series(series: &Series) -> String {
     page.to_html(&series.to_json())
 }
 
-/// The place of a value on the axis: words are in the order of the command line.
-fn places(series: &Series) -> Vec<f64> {
-    let order = || (1..=series.vary.values.len()).map(|i| i as f64).collect();
-    series.vary.numbers().unwrap_or_else(order)
-}
-
-/// A line for each policy.
-fn lines(series: &Series, of: fn(&Row) -> Option<Point>, marked: bool) -> Vec<Curve> {
-    let places = places(series);
+/// A line for each policy. Words are in the order of the command line.
+fn lines(series: &Series, of: fn(&Row) -> Option<Spread>, is_marked: bool) -> Vec<Line> {
+    let numbers = series.vary.numbers();
     let line = |(i, name): (usize, &String)| {
-        let at = |(n, x): (usize, &f64)| {
-            let point = of(series.reports.get(n)?.rows.get(i)?)?;
-            Some(CurvePoint {
-                x: *x,
-                y: point.value,
-                interval: point.interval,
-                marked: true,
+        let at = |(n, x): (usize, f64)| {
+            let spread = of(series.reports.get(n)?.rows.get(i)?)?;
+            Some(Point {
+                interval: spread.interval,
+                ..Point::new(x, spread.value)
             })
         };
-        let mut points: Vec<CurvePoint> = places.iter().enumerate().filter_map(at).collect();
+        let places = places(series).into_iter().enumerate();
+        let mut points: Vec<Point> = places.filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let plateau = (marked && series.vary.numbers().is_some())
-            .then(|| plateau(&points))
-            .flatten();
-        Curve {
+        let is_marked = is_marked && numbers.is_some();
+        Line {
             name: name.clone(),
+            ring: is_marked.then(|| plateau(&points)).flatten(),
             points,
-            colour: looks::of_policy(name),
-            twin: false,
-            plateau,
+            is_twin: false,
         }
     };
     series.policies.iter().enumerate().map(line).collect()
 }
 
+fn places(series: &Series) -> Vec<f64> {
+    let order = || (1..=series.vary.values.len()).map(|i| i as f64).collect();
+    series.vary.numbers().unwrap_or_else(order)
+}
+
+/// The first `x`, from the lowest on, whose `y` is at least 98 % of the highest: the rule behind the `==>` of 2010. None
+/// for a line that is that high from its lowest `x` on, because it has no slope before it.
+fn plateau(points: &[Point]) -> Option<f64> {
+    /// The part of the best that counts as the best.
+    const PART: f64 = 0.98;
+    let values = points.iter().map(|p| p.y).filter(|y| y.is_finite());
+    let best = values.reduce(f64::max)?;
+    let first = points.iter().position(|p| p.y >= best * PART)?;
+    (first > 0).then(|| points[first].x)
+}
+
 /// A sentence for each policy that has a plateau.
 fn plateaus(series: &Series) -> Vec<String> {
-    let said = |line: &Curve| {
-        let from = line.plateau?;
+    let said = |line: &Line| {
+        let from = line.ring?;
         let best = line.points.iter().map(|p| p.y).reduce(f64::max)?;
         let here = line.points.iter().find(|p| p.x == from)?.y;
         let label = if series.vary.bytes {
@@ -95,47 +100,67 @@ fn plateaus(series: &Series) -> Vec<String> {
         .collect()
 }
 
-fn section(series: &Series) -> Section {
-    let (places, labels) = (places(series), series.vary.labels());
-    let unit = match series.vary.bytes {
-        true => ", bytes (K = 1024)",
-        false => "",
+/// Throughput and bytes over the values.
+fn figures(series: &Series) -> [Figure; 2] {
+    let unit = if series.vary.bytes {
+        ", bytes (K = 1024)"
+    } else {
+        ""
     };
-    let plot = |what: &str, y_title: &str, lines: Vec<Curve>| {
-        let curves = Curves {
-            title: format!("{what}: {}", series.title()),
-            about: about("A line for each policy over the values"),
-            x_title: format!("{}{unit}", series.vary.key),
-            y_title: y_title.to_string(),
-            x_show: number::three,
-            x_ticks: places.iter().copied().zip(labels.iter().cloned()).collect(),
-            log: series.vary.numbers().is_some(),
-            y: Axis::Fitting,
+    let plot = |title: &str, lines: Vec<Line>| {
+        let lines = Lines {
+            x_name: format!("{}{unit}", series.vary.key),
+            x_ticks: places(series)
+                .into_iter()
+                .zip(series.vary.labels())
+                .collect(),
+            is_x_log: series.vary.numbers().is_some(),
             lines,
         };
-        curves.draw()
+        Figure::lines(title, lines)
     };
-    let head = match series.reports.iter().any(|r| r.runs > 1) {
-        true => "Throughput, MB/s, with 95 % intervals",
-        false => "Throughput, MB/s",
+    let several = series.reports.iter().any(|r| r.runs > 1);
+    let title = match several {
+        true => "Throughput, MB/s, with 95 % intervals (more is better)",
+        false => "Throughput, MB/s (more is better)",
     };
     let fast = lines(series, throughput, true);
-    let caption = match fast.iter().any(|line| line.plateau.is_some()) {
-        true => "A ring and a dotted line: the first value with at least 98 % of the line's best.",
+    let caption = match fast.iter().any(|line| line.ring.is_some()) {
+        true => "A ring: the first value with at least 98 % of the line's best.",
         false => "",
     };
-    let bytes = lines(series, source, false);
-    let mut blocks = vec![
-        Block::Text(format!("{}: {}.", series.vary.key, series.vary.about)),
-        Block::Figure(Figure::new(plot("Throughput", head, fast), caption)),
-        Block::Figure(Figure::new(
-            plot("Bytes", "Read from the source, MB", bytes),
-            "",
-        )),
-    ];
+    [
+        plot(title, fast).with_caption(caption),
+        plot(
+            "Read from the source, MB (less is better)",
+            lines(series, source, false),
+        ),
+    ]
+}
+
+fn section(series: &Series) -> Section {
+    let about = format!("{}: {}.", series.vary.key, series.vary.about);
+    let mut blocks = vec![Block::Text(about)];
+    blocks.extend(figures(series).map(Block::Figure));
     blocks.extend(series.tables());
     blocks.extend(series.notes().into_iter().map(Block::Note));
-    let none = "There is no map of the reads: compare at one value draws one";
-    blocks.push(Block::Note(none.to_string()));
     block::section("Over the values", blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plateau_is_the_first_within_two_per_cent_of_the_best() {
+        let of = |values: &[f64]| {
+            let points = values.iter().enumerate();
+            let points: Vec<Point> = points.map(|(x, y)| Point::new(x as f64, *y)).collect();
+            plateau(&points)
+        };
+        assert_eq!(of(&[10.0, 97.9, 98.0, 100.0, 99.0]), Some(2.0));
+        assert_eq!(of(&[60.0, 100.0, 50.0]), Some(1.0));
+        assert_eq!(of(&[99.0, 100.0]), None, "no slope before it");
+        assert_eq!((of(&[]), of(&[f64::NAN])), (None, None));
+    }
 }

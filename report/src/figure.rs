@@ -1,0 +1,181 @@
+//! A figure as data: lines over an axis, or bars with their names. `draw.rs` makes SVG of it, with the crate `plotters`.
+//!
+//! Series are told apart by colour and by the shape of their markers. The colours are those of Okabe and Ito, which people with
+//! colour blindness can tell apart, with grey in place of yellow. Text has the colour of the page around it, so that one drawing
+//! fits a light and a dark page.
+//! ```text
+//!   policy      colour         policy      colour
+//!   none        grey           kernel      purple
+//!   auto        blue           oracle      sky blue, outlined: a limit, not a choice
+//!   linux-*     vermilion      any other, and the second of a colour: the next that is free
+//!   rbd-*       green
+//! ```
+
+mod draw;
+
+use crate::page::harmless;
+
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    /// What is drawn, with its unit.
+    pub title: String,
+    pub caption: String,
+    pub data: FigureData,
+}
+
+#[derive(Clone, Debug)]
+pub enum FigureData {
+    Lines(Lines),
+    Bars(Bars),
+}
+
+impl Default for FigureData {
+    fn default() -> FigureData {
+        FigureData::Bars(Bars::default())
+    }
+}
+
+/// Lines over a shared axis. The other axis begins at zero; it is logarithmic if values differ by 50 times or more.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    /// What the axis is, with its unit.
+    pub x_name: String,
+    /// Values on the axis, with their names.
+    pub x_ticks: Vec<(f64, String)>,
+    /// Equal steps for equal factors. Ignored unless all values are above zero.
+    pub is_x_log: bool,
+    pub lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    pub name: String,
+    /// By ascending `x`.
+    pub points: Vec<Point>,
+    /// It belongs to the line before it, and is drawn pale in the same colour.
+    pub is_twin: bool,
+    /// The point with this `x` has a ring.
+    pub ring: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub x: f64,
+    pub y: f64,
+    /// Ends of the interval of `y`; both are `y` if it has none.
+    pub interval: [f64; 2],
+    pub is_marked: bool,
+}
+
+impl Point {
+    /// A point with a marker and without an interval.
+    #[must_use]
+    pub fn new(x: f64, y: f64) -> Point {
+        Point {
+            x,
+            y,
+            interval: [y, y],
+            is_marked: true,
+        }
+    }
+}
+
+/// Bars from left to right, each under its name.
+#[derive(Clone, Debug, Default)]
+pub struct Bars {
+    /// Names of the parts of each bar; empty for bars of one part, which have the colours of their policies.
+    pub parts: Vec<&'static str>,
+    pub bars: Vec<Bar>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Bar {
+    pub name: String,
+    /// Its value in words.
+    pub value: String,
+    pub parts: Vec<f64>,
+    pub interval: Option<[f64; 2]>,
+    /// A limit, not a choice: drawn as an outline.
+    pub is_limit: bool,
+    /// Said beside the name, if it is the best: "fastest".
+    pub best: &'static str,
+}
+
+impl Figure {
+    #[must_use]
+    pub fn lines(title: impl Into<String>, lines: Lines) -> Figure {
+        Figure {
+            title: title.into(),
+            caption: String::new(),
+            data: FigureData::Lines(lines),
+        }
+    }
+
+    #[must_use]
+    pub fn bars(title: impl Into<String>, bars: Bars) -> Figure {
+        Figure {
+            title: title.into(),
+            caption: String::new(),
+            data: FigureData::Bars(bars),
+        }
+    }
+
+    #[must_use]
+    pub fn with_caption(mut self, caption: impl Into<String>) -> Figure {
+        self.caption = caption.into();
+        self
+    }
+
+    /// The drawing as an element of a page.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        draw::svg(self).0
+    }
+}
+
+/// `text` without letters that could do harm.
+fn clean(text: &str) -> String {
+    text.chars().map(harmless).collect()
+}
+
+/// Number of colours.
+const COLOURS: usize = 8;
+
+/// An index of a colour for each series, by its name.
+fn colours<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
+    let mut used: Vec<usize> = Vec::new();
+    for name in names {
+        let first = name.split([':', ' ', '-']).next();
+        let own = ["none", "auto", "linux", "rbd", "kernel", "oracle"];
+        let own = own.iter().position(|known| first == Some(known));
+        let is_free = |colour: &usize| !used.contains(colour);
+        let free = own.filter(is_free).or_else(|| {
+            // Those without an owner first, then the last of the others.
+            (0..COLOURS).rev().find(is_free)
+        });
+        used.push(free.unwrap_or(used.len() % COLOURS));
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_have_their_colours_and_no_two_series_the_same() {
+        let names = [
+            "none",
+            "auto (today)",
+            "linux-6.18:max=4M",
+            "rbd-plain",
+            "kernel",
+            "oracle",
+        ];
+        assert_eq!(colours(names), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(colours(["rbd-plain", "none"]), [3, 0]);
+        let many = colours(["linux-6.18", "linux-2.6.0", "s3fs", "", "a", "b", "c", "d"]);
+        assert_eq!(many, [2, 7, 6, 5, 4, 3, 1, 0]);
+        assert_eq!(colours(["x"; 20]).len(), 20);
+    }
+}
