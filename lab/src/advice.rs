@@ -173,7 +173,7 @@ impl NextStep {
 pub fn after_compare(reports: &[Report], again: impl Fn(u32) -> String) -> Option<NextStep> {
     let first = reports
         .first()
-        .filter(|first| first.disk_cache.is_none() && reports.iter().all(Report::is_whole))?;
+        .filter(|_| reports.iter().all(Report::is_whole))?;
     if by_source(reports).len() > 1 {
         return Some(NextStep::of_program("foreread tune -- CMD"));
     }
@@ -185,29 +185,12 @@ pub fn after_compare(reports: &[Report], again: impl Fn(u32) -> String) -> Optio
         let why = "more runs show what these leave open:";
         return Some(NextStep::new(why, again(runs)));
     }
-    for_storage(&first.source, decision, None)
+    for_storage(&first.source, decision)
 }
 
-/// After an explanation of a trace, which was replayed here under other policies too. Nothing where more runs have to come first.
-#[must_use]
-pub fn after_explain(report: &Report, trace: Option<&LoadedTrace>) -> Option<NextStep> {
-    let decision = decide(std::slice::from_ref(report));
-    if matches!(decision, Decision::MoreRuns(_)) {
-        return None;
-    }
-    if let Some(trace) = trace.filter(|trace| is_walk(trace) && can_run(Some(trace))) {
-        return Some(NextStep::of_walk(&trace.name));
-    }
-    for_storage(&report.source, decision, trace)
-}
-
-/// The line for this kind of storage. A trace is given to `tune`, which knows all means. Nothing for an export from which nothing gains: its
+/// The line for this kind of storage. Nothing for an export from which nothing gains: its
 /// clients speak NBD already.
-fn for_storage(
-    name: &str,
-    decision: Decision<'_>,
-    trace: Option<&LoadedTrace>,
-) -> Option<NextStep> {
+fn for_storage(name: &str, decision: Decision<'_>) -> Option<NextStep> {
     let source = in_shell([name]);
     let policy = match decision {
         Decision::Take(policy) => policy,
@@ -226,18 +209,9 @@ fn for_storage(
     if is_export && policy == "none" {
         return None;
     }
-    Some(match (kind, trace) {
-        ("file" | "model" | "model-live", Some(trace)) => {
-            let on = source.replacen("model-live:", "model:", 1);
-            let line = format!("foreread tune {} --on {on}", in_shell([&trace.name]));
-            let means = match can_run(Some(trace)) {
-                true => "a setting of the kernel, 'foreread run' and a policy",
-                false => "a setting of the kernel and a policy",
-            };
-            NextStep::new(&format!("what {means} would gain for these reads:"), line)
-        }
-        ("file", None) => NextStep::of_program("foreread tune -- CMD"),
-        ("model" | "model-live", None) => {
+    Some(match kind {
+        "file" => NextStep::of_program("foreread tune -- CMD"),
+        "model" | "model-live" => {
             let model = source.replacen("model-live:", "model:", 1);
             NextStep::of_program(format!("foreread tune --on {model} -- CMD"))
         }

@@ -23,16 +23,13 @@ pub mod watched;
 use crate::live;
 use crate::replay::Replay;
 use crate::report::row::NOTE_OF_PAGES;
-use crate::report::{
-    CacheRun, MappedRun, PolicyRuns, ReportDiskCache, RowKind, SpanCut, Table, TableDiskCache,
-};
+use crate::report::{PolicyRuns, RowKind, SpanCut, Table};
 pub use amounts::*;
 pub use error::CompareError;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_os::output;
 use foreread_report::{number, progress::Progress};
-use foreread_sim::device::disk_cache::DiskCacheCounts;
 use foreread_sim::limits::{self, bound::Bound};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
@@ -79,12 +76,8 @@ pub struct ComparePlan {
     pub event_logs: Option<PathBuf>,
     /// An event log takes the place of a file that is there.
     pub replaces_logs: bool,
-    /// A cache on disk before the source, in the notation of its kind: each policy runs twice, and there are two tables.
-    pub disk_cache: Option<String>,
     /// A source that grows meanwhile was appended to: see [`foreread::Options::appending`].
     pub appending: bool,
-    /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
-    pub maps: bool,
     pub site: Site,
     /// Where this is not 0, a comparison ends after the run that is under way, with what there is.
     pub stop: Arc<AtomicUsize>,
@@ -182,9 +175,8 @@ pub fn run_each<P: Progress>(
             missing.push(case.name());
             continue;
         }
-        for table in case.run(progress)? {
-            each(progress, table);
-        }
+        let table = case.run(progress)?;
+        each(progress, table);
     }
     Ok(missing)
 }
@@ -193,9 +185,6 @@ pub fn run_each<P: Progress>(
 fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     let on = plan.on.as_ref();
     let is_simulated = on.is_some_and(|on| on.is_simulated());
-    if plan.disk_cache.is_some() && on.is_none() {
-        return Err(CompareError::NoDiskCache("the scratch file".to_string()));
-    }
     if plan.oracle == OracleRow::Asked && !is_simulated {
         let place = on.map_or_else(|| "the scratch file".to_string(), |on| on.shown());
         return Err(CompareError::Oracle(place));
@@ -216,14 +205,6 @@ struct Case<'a> {
     size: u64,
     /// What no run can be below, run by run; only a model has it.
     bounds: Vec<Bound>,
-    second: SecondRuns,
-}
-
-/// With a cache on disk: the second run of each policy, and what the cache did in both.
-#[derive(Default)]
-struct SecondRuns {
-    results: Vec<Vec<RunResult>>,
-    counts: [Vec<Vec<DiskCacheCounts>>; 2],
 }
 
 impl<'a> Case<'a> {
@@ -265,7 +246,6 @@ impl<'a> Case<'a> {
             cache_bytes,
             size,
             bounds: Vec::new(),
-            second: SecondRuns::default(),
         };
         let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan).into_iter().chain(more) {
@@ -338,13 +318,11 @@ impl<'a> Case<'a> {
         format!("{} on {}", self.workload, self.place.name)
     }
 
-    /// One table, or with a cache on disk two.
-    fn run(mut self, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
+    fn run(mut self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
         progress.stage(&self.name());
         let rows = self.rows.len();
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
-        self.second = SecondRuns::of(rows);
         let mut done = 0;
         let budget = self
             .place
@@ -373,16 +351,13 @@ impl<'a> Case<'a> {
                         results
                             .iter_mut()
                             .for_each(|row| row.truncate(run as usize));
-                        self.second.truncate(run as usize);
                         self.bounds.truncate(bounds_before);
                     }
                     break 'runs;
                 }
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
-                if self.place.disk_cache.is_some() {
-                    results[at].extend(self.run_twice(at, &workload, run)?);
-                } else if let Some(result) = self.run_once(&self.rows[at], &workload, run)? {
+                if let Some(result) = self.run_once(&self.rows[at], &workload, run)? {
                     self.check(&self.rows[at], &result)?;
                     results[at].push(result);
                 }
@@ -398,43 +373,7 @@ impl<'a> Case<'a> {
                 }
             }
         }
-        let maps = self.maps()?;
-        let (disk_cache, second) = (
-            self.place.disk_cache.clone(),
-            std::mem::take(&mut self.second),
-        );
-        let table = Table {
-            maps,
-            ..self.table(results)
-        };
-        Ok(match disk_cache {
-            None => vec![table],
-            Some(about) => second.tables(table, &about),
-        })
-    }
-
-    /// The first run of a row with a cache on disk; the second is kept.
-    fn run_twice(
-        &mut self,
-        row: usize,
-        workload: &Workload,
-        run: u32,
-    ) -> Result<Option<RunResult>, CompareError> {
-        let Some(policy) = self.rows[row].ours() else {
-            return Ok(None);
-        };
-        let one = self.nth_run(workload, run);
-        let [first, second] = self.target.run_cached(policy, &one)?;
-        self.second.results[row].push(second.result);
-        for (counts, own) in self
-            .second
-            .counts
-            .iter_mut()
-            .zip([first.counts, second.counts])
-        {
-            counts[row].push(own);
-        }
-        Ok(Some(first.result))
+        Ok(self.table(results))
     }
 
     fn nth_run<'w>(&self, workload: &'w Workload, run: u32) -> Run<'w> {
@@ -446,20 +385,6 @@ impl<'a> Case<'a> {
             event_log: None,
             bound: self.bounds.last().copied(),
         }
-    }
-
-    /// The first run of each policy once more, watched: the runs that are measured are not.
-    fn maps(&self) -> Result<Vec<MappedRun>, CompareError> {
-        if !self.plan.maps || !self.place.is_simulated || self.plan.is_stopped() {
-            return Ok(Vec::new());
-        }
-        let workload = &self.workload(0)?;
-        let map = |row: &Row| {
-            let map = self.target.map(row.ours()?, &self.nth_run(workload, 0))?;
-            let policy = row.policy.clone();
-            Some(MappedRun { policy, map })
-        };
-        Ok(self.rows.iter().filter_map(map).collect())
     }
 
     /// Nothing for an oracle that has too much to know.
@@ -567,8 +492,6 @@ impl<'a> Case<'a> {
             bounds: self.bounds,
             pace: self.workload.pace(),
             policies: policies.collect(),
-            maps: Vec::new(),
-            disk_cache: None,
             shortened,
         }
     }
@@ -579,51 +502,5 @@ fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
     match run {
         0 => format!("Interrupted: {turn} of {rows} rows were measured, one time"),
         run => format!("Interrupted: {run} of {runs} runs of each row were made"),
-    }
-}
-
-impl SecondRuns {
-    fn truncate(&mut self, runs: usize) {
-        self.results.iter_mut().for_each(|row| row.truncate(runs));
-        let counts = self.counts.iter_mut().flatten();
-        counts.for_each(|row| row.truncate(runs));
-    }
-
-    fn of(rows: usize) -> SecondRuns {
-        SecondRuns {
-            results: vec![Vec::new(); rows],
-            counts: [vec![Vec::new(); rows], vec![Vec::new(); rows]],
-        }
-    }
-
-    /// The tables of both runs, from that of the first.
-    fn tables(self, mut first: Table, about: &ReportDiskCache) -> Vec<Table> {
-        first.source_about = match &*first.source_about {
-            "" => about.to_string(),
-            source => format!("{source}; {about}"),
-        };
-        let mut second = first.clone();
-        for (policy, runs) in second.policies.iter_mut().zip(self.results) {
-            policy.runs = runs;
-        }
-        let first_runs = first.policies.clone();
-        let [first_counts, second_counts] = self.counts;
-        let of = |mut table: Table, run, counts, first| {
-            table.notes.insert(0, CacheRun::note(run).to_string());
-            let about = ReportDiskCache {
-                run,
-                ..about.clone()
-            };
-            table.disk_cache = Some(TableDiskCache {
-                about,
-                counts,
-                first,
-            });
-            table
-        };
-        vec![
-            of(first, CacheRun::First, first_counts, Vec::new()),
-            of(second, CacheRun::Second, second_counts, first_runs),
-        ]
     }
 }

@@ -1,76 +1,37 @@
-//! `explain`: file by file and stream by stream, what readahead did in a replayed trace, why it was on or off, and what
-//! another policy would have done.
+//! `explain`: what was read of each file of a trace under one policy, and how often each rule of the policy decided.
 //!
 //! ```text
-//!   trace ──► compare::watched: one run, looked on ──► watcher ──► shares of files and streams ─┐
-//!                                                        └ streams: what offsets tell           ├──► Explained
-//!         └─► compare::run: the same reads under other policies, in pairs ──────────────────────┤     │
-//!         └─► recorded: what the recorded system had read ahead ────────────────────────────────┘   table, JSON
+//!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, page, JSON
 //! ```
-//! On a model that run is simulated; on a file or another source the engine lives it, and its event log is looked on at.
-//! The policy gives the reason of a decision (`foreread_core::policy::Why`), the machine the fate of readahead, and
-//! offsets alone the pattern; the words say which. Never: an invented reason, or sums that are not the machine's
-//! own counters: those are compared before anything is said.
+//! On a model the run is simulated. On a file or another source the engine makes it, and the watcher reads its event log.
+//! Example: 64 reads of 16 KiB in order under `linux-6.18` are 1 miss and 63 hits, by `file-start` once and `next-window` 5 times.
+//! A rule is the one that the policy named (`foreread_core::policy::Why`). If the files do not add up to the machine's own counters,
+//! nothing is reported.
 //!
-//! Schema `foreread.explain/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
+//! Schema `foreread.explain/1`. Undefined is null. MB is 10^6 bytes.
 
-mod auto;
-mod build;
-mod decisions;
-mod others;
+mod counts;
 mod page;
-mod pattern;
-mod reason;
-mod recorded;
-mod share;
-mod streams;
 mod table;
 mod watcher;
 
-pub use auto::AutoState;
-pub use decisions::Decisions;
-pub use others::Other;
+pub use counts::Counts;
 pub use page::page;
-pub use pattern::Pattern;
-pub use reason::Because;
-pub use recorded::RecordedReadahead;
-pub use share::Share;
-pub use streams::Shape;
 pub use table::{View, render};
 
-use crate::advice::NextStep;
+use crate::advice::{NextStep, in_shell};
 use crate::compare::{self, ComparePlan};
-use crate::report::row::OracleBeaten;
-use foreread_core::policy::{DEFAULT, PolicyDraft};
+use foreread_core::policy::PolicyDraft;
 use foreread_os::failure::Failure;
-use foreread_report::progress::Progress;
+use foreread_report::number::percent;
+use foreread_report::{progress::Progress, tuning};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.explain/1";
-/// What it is compared with by default: no readahead, ours, the kernel's default and a larger window, librbd's.
-/// On a model the oracle is added as a limit.
-pub const USUAL_OTHERS: [&str; 5] = [
-    "none",
-    DEFAULT,
-    "linux-6.18",
-    "linux-6.18:max=4M",
-    "rbd-plain",
-];
-/// Pairs of runs behind the table of other policies: a test needs several, and these are for a glance.
-pub const OTHER_RUNS: u32 = 5;
 
-#[derive(Clone, Debug)]
-pub struct ExplainOptions {
-    /// The trace, where to run it, the cache and the seed. Its policies are passed over.
-    pub plan: ComparePlan,
-    /// Whose readahead.
-    pub policy: PolicyDraft,
-    /// What others it is held against; none for no table of them.
-    pub against: Vec<PolicyDraft>,
-}
-
-/// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainReport {
     /// [`SCHEMA`].
@@ -85,11 +46,9 @@ pub struct ExplainReport {
     pub source_about: String,
     /// The policy with its values.
     pub policy: String,
-    /// Size of the cache in bytes.
     pub cache_bytes: u64,
-    /// Size of a cache page in bytes.
+    /// Size of a cache page.
     pub page_bytes: u64,
-    /// Seed of the run.
     pub seed: u64,
     /// How the replay kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
     pub mode: Option<String>,
@@ -97,27 +56,18 @@ pub struct ExplainReport {
     pub time_s: f64,
     /// What a reader must know, a sentence each.
     pub notes: Vec<String>,
+    /// What the policy read ahead, and how much of it was used, in a sentence.
+    pub summary: String,
+    /// What a policy that sets itself had set when it read farthest ahead. Null for others.
+    pub auto: Option<String>,
     /// All files together: the machine's own counters.
-    pub total: Share,
-    /// What a policy that sets itself came to. Null for others.
-    #[serde(default)]
-    pub auto: Option<AutoState>,
+    pub total: Counts,
+    /// Answers of the policy by the rule that it named, of all files; `unnamed` for windows without one.
+    pub rules: BTreeMap<String, u64>,
     /// Its files, the longest stall first.
     pub files: Vec<File>,
-    /// What the recorded system had read ahead. Null where the trace says nothing of it.
-    pub recorded: Option<RecordedReadahead>,
-    /// The same reads under other policies, and under this one, in pairs. Empty where none were asked for.
-    pub others: Vec<Other>,
-    /// Runs of each of them.
-    pub other_runs: u32,
-    /// The run of these in which a policy is faster than the oracle by most, as in `foreread.compare/1`.
-    #[serde(default)]
-    pub oracle_beaten: Option<OracleBeaten>,
-    /// The conclusion, in one sentence.
-    pub verdict: String,
-    /// What to do with it. Null where more runs have to come first, and without other policies.
-    #[serde(default)]
-    pub next: Option<NextStep>,
+    /// The command that measures other policies.
+    pub next: NextStep,
 }
 
 /// One file of the trace.
@@ -132,45 +82,103 @@ pub struct File {
     pub hints: u64,
     /// Touches of mapped pages among the reads.
     pub faults: u64,
-    /// How it was read, by offsets.
-    pub pattern: Pattern,
-    pub share: Share,
-    /// What was read ahead by hints, in no stream.
-    pub by_hints: Share,
-    /// Streams, the longest stall first; reads that make no stream are one entry for each open description.
-    pub streams: Vec<Stream>,
+    pub counts: Counts,
+    /// As those of all files.
+    pub rules: BTreeMap<String, u64>,
 }
 
-/// Reads that belong together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stream {
-    /// Which open description of the file, counted from 0 in the order of their first reads.
-    pub open: u64,
-    /// `sequential`, `backward`, `strided`, `whole` (the file in one or two reads) or `random` (reads that make no stream).
-    pub shape: String,
-    /// From the start of one read to the start of the next, in bytes. Null but in a strided one.
-    pub step_bytes: Option<i64>,
-    /// Its first byte, and the end of its furthest read.
-    pub from: u64,
-    /// See there.
-    pub end: u64,
-    pub share: Share,
-    /// Whether anything was read ahead for it, and why or why not.
-    pub because: Because,
-}
-
-/// Runs the trace and explains what readahead did.
+/// Runs the trace or workload of the plan under `policy`. The plan's own policies are passed over.
 ///
 /// # Errors
-/// The plan cannot be carried out, or the parts are not the whole.
+/// The plan cannot be carried out, or the files do not add up to the machine's counters.
 pub fn explain(
-    asked: &ExplainOptions,
+    plan: &ComparePlan,
+    policy: PolicyDraft,
     progress: &mut dyn Progress,
 ) -> Result<ExplainReport, Failure> {
-    let plan = &asked.plan;
-    progress.stage(&format!("replaying under {}", asked.policy));
-    let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;
-    let mut explained = build::explained(plan, looked)?;
-    others::add(&mut explained, asked, progress)?;
-    Ok(explained)
+    progress.stage(&format!("replaying under {policy}"));
+    let (run, mut watcher) = compare::watched::run(plan, policy, watcher::Watcher::new)?;
+    watcher.finish();
+    let replay = plan.replay.as_ref();
+    let trace = match replay {
+        Some(replay) => replay.workload.name.clone(),
+        None => plan.workload.clone().unwrap_or_default(),
+    };
+    let (mut total, mut rules) = (Counts::default(), BTreeMap::<String, u64>::new());
+    for file in &watcher.files {
+        total.add(&file.counts);
+        for (rule, n) in &file.rules {
+            *rules.entry(rule.to_string()).or_default() += n;
+        }
+    }
+    if let Some((counter, [ours, machine])) = total.differs_from(&run.result.stats) {
+        let why = format!("the files have {ours} {counter} in all, the machine counted {machine}");
+        let place = format!("{} on {trace}", run.policy);
+        return Err(Failure::check("broken explanation", place, "please report it").because(why));
+    }
+    let name = |number: usize| match replay {
+        Some(replay) => replay.loaded.names.get(number).cloned().unwrap_or_default(),
+        None => format!("file {number}"),
+    };
+    let file = |(number, file): (usize, watcher::WatchedFile)| File {
+        name: name(number),
+        size_bytes: file.size_bytes,
+        opens: file.opens.len() as u64,
+        hints: file.hints,
+        faults: file.faults,
+        counts: file.counts,
+        rules: file
+            .rules
+            .iter()
+            .map(|(rule, n)| (rule.to_string(), *n))
+            .collect(),
+    };
+    let mut files: Vec<File> = watcher.files.into_iter().enumerate().map(file).collect();
+    files.sort_by_key(|file| {
+        let counts = &file.counts;
+        Reverse((
+            counts.stall_ns,
+            counts.never_read_bytes(),
+            counts.demand_bytes,
+        ))
+    });
+    let policy = run.policy.to_string();
+    let line = format!(
+        "foreread compare {} --on {}",
+        in_shell([&trace]),
+        in_shell([&run.source])
+    );
+    Ok(ExplainReport {
+        schema: SCHEMA.to_string(),
+        foreread: env!("CARGO_PKG_VERSION").to_string(),
+        summary: summary(&policy, &total),
+        next: NextStep::new("other policies for the same reads:", line),
+        trace,
+        source: run.source,
+        source_about: run.source_about,
+        policy,
+        cache_bytes: run.cache_bytes,
+        page_bytes: run.page.bytes(),
+        seed: plan.seed,
+        mode: replay.map(|replay| replay.mode.json_name().to_string()),
+        time_s: run.result.time_s,
+        notes: run.notes,
+        auto: watcher.tuning.as_ref().map(tuning::words),
+        total,
+        rules,
+        files,
+    })
+}
+
+fn summary(policy: &str, total: &Counts) -> String {
+    if total.ra_bytes == 0 {
+        return format!("{policy} read nothing ahead");
+    }
+    let part = |bytes: u64| percent(bytes as f64 / total.ra_bytes as f64);
+    format!(
+        "{policy} read {} ahead: {} % of it was used, {} % never read",
+        table::amount(total.ra_bytes),
+        part(total.used_bytes),
+        part(total.never_read_bytes())
+    )
 }

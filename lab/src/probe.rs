@@ -1,44 +1,50 @@
-//! `probe`: measures a storage by request size and by depth, fits the simplest model that holds, and says what to set.
-//!
-//! Reads only. Measurements are [`Point`]s, each with its spread; the model's value for the same point is
-//! beside it. Never: writes to the source, measures the page cache unawares, or gives advice that no point supports.
+//! `probe`: measures a storage by request size and by depth, fits a model, and says which readahead is enough.
 //!
 //! ```text
-//!   source ──grid, rounds──► points ──► fit ──► model ──► FILE.toml ──► compare --on model:FILE.toml
-//!                              │         ▲
-//!                              └► advice ┘
+//!   source ──grid, rounds──► points ──► fit ──► FILE.toml ──► compare --on model:FILE.toml
+//!                              └──────► one sentence, and the line that sets it
 //! ```
+//! Example: a volume that answers in 0.2 ms and delivers 480 MB/s to one reader, 1,200 MB/s to 16, gives
+//! "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s". The source is only read.
 //!
-//! Schema `foreread.probe/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
+//! Schema `foreread.probe/1`. Undefined is null. MB is 10^6 bytes.
 
-mod advice;
 mod fit;
-mod forms;
 pub mod grid;
 mod live;
 mod measure;
-mod page;
 mod run;
-mod settings;
-mod table;
 pub mod verify;
 mod virt;
 
-pub use advice::costs;
-pub use foreread_sim::device::custom::Pattern;
+pub use fit::Fit;
 pub use live::glance::{Glance, glance};
 pub use live::small_files::{FileTimes, small_files};
 pub use live::today;
 pub use measure::MIN_BYTES;
-pub use page::page;
-pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
-pub use table::render;
+pub use run::{ProbeOptions, ProbeOutcome, costs, model_toml, probe};
 
 use crate::setting::Setting;
+use foreread_report::block::{self, Block};
+use foreread_report::number::{or_dash, percent, size, three};
+use foreread_report::width;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.probe/1";
+/// Widest line, in characters.
+const MAX_WIDTH: usize = 80;
+/// A model that is this far off in the median does not order policies.
+pub const DOUBTFUL: f64 = 0.25;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Each read begins where the one before it ended.
+    Sequential,
+    /// Each read begins at a multiple of its size, drawn evenly from the span.
+    Random,
+}
 
 /// Everything that one probe found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,13 +79,17 @@ pub struct Probe {
     pub points: Vec<Point>,
     /// The model.
     pub fit: Fit,
-    pub advice: Advice,
+    /// The smallest sequential request, one at a time, that gets 98 % of the best such throughput ([Wu 2010b]'s mark).
+    pub plateau_bytes: Option<u64>,
+    /// Which readahead is enough, in one sentence.
+    pub advice: String,
+    /// The line that sets it. Null where nothing is to be set.
+    pub setting: Option<Setting>,
 }
 
 /// Reads of one size in one order, this many of them kept going at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Their order.
     pub pattern: Pattern,
     /// Bytes of each.
     pub request_bytes: u64,
@@ -95,16 +105,15 @@ pub struct Point {
     pub latency_us: Spread,
     /// 99th percentile of the latencies of all rounds, in microseconds. Null with fewer than 100 reads.
     pub latency_p99_us: Option<f64>,
-    /// What the model says, in 10^6 bytes a second. Null without a model.
-    pub model_mb_s: Option<f64>,
+    /// What the model says, in 10^6 bytes a second.
+    pub model_mb_s: f64,
     /// `model_mb_s` / median throughput - 1.
-    pub error: Option<f64>,
+    pub error: f64,
 }
 
 /// A figure that was measured several times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one.
     pub median: f64,
     /// First quartile; the smallest of fewer than four.
     pub low: f64,
@@ -113,7 +122,6 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Nothing.
     pub(crate) const ZERO: Spread = Spread {
         median: 0.0,
         low: 0.0,
@@ -130,9 +138,8 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
         let edge = if n < 4 { 0 } else { n / 4 };
-        let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
         Some(Spread {
-            median,
+            median: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
             low: sorted[edge],
             high: sorted[n - 1 - edge],
         })
@@ -145,62 +152,36 @@ impl Spread {
     }
 }
 
-/// The model and how well it fits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fit {
-    /// Its kind: `disk`, `array`, `lanes` or `net`.
-    pub kind: String,
-    /// Its figures, in one line for people.
-    pub figures: String,
-    /// Whether it holds: see `fit.rs`. One that does not is the best there is all the same.
-    pub holds: bool,
-    /// Why it was chosen, or what does not fit, in one sentence.
-    pub reason: String,
-    /// Largest error of a point, without sign.
-    pub worst_error: f64,
-    /// Median error of a point, without sign.
-    pub median_error: f64,
-    /// Root mean square error of the request sizes that the figures were fitted without. Null where it was not tried.
-    pub left_out_error: Option<f64>,
-    /// Every form that was tried, the simplest first.
-    pub tried: Vec<TriedForm>,
-}
-
-/// A form that was tried.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TriedForm {
-    /// What it is: `disk, 2 slopes`.
-    pub form: String,
-    /// Figures that were fitted.
-    pub parameters: u32,
-    /// As in [`Fit`].
-    pub worst_error: f64,
-    /// As in [`Fit`].
-    pub median_error: f64,
-    /// As in [`Fit`].
-    pub left_out_error: Option<f64>,
-    /// It is the one.
-    pub chosen: bool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Advice {
-    /// The best sequential throughput with one read at a time, in 10^6 bytes a second.
-    pub best_mb_s: Option<f64>,
-    /// The smallest request, read in order and one at a time, that gets 90 % of it.
-    pub request_90_bytes: Option<u64>,
-    /// The smallest that gets 98 % of it: the readahead size from which on a larger one gains nothing.
-    pub plateau_bytes: Option<u64>,
-    /// The best throughput at any size and depth that was measured, in 10^6 bytes a second.
-    pub best_deep_mb_s: Option<f64>,
-    /// The fewest reads at once that get 90 % of it, at any size that was measured with several depths.
-    pub depth_90: Option<u32>,
-    /// The size of these reads.
-    pub depth_90_bytes: Option<u64>,
-    /// The largest readahead for this capacity by the formula of 2010 (its later form).
-    pub capacity_cap_bytes: Option<u64>,
-    /// The findings, a sentence each.
-    pub findings: Vec<String>,
-    /// What to set, as text to paste.
-    pub settings: Vec<Setting>,
+/// The probe as text; ends with a newline.
+#[must_use]
+pub fn render(probe: &Probe) -> String {
+    let day = probe
+        .date
+        .as_ref()
+        .map_or_else(String::new, |day| format!(", {day}"));
+    let span = match probe.span_bytes < probe.capacity_bytes {
+        true => format!(", the first {}", size(probe.span_bytes)),
+        false => String::new(),
+    };
+    let mut blocks = vec![
+        Block::Screen(format!("{}.", probe.advice)),
+        Block::Gap,
+        Block::Text(format!("Model: {}.", probe.fit.figures)),
+        Block::Text(format!("{}.", probe.fit.error_in_words())),
+        Block::Text(format!(
+            "Measured: {} ({}{span}{day}), {} points in {} s, typical spread {}.",
+            probe.source,
+            probe.source_about,
+            probe.points.len(),
+            three(probe.seconds),
+            or_dash(probe.noise, |noise| format!("{} %", percent(noise)))
+        )),
+    ];
+    blocks.extend(probe.notes.iter().cloned().map(Block::Note));
+    blocks.extend(probe.setting.as_ref().map(|setting| Block::Paste {
+        place: setting.place.clone(),
+        text: setting.text.clone(),
+        why: setting.why.clone(),
+    }));
+    block::text(blocks, width::columns().min(MAX_WIDTH), false)
 }

@@ -24,7 +24,7 @@ use load::{KeptRecord, What};
 use std::sync::Arc;
 
 pub use layout::{LayoutError, bases, laid_out};
-pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, RecordedAhead, load};
+pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
 /// waiting since its time.

@@ -11,11 +11,9 @@
 //! Never: runs anything, prints anything, or reads a clock or the environment.
 
 pub mod advice;
-mod disk_cache;
 mod fill;
 mod kind;
 pub mod page;
-pub mod price;
 pub mod row;
 pub mod screen;
 pub mod series;
@@ -27,13 +25,10 @@ use crate::replay::Mode;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::simulator::outcomes::OutcomeMap;
 use serde::{Deserialize, Serialize};
 
 pub use advice::{Decision, advise, by_source, decide, in_walk};
-pub use disk_cache::{CacheRun, ReportDiskCache, RowDiskCache, TableDiskCache};
 pub use kind::RowKind;
-pub use price::Price;
 pub use row::{Report, Row, to_json};
 pub use screen::screen;
 pub use series::Series;
@@ -80,14 +75,6 @@ pub enum Judge {
     Latency,
 }
 
-/// The first run of a policy, seen read by read.
-#[derive(Clone, Debug)]
-pub struct MappedRun {
-    /// The policy of the row.
-    pub policy: String,
-    pub map: OutcomeMap,
-}
-
 /// One workload on one source under several policies: the result of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -113,10 +100,6 @@ pub struct Table {
     pub pace: Option<ReplayPace>,
     /// The rows, in the order they are shown in.
     pub policies: Vec<PolicyRuns>,
-    /// Maps of the first run of each policy, where they were asked for and a model was measured.
-    pub maps: Vec<MappedRun>,
-    /// With a cache on disk a comparison has two tables.
-    pub disk_cache: Option<TableDiskCache>,
     /// Where the reads are fewer than usual.
     pub shortened: Option<SpanCut>,
 }

@@ -15,6 +15,7 @@ mod candidates;
 mod choose;
 mod disk;
 mod hints;
+mod order;
 mod page;
 mod settings;
 mod storage;
@@ -190,7 +191,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     let known = probe.as_ref().and_then(|p| p.readahead_bytes);
     let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
     let today = candidates::kernel(today_bytes);
-    let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
+    let plateau = probe.as_ref().and_then(|p| p.plateau_bytes);
     let of_disk = probe.as_ref().and_then(|p| settings::of_disk(p, storage));
     let also: Vec<u64> = plateau.into_iter().chain(of_disk).collect();
     let candidates = candidates::all(today_bytes, &also);

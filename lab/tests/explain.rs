@@ -1,18 +1,14 @@
-//! What `explain` says of small traces, and that its parts are the whole: the row that `compare` shows of the same run.
-//!
-//! Never: a real file, or the clock.
+//! What `explain` reports of small traces: the files are the row that `compare` shows of the same run, and rules have their names.
 
 use crate::common::replay_of;
 use foreread_core::event::Advice;
 use foreread_history::policies;
 use foreread_lab::compare::{self, ComparePlan, OracleRow};
-use foreread_lab::explain::{
-    Decisions, ExplainOptions, ExplainReport, Stream, View, explain, render,
-};
+use foreread_lab::explain::{Counts, ExplainReport, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
-use foreread_trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
+use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Op, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
@@ -43,15 +39,9 @@ fn pages(pages: impl IntoIterator<Item = u64>) -> ComparePlan {
     plan(&[("/data/file", 64 << 20)], records)
 }
 
-fn under(plan: &ComparePlan, policy: &str, against: &[&str]) -> ExplainReport {
-    let draft = |text: &str| foreread_history::parse(text).expect(text);
-    let against = against.iter().map(|text| draft(text)).collect();
-    let asked = ExplainOptions {
-        plan: plan.clone(),
-        policy: draft(policy),
-        against,
-    };
-    explain(&asked, &mut Silent).expect("it can be explained")
+fn under(plan: &ComparePlan, policy: &str) -> ExplainReport {
+    let policy = foreread_history::parse(policy).expect(policy);
+    explain(plan, policy, &mut Silent).expect("it can be explained")
 }
 
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
@@ -85,7 +75,7 @@ fn mixed() -> ComparePlan {
 
 /// The sums of the files are the counters of the row that `compare` shows, for every policy and shape of reads.
 #[test]
-fn the_parts_are_the_row_of_compare() {
+fn the_files_are_the_row_of_compare() {
     let interleaved = (0..200).flat_map(|n| [n, 4000 + n, 9000 + n]);
     let shapes = [
         ("sequential", pages(0..300)),
@@ -107,7 +97,7 @@ fn the_parts_are_the_row_of_compare() {
                 .map(|info| info.name)
                 .chain(["linux-6.18:max=1M,folios=on"])
             {
-                let ours = under(&plan, policy, &[]);
+                let ours = under(&plan, policy);
                 let policies = vec![foreread_history::parse(policy).expect("a policy")];
                 let asked = ComparePlan {
                     policies,
@@ -120,7 +110,7 @@ fn the_parts_are_the_row_of_compare() {
                     .into_iter()
                     .find(|r| r.policy == policy)
                     .expect("its row");
-                let told = [
+                let explained = [
                     ours.total.demand_reads,
                     ours.total.hits,
                     ours.total.late_hits,
@@ -142,405 +132,113 @@ fn the_parts_are_the_row_of_compare() {
                     row.unresolved_bytes,
                     row.source_bytes,
                 ];
-                assert_eq!(
-                    told.map(Some),
-                    shown,
-                    "{name} under {policy}, cache {cache:?}"
-                );
-                adds_up(&ours, &format!("{name} under {policy}, cache {cache:?}"));
+                let what = format!("{name} under {policy}, cache {cache:?}");
+                assert_eq!(explained.map(Some), shown, "{what}");
+                adds_up(&ours, &what);
             }
         }
     }
 }
 
-/// Files are the whole, and streams (with what hints brought) are their file.
-fn adds_up(explained: &ExplainReport, what: &str) {
-    let mut all = foreread_lab::explain::Share::default();
-    for file in &explained.files {
-        let mut sum = file.by_hints;
-        for stream in &file.streams {
-            sum.add(&stream.share);
-            belongs_to_it(stream, &format!("{what}: {}", file.name));
-        }
-        // Fetches and thrash belong to a file alone.
-        (sum.source_reads, sum.source_bytes) = (file.share.source_reads, file.share.source_bytes);
-        sum.thrash_bytes = file.share.thrash_bytes;
-        assert_eq!(sum, file.share, "{what}: {}", file.name);
-        let share = &file.share;
-        assert_eq!(
-            share.ra_bytes,
-            share.used_bytes + share.unused_bytes + share.ra_failed_bytes + share.unresolved_bytes,
-            "{what}: {}",
-            file.name
-        );
-        all.add(share);
+fn adds_up(report: &ExplainReport, what: &str) {
+    let mut all = Counts::default();
+    for file in &report.files {
+        let counts = &file.counts;
+        let fates = counts.used_bytes + counts.ra_failed_bytes + counts.never_read_bytes();
+        assert_eq!(counts.ra_bytes, fates, "{what}: {}", file.name);
+        let reads = counts.hits + counts.late_hits + counts.misses;
+        assert_eq!(counts.demand_reads, reads, "{what}: {}", file.name);
+        all.add(counts);
     }
-    assert_eq!(all, explained.total, "{what}");
-}
-
-/// What a stream has is its own: each byte that was read ahead for it has one fate, a read each met one verdict, and of a
-/// stream in order no more was used than it read.
-fn belongs_to_it(stream: &Stream, what: &str) {
-    let s = &stream.share;
-    assert_eq!(
-        s.ra_bytes,
-        s.used_bytes + s.unused_bytes + s.ra_failed_bytes + s.unresolved_bytes,
-        "{what}: {stream:?}"
-    );
-    assert_eq!(
-        s.demand_reads,
-        s.hits + s.late_hits + s.misses,
-        "{what}: {stream:?}"
-    );
-    assert!(
-        s.late_bytes <= s.used_bytes && (s.late_hits > 0 || s.misses > 0 || s.stall_ns == 0),
-        "{what}: {stream:?}"
-    );
-    let span = (stream.end.next_multiple_of(PAGE)) - stream.from / PAGE * PAGE;
-    assert!(
-        stream.shape != "sequential" || s.used_bytes <= span,
-        "{what}: {stream:?}"
-    );
-}
-
-fn words(explained: &ExplainReport, file: usize) -> (&str, &str) {
-    let file = &explained.files[file];
-    (&file.pattern.words, &file.streams[0].because.words)
-}
-
-#[test]
-fn a_sequence_is_on_by_the_start_and_the_mark() {
-    let explained = under(&pages(0..100), "linux-6.18", &[]);
-    let (pattern, why) = words(&explained, 0);
-    assert_eq!(pattern, "sequential");
-    assert!(
-        why.starts_with(
-            "first by a read at the start of the file, then by the mark of its window ("
-        ),
-        "{why}"
-    );
-    let stream = &explained.files[0].streams[0];
-    assert!(stream.because.on && stream.shape == "sequential" && stream.share.misses == 1);
-    assert_eq!(stream.because.rules["file-start"], 1);
-}
-
-#[test]
-fn a_stride_and_random_reads_are_off_by_the_policys_own_word() {
-    for (reads, pattern) in [
-        (pages((1..100).map(|n| n * 16)), "strided 64K"),
-        (pages(scattered(100)), "random"),
-    ] {
-        let explained = under(&reads, "linux-6.18", &[]);
-        assert_eq!(explained.files[0].pattern.words, pattern);
-        let because = &explained.files[0].streams[0].because;
-        assert!(
-            because
-                .words
-                .contains("a read that follows no read and too few cached pages"),
-            "{}",
-            because.words
-        );
-        assert!(because.rules["no-history"] > 80, "{:?}", because.rules);
+    assert_eq!(all, report.total, "{what}");
+    for (rule, times) in &report.rules {
+        let of_files = report.files.iter().filter_map(|file| file.rules.get(rule));
+        assert_eq!(of_files.sum::<u64>(), *times, "{what}: {rule}");
     }
-    let explained = under(&pages(scattered(40)), "rbd-plain", &[]);
-    assert!(
-        words(&explained, 0)
-            .1
-            .starts_with("by a read that does not begin where the last one ended")
-    );
-    let explained = under(&pages(0..9), "rbd-plain", &[]);
-    assert_eq!(
-        words(&explained, 0),
-        (
-            "sequential",
-            "by fewer reads in order than the trigger (9 times)"
-        )
-    );
 }
 
 #[test]
-fn interleaved_streams_are_found_by_context() {
-    let explained = under(
-        &pages((0..100).flat_map(|n| [n, 4000 + n, 9000 + n])),
-        "linux-6.18",
-        &[],
-    );
-    let file = &explained.files[0];
-    assert_eq!(
-        (
-            file.pattern.words.as_str(),
-            file.streams.len(),
-            file.pattern.interleaved
-        ),
-        ("3 interleaved", 3, 3)
-    );
-    let contexts = file
-        .streams
-        .iter()
-        .filter(|s| s.because.rules.contains_key("context"))
-        .count();
-    assert_eq!(contexts, 2, "all but the one from the start of the file");
+fn rules_are_counted_by_their_names() {
+    let rules = |plan: &ComparePlan, policy: &str| under(plan, policy).rules;
+    let sequence = rules(&pages(0..100), "linux-6.18");
+    assert_eq!(sequence["file-start"], 1);
+    assert!(sequence["next-window"] > 1, "{sequence:?}");
+    for reads in [pages((1..100).map(|n| n * 16)), pages(scattered(100))] {
+        let off = rules(&reads, "linux-6.18");
+        assert!(off["no-history"] > 80, "{off:?}");
+    }
+    let interleaved = pages((0..100).flat_map(|n| [n, 4000 + n, 9000 + n]));
+    assert!(rules(&interleaved, "linux-6.18")["context"] >= 2);
     // librbd has one detector, which every read in turn resets.
-    let explained = under(
-        &pages((0..100).flat_map(|n| [n, 4000 + n, 9000 + n])),
-        "rbd-plain",
-        &[],
-    );
-    assert!(explained.files[0].streams.iter().all(|s| !s.because.on));
+    assert_eq!(under(&interleaved, "rbd-plain").total.ra_bytes, 0);
+    assert_eq!(rules(&pages(0..9), "rbd-plain")["below-trigger"], 9);
+    assert!(rules(&pages(0..9), "none").is_empty());
 }
 
 #[test]
-fn files_have_reasons_of_their_own() {
-    let explained = under(&mixed(), "linux-6.18", &[]);
-    let file = |name: &str| explained.files.iter().find(|f| f.name == name).expect(name);
-    let why = |name: &str| file(name).streams[0].because.words.as_str();
-    assert!(why("/a/seq").contains("the mark of its window"));
-    assert_eq!(
-        (why("/a/random"), file("/a/random").hints),
-        ("by the hint RANDOM (50 times)", 1)
-    );
-    assert_eq!(file("/b/whole").pattern.words, "sequential");
-    assert_eq!(file("/b/whole").streams[0].shape, "whole");
-    assert!(
-        why("/b/whole").contains("whole file"),
-        "{}",
-        why("/b/whole")
-    );
-    assert!(
-        file("/b/wanted").by_hints.ra_bytes > 0 && file("/b/wanted").streams[0].share.ra_bytes == 0
-    );
-    assert_eq!(
-        under(&mixed(), "none", &[]).files[0].streams[0]
-            .because
-            .words,
-        "the policy is none"
-    );
-    let old = under(&pages(0..100), "linux-2.6.0", &[]);
-    assert!(
-        words(&old, 0).1.starts_with(
-            "first by a read at the start of the file, then by the mark of its window"
-        )
-    );
-}
-
-/// Decisions by pattern: of each file, of all files together, and in the text.
-#[test]
-fn decisions_are_counted_by_pattern() {
-    let explained = under(&mixed(), "linux-6.18:max=128K", &[]);
-    let of = |name: &str| {
-        explained
+fn files_have_rules_of_their_own() {
+    let report = under(&mixed(), "linux-6.18");
+    let file = |name: &str| {
+        report
             .files
             .iter()
-            .find(|f| f.name == name)
+            .find(|file| file.name == name)
             .expect(name)
-            .share
-            .decisions
     };
-    let only = |pattern: &str, n: u64| {
-        let mut json = serde_json::to_value(Decisions::default()).expect("numbers");
-        (json[pattern], json["all"]) = (n.into(), n.into());
-        serde_json::from_value::<Decisions>(json).expect("decisions")
-    };
-    // 64 reads of four pages: the start, then the marks at 4, 8, 16, 32 pages and each 32 further on.
-    let seq = of("/a/seq");
-    assert_eq!(
-        (seq.initial, seq.subsequent, seq.all),
-        (1, seq.all - 1, seq.all)
-    );
-    assert_eq!(
-        (of("/a/random"), of("/b/whole")),
-        (only("random", 50), only("initial", 1))
-    );
-    assert_eq!(
-        (of("/b/wanted"), of("/b/wanted").hint),
-        (only("hint", 1), 1)
-    );
-    let all = explained.total.decisions;
-    assert_eq!(
-        (all.initial, all.random, all.hint, all.all),
-        (2, 50, 1, 53 + seq.subsequent)
-    );
-    let text = render(
-        &explained,
-        &View {
-            rows: 12,
-            details: true,
-            ..View::default()
-        },
-    );
-    let line = format!(
-        "Decisions by pattern: 2 initial, {} subsequent, 1 hint, 50 random; {} in all.",
-        seq.subsequent, all.all
-    );
-    assert!(text.contains(&line), "{line} is not in\n{text}");
-    let old = under(
-        &pages((0..40).map(|n| n * 97 % 4001 * 4)),
-        "linux-2.6.0",
-        &[],
-    )
-    .total
-    .decisions;
+    let random = file("/a/random");
+    assert_eq!((random.rules["hint-random"], random.hints), (50, 1));
+    assert!(file("/a/seq").rules["next-window"] > 1);
+    assert!(file("/b/wanted").rules["hint-willneed"] >= 1);
+    assert!(file("/b/wanted").counts.ra_bytes > 0);
     assert!(
-        old.initial > 5 && old.random > 20 && old.all == old.initial + old.random,
-        "{old:?}"
-    );
-}
-
-#[test]
-fn what_the_recorded_system_did_is_said() {
-    let ahead = |page| Record {
-        flags: Flags::AHEAD,
-        ..Record::read(0, page * PAGE, 4 * PAGE)
-    };
-    let reads = [0, 1, 2].map(|page| Record::read(0, page * PAGE, PAGE));
-    let records = [vec![ahead(0)], reads.to_vec(), vec![ahead(100)]].concat();
-    let explained = under(
-        &plan(&[("/data/file", 4 << 20)], records),
-        "linux-6.18",
-        &[],
-    );
-    let recorded = explained.recorded.as_ref().expect("two records of it");
-    assert_eq!(
-        (recorded.ra_ops, recorded.ra_bytes, recorded.wanted_bytes),
-        (2, 8 * PAGE, 3 * PAGE)
-    );
-    let text = render(
-        &explained,
-        &View {
-            rows: 12,
-            details: true,
-            ..View::default()
-        },
-    );
-    assert!(
-        text.contains("The recorded system itself read ahead 2 times"),
-        "{text}"
-    );
-    assert_eq!(under(&pages(0..9), "none", &[]).recorded, None);
-}
-
-#[test]
-fn others_are_measured_and_the_verdict_is_one_sentence() {
-    let far = ComparePlan {
-        on: Some(compare::model("object-near").expect("a model")),
-        ..pages(0..400)
-    };
-    let explained = under(&far, "linux-6.18:max=32K", &["none", "linux-6.18:max=1M"]);
-    let names: Vec<&str> = explained.others.iter().map(|o| o.policy.as_str()).collect();
-    assert_eq!(
-        names,
-        ["none", "linux-6.18:max=1M", "linux-6.18:max=32K", "oracle"]
-    );
-    assert!(explained.others[2].explained && explained.others[3].limit);
-    let text = &explained.verdict;
-    assert!(
-        text.starts_with("Use linux-6.18:max=1M: these reads take "),
-        "{text}"
-    );
-    assert!(
-        text.contains("; with perfect foresight: ") && !text.contains(". "),
-        "{text}"
-    );
-    let random = under(&pages(scattered(200)), "linux-6.18", &["none", "rbd-plain"]);
-    assert!(
-        random.verdict.starts_with("Readahead gains nothing here"),
+        report.summary.starts_with("linux-6.18 read "),
         "{}",
-        random.verdict
+        report.summary
     );
-    let single = ComparePlan {
-        runs: Some(1),
-        ..pages(0..100)
-    };
-    assert!(
-        under(&single, "linux-6.18", &["none"])
-            .verdict
-            .starts_with("One run of each cannot separate")
-    );
+    assert_eq!(under(&mixed(), "none").summary, "none read nothing ahead");
 }
 
 #[test]
 fn the_text_fits_and_hides_nothing_from_the_sums() {
-    let explained = under(&mixed(), "linux-6.18", &["none"]);
-    let all = render(
-        &explained,
-        &View {
-            rows: 12,
-            details: true,
-            ..View::default()
-        },
-    );
+    let report = under(&mixed(), "linux-6.18");
+    let text = |file: Option<&str>, rows| {
+        let file = file.map(str::to_string);
+        render(&report, &View { file, rows })
+    };
+    let all = text(None, 12);
     assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
-    assert!(all.lines().count() < 50, "{} lines", all.lines().count());
-    let plain = render(
-        &explained,
-        &View {
-            rows: 12,
-            ..View::default()
-        },
-    );
     assert!(
-        all.contains("Statistics: paired t tests") && all.contains("95 %"),
+        all.contains("hint-random") && all.contains("/a/seq ("),
         "{all}"
     );
     assert!(
-        !plain.contains("Statistics") && !plain.contains("95 %"),
-        "{plain}"
+        all.ends_with("    foreread compare small.trace --on model:rbd\n"),
+        "{all}"
     );
-    let one = render(
-        &explained,
-        &View {
-            file: Some("/b/".to_string()),
-            rows: 1,
-            ..View::default()
-        },
-    );
+    let one = text(Some("/b/"), 1);
     assert!(
         one.contains("1 more") && one.contains("2 not asked for") && !one.contains("/a/seq ("),
         "{one}"
     );
-    let line = |text: &str| {
+    let sum = |text: &str| {
         text.lines()
-            .find(|l| l.starts_with("all "))
-            .expect("a sum")
-            .split_whitespace()
-            .collect::<String>()
+            .find(|line| line.starts_with("all "))
+            .map(str::to_string)
     };
-    assert_eq!(line(&one), line(&all));
+    assert_eq!(
+        sum(&one).map(|line| line.split_whitespace().collect::<String>()),
+        sum(&all).map(|line| line.split_whitespace().collect::<String>())
+    );
 }
 
 #[test]
-fn the_json_has_the_promised_keys() {
-    let explained = under(&mixed(), "linux-6.18", &["none"]);
-    let json = serde_json::to_value(&explained).expect("JSON");
-    assert_eq!(
-        (json["schema"].as_str(), json["trace"].as_str()),
-        (Some("foreread.explain/1"), Some("small.trace"))
-    );
-    for key in
-        "foreread source policy cache_bytes page_bytes mode time_s notes total files recorded others verdict".split(' ')
-    {
-        assert!(json.get(key).is_some(), "{key} is missing");
-    }
-    let file = json["files"]
-        .as_array()
-        .expect("files")
-        .iter()
-        .find(|f| f["name"] == "/a/seq")
-        .expect("seq");
-    assert_eq!(
-        (
-            file["pattern"]["sequential"].as_f64(),
-            file["share"]["demand_reads"].as_u64()
-        ),
-        (Some(1.0), Some(64))
-    );
-    let stream = &file["streams"][0];
-    for key in "open shape step_bytes from end share because".split(' ') {
-        assert!(stream.get(key).is_some(), "{key} is missing");
-    }
-    assert_eq!(stream["because"]["on"].as_bool(), Some(true));
+fn the_json_can_be_read_back() {
+    let report = under(&mixed(), "linux-6.18");
+    let json = serde_json::to_value(&report).expect("JSON");
+    assert_eq!(json["schema"].as_str(), Some("foreread.explain/1"));
+    assert_eq!(json["total"]["demand_reads"].as_u64(), Some(116));
     let back: ExplainReport = serde_json::from_value(json).expect("what was written can be read");
-    assert_eq!(back, explained);
+    assert_eq!(back, report);
 }
 
 /// Traces that lack starts, threads and descriptors, and one taken below a cache.
@@ -573,7 +271,7 @@ fn what_a_trace_lacks_is_no_obstacle() {
         seed: 1,
         ..ComparePlan::default()
     };
-    let explained = under(&plan, "linux-6.18", &[]);
+    let explained = under(&plan, "linux-6.18");
     assert!(
         explained
             .notes
@@ -582,5 +280,5 @@ fn what_a_trace_lacks_is_no_obstacle() {
         "{:?}",
         explained.notes
     );
-    assert_eq!(explained.files[0].pattern.words, "strided 256K");
+    assert_eq!(explained.total.demand_reads, 50);
 }

@@ -1,6 +1,5 @@
 //! The lab's tests, as one binary: linking is the slow part of a test build.
 
-mod chart;
 mod common;
 mod compare;
 mod explain;

@@ -46,7 +46,7 @@ def command(*arguments: str, progress: bool = False) -> str:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Numbers and words of a row: of a time its mean or median and its ends, of the share of a file its counts, and no lists."""
+    """Numbers and words of a row: of a time its mean or median and its ends, of a file its counts, and no lists."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict) and "mean" in value:
@@ -54,9 +54,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
             flat[f"{key}_low"], flat[f"{key}_high"] = value.get("ci95") or (None, None)
         elif isinstance(value, dict) and "median" in value:
             flat[key], flat[f"{key}_low"], flat[f"{key}_high"] = value["median"], value.get("low"), value.get("high")
-        elif isinstance(value, dict) and key == "pattern":
-            flat[key] = value.get("words")
-        elif isinstance(value, dict) and key == "share":
+        elif isinstance(value, dict) and key == "counts":
             flat.update(_flat(value))
         elif not isinstance(value, (dict, list)):
             flat[key] = value
@@ -151,7 +149,7 @@ def _short(value: Any) -> str:
 
 
 def _listed(name: str) -> Table:
-    report = json.loads(command(name, "--json"))
+    report = json.loads(command("list", name, "--json"))
     return Table(map(_flat, report[name]), report, name)
 
 
@@ -187,7 +185,7 @@ def compare(
     asked = ["compare", os.fspath(workload), "--on", on, "--seed", str(seed), "--json", "-"]
     asked += [] if policies is None else ["--policy", ",".join(policies)]
     asked += [] if runs is None else ["--runs", str(runs)]
-    asked += [] if cache is None else ["--cache", _size(cache)]
+    asked += [] if cache is None else ["--memory", _size(cache)]
     report = json.loads(command(*asked))
     return Table(map(_flat, report["rows"]), report, f"{report['workload']} on {report['source']}")
 
@@ -209,42 +207,52 @@ def simulate(
 
 
 def explain(workload: str | os.PathLike[str], on: str = "model:rbd", policy: str | None = None) -> Table:
-    """What readahead did for each file of a trace, and why: a row for each file. `report` has streams and reasons."""
-    asked = ["explain", os.fspath(workload), "--on", on, "--alone", "--json", "-"]
+    """What readahead did for each file of a trace: a row for each file. `report` has the rules of the policy."""
+    asked = ["explain", os.fspath(workload), "--on", on, "--json", "-"]
     report = json.loads(command(*asked, *([] if policy is None else ["--policy", policy])))
     return Table(map(_flat, report["files"]), report, f"{report.get('trace', workload)} on {on}")
 
 
 def probe(source: str | os.PathLike[str], seconds: int = 25, output: str | os.PathLike[str] | None = None) -> Table:
     """Measures a storage: a row for each request size and depth. Reads only. `output` is a file for the fitted model,
-    which is then `on="model:FILE.toml"`; `report` has the model and the advice.
+    which is then `on="model:FILE.toml"`; `report` has the model and the advised readahead.
     """
     asked = ["probe", os.fspath(source), "--time", f"{seconds}s", "--json", "-"]
     report = json.loads(command(*asked, *([] if output is None else ["--out", os.fspath(output)])))
     return Table(map(_flat, report["points"]), report, f"probe of {os.fspath(source)}")
 
 
-def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Any:  # noqa: A002 (as the command's)
-    """A trace of any known format as a `pyarrow.Table`: a row for each read, times in ns, offsets and lengths in bytes."""
-    import pyarrow.parquet as pq
+_TRACE_NUMBERS = ["start_ns", "end_ns", "file_size", "open", "thread", "offset", "length", "returned"]
+_TRACE_TEXTS = ["file", "op", "flags", "after"]
 
+
+def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Any:  # noqa: A002 (as the command's)
+    """A trace of any known format as a `pyarrow.Table`: a row for each record, times in ns, offsets and lengths in bytes."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    types = {**dict.fromkeys(_TRACE_NUMBERS, pa.int64()), **dict.fromkeys(_TRACE_TEXTS, pa.string())}
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "trace.parquet")
-        command("export", os.fspath(path), "--format", "parquet", "--out", out, *([] if format is None else ["--from", format]))
-        return pq.read_table(out)
+        out = os.path.join(folder, "trace.csv")
+        command("trace", "export", os.fspath(path), "--to", "csv", "--out", out, *([] if format is None else ["--from", format]))
+        options = {"parse_options": csv.ParseOptions(newlines_in_values=True), "convert_options": csv.ConvertOptions(column_types=types)}
+        return csv.read_csv(out, **options)
 
 
 def write_trace(table: Any, path: str | os.PathLike[str], force: bool = False) -> None:
     """Writes a `pyarrow.Table` or a `pandas.DataFrame` with the columns of `read_trace` as a trace of foreread's.
 
-    `offset` and `len_req` are needed; what else is missing is taken as unknown. With `force` a file is replaced.
+    `offset` and `length` are needed; what else is missing is taken as unknown. With `force` a file is replaced.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pyarrow import csv
 
     if not isinstance(table, pa.Table):
         table = pa.Table.from_pandas(table, preserve_index=False)
+    for number, field in enumerate(table.schema):
+        if field.name in _TRACE_NUMBERS:  # pandas has floats where a number is missing
+            table = table.set_column(number, field.name, table.column(number).cast(pa.int64()))
     with tempfile.TemporaryDirectory() as folder:
-        between = os.path.join(folder, "trace.parquet")
-        pq.write_table(table, between)
-        command("import", between, "--out", os.fspath(path), *(["--force"] if force else []))
+        between = os.path.join(folder, "trace.csv")
+        csv.write_csv(table, between)
+        command("trace", "import", between, "--out", os.fspath(path), *(["--force"] if force else []))

@@ -23,7 +23,6 @@
 pub mod array;
 pub mod custom;
 pub mod disk;
-pub mod disk_cache;
 pub mod fit;
 pub mod hdd;
 pub mod lanes;
@@ -87,10 +86,6 @@ pub trait Device: Send {
 
     /// Adds to `out` all that arrives up to and at `now_ns`.
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>);
-
-    /// Adds to `out` the commands that it has begun with bytes which were read before, each once: how long those take says nothing of
-    /// the storage.
-    fn take_at_hand(&mut self, _out: &mut Vec<u64>) {}
 }
 
 /// Nanoseconds that `bytes` take at a rate that is not 0, rounded up.

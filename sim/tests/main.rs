@@ -4,7 +4,6 @@ mod cited;
 mod device_disks;
 mod device_least;
 mod device_today;
-mod disk_cache;
 mod files;
 mod network;
 mod sessions;

@@ -40,18 +40,6 @@ pub enum CompareError {
         /// The largest.
         most: String,
     },
-    /// A cache on disk of a model that is none.
-    #[error("--disk-cache '{text}': {why}; write {notation}")]
-    DiskCache {
-        text: String,
-        why: String,
-        notation: &'static str,
-    },
-    /// A cache on disk where none can be.
-    #[error(
-        "--disk-cache is for a store that says exactly which version it reads, and {0} is none; use --on model:NAME or model-live:NAME, such as model:object-near"
-    )]
-    NoDiskCache(String),
     /// The oracle was asked for where it cannot be.
     #[error(
         "the oracle needs a model, because the behaviour of {0} is not known beforehand; add --on model:NAME"

@@ -7,7 +7,6 @@
 //! A new kind is a file in `targets/` and a row of [`KINDS`]. All others ask a target for what it has, never for its kind.
 //! A scratch file has no name from before its first byte is written; it lives as long as its target.
 
-mod disk_cache;
 mod file;
 mod model;
 mod model_live;
@@ -24,7 +23,7 @@ use super::{
     SUITE_MODELS, SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
-use crate::report::{ReplayPace, ReportDiskCache};
+use crate::report::ReplayPace;
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread::source::{Defaults, Source, SourceName};
 use foreread::{Limits, Readahead, Storage};
@@ -33,10 +32,8 @@ use foreread_core::units::PageSize;
 use foreread_history::{OPPONENTS, policies};
 use foreread_report::progress::Progress;
 use foreread_sim::device::custom::{self, FindError};
-use foreread_sim::device::disk_cache::DiskCacheCounts;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::bound::Bound;
-use foreread_sim::simulator::outcomes::OutcomeMap;
 use foreread_sim::simulator::{RunResult, Watch};
 use foreread_sim::workload::Workload;
 use std::fmt::Debug;
@@ -69,11 +66,6 @@ pub trait TargetName: Debug + Send + Sync {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, CompareError>;
-
-    /// The same behind a cache on disk that `text` describes.
-    fn open_cached(&self, _text: &str) -> Result<Box<dyn Target>, CompareError> {
-        Err(CompareError::NoDiskCache(self.shown()))
-    }
 }
 
 pub type CompareOn = Arc<dyn TargetName>;
@@ -138,8 +130,6 @@ pub struct Description {
     pub defaults: Defaults,
     /// A note says where those are not the published values.
     pub notes_defaults: bool,
-    /// The cache on disk before it.
-    pub disk_cache: Option<ReportDiskCache>,
 }
 
 impl Description {
@@ -159,7 +149,6 @@ impl Description {
             readahead_bytes: None,
             defaults,
             notes_defaults: true,
-            disk_cache: None,
         }
     }
 
@@ -275,12 +264,6 @@ pub struct Run<'a> {
     pub bound: Option<Bound>,
 }
 
-/// One of the two runs with a cache on disk.
-pub struct CachedRun {
-    pub result: RunResult,
-    pub counts: DiskCacheCounts,
-}
-
 /// The parameter of workloads that are a number of reads, and the fewest of them that show anything.
 const COUNT: &str = "count";
 const MIN_COUNT: u64 = 32;
@@ -300,15 +283,6 @@ pub trait Target {
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError>;
 
-    /// The two runs with the cache on disk: while that is empty, and with what the first left.
-    fn run_cached(
-        &self,
-        _policy: OnPage<'_>,
-        _run: &Run<'_>,
-    ) -> Result<[CachedRun; 2], CompareError> {
-        unreachable!("there is no cache on disk here")
-    }
-
     /// A run of one of [`Target::rows`]. Nothing where it takes too much.
     fn run_own(&self, row: &Row, _run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
         unreachable!("there is no row {} here", row.policy)
@@ -316,11 +290,6 @@ pub trait Target {
 
     /// What no run can be below.
     fn bound(&self, _page: PageSize, _run: &Run<'_>) -> Option<Bound> {
-        None
-    }
-
-    /// The same run, read by read.
-    fn map(&self, _policy: OnPage<'_>, _run: &Run<'_>) -> Option<OutcomeMap> {
         None
     }
 
@@ -367,11 +336,7 @@ pub fn all(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Box<dyn Target>>, CompareError> {
     if let Some(on) = &plan.on {
-        let open = match &plan.disk_cache {
-            None => on.open(),
-            Some(text) => on.open_cached(text),
-        };
-        return Ok(vec![open?]);
+        return Ok(vec![on.open()?]);
     }
     let mut all: Vec<Box<dyn Target>> = Vec::new();
     if scratch {

@@ -288,11 +288,6 @@ impl Vary {
         if plan.on.is_none() {
             return usage("no source named: --vary; name one with --on");
         }
-        if plan.disk_cache.is_some() {
-            return usage(
-                "a series has one run of each policy: --vary takes no --disk-cache; run compare for each value",
-            );
-        }
         let replay = plan.replay.as_ref();
         if replay.is_some_and(|replay| replay.mode == Mode::Open) {
             return usage(
@@ -340,9 +335,9 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<MeasuredSeries, V
         let at = format!("{at} on {}", targets[0].describe().name);
         if !vary.base.is_stopped() {
             let name = format!("{at}, {} of {total}", n + 1);
-            let tables = case.run(&mut NamedProgress { progress, name })?;
+            let table = case.run(&mut NamedProgress { progress, name })?;
             if !vary.base.is_stopped() {
-                reports.push(Report::of(&tables[0]));
+                reports.push(Report::of(&table));
                 continue;
             }
         }

@@ -10,9 +10,8 @@ use super::Spread;
 use super::grid::{ARENA_BYTES, Task};
 use super::measure::{Slice, Station, too_small};
 use super::run::{About, cached};
-use super::settings;
 use super::virt::Offsets;
-use foreread::source::{FileSource, Source};
+use foreread::source::{FileSource, Source, default_readahead_bytes};
 use foreread::{Options, Reader};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::host::Host;
@@ -88,7 +87,7 @@ impl Station for Live {
             how: how.to_string(),
             capacity_bytes: self.source.size(),
             direct,
-            readahead_bytes: settings::present(&self.path),
+            readahead_bytes: default_readahead_bytes(&self.path),
             disk: Host::here().device_of(&self.path).ok(),
             notes,
         })
@@ -162,7 +161,6 @@ impl Station for Live {
             late_bytes_per_s: late_rate(&lanes, task.bytes),
             latency,
             seconds: began.elapsed().as_secs_f64(),
-            in_parts: false,
         })
     }
 

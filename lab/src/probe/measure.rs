@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// Rounds on a model: it is random at most, and has no neighbours.
-pub const ROUNDS: u32 = 9;
+const ROUNDS: u32 = 9;
 /// Rounds on a real source at most: many short slices, so that a neighbour's burst spoils few of them.
 const LIVE_ROUNDS: u32 = 25;
 /// Shortest slice.
@@ -43,8 +43,6 @@ pub(super) struct Slice {
     pub latency: Histogram<u64>,
     /// How long it took, with what did not count.
     pub seconds: f64,
-    /// Bytes of a read came in parts.
-    pub in_parts: bool,
 }
 
 /// Where slices are measured.
@@ -67,7 +65,6 @@ pub(super) trait Station {
 
 pub(super) struct MeasuredPoints {
     pub points: Vec<Point>,
-    pub in_parts: bool,
     pub seconds: f64,
     /// Points that would have taken too long.
     pub left_out: usize,
@@ -188,7 +185,6 @@ impl Rounds {
     }
 
     fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> MeasuredPoints {
-        let in_parts = self.slices.values().flatten().any(|s| s.in_parts);
         let mut points: Vec<Point> = tasks
             .iter()
             .filter_map(|task| point(*task, &self.slices.remove(task)?))
@@ -196,7 +192,6 @@ impl Rounds {
         points.sort_by_key(|p| (p.pattern != Pattern::Sequential, p.depth, p.request_bytes));
         MeasuredPoints {
             points,
-            in_parts,
             seconds,
             left_out,
             lasting_mb_s: None,
@@ -245,7 +240,7 @@ fn point(task: Task, slices: &[Slice]) -> Option<Point> {
         throughput_mb_s: Spread::of(&rates)?,
         latency_us: Spread::of(&latencies)?,
         latency_p99_us: p99.map(|ns| ns as f64 / 1e3),
-        model_mb_s: None,
-        error: None,
+        model_mb_s: 0.0,
+        error: 0.0,
     })
 }

@@ -1,22 +1,24 @@
-//! A probe from its beginning to its end: measure, fit, ask the model, advise.
-//!
-//! Never: prints, or writes a file.
+//! A probe from its beginning to its end: measure, fit, advise.
 
-use super::measure::{MeasuredPoints, ROUNDS, Station, measure};
+use super::measure::{MeasuredPoints, Station, measure};
 use super::virt::OnModel;
-use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live};
+use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread, live};
 use crate::compare::CompareOn;
+use crate::setting::{MIN_TURNING_US, Setting, SettingLimits, StorageCosts, to_set};
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
-use foreread_report::{number, progress::Progress};
-use foreread_sim::device::custom::{self, FitFile, ModelFile, PointFile};
+use foreread_report::number::{self, percent, size};
+use foreread_report::progress::Progress;
+use foreread_sim::device::custom::{self, FitFile, ModelFile};
 use foreread_sim::device::presets::Preset;
 
 /// From this spread on the report says that the machine was busy.
 const BUSY: f64 = 0.20;
 /// A throughput that lasts is taken for less than the fastest point where it is below this part of it.
 const LASTS: f64 = 0.8;
+/// Part of the best sequential throughput that a plateau has.
+const PLATEAU: f64 = 0.98;
 /// Rounds that a spread needs.
 const SPREAD_ROUNDS: u32 = 3;
 /// Commands at once that the owner of a fitted model has: half of them, the engine's 16, may be readahead.
@@ -111,66 +113,63 @@ fn found(
 ) -> Result<ProbeOutcome, Failure> {
     let MeasuredPoints {
         mut points,
-        in_parts,
         seconds,
         left_out,
         lasting_mb_s,
     } = measured;
-    let is_model = station.is_virtual();
-    let lasting_mb_s = lasting_mb_s.filter(|lasting| *lasting < best_mb_s(&points) * LASTS);
-    let mut lasting = match lasting_mb_s {
+    let best_mb_s = best_mb_s(&points);
+    let lasting_mb_s = lasting_mb_s.filter(|lasting| *lasting < best_mb_s * LASTS);
+    let lasting = match lasting_mb_s {
         Some(most) => lasting(&points, most),
         None => points.clone(),
     };
-    let (shape, mut fit) = fit::fit(&lasting, in_parts).ok_or_else(|| too_short(seconds))?;
-    let date = (!is_model).then(live::today);
+    let fit = Fit::of(&lasting).ok_or_else(|| too_short(seconds))?;
+    for point in &mut points {
+        point.model_mb_s = fit.mb_per_s(point.request_bytes, point.depth);
+        point.error = fit.error(point);
+    }
+    let date = (!station.is_virtual()).then(live::today);
     let noise = noise(&points);
-    let budget = lasting_mb_s.map(|lasts| {
+    let mut notes = about.notes;
+    notes.extend(notes_of(&points, noise, left_out));
+    notes.extend(lasting_mb_s.map(|lasts| {
         format!(
-            "It delivers {:.0} MB/s for a moment and {lasts:.0} MB/s for longer; the model has the latter",
-            best_mb_s(&points)
+            "It delivers {best_mb_s:.0} MB/s for a moment and {lasts:.0} MB/s for longer; the model has the latter"
         )
-    });
-    let notes = [
-        about.notes,
-        notes(&points, noise, left_out),
-        budget.into_iter().collect(),
-    ]
-    .concat();
-    let origin = match &date {
-        Some(date) => format!(
-            "foreread probe of {} ({}) on {date}",
-            about.source, about.how
-        ),
-        None => format!("foreread probe of {} in virtual time", about.source),
-    };
-    let blank = ModelFile {
+    }));
+    let day = date
+        .as_ref()
+        .map_or_else(String::new, |date| format!(" on {date}"));
+    let source = clip(&about.source);
+    let model = ModelFile {
         schema: custom::SCHEMA.to_string(),
         summary: clip(&format!("measured: {}", fit.figures)),
-        origin: clip(&origin),
+        origin: clip(&format!(
+            "foreread probe of {} ({}){day}",
+            about.source, about.how
+        )),
         date: date.clone(),
         calibrated: true,
+        fit_error: fit.error_in_words(),
         capacity_bytes: about.capacity_bytes,
         commands_at_once: AT_ONCE,
         host_ns_per_kib: host.median.round().max(0.0) as u64,
         host_origin: "measured: hits of the engine's cache, 128 KiB at a time".to_string(),
+        lanes: Some(fit.model()),
+        fit: Some(FitFile {
+            source,
+            worst_error: fit.worst_error,
+            median_error: fit.median_error,
+        }),
         ..ModelFile::default()
     };
-    let mut model = fit::model_file(&shape, blank);
-    fit::predict(model.preset("probe"), station.span(), &mut points);
-    fit::predict(model.preset("probe"), station.span(), &mut lasting);
-    judge(&mut fit, &lasting);
-    complete(&mut model, &fit, &about.source, &points);
-    let context = advice::Context {
-        capacity_bytes: about.capacity_bytes,
-        readahead_bytes: about.readahead_bytes,
-        noise,
-        disk: about.disk.as_ref(),
-        is_model,
-        source: &about.source,
-        memory_bytes: Host::here().memory_bytes(),
-    };
-    let advice = advice::advise(&points, &context);
+    let plateau_bytes = plateau(&points);
+    let (advice, setting) = advise(
+        &points,
+        plateau_bytes,
+        about.disk.as_ref(),
+        about.readahead_bytes,
+    );
     let probe = Probe {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -187,9 +186,88 @@ fn found(
         host_ns_per_kib: host,
         points,
         fit,
+        plateau_bytes,
         advice,
+        setting,
     };
     Ok(ProbeOutcome { probe, model })
+}
+
+/// The smallest sequential request that gets nearly all that one read at a time can.
+fn plateau(points: &[Point]) -> Option<u64> {
+    let alone = points
+        .iter()
+        .filter(|p| p.pattern == Pattern::Sequential && p.depth == 1);
+    let rate = |point: &&Point| point.throughput_mb_s.median;
+    let best = alone
+        .clone()
+        .map(|point| rate(&point))
+        .max_by(f64::total_cmp)?;
+    let enough = alone.filter(|point| rate(point) >= best * PLATEAU);
+    enough.map(|point| point.request_bytes).min()
+}
+
+/// What a read costs by these points; nothing without any.
+#[must_use]
+pub fn costs(points: &[Point], rotates: bool) -> Option<StorageCosts> {
+    let alone = points.iter().filter(|point| point.depth == 1);
+    let at_random = |point: &&Point| (point.pattern != Pattern::Random, point.request_bytes);
+    let latency_us = alone.min_by_key(at_random)?.latency_us.median;
+    Some(StorageCosts {
+        latency_us,
+        mb_per_s: best_mb_s(points),
+        is_measured: true,
+        turns: rotates && latency_us >= MIN_TURNING_US,
+    })
+}
+
+/// The value of a disk is the one that `doctor` has; of anything else the plateau.
+fn advise(
+    points: &[Point],
+    plateau: Option<u64>,
+    disk: Option<&Device>,
+    now: Option<u64>,
+) -> (String, Option<Setting>) {
+    let limits = SettingLimits {
+        request_bytes: disk.and_then(|device| device.max_request),
+        memory_bytes: Host::here().memory_bytes(),
+        faults_of_reads: None,
+    };
+    let rotates = disk.is_some_and(|device| device.rotates == Some(true));
+    let costs = costs(points, rotates).filter(|_| disk.is_some());
+    let best = costs.map(|costs| costs.best(&limits));
+    let Some(wanted) = best.map(|best| best.readahead_bytes).or(plateau) else {
+        return (
+            "No sequential read was measured, so no readahead is advised".to_string(),
+            None,
+        );
+    };
+    let enough = format!("A readahead of {} is enough", size(wanted));
+    let Some(now) = now else {
+        let more = "a larger one gains less than 2 % for one reader in order";
+        return (format!("{enough}: {more}"), None);
+    };
+    let too_large = costs
+        .zip(best)
+        .filter(|(costs, best)| costs.is_too_large(now, best));
+    match too_large {
+        None if now >= wanted => (
+            format!("{enough}, and it has {}: nothing to set", size(now)),
+            None,
+        ),
+        None => (
+            format!("{enough}; it has {}", size(now)),
+            Some(to_set(disk, wanted)),
+        ),
+        Some((costs, best)) => {
+            let slower = percent(costs.at(now).fault_ms / best.fault_ms - 1.0);
+            let why = format!(
+                "a page fault of a mapping takes {slower} % longer with the {} it has",
+                size(now)
+            );
+            (format!("{enough}; {why}"), Some(to_set(disk, wanted)))
+        }
+    }
 }
 
 fn best_mb_s(points: &[Point]) -> f64 {
@@ -211,7 +289,7 @@ fn lasting(points: &[Point], most_mb_s: f64) -> Vec<Point> {
     lasting
 }
 
-fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
+fn notes_of(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(noise) = noise.filter(|n| *n > BUSY) {
         notes.push(format!(
@@ -225,64 +303,13 @@ fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
             "{left_out} points were left out: a single slice of each would have taken too long"
         ));
     }
-    if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
+    if points.iter().any(|p| p.rounds < SPREAD_ROUNDS) {
         notes.push(
             "The time was too short for three rounds of each point; use a larger --time"
                 .to_string(),
         );
     }
     notes
-}
-
-/// The errors of the device itself, in place of its formula's.
-fn judge(fit: &mut Fit, points: &[Point]) {
-    let mut errors: Vec<f64> = points
-        .iter()
-        .filter_map(|p| p.error)
-        .map(f64::abs)
-        .collect();
-    errors.sort_by(f64::total_cmp);
-    if let (Some(worst), Some(median)) = (errors.last(), errors.get(errors.len() / 2)) {
-        (fit.worst_error, fit.median_error) = (*worst, *median);
-    }
-}
-
-/// What is known only when the model has been asked.
-fn complete(model: &mut ModelFile, fit: &Fit, source: &str, points: &[Point]) {
-    let Fit {
-        holds,
-        worst_error,
-        median_error,
-        ..
-    } = *fit;
-    let word = if holds { "" } else { "does not hold: " };
-    model.fit_error = format!(
-        "{word}throughput of {} points at most {:.1} % off the measured median, {:.1} % in the median",
-        points.len(),
-        worst_error * 100.0,
-        median_error * 100.0
-    );
-    model.fit = Some(FitFile {
-        source: clip(source),
-        holds,
-        worst_error,
-        median_error,
-    });
-    let round = |v: f64| (v * 1000.0).round() / 1000.0;
-    let point = |p: &Point| PointFile {
-        pattern: p.pattern,
-        request_bytes: p.request_bytes,
-        depth: p.depth,
-        mb_per_s: [
-            p.throughput_mb_s.median,
-            p.throughput_mb_s.low,
-            p.throughput_mb_s.high,
-        ]
-        .map(round),
-        latency_us: round(p.latency_us.median),
-        error: p.error.map(round),
-    };
-    model.points = points.iter().map(point).collect();
 }
 
 /// A text that a model file may hold.

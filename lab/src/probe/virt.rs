@@ -1,4 +1,4 @@
-//! A point on a device model, in virtual time: how a model is probed, and how a fitted one is asked for its word.
+//! A point on a device model, in virtual time.
 //!
 //! A closed loop: `depth` commands under way, the next one given when one is done. Never: the real time.
 
@@ -101,8 +101,6 @@ struct Loop {
     offsets: Offsets,
     since: HashMap<u64, u64>,
     given: u64,
-    /// Some arrival was not a whole command.
-    in_parts: bool,
 }
 
 impl Loop {
@@ -131,7 +129,6 @@ pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice 
         offsets,
         since: HashMap::new(),
         given: 0,
-        in_parts: false,
     };
     let depth = u64::from(task.depth);
     let counted = if task.bytes >= LONG_BYTES {
@@ -152,7 +149,6 @@ pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice 
         }
         work.device.advance(now, &mut arrivals);
         for arrival in arrivals.drain(..) {
-            work.in_parts |= !arrival.done;
             if !arrival.done {
                 continue;
             }
@@ -180,6 +176,5 @@ pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice 
         late_bytes_per_s: bytes_per_s,
         latency,
         seconds: ended as f64 / 1e9,
-        in_parts: work.in_parts,
     }
 }

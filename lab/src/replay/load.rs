@@ -64,19 +64,6 @@ pub struct Counts {
     pub cut: bool,
 }
 
-/// A recorded read that was readahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordedAhead {
-    /// An index into [`LoadedTrace::files`].
-    pub file: u32,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u64,
-    /// How many records that are replayed stood before it.
-    pub before: u64,
-}
-
 /// A trace in memory.
 #[derive(Clone, Debug)]
 pub struct LoadedTrace {
@@ -87,8 +74,6 @@ pub struct LoadedTrace {
     pub files: Vec<u64>,
     /// What the trace calls each of them.
     pub names: Vec<String>,
-    /// The readahead records of the trace, in its order.
-    pub recorded: Vec<RecordedAhead>,
     /// The file of each open description.
     pub opens: Vec<u32>,
     pub(super) records: Vec<KeptRecord>,
@@ -182,9 +167,6 @@ struct Loading {
     /// Of each file of the trace: its size where it is recorded, and the largest end seen.
     sizes: Vec<(Option<u64>, u64)>,
     names: Vec<String>,
-    /// By files of the trace.
-    recorded: Vec<RecordedAhead>,
-    demands: u64,
     /// Of each file of the trace: whether it is replayed.
     wanted: Vec<bool>,
     /// Open descriptions by the trace's number and the file.
@@ -223,14 +205,6 @@ impl Loading {
         }
         let wanted = self.wanted.get(file as usize).is_some_and(|wanted| *wanted);
         let is_metadata = flags.has(Flags::METADATA);
-        if wanted && op == Op::Read && flags.has(Flags::AHEAD) && !is_metadata {
-            self.recorded.push(RecordedAhead {
-                file,
-                offset,
-                len,
-                before: self.demands,
-            });
-        }
         let what = match op {
             Op::Write => What::Nothing,
             _ if !wanted => What::Nothing,
@@ -239,7 +213,6 @@ impl Loading {
             Op::Fault => What::Touch,
             Op::Hint(advice) => What::Hint(advice),
         };
-        self.demands += u64::from(matches!(what, What::Read | What::Touch));
         self.counts.writes += u64::from(op == Op::Write);
         self.counts.ahead +=
             u64::from(op != Op::Write && wanted && what == What::Nothing && !is_metadata);
@@ -323,14 +296,13 @@ impl Loading {
                 "cut it in parts",
             ));
         }
-        let (records, counts, recorded) = (self.records, self.counts, self.recorded);
+        let (records, counts) = (self.records, self.counts);
         let name = name.to_string();
         Ok(LoadedTrace {
             name,
             header,
             files,
             names,
-            recorded,
             opens: self.files_of_opens,
             records,
             counts,
@@ -373,7 +345,7 @@ impl Loading {
         }
     }
 
-    /// The sizes and names of the files that are replayed. Open descriptions and recorded readahead get their numbers.
+    /// The sizes and names of the files that are replayed. Open descriptions get their numbers.
     fn used_files(&mut self) -> (Vec<u64>, Vec<String>) {
         let mut used = vec![false; self.sizes.len()];
         for record in self.records.iter().filter(|r| r.what != What::Nothing) {
@@ -392,11 +364,6 @@ impl Loading {
             names.push(std::mem::take(&mut self.names[file]));
             self.counts.unsized_files += u64::from(told.is_none());
         }
-        self.recorded.retain_mut(|r| {
-            let is_read = used[r.file as usize];
-            r.file = numbers[r.file as usize];
-            is_read
-        });
         for file in &mut self.files_of_opens {
             *file = numbers[*file as usize];
         }

@@ -78,7 +78,7 @@ fn in_two_sentences(reports: &[Report]) -> String {
     let Some(first) = reports.first() else {
         return String::new();
     };
-    let source = first.place();
+    let source = first.source.clone();
     let place = SourceTables { reports, source };
     let conclusion = place.conclusion();
     let said = place.in_words(&conclusion);
@@ -91,7 +91,7 @@ fn in_two_sentences(reports: &[Report]) -> String {
 /// The reports in groups of one source each, in the order of their first table.
 #[must_use]
 pub fn by_source(reports: &[Report]) -> Vec<&[Report]> {
-    reports.chunk_by(|a, b| a.place() == b.place()).collect()
+    reports.chunk_by(|a, b| a.source == b.source).collect()
 }
 
 /// A workload that a policy does not make faster, and its time as a ratio to none: 1 where no test calls a difference.

@@ -4,7 +4,7 @@
 
 use super::row::{Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
-use super::{Judge, PolicyRuns, RowDiskCache, RowKind, RunResult, Table};
+use super::{Judge, PolicyRuns, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
@@ -52,7 +52,6 @@ impl Report {
             bound_device_s: mean_s(&table.bounds, |b| b.device_ns),
             bound_readers_s: mean_s(&table.bounds, |b| b.readers_ns),
             bound_path_s: mean_s(&table.bounds, |b| b.path_ns),
-            price: None,
             mode: table.pace.map(|pace| pace.mode.json_name().to_string()),
             think: table.pace.and_then(|pace| pace.think),
             judged_by: if table.judge() == Judge::Latency {
@@ -67,7 +66,6 @@ impl Report {
                 .iter()
                 .map(|&i| table.policies[i].policy.clone())
                 .collect(),
-            disk_cache: table.disk_cache.as_ref().map(|cache| cache.about.clone()),
             shortened: table.shortened,
             is_walk: false,
             rows: (0..table.policies.len())
@@ -161,8 +159,6 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         kind: policy.kind,
         limit: policy.kind.is_limit(),
         score: score(table, index, none),
-        usd: None,
-        disk_cache: RowDiskCache::of(table, index),
         ratio_to_none: part(judged(policy), of_none.and_then(judged)),
         ratio_to_none_ci95: of_none.and_then(|none| ratio_ci95(&none.times_s(), &policy.times_s())),
         p_value,

@@ -6,7 +6,7 @@
 //! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
 //! of all runs, before any rounding. Never: a number that was not measured.
 
-use super::{Price, ReportDiskCache, RowDiskCache, RowKind, SpanCut};
+use super::{RowKind, SpanCut};
 use foreread_report::{json, number};
 use serde::{Deserialize, Serialize};
 
@@ -48,8 +48,6 @@ pub struct Report {
     pub bound_readers_s: Option<f64>,
     /// The least time until some read has its bytes, and what its reader still thinks and copies then.
     pub bound_path_s: Option<f64>,
-    /// The prices behind `usd` of the rows. Null where none were given.
-    pub price: Option<Price>,
     /// How a replayed trace kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
     #[serde(default)]
     pub mode: Option<String>,
@@ -66,9 +64,6 @@ pub struct Report {
     /// The policies that may claim to be the fastest: one, or several without a significant difference (or that
     /// are within half a per cent). Empty where no test was possible, as with a single run.
     pub best: Vec<String>,
-    /// The cache on disk, and which of the two runs with it this is. Left out where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk_cache: Option<ReportDiskCache>,
     /// Where the workload spans less than usual, as the source is slow. Left out elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortened: Option<SpanCut>,
@@ -257,12 +252,6 @@ pub struct Row {
     pub timeliness: Option<f64>,
     /// Source bytes / distinct demanded bytes, the latter rounded out to cache pages. Null without demand.
     pub overfetch: Option<f64>,
-    /// What `source_reads` and `source_bytes` of a run cost, in USD by `price`; with a cache on disk `store_reads` and `store_bytes`. Null
-    /// without one.
-    pub usd: Option<f64>,
-    /// What came from where. Left out without a cache on disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk_cache: Option<RowDiskCache>,
 }
 
 impl Report {
@@ -306,15 +295,6 @@ impl Report {
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
     }
 
-    /// The source, and with a cache on disk the run: for titles and sentences.
-    #[must_use]
-    pub fn place(&self) -> String {
-        match &self.disk_cache {
-            None => self.source.clone(),
-            Some(cache) => format!("{}, {}", self.source, cache.run.name()),
-        }
-    }
-
     #[must_use]
     pub fn row(&self, policy: &str) -> Option<&Row> {
         self.rows.iter().find(|r| r.policy == policy)
@@ -336,24 +316,6 @@ impl Report {
     #[must_use]
     pub fn none(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::NoReadahead)
-    }
-}
-
-impl Report {
-    /// The same with what every row costs.
-    #[must_use]
-    pub fn priced(mut self, price: Option<&Price>) -> Report {
-        self.price = price.cloned();
-        for row in &mut self.rows {
-            let cached = row.disk_cache.as_ref();
-            let read = cached
-                .map(|cache| (cache.store_reads, cache.store_bytes))
-                .or(row.source_reads.zip(row.source_bytes));
-            row.usd = price
-                .zip(read)
-                .map(|(p, (reads, bytes))| p.usd(reads, bytes));
-        }
-        self
     }
 }
 

@@ -37,16 +37,14 @@ pub fn screen(reports: &[Report], next: impl IntoIterator<Item = Block>, style: 
     block::text(blocks, width::columns(), style.bold)
 }
 
-/// What follows for each source. With a cache on disk there are two tables of a workload, each with its own: all first runs, then all second
-/// ones.
+/// What follows for each source.
 fn advices(reports: &[Report]) -> Vec<String> {
     // A table that was interrupted in its first round says nothing of the others.
     let whole = reports.iter().filter(|report| report.is_whole());
-    let mut reports: Vec<Report> = whole.cloned().collect();
+    let reports: Vec<Report> = whole.cloned().collect();
     if reports.is_empty() {
         return vec!["No advice: not every row was measured.".to_string()];
     }
-    reports.sort_by_key(|report| report.disk_cache.as_ref().map(|cache| cache.run));
     by_source(&reports).into_iter().map(advise).collect()
 }
 

@@ -6,7 +6,6 @@
 use super::row::{Report, Row};
 use super::table;
 use foreread_report::block::{self, Block, Column, Table};
-use foreread_report::chart::Point;
 use foreread_report::json;
 use foreread_report::number::{self, or_dash};
 use foreread_report::width;
@@ -237,9 +236,16 @@ impl Series {
 /// Most notes on single values.
 const MAX_NOTES: usize = 4;
 
+/// A measured value and the ends of its interval, which may be infinite; both are the value if it has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub value: f64,
+    pub interval: [f64; 2],
+}
+
 /// Throughput; its interval is that of the time, turned into rates. An interval of time that reaches down to zero has
 /// no upper end as a rate.
-pub(super) fn throughput(row: &Row) -> Option<Point> {
+pub(super) fn throughput(row: &Row) -> Option<Spread> {
     let (value, time) = (row.throughput_mb_s?, row.time_s.as_ref()?);
     let rate = |time_s: f64| {
         if time_s > 0.0 {
@@ -248,16 +254,16 @@ pub(super) fn throughput(row: &Row) -> Option<Point> {
             f64::INFINITY
         }
     };
-    Some(Point {
+    Some(Spread {
         value,
         interval: [rate(time.ci95[1]), rate(time.ci95[0])],
     })
 }
 
 /// Bytes from the source: a mean that is reported without an interval.
-pub(super) fn source(row: &Row) -> Option<Point> {
+pub(super) fn source(row: &Row) -> Option<Spread> {
     let value = row.source_bytes? as f64 / number::MB;
-    Some(Point {
+    Some(Spread {
         value,
         interval: [value, value],
     })

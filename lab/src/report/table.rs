@@ -4,7 +4,6 @@
 
 use super::row::{NOTE_OF_PAGES, NOTE_OF_UNUSED, Relation, Report, Row, Time};
 use super::series::throughput;
-use super::{CacheRun, RowDiskCache};
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, TIE, count, latency_us, mb, or_dash, share, three};
 use foreread_report::width;
@@ -41,8 +40,6 @@ pub(super) fn measured(report: &Report, details: bool, said: &[String]) -> Vec<B
     let mut more = Vec::new();
     if details {
         more.extend(limits(report).into_iter().map(Block::Text));
-    } else {
-        more.extend(prices(report).map(Block::Text));
     }
     let is_shown = |note: &&String| {
         let is_detail = [NOTE_OF_PAGES, NOTE_OF_UNUSED]
@@ -82,23 +79,16 @@ fn title(report: &Report) -> String {
     );
     format!(
         "{} on {}{about}: {runs}, cache {cache}, page {page}, seed{TIE}{}",
-        report.workload,
-        report.place(),
-        report.seed
+        report.workload, report.source, report.seed
     )
 }
 
 pub(super) type RowColumn<'a> = Column<'a, Row>;
 
-/// Heads of columns that others look for.
-const REQUESTS: &str = "\nrequests";
-const MB_READ: &str = "MB\nread";
-const READ_PER_ASKED: &str = "read /\nasked";
-
-/// Where there are prices they take the place of the throughput, which is the size over the time. With `details` the screen has the columns
+/// With `details` the screen has the columns
 /// of readahead and of the cache too, which the page always has.
 pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
-    let (money, waits) = (report.price.is_some(), by_latency(report));
+    let waits = by_latency(report);
     let (judged, unit) = if waits {
         ("wait, ms\n±95 %", 1e3)
     } else {
@@ -114,7 +104,7 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
     };
     let refaults = report.rows.iter().any(|row| row.refault_bytes > Some(0));
     let (none, kernel) = (report.none(), report.kernel());
-    let mut columns = vec![
+    vec![
         RowColumn::new("\n  policy", |row| row.policy.clone()).left(),
         RowColumn::new(judged, move |row| or_dash(row.judged(), |t| span(t, unit))),
         RowColumn::new("time s ±95%", move |row| {
@@ -125,16 +115,14 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
         RowColumn::new("speed\nkernel=1", move |row| speed(report, kernel, row))
             .on(kernel.is_some(), kernel.is_some())
             .rank(12),
-        RowColumn::new("\nMB/s", |row| or_dash(row.throughput_mb_s, three))
-            .on(!money, true)
-            .rank(9),
+        RowColumn::new("\nMB/s", |row| or_dash(row.throughput_mb_s, three)).rank(9),
         RowColumn::new("MB/s 95 %", move |row| or_dash(rate(row), |text| text)).on(false, true),
-        RowColumn::new(REQUESTS, |row| or_dash(row.source_reads, count)).rank(5),
-        RowColumn::new(MB_READ, |row| mb(row.source_bytes)).rank(6),
+        RowColumn::new("\nrequests", |row| or_dash(row.source_reads, count)).rank(5),
+        RowColumn::new("MB\nread", |row| mb(row.source_bytes)).rank(6),
         RowColumn::new("MB read\nagain", |row| mb(row.refault_bytes))
             .on(details && refaults, refaults)
             .rank(6),
-        RowColumn::new(READ_PER_ASKED, |row| or_dash(row.overfetch, three)).rank(8),
+        RowColumn::new("read /\nasked", |row| or_dash(row.overfetch, three)).rank(8),
         RowColumn::new("ahead\nreads", |row| or_dash(row.ra_ops, count))
             .on(details, true)
             .rank(1),
@@ -153,15 +141,7 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
         RowColumn::new("miss\n%", |row| share(row.misses, row.demand_reads)).on(false, true),
         RowColumn::new("p50\nlatency", |row| or_dash(row.p50_us, latency_us)).on(false, true),
         RowColumn::new("p99\nlatency", |row| or_dash(row.p99_us, latency_us)).rank(7),
-    ];
-    if money {
-        let usd = RowColumn::new("USD\na run", |row| or_dash(row.usd, number::money));
-        columns.insert(6, usd.rank(10));
-    }
-    if let Some(cache) = &report.disk_cache {
-        with_disk_cache(&mut columns, cache.run);
-    }
-    columns
+    ]
 }
 
 /// How many times as fast as another row: a figure, or "same" within 5 %, or "unclear" where the runs do not show which is faster.
@@ -178,43 +158,6 @@ fn speed(report: &Report, other: Option<&Row>, row: &Row) -> String {
         Some(Relation::Equivalent) => "same".to_string(),
         Some(Relation::NotToldApart) => "unclear".to_string(),
         Some(Relation::Different) | None => three(before / now),
-    }
-}
-
-/// What the engine asked for is no news where a part of it came from the disk.
-fn with_disk_cache(columns: &mut Vec<RowColumn<'_>>, run: CacheRun) {
-    let of = |row: &Row, field: fn(&RowDiskCache) -> u64| row.disk_cache.as_ref().map(field);
-    columns.retain(|column| ![REQUESTS, MB_READ, READ_PER_ASKED].contains(&column.head()));
-    let at = columns.len() - 2;
-    let own = [
-        RowColumn::new("store\nrequests", move |row| {
-            or_dash(of(row, |cache| cache.store_reads), count)
-        })
-        .rank(8),
-        RowColumn::new("store\nMB", move |row| {
-            mb(of(row, |cache| cache.store_bytes))
-        })
-        .rank(12),
-        RowColumn::new("disk\nMB", move |row| mb(of(row, |cache| cache.disk_bytes))).rank(12),
-        RowColumn::new("written MB", move |row| {
-            mb(of(row, |cache| cache.written_bytes))
-        })
-        .on(false, true),
-        RowColumn::new("not kept MB", move |row| {
-            mb(of(row, |cache| cache.dropped_bytes))
-        })
-        .on(false, true),
-    ];
-    columns.splice(at..at, own);
-    let to_first = |row: &Row| row.disk_cache.as_ref()?.ratio_to_first;
-    let gain = RowColumn::new("speed\n1st run=1", move |row| {
-        or_dash(to_first(row).filter(|ratio| *ratio > 0.0), |ratio| {
-            three(ratio.recip())
-        })
-    })
-    .rank(12);
-    if run == CacheRun::Second {
-        columns.insert(4, gain);
     }
 }
 
@@ -283,7 +226,6 @@ fn legend(reports: &[&Report], details: bool) -> String {
         true => "wait, p99: of a read since it was due. wait",
         false => "time",
     };
-    let is_cached = reports.iter().any(|report| report.disk_cache.is_some());
     let has_kernel = reports.iter().any(|report| report.kernel().is_some());
     let has_limit = reports.iter().any(|report| report.limit().is_some());
     let kernel = match has_kernel {
@@ -293,12 +235,9 @@ fn legend(reports: &[&Report], details: bool) -> String {
     marks.extend([
         format!("{what}: mean ± half its 95 % interval"),
         format!("speed: times as fast as none (no readahead){kernel}"),
+        "read / asked: bytes read from the source for each byte asked for".to_string(),
+        "MB: 10^6 bytes".to_string(),
     ]);
-    let read = match is_cached {
-        false => "read / asked: bytes read from the source for each byte asked for",
-        true => "store: asked of the store. disk: read from the cache on disk",
-    };
-    marks.extend([read.to_string(), "MB: 10^6 bytes".to_string()]);
     // With details there is a line of it.
     let limit = "oracle: perfect foresight, a limit and no choice";
     marks.extend((has_limit && !details).then(|| limit.to_string()));
@@ -348,7 +287,7 @@ pub(super) fn by_latency(report: &Report) -> bool {
     report.rows.iter().any(|row| row.latency_s.is_some())
 }
 
-/// What no row can beat, how much of what can be gained each row gains, and what the money is.
+/// What no row can beat, and how much of what can be gained each row gains.
 pub(crate) fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(bound), Some(device), Some(readers)) = (
@@ -398,12 +337,7 @@ pub(crate) fn limits(report: &Report) -> Vec<String> {
             "oracle: the best schedule found with perfect foresight.{gained}"
         ));
     }
-    lines.extend(prices(report));
     lines
-}
-
-fn prices(report: &Report) -> Option<String> {
-    report.price.as_ref().map(|price| format!("USD: {price}."))
 }
 
 #[cfg(test)]

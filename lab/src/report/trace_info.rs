@@ -220,7 +220,6 @@ mod tests {
             ends: true,
             opens: true,
             threads: true,
-            lens: true,
             ops: true,
         };
         let notes = vec!["a\u{1b}[31m".to_string()];

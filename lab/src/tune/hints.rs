@@ -5,9 +5,9 @@
 //! kernel's maximum for that descriptor). Both runs of a pair have the same random numbers. Never: a hint for a file that is hinted
 //! already in the trace: its author knew better.
 
+use super::order::{self, ReadOrder};
 use super::{Gain, MIN_GAIN};
 use crate::compare::{self, ComparePlan, OracleRow};
-use crate::explain;
 use crate::replay::Mode;
 use crate::report::{Judge, PolicyRuns, Table};
 use foreread_core::event::Advice;
@@ -43,12 +43,7 @@ pub(super) fn best(
     let Ok(policy) = PolicyDraft::parse(today) else {
         return Ok((None, Vec::new()));
     };
-    let asked = explain::ExplainOptions {
-        plan: plan.clone(),
-        policy: policy.clone(),
-        against: Vec::new(),
-    };
-    let explained = explain::explain(&asked, progress)?;
+    let orders = order::of_files(&replay.workload);
     let rows =
         |workload: Workload, progress: &mut dyn Progress| -> Result<Option<PolicyRuns>, Failure> {
             let replay = Arc::new(crate::replay::Replay {
@@ -75,17 +70,15 @@ pub(super) fn best(
     let mut found: Vec<(Gain, Option<f64>, Vec<String>)> = Vec::new();
     let mut base: Option<PolicyRuns> = None;
     for (advice, name) in HINTS {
-        let files: Vec<String> = explained
-            .files
-            .iter()
-            .filter(|f| is_for(f, advice))
-            .map(|f| f.name.clone())
-            .collect();
         let numbers: BTreeSet<u32> = (0..)
-            .zip(&replay.loaded.names)
-            .filter(|(_, n)| files.contains(n))
-            .map(|(i, _)| i)
+            .zip(&orders)
+            .filter(|(_, order)| is_for(order, advice))
+            .map(|(number, _)| number)
             .collect();
+        let names = numbers
+            .iter()
+            .map(|number| &replay.loaded.names[*number as usize]);
+        let files: Vec<String> = names.cloned().collect();
         if numbers.is_empty() {
             continue;
         }
@@ -108,13 +101,12 @@ pub(super) fn best(
     Ok(best.map_or((None, Vec::new()), |(gain, _, files)| (Some(gain), files)))
 }
 
-fn is_for(file: &explain::File, advice: Advice) -> bool {
+fn is_for(order: &ReadOrder, advice: Advice) -> bool {
     let part = match advice {
-        Advice::Random => file.pattern.random,
-        _ => file.pattern.sequential,
+        Advice::Random => order.random,
+        _ => order.sequential,
     };
-    let plain = file.hints == 0 && file.faults == 0 && file.share.demand_reads >= MIN_READS;
-    plain && part.is_some_and(|part| part >= NEARLY_ALL)
+    order.others == 0 && order.reads >= MIN_READS && part as f64 >= NEARLY_ALL * order.reads as f64
 }
 
 /// The reads with this hint before the first request through each open description of these files.

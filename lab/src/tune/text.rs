@@ -6,6 +6,7 @@
 
 use super::{FirstMeans, Gain, MIN_GAIN, MIN_SAVED_S, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::advice::Means;
+use crate::probe;
 use crate::report;
 use crate::report::row::{Relation, more_runs};
 use crate::report::table::Style;
@@ -16,9 +17,6 @@ use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
 /// Bytes of a way / those of today from which on its gain is said with them.
 const MANY_BYTES: f64 = 1.1;
-
-/// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
-const DOUBTFUL: f64 = 0.25;
 
 /// Why nothing is said of means beside the program, and of those that have the kernel ask for more at once: with windows of 2 MiB `sha256sum`
 /// over rclone took 8 times as long.
@@ -259,7 +257,7 @@ fn doubt(tuned: &TuneReport) -> String {
         .probe
         .as_ref()
         .map(|probe| &probe.fit)
-        .filter(|fit| fit.median_error > DOUBTFUL);
+        .filter(|fit| fit.median_error > probe::DOUBTFUL);
     fit.map_or_else(String::new, |fit| {
         format!(
             " Low confidence: the storage behaved irregularly (typical error {} %). Repeat when it is idle.",
@@ -321,15 +319,8 @@ pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
     };
     let typical = number::percent(probe.fit.median_error);
     let worst = number::percent(probe.fit.worst_error);
-    let error = if probe.fit.holds {
-        format!("model error {typical} % (worst {worst} %)")
-    } else {
-        format!(
-            "low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)"
-        )
-    };
     let storage = format!(
-        "Storage: {} ({}), {}; {error}.",
+        "Storage: {} ({}), {}; model error {typical} % (worst {worst} %).",
         probe.source, probe.source_about, probe.fit.figures
     );
     [storage]

@@ -16,7 +16,7 @@
 mod check;
 mod file;
 
-pub use file::{ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, Pattern, PointFile};
+pub use file::{ArrayFile, DiskFile, FitFile, ModelFile};
 
 use super::presets::{self, Preset};
 use foreread_core::policy::SpecError;
@@ -226,7 +226,7 @@ mod tests {
             "=",
             &"[a.".repeat(10_000),
             "\u{feff}x",
-            "[[points]]",
+            "[[disk]]",
         ] {
             let error = parse(text, "x").expect_err("refused").to_string();
             assert!(error.lines().count() == 1 && error.len() < 500, "{error}");

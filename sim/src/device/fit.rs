@@ -26,23 +26,6 @@ pub struct Form {
     pub knees: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    pub bytes: u64,
-    /// Nanoseconds it took, above 0.
-    pub ns: f64,
-}
-
-/// A form with its coefficients.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fit {
-    pub form: Form,
-    /// `c`, in nanoseconds.
-    pub command_ns: f64,
-    /// Nanoseconds for each KiB: from 0 on, then from each knee on.
-    pub ns_per_kib: Vec<f64>,
-}
-
 impl Form {
     /// What each coefficient is multiplied by for a command of `bytes`: transfers, then KiB of each slope.
     pub fn terms(&self, bytes: u64) -> Vec<f64> {
@@ -57,30 +40,15 @@ impl Form {
         std::iter::once(transfers as f64).chain(kib).collect()
     }
 
-    /// The coefficients for the points. None where these do not determine them, as when a slope has no point on it.
-    pub fn fit(&self, points: &[Point]) -> Option<Fit> {
-        let terms: Vec<Vec<f64>> = points.iter().map(|p| self.terms(p.bytes)).collect();
-        let targets: Vec<f64> = points.iter().map(|p| p.ns).collect();
-        let mut found = relative_least_squares(&terms, &targets)?;
-        let ns_per_kib = found.split_off(1);
-        Some(Fit {
-            form: self.clone(),
-            command_ns: found[0],
-            ns_per_kib,
+    /// Nanoseconds of a command by its bytes, fitted to measured ones: bytes and nanoseconds. None as in [`relative_least_squares`].
+    pub fn fit(self, measured: impl Iterator<Item = (u64, f64)>) -> Option<impl Fn(u64) -> f64> {
+        let (terms, times): (Vec<_>, Vec<f64>) =
+            measured.map(|(bytes, ns)| (self.terms(bytes), ns)).unzip();
+        let fitted = relative_least_squares(&terms, &times)?;
+        Some(move |bytes| {
+            let own = self.terms(bytes);
+            own.iter().zip(&fitted).map(|(term, c)| term * c).sum()
         })
-    }
-}
-
-impl Fit {
-    /// Nanoseconds of a command of `bytes`.
-    pub fn ns(&self, bytes: u64) -> f64 {
-        let coefficients = std::iter::once(self.command_ns).chain(self.ns_per_kib.iter().copied());
-        self.form
-            .terms(bytes)
-            .into_iter()
-            .zip(coefficients)
-            .map(|(term, c)| term * c)
-            .sum()
     }
 }
 
@@ -177,119 +145,62 @@ fn eliminate(mut matrix: Vec<Vec<f64>>) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    fn points(form: &Form, coefficients: &[f64], sizes: &[u64]) -> Vec<Point> {
-        let ns = |bytes: u64| {
-            form.terms(bytes)
-                .iter()
-                .zip(coefficients)
-                .map(|(t, c)| t * c)
-                .sum()
-        };
-        sizes
-            .iter()
-            .map(|&kib| Point {
-                bytes: kib << 10,
-                ns: ns(kib << 10),
-            })
-            .collect()
+    /// The coefficients that are found for what these ones make of commands of so many KiB.
+    fn found(form: &Form, put_in: &[f64], sizes: &[u64]) -> Option<Vec<f64>> {
+        let terms: Vec<Vec<f64>> = sizes.iter().map(|kib| form.terms(kib << 10)).collect();
+        let ns = |terms: &Vec<f64>| terms.iter().zip(put_in).map(|(t, c)| t * c).sum();
+        let targets: Vec<f64> = terms.iter().map(ns).collect();
+        relative_least_squares(&terms, &targets)
+    }
+
+    fn with_knees(knees: &[u64]) -> Form {
+        Form {
+            max_transfer_bytes: None,
+            knees: knees.to_vec(),
+        }
     }
 
     #[test]
     fn what_was_put_in_comes_out() {
         let form = Form {
             max_transfer_bytes: Some(120 << 10),
-            knees: vec![16 << 10, 256 << 10],
+            ..with_knees(&[16 << 10, 256 << 10])
         };
         let put_in = [410_000.0, 48_250.0, 39_220.0, 30_000.0];
-        let fit = form
-            .fit(&points(
-                &form,
-                &put_in,
-                &[4, 16, 32, 64, 128, 256, 512, 1024],
-            ))
-            .expect("determined");
-        let got: Vec<f64> = std::iter::once(fit.command_ns)
-            .chain(fit.ns_per_kib.clone())
-            .collect();
-        assert!(
-            got.iter()
-                .zip(put_in)
-                .all(|(a, b)| (a / b - 1.0).abs() < 1e-6),
-            "{got:?}"
-        );
-        assert!(
-            (fit.ns(130 << 10) - (2.0 * 410_000.0 + 16.0 * 48_250.0 + 114.0 * 39_220.0)).abs()
-                < 1.0
-        );
+        let got = found(&form, &put_in, &[4, 16, 32, 64, 128, 256, 512, 1024]);
+        let got = got.expect("determined");
+        let is_near = |(a, b): (&f64, f64)| (a / b - 1.0).abs() < 1e-6;
+        assert!(got.iter().zip(put_in).all(is_near), "{got:?}");
     }
 
     /// A straight line through points that would put its foot below 0 goes through 0.
     #[test]
     fn no_coefficient_is_negative() {
-        let form = Form {
-            max_transfer_bytes: None,
-            knees: Vec::new(),
-        };
-        let below = points(&form, &[-3_000.0, 1_000.0], &[4, 8, 16, 64]);
-        let fit = form.fit(&below).expect("determined");
-        assert_eq!(fit.command_ns, 0.0);
-        assert!(
-            fit.ns_per_kib[0] > 250.0 && fit.ns_per_kib[0] < 1_000.0,
-            "{fit:?}"
-        );
-        // Relative errors: a large command does not drown the small ones.
-        let sum: f64 = below
-            .iter()
-            .map(|p| fit.ns(p.bytes) / p.ns - 1.0)
-            .map(|e| e * e)
-            .sum();
-        for other in [0.99, 1.01] {
-            let moved = Fit {
-                ns_per_kib: vec![fit.ns_per_kib[0] * other],
-                ..fit.clone()
-            };
-            assert!(
-                below
-                    .iter()
-                    .map(|p| moved.ns(p.bytes) / p.ns - 1.0)
-                    .map(|e| e * e)
-                    .sum::<f64>()
-                    > sum
-            );
-        }
+        let line = with_knees(&[]);
+        let got = found(&line, &[-3_000.0, 1_000.0], &[4, 8, 16, 64]).expect("determined");
+        assert_eq!(got[0], 0.0);
+        assert!(got[1] > 250.0 && got[1] < 1_000.0, "{got:?}");
     }
 
     #[test]
     fn what_the_points_leave_open_is_not_answered() {
-        let form = Form {
-            max_transfer_bytes: None,
-            knees: vec![64 << 10],
-        };
+        let form = with_knees(&[64 << 10]);
+        let put_in = [1.0, 2.0, 3.0];
         assert_eq!(
-            form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 8, 64])),
+            found(&form, &put_in, &[4, 8, 64]),
             None,
             "no point on the second slope"
         );
         assert_eq!(
-            form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 128])),
+            found(&form, &put_in, &[4, 128]),
             None,
             "fewer points than coefficients"
         );
-        assert_eq!(form.fit(&[]), None);
-        assert_eq!(
-            form.fit(&[Point { bytes: 1, ns: 0.0 }; 4]),
-            None,
-            "nothing takes no time"
-        );
-        assert_eq!(
-            form.fit(
-                &[Point {
-                    bytes: 1,
-                    ns: f64::NAN
-                }; 4]
-            ),
-            None
-        );
+        assert_eq!(found(&form, &put_in, &[]), None);
+        for ns in [0.0, f64::NAN] {
+            let terms = vec![with_knees(&[]).terms(4096); 4];
+            assert_eq!(relative_least_squares(&terms, &[ns; 4]), None, "{ns}");
+        }
     }
 
     #[test]

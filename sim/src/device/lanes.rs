@@ -1,66 +1,64 @@
-//! A device that works on several commands at once behind something that all of them pass one by one: a drive or a
-//! volume of today, as a probe sees it from outside.
+//! A device that works on several commands at once over one link: a drive or a volume of today, as a probe sees it
+//! from outside.
 //!
 //! ```text
-//!   T(S) = command + seg(S)            one command alone (the formula of disk.rs)
-//!   G(S) = gate + S * gate slope       what it holds the gate for: the bus, the host's queue, the link
+//!   T(S) = latency + S / rate          one command alone
+//!   G(S) = S / link                    what it holds the link for
 //!
-//!              gate (FIFO)                 lanes
+//!              link (FIFO)                 lanes
 //!   waiting   ┌──┬──┬──┬──┐      ┌──────── T(S) ────────┐
-//!   FIFO  ──► │1 │2 │3 │4 │ ───► │ lane 1               │──► done: when T is over since the gate let it in,
-//!   (a lane   └──┴──┴──┴──┘      ├──────────────────────┤    and G since the gate was free
+//!   FIFO  ──► │1 │2 │3 │4 │ ───► │ lane 1               │──► done: when T is over since the link let it in,
+//!   (a lane   └──┴──┴──┴──┘      ├──────────────────────┤    and G since the link was free
 //!   is free)   G  G  G  G        │ lane 2               │
 //!                                └──────────────────────┘
 //! ```
 //!
 //! So at most one command leaves for each `G`, and `lanes` for each `T`: throughput by depth rises, bends, and ends
-//! at the gate. Bytes are reported when the whole command has ended, as by the system call.
-//!
-//! Never: distance, random numbers, or a difference between reads in order and at random.
+//! at the link. Example: 50 us, 1 us for each KiB, 3 lanes, half a us of the link for each KiB. Four reads of 4 KiB end after
+//! 54, 56, 58 and 108 us. Bytes are reported when the whole command has ended, as by the system call. There is no distance, no random
+//! number, and no difference between reads in order and at random.
 
-use super::disk::{DiskModel, PS_KIB};
+use super::disk::PS_KIB;
 use super::{Arrival, Command, Device};
 use crate::time_queue::TimeQueue;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LanesModel {
-    /// `T`: what one command alone takes.
-    pub alone: DiskModel,
+    /// What one command alone takes beside its bytes.
+    pub latency_ns: u64,
+    /// And for each KiB, in picoseconds.
+    pub ps_per_kib: u64,
     /// Commands worked on at once; the rest wait. Not 0.
     pub lanes: u32,
-    /// The part of `G` that does not depend on the length, in nanoseconds.
-    pub gate_ns: u64,
-    /// The part that does: picoseconds for each KiB.
-    pub gate_ps_per_kib: u64,
+    /// What each KiB holds the link for, in picoseconds.
+    pub link_ps_per_kib: u64,
+}
+
+fn ns_of(bytes: u64, ps_per_kib: u64) -> u64 {
+    let ns = (u128::from(bytes) * u128::from(ps_per_kib)).div_ceil(PS_KIB);
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 impl LanesModel {
-    /// Nanoseconds that a command of `bytes` holds the gate.
-    pub fn gate_ns(&self, bytes: u64) -> u64 {
-        let ns = (u128::from(bytes) * u128::from(self.gate_ps_per_kib)).div_ceil(PS_KIB);
-        self.gate_ns
-            .saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
+    fn alone_ns(&self, bytes: u64) -> u64 {
+        self.latency_ns
+            .saturating_add(ns_of(bytes, self.ps_per_kib))
     }
 
-    /// No device of this kind brings in `bytes` bytes faster: all of them through the gate in one command, the shortest
-    /// command there is, and no lane faster than its cheapest slope.
+    fn link_ns(&self, bytes: u64) -> u64 {
+        ns_of(bytes, self.link_ps_per_kib)
+    }
+
+    /// No device of this kind brings in `bytes` bytes faster: all of them over the link, and each lane its part of them.
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        let cheapest = self
-            .alone
-            .slopes
-            .iter()
-            .map(|s| s.ps_per_kib)
-            .min()
-            .unwrap_or(0);
-        let each =
-            u128::from(bytes) * u128::from(cheapest) / PS_KIB / u128::from(self.lanes.max(1));
-        let lanes = self
-            .alone
-            .command_ns
-            .saturating_add(u64::try_from(each).unwrap_or(u64::MAX));
+        let each = u128::from(bytes) * u128::from(self.ps_per_kib) / PS_KIB;
+        let each = u64::try_from(each / u128::from(self.lanes.max(1))).unwrap_or(u64::MAX);
         // Rounded up once for all: several commands round up more often.
-        self.gate_ns(bytes).max(lanes)
+        self.link_ns(bytes)
+            .max(self.latency_ns.saturating_add(each))
     }
 }
 
@@ -70,7 +68,7 @@ pub struct Lanes {
     waiting: VecDeque<Command>,
     /// The commands in lanes by their ends: number and bytes.
     busy: TimeQueue<(u64, u64)>,
-    gate_free_ns: u64,
+    link_free_ns: u64,
 }
 
 impl Lanes {
@@ -79,7 +77,7 @@ impl Lanes {
             model,
             waiting: VecDeque::new(),
             busy: TimeQueue::new(),
-            gate_free_ns: 0,
+            link_free_ns: 0,
         }
     }
 
@@ -89,11 +87,11 @@ impl Lanes {
             let Some(Command { id, len, .. }) = self.waiting.pop_front() else {
                 return;
             };
-            let begin_ns = self.gate_free_ns.max(now_ns);
-            self.gate_free_ns = begin_ns.saturating_add(self.model.gate_ns(len));
+            let begin_ns = self.link_free_ns.max(now_ns);
+            self.link_free_ns = begin_ns.saturating_add(self.model.link_ns(len));
             let end_ns = begin_ns
-                .saturating_add(self.model.alone.time_ns(len))
-                .max(self.gate_free_ns);
+                .saturating_add(self.model.alone_ns(len))
+                .max(self.link_free_ns);
             self.busy.push(end_ns, (id, len));
         }
     }
@@ -120,21 +118,16 @@ impl Device for Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::disk::Slope;
     use crate::device::ends_of;
 
     const US: u64 = 1000;
 
-    /// 50 us and 1 us for each KiB alone; the gate takes 10 us and half a us for each KiB; 3 at once.
+    /// 50 us and 1 us for each KiB alone; the link takes half a us for each KiB; 3 at once.
     const MODEL: LanesModel = LanesModel {
-        alone: DiskModel {
-            command_ns: 50 * US,
-            max_transfer_bytes: None,
-            slopes: &[Slope::new(0, 1_000_000)],
-        },
+        latency_ns: 50 * US,
+        ps_per_kib: 1_000_000,
         lanes: 3,
-        gate_ns: 10 * US,
-        gate_ps_per_kib: 500_000,
+        link_ps_per_kib: 500_000,
     };
 
     /// When each of `kib`, all given at `at`, is done.
@@ -148,34 +141,32 @@ mod tests {
         assert_eq!(ends(MODEL, 7, &[4]), [7 + 54 * US]);
         assert_eq!(ends(MODEL, 7, &[0]), [7 + 50 * US]);
         let narrow = LanesModel {
-            gate_ps_per_kib: 20_000_000,
+            link_ps_per_kib: 20_000_000,
             ..MODEL
         };
         assert_eq!(
             ends(narrow, 0, &[10]),
-            [210 * US],
-            "the gate is slower than the command"
+            [200 * US],
+            "the link is slower than the command"
         );
     }
 
     #[test]
-    fn the_gate_lets_them_in_one_by_one_and_lanes_are_few() {
-        // In at 0, 12 and 24 us; the fourth when the first is done, at 54.
-        assert_eq!(
-            ends(MODEL, 0, &[4, 4, 4, 4]),
-            [54 * US, 66 * US, 78 * US, 108 * US]
-        );
+    fn the_link_lets_them_in_one_by_one_and_lanes_are_few() {
+        // In at 0, 2 and 4 us; the fourth when the first is done, at 54.
+        let all = ends(MODEL, 0, &[4, 4, 4, 4]);
+        assert_eq!(all, [54 * US, 56 * US, 58 * US, 108 * US]);
         let wide = LanesModel { lanes: 64, ..MODEL };
         let many = ends(wide, 0, &[4; 64]);
         assert!(
-            many.windows(2).all(|pair| pair[1] - pair[0] == 12 * US),
+            many.windows(2).all(|pair| pair[1] - pair[0] == 2 * US),
             "{many:?}"
         );
     }
 
     #[test]
     fn a_short_one_overtakes_a_long_one_in_another_lane() {
-        assert_eq!(ends(MODEL, 0, &[100, 4]), [150 * US, (60 + 54) * US]);
+        assert_eq!(ends(MODEL, 0, &[100, 4]), [150 * US, (50 + 54) * US]);
     }
 
     #[test]
@@ -184,8 +175,7 @@ mod tests {
             MODEL,
             LanesModel { lanes: 1, ..MODEL },
             LanesModel {
-                gate_ps_per_kib: 0,
-                gate_ns: 0,
+                link_ps_per_kib: 0,
                 ..MODEL
             },
         ] {

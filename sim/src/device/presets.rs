@@ -63,7 +63,7 @@ pub enum Model {
     Ssd(SsdModel),
     /// Many at once over a shared link.
     Net(NetModel),
-    /// Several at once behind one gate: what a probe fits.
+    /// Several at once over one link: what a probe fits.
     Lanes(LanesModel),
 }
 

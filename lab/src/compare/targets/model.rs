@@ -1,26 +1,20 @@
 //! A device model, in virtual time. Beside the policies it has a row of the oracle.
 
-use super::disk_cache::ModelDiskCache;
-use super::{CachedRun, CompareOn, Description, NameError, Run, Target, TargetName, model_behind};
+use super::{CompareOn, Description, NameError, Run, Target, TargetName, model_behind};
 use crate::compare::rows::{OnPage, ReadBy, Row};
 use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
 use crate::replay::Mode;
-use crate::report::{CacheRun, ReplayPace, ReportDiskCache, RowKind};
+use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::units::PageSize;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::{self, bound::Bound, oracle};
-use foreread_sim::simulator::outcomes::OutcomeMap;
 use foreread_sim::simulator::{self, RunResult, Watch};
 use std::sync::Arc;
 
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";
-
-/// Why a table with a cache on disk has none.
-const ORACLE_IS_OF_THE_STORE: &str =
-    "The oracle was left out: it is a limit of the store alone, without a cache on disk";
 
 /// A device model by its name.
 ///
@@ -57,24 +51,11 @@ impl TargetName for ModelName {
     fn open(&self) -> Result<Box<dyn Target>, CompareError> {
         Ok(Box::new(Model::new(self.0)))
     }
-
-    fn open_cached(&self, text: &str) -> Result<Box<dyn Target>, CompareError> {
-        let cache = ModelDiskCache::parse(text)?;
-        let mut model = Model::new(self.0);
-        model.about.disk_cache = Some(ReportDiskCache {
-            run: CacheRun::First,
-            size_bytes: cache.size_bytes,
-            disk: format!("model:{}", cache.disk.name),
-        });
-        model.disk_cache = Some(cache);
-        Ok(Box::new(model))
-    }
 }
 
 pub(super) struct Model {
     preset: &'static Preset,
     pub(super) about: Description,
-    disk_cache: Option<ModelDiskCache>,
 }
 
 impl Model {
@@ -89,12 +70,7 @@ impl Model {
             notes_defaults: false,
             ..Description::new(name, about, preset.capacity_bytes, Defaults::MODEL_LIVE)
         };
-        let disk_cache = None;
-        Model {
-            preset,
-            about,
-            disk_cache,
-        }
+        Model { preset, about }
     }
 
     fn setup<'a>(
@@ -128,9 +104,6 @@ impl Target for Model {
         if pace.is_some_and(|pace| pace.mode == Mode::Open) {
             return (Vec::new(), Some(ORACLE_IS_OF_TIME));
         }
-        if self.disk_cache.is_some() {
-            return (Vec::new(), Some(ORACLE_IS_OF_THE_STORE));
-        }
         let oracle = Row {
             policy: limits::ORACLE.to_string(),
             read_by: ReadBy::Own(RowKind::Oracle),
@@ -146,20 +119,6 @@ impl Target for Model {
         ))
     }
 
-    fn run_cached(
-        &self,
-        policy: OnPage<'_>,
-        run: &Run<'_>,
-    ) -> Result<[CachedRun; 2], CompareError> {
-        let cache = self
-            .disk_cache
-            .as_ref()
-            .expect("a cache on disk was opened");
-        let setup = self.setup(policy, run);
-        let store = || self.preset.build(run.seed);
-        Ok(cache.run(run.seed, store, |device| simulator::run(&setup, device)))
-    }
-
     fn run_own(&self, row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
         Ok(oracle::run(&oracle::Setup {
             workload: run.workload,
@@ -171,16 +130,8 @@ impl Target for Model {
     }
 
     fn bound(&self, page: PageSize, run: &Run<'_>) -> Option<Bound> {
-        if self.disk_cache.is_some() {
-            return None;
-        }
         let config = self.preset.config(page, run.cache_bytes);
         Some(Bound::of_run(run.workload, self.preset, &config, run.seed))
-    }
-
-    fn map(&self, policy: OnPage<'_>, run: &Run<'_>) -> Option<OutcomeMap> {
-        let device = self.preset.build(run.seed);
-        Some(simulator::run_mapped(&self.setup(policy, run), device).1)
     }
 
     fn watch(

@@ -1,13 +1,11 @@
 //! A device model that really sleeps, read by the engine: a new one for each run, as the simulator has.
 
-#[cfg(feature = "disk-cache")]
-use super::{CachedRun, disk_cache::LiveDiskCache};
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine, model_behind};
 use crate::compare::CompareError;
 use crate::compare::rows::OnPage;
 use crate::live;
 use foreread::Limits;
-use foreread::source::{Defaults, Source, SourceName};
+use foreread::source::{Defaults, SourceName};
 use foreread_sim::device::presets::Preset;
 use foreread_sim::simulator::RunResult;
 use std::sync::Arc;
@@ -38,22 +36,11 @@ impl TargetName for ModelLiveName {
     fn open(&self) -> Result<Box<dyn Target>, CompareError> {
         Ok(Box::new(SleepingModel::new(self.0)))
     }
-
-    #[cfg(feature = "disk-cache")]
-    fn open_cached(&self, text: &str) -> Result<Box<dyn Target>, CompareError> {
-        let cache = LiveDiskCache::parse(text)?;
-        let mut model = SleepingModel::new(self.0);
-        cache.describe(&mut model.about);
-        model.disk_cache = Some(cache);
-        Ok(Box::new(model))
-    }
 }
 
 struct SleepingModel {
     preset: &'static Preset,
     about: Description,
-    #[cfg(feature = "disk-cache")]
-    disk_cache: Option<LiveDiskCache>,
 }
 
 impl SleepingModel {
@@ -61,27 +48,19 @@ impl SleepingModel {
         let name = format!("model-live:{}", preset.name);
         let about = format!("{}; it really sleeps", preset.summary);
         let about = Description::new(name, about, preset.capacity_bytes, Defaults::MODEL_LIVE);
-        SleepingModel {
-            preset,
-            about,
-            #[cfg(feature = "disk-cache")]
-            disk_cache: None,
-        }
+        SleepingModel { preset, about }
+    }
+}
+
+impl Target for SleepingModel {
+    fn describe(&self) -> &Description {
+        &self.about
     }
 
-    /// It is as large as the workload's file.
-    fn source(&self, run: &Run<'_>) -> Arc<dyn Source> {
+    /// It is as large as the workload's file, and has the limits that a simulated run has, with a thread for each readahead in flight.
+    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
         let size = run.workload.files[0];
-        Arc::new(live::ModelLive::new(self.preset, size, run.seed))
-    }
-
-    /// It has the limits that a simulated run has, with a thread for each readahead in flight.
-    fn read(
-        &self,
-        source: Arc<dyn Source>,
-        policy: OnPage<'_>,
-        run: &Run<'_>,
-    ) -> Result<RunResult, CompareError> {
+        let source = Arc::new(live::ModelLive::new(self.preset, size, run.seed));
         let config = self.preset.config(policy.page, run.cache_bytes);
         let limits = Limits {
             max_fetch_bytes: Some(config.max_fetch_bytes),
@@ -92,28 +71,5 @@ impl SleepingModel {
         };
         let threads = config.max_ahead_in_flight.clamp(1, MAX_SLEEPERS);
         engine(source, policy, run, Some((limits, threads)))
-    }
-}
-
-impl Target for SleepingModel {
-    fn describe(&self) -> &Description {
-        &self.about
-    }
-
-    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
-        self.read(self.source(run), policy, run)
-    }
-
-    #[cfg(feature = "disk-cache")]
-    fn run_cached(
-        &self,
-        policy: OnPage<'_>,
-        run: &Run<'_>,
-    ) -> Result<[CachedRun; 2], CompareError> {
-        let cache = self
-            .disk_cache
-            .as_ref()
-            .expect("a cache on disk was opened");
-        cache.run(|| self.source(run), |source| self.read(source, policy, run))
     }
 }

@@ -1,8 +1,6 @@
 //! A source of the engine that is no file, over one connection for all runs: the storage behind it has its own caches
 //! anyway. Beside the policies an RBD image has the rows of librbd.
 
-#[cfg(feature = "disk-cache")]
-use super::{CachedRun, disk_cache::LiveDiskCache};
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::CompareError;
 use crate::compare::rows::OnPage;
@@ -47,19 +45,6 @@ impl TargetName for SourceName {
         let source = source.map_err(LiveError::from)?;
         Ok(Box::new(OnSource::new(self.clone(), source)))
     }
-
-    #[cfg(feature = "disk-cache")]
-    fn open_cached(&self, text: &str) -> Result<Box<dyn Target>, CompareError> {
-        let cache = LiveDiskCache::parse(text)?;
-        let source = source::open(self).map_err(OpenError::from);
-        let mut on = OnSource::new(self.clone(), source.map_err(LiveError::from)?);
-        if on.source.exact_version().is_none() {
-            return Err(CompareError::NoDiskCache(self.shown()));
-        }
-        cache.describe(&mut on.about);
-        on.disk_cache = Some(cache);
-        Ok(Box::new(on))
-    }
 }
 
 pub(super) struct OnSource {
@@ -70,8 +55,6 @@ pub(super) struct OnSource {
     name: SourceName,
     source: Arc<dyn Source>,
     pub(super) about: Description,
-    #[cfg(feature = "disk-cache")]
-    disk_cache: Option<LiveDiskCache>,
 }
 
 impl OnSource {
@@ -91,8 +74,6 @@ impl OnSource {
             name,
             source,
             about,
-            #[cfg(feature = "disk-cache")]
-            disk_cache: None,
         }
     }
 }
@@ -123,22 +104,6 @@ impl Target for OnSource {
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
         engine(Arc::clone(&self.source), policy, run, None)
-    }
-
-    #[cfg(feature = "disk-cache")]
-    fn run_cached(
-        &self,
-        policy: OnPage<'_>,
-        run: &Run<'_>,
-    ) -> Result<[CachedRun; 2], CompareError> {
-        let cache = self
-            .disk_cache
-            .as_ref()
-            .expect("a cache on disk was opened");
-        cache.run(
-            || Arc::clone(&self.source),
-            |source| engine(source, policy, run, None),
-        )
     }
 
     #[cfg(feature = "rbd")]

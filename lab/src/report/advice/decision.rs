@@ -151,7 +151,7 @@ pub fn decide(reports: &[Report]) -> Decision<'_> {
     let Some(first) = reports.first() else {
         return Decision::Nothing;
     };
-    let source = first.place();
+    let source = first.source.clone();
     let place = SourceTables { reports, source };
     place.decision(&place.conclusion())
 }

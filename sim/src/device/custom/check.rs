@@ -2,8 +2,9 @@
 //! on (no time, no rate, a sum that does not fit).
 
 use super::SCHEMA;
-use super::file::{ArrayFile, HddFile, LanesFile, ModelFile};
+use super::file::{ArrayFile, HddFile, ModelFile};
 use crate::device::disk::Slope;
+use crate::device::lanes::LanesModel;
 use crate::device::net::NetModel;
 use crate::device::ssd::SsdModel;
 use crate::device::throttle::Throttle;
@@ -12,7 +13,6 @@ use foreread_core::units::MAX_OFFSET;
 
 pub const MAX_TEXT: usize = 500;
 pub const MAX_ROWS: usize = 64;
-pub const MAX_POINTS: usize = 1024;
 /// Longest single time: an hour, in nanoseconds.
 const MAX_NS: u64 = 3_600_000_000_000;
 /// Slowest and fastest rate, in bytes a second.
@@ -99,7 +99,7 @@ impl ModelFile {
         self.ssd.as_ref().map_or(Ok(()), ssd)?;
         self.net.as_ref().map_or(Ok(()), net)?;
         self.throttle.as_ref().map_or(Ok(()), throttle)?;
-        self.words_for_people()
+        self.errors()
     }
 
     fn one_kind(&self) -> Result<(), Refusal> {
@@ -120,7 +120,7 @@ impl ModelFile {
         }
     }
 
-    fn words_for_people(&self) -> Result<(), Refusal> {
+    fn errors(&self) -> Result<(), Refusal> {
         if let Some(fit) = &self.fit
             && ![fit.worst_error, fit.median_error]
                 .iter()
@@ -128,20 +128,7 @@ impl ModelFile {
         {
             return refuse("fit", "an error is not a number");
         }
-        if self.points.len() > MAX_POINTS {
-            return refuse("points", &format!("more than {MAX_POINTS}"));
-        }
-        let finite = |p: &super::PointFile| {
-            p.mb_per_s
-                .iter()
-                .chain([&p.latency_us])
-                .chain(p.error.as_ref())
-                .all(|v| v.is_finite())
-        };
-        match self.points.iter().position(|p| !finite(p)) {
-            Some(at) => refuse(&format!("points[{at}]"), "a figure is not a number"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -177,14 +164,13 @@ fn slopes(key: &str, slopes: &[Slope]) -> Result<(), Refusal> {
         .try_for_each(|s| range(&format!("{key}.ps_per_kib"), s.ps_per_kib, PS_PER_KIB))
 }
 
-fn lanes(f: &LanesFile) -> Result<(), Refusal> {
+fn lanes(f: &LanesModel) -> Result<(), Refusal> {
     InTable("lanes")
         .range("lanes", u64::from(f.lanes), (1, MAX_AT_ONCE))?
-        .range("command_ns", f.command_ns, TIME)?
-        .range("gate_ns", f.gate_ns, TIME)?
-        .range("gate_ps_per_kib", f.gate_ps_per_kib, PS_PER_KIB)?;
-    max_transfer("lanes", f.max_transfer_bytes)?;
-    slopes("lanes.slopes", &f.slopes)
+        .range("latency_ns", f.latency_ns, TIME)?
+        .range("ps_per_kib", f.ps_per_kib, PS_PER_KIB)?
+        .range("link_ps_per_kib", f.link_ps_per_kib, PS_PER_KIB)?;
+    Ok(())
 }
 
 fn hdd(f: &HddFile) -> Result<(), Refusal> {

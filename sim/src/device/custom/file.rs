@@ -38,7 +38,7 @@ pub struct ModelFile {
     /// Where that is from.
     pub host_origin: String,
     pub disk: Option<DiskFile>,
-    pub lanes: Option<LanesFile>,
+    pub lanes: Option<LanesModel>,
     pub hdd: Option<HddFile>,
     pub array: Option<ArrayFile>,
     pub ssd: Option<SsdModel>,
@@ -46,9 +46,6 @@ pub struct ModelFile {
     pub throttle: Option<Throttle>,
     /// How well it fits; for people, the simulator does not look at it.
     pub fit: Option<FitFile>,
-    /// What was measured; for people as well.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub points: Vec<PointFile>,
 }
 
 /// [`DiskModel`].
@@ -58,23 +55,6 @@ pub struct DiskFile {
     pub command_ns: u64,
     /// The longest transfer; left out where no limit is known.
     pub max_transfer_bytes: Option<u64>,
-    pub slopes: Vec<Slope>,
-}
-
-/// [`LanesModel`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LanesFile {
-    pub lanes: u32,
-    /// What each transfer of a command alone costs.
-    pub command_ns: u64,
-    /// The longest transfer; left out where no limit is known.
-    pub max_transfer_bytes: Option<u64>,
-    /// What a command holds the gate for, whatever its length.
-    pub gate_ns: u64,
-    /// What it holds the gate for, for each KiB.
-    pub gate_ps_per_kib: u64,
-    /// What the bytes of a command alone cost.
     pub slopes: Vec<Slope>,
 }
 
@@ -111,41 +91,8 @@ pub struct ArrayFile {
 #[serde(deny_unknown_fields)]
 pub struct FitFile {
     pub source: String,
-    pub holds: bool,
     pub worst_error: f64,
     pub median_error: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Each read begins where the one before it ended.
-    Sequential,
-    /// Each read begins at a multiple of its size, drawn evenly from the span.
-    Random,
-}
-
-impl Pattern {
-    pub fn word(self) -> &'static str {
-        match self {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PointFile {
-    pub pattern: Pattern,
-    pub request_bytes: u64,
-    pub depth: u32,
-    /// Median, first and third quartile of the rounds, in 10^6 bytes a second.
-    pub mb_per_s: [f64; 3],
-    /// Median latency in microseconds.
-    pub latency_us: f64,
-    /// Model / measured - 1.
-    pub error: Option<f64>,
 }
 
 const HEAD: &str = "\
@@ -179,7 +126,7 @@ impl ModelFile {
         };
         match preset.model {
             Model::Disk(model) => file.disk = Some(DiskFile::of(&model)),
-            Model::Lanes(model) => file.lanes = Some(LanesFile::of(&model)),
+            Model::Lanes(model) => file.lanes = Some(model),
             Model::Hdd(model) => file.hdd = Some(HddFile::of(&model)),
             Model::Array(model) => file.array = Some(ArrayFile::of(&model)),
             Model::Ssd(model) => file.ssd = Some(model),
@@ -195,7 +142,7 @@ impl ModelFile {
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
         let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))
-            .or_else(|| self.lanes.as_ref().map(|f| Model::Lanes(f.model())))
+            .or_else(|| self.lanes.map(Model::Lanes))
             .or_else(|| Some(Model::Hdd(self.hdd.as_ref()?.model(self.capacity_bytes))))
             .or_else(|| self.array.as_ref().map(|f| Model::Array(f.model())))
             .or_else(|| self.ssd.map(Model::Ssd))
@@ -250,45 +197,6 @@ impl DiskFile {
             command_ns: self.command_ns,
             max_transfer_bytes: self.max_transfer_bytes,
             slopes: leaked(&self.slopes),
-        }
-    }
-}
-
-impl LanesFile {
-    fn of(model: &LanesModel) -> LanesFile {
-        let LanesModel {
-            alone,
-            lanes,
-            gate_ns,
-            gate_ps_per_kib,
-        } = *model;
-        let DiskFile {
-            command_ns,
-            max_transfer_bytes,
-            slopes,
-        } = DiskFile::of(&alone);
-        LanesFile {
-            lanes,
-            command_ns,
-            max_transfer_bytes,
-            gate_ns,
-            gate_ps_per_kib,
-            slopes,
-        }
-    }
-
-    fn model(&self) -> LanesModel {
-        let max_transfer_bytes = self.max_transfer_bytes;
-        let alone = DiskModel {
-            command_ns: self.command_ns,
-            max_transfer_bytes,
-            slopes: leaked(&self.slopes),
-        };
-        LanesModel {
-            alone,
-            lanes: self.lanes,
-            gate_ns: self.gate_ns,
-            gate_ps_per_kib: self.gate_ps_per_kib,
         }
     }
 }

@@ -132,7 +132,7 @@ fn gap_worth(preset: &Preset) -> u64 {
                 / u64::from(model.connections.max(1))
         }
         Model::Ssd(model) => model.page_bytes,
-        Model::Lanes(model) => bytes(model.gate_ns, model.gate_ps_per_kib),
+        Model::Lanes(model) => bytes(0, model.link_ps_per_kib),
     }
 }
 
