@@ -51,22 +51,13 @@ pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_observe::record::Target;
 use gain::{Gain, Reason};
-use std::ffi::OsString;
 use waits::Waits;
-
-/// What is read ahead for.
-#[derive(Clone, Debug)]
-pub enum RunTarget {
-    /// A command with its arguments, which is begun.
-    Command(Vec<OsString>),
-    /// A process that runs, with all that it has begun.
-    Process(u32),
-}
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    pub target: RunTarget,
+    pub target: Target,
     /// Which policy decides.
     pub policy: PolicySpec,
     /// How reads are seen; by default by tracepoints where that is allowed, else by samples.

@@ -8,7 +8,7 @@ pub mod values;
 use crate::CommandLine;
 #[cfg(feature = "object")]
 use crate::config;
-use crate::fail::{Fail, note};
+use crate::fail::Fail;
 use crate::log::LogLevel;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 #[cfg(feature = "object")]
@@ -132,59 +132,25 @@ pub fn global() -> GlobalArgs {
     GLOBAL.get().cloned().unwrap_or_default()
 }
 
-/// The option of a command that has no other.
-#[cfg(feature = "lab")]
+/// Where the JSON of a command goes.
+#[cfg(any(feature = "lab", feature = "object"))]
 #[derive(Debug, clap::Args)]
 pub struct JsonArgs {
     /// Write JSON to a file, or to stdout
+    ///
+    /// Its key 'schema' names it. With '-' the JSON takes the place of the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
-/// The command line, parsed; none where it asked for help, which was shown. One that names a command by an old name is read with
-/// the new one, and noted.
+/// The command line, parsed; none if it asked for help, which was shown.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
     let _ = GIVEN.set(arguments.to_vec());
     let arguments = &A::expanded(arguments)?;
-    let refused = match A::try_parse_from(arguments) {
-        Ok(args) => return Ok(Some(args)),
-        Err(error) => error,
-    };
-    let Some((at, words)) = moved::<A>(&refused, arguments) else {
-        return refuse::<A>(&refused, arguments).map(|()| None);
-    };
-    let now = words.join(" ");
-    let mut renamed = arguments.to_vec();
-    let old = renamed.splice(at..=at, words.iter().map(OsString::from));
-    let old = Vec::from_iter(old);
-    note(format!(
-        "'{}' is '{now}' now; the old name goes with the release after 0.2",
-        old[0].display()
-    ));
-    // The first of the new words is no old name.
-    parse(&renamed)
-}
-
-/// Where the old name of a command is, and the words for it now.
-fn moved<A: CommandLine>(
-    refused: &clap::Error,
-    arguments: &[OsString],
-) -> Option<(usize, &'static [&'static str])> {
-    // Below a command the same word is another thing.
-    let is_below = !command_asked(&A::command(), arguments).is_empty();
-    if refused.kind() != ErrorKind::InvalidSubcommand || is_below {
-        return None;
+    match A::try_parse_from(arguments) {
+        Ok(args) => Ok(Some(args)),
+        Err(error) => refuse::<A>(&error, arguments).map(|()| None),
     }
-    let Some(ContextValue::String(name)) = refused.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let words = A::moved(name)?;
-    let at = arguments
-        .iter()
-        .skip(1)
-        .position(|word| word == name.as_str())?
-        + 1;
-    Some((at, words))
 }
 
 /// Answers what the parser refused: help and version are results, everything else is one line.

@@ -21,8 +21,6 @@ mod list;
 pub mod man;
 #[cfg(feature = "mount")]
 mod mount;
-#[cfg(feature = "mount")]
-mod next;
 #[cfg(feature = "lab")]
 mod plan;
 #[cfg(feature = "lab")]
@@ -98,23 +96,9 @@ commands! {
     "lab" Sweep(sweep::SweepArgs) => sweep::run,
     "mount" Umount(umount::UmountArgs) => umount::run,
     Health(health::HealthArgs) => health::run,
-    "mount" Next(next::NextArgs) => next::run,
     Completions(completions::CompletionsArgs) => complete,
     Man(man::ManArgs) => describe,
 }
-
-/// Commands that had another place, and the words for them now. The old names go with the release after 0.2.
-const MOVED: &[(&str, &[&str])] = &[
-    ("import", &["trace", "import"]),
-    ("export", &["trace", "export"]),
-    ("policies", &["list", "policies"]),
-    ("models", &["list", "models"]),
-    ("workloads", &["list", "workloads"]),
-    ("reproduce", &["check", "reproduce"]),
-    ("conform", &["check", "conform"]),
-    ("bench", &["check", "bench"]),
-    ("replay-log", &["check", "replay-log"]),
-];
 
 /// Readahead (prefetch) for S3, RBD, NBD and files: measure, simulate, serve
 ///
@@ -167,9 +151,16 @@ impl CommandLine for Args {
         mount::options::expanded(arguments)
     }
 
-    fn moved(command: &str) -> Option<&'static [&'static str]> {
-        let found = MOVED.iter().find(|(old, _)| *old == command);
-        found.map(|(_, words)| *words)
+    fn has_telemetry(&self) -> bool {
+        match &self.command {
+            #[cfg(feature = "mount")]
+            Command::Mount(_) => true,
+            #[cfg(feature = "serve")]
+            Command::Serve(_) => true,
+            #[cfg(feature = "lab")]
+            Command::Run(_) => true,
+            _ => false,
+        }
     }
 
     fn left_out(command: &str) -> Option<&'static str> {

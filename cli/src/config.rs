@@ -219,12 +219,12 @@ impl Config {
         }
     }
 
-    /// The policy that a server runs, with a bound on what `auto` may waste, which takes no other policy.
+    /// The policy that a server runs.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone take it")
     )]
-    pub fn bounded(
+    pub fn serving(
         &self,
         asked: Option<&str>,
         max_overfetch: Option<&str>,
@@ -240,13 +240,12 @@ impl Config {
             .map_err(|error| names::refused("policy", &error, "foreread list policies"))?
             .to_string();
         if value == set.value {
-            let place = format!(
-                "--max-overfetch {ratio} with the policy {value} ({})",
-                set.from
-            );
             return Err(Fail::input(
                 "cannot bound",
-                place,
+                format!(
+                    "--max-overfetch {ratio} with the policy {value} ({})",
+                    set.from
+                ),
                 "only auto without max-overfetch takes it; leave one of both out",
             ));
         }
@@ -584,32 +583,6 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_on_waste_is_of_auto_alone() {
-        let config = config(None, None, None).expect("valid");
-        let set = config.bounded(None, Some("1.1")).expect("auto takes it");
-        assert_eq!(
-            (set.value.as_str(), set.from.as_str()),
-            ("auto:max-overfetch=1.1", "default, --max-overfetch")
-        );
-        for (policy, ratio, why) in [
-            (Some("linux-6.18"), "1.1", "only auto"),
-            (Some("auto:max-overfetch=2"), "1.1", "only auto"),
-            (None, "0.5", "is not between 1 and 100"),
-        ] {
-            let refused = input_line(config.bounded(policy, Some(ratio)));
-            assert!(refused.contains(why), "{policy:?} {ratio}: {refused}");
-        }
-        assert_eq!(
-            config
-                .bounded(Some("none"), None)
-                .map(|set| set.value)
-                .ok()
-                .as_deref(),
-            Some("none")
-        );
-    }
-
-    #[test]
     fn each_key_is_taken_from_the_first_file_that_has_it() {
         let user = "max = \"256K\"\nhint = \"random\"\n";
         let system =
@@ -698,5 +671,23 @@ mod tests {
             Some("/h/.config/foreread/config.toml".into())
         );
         assert_eq!((of(None, Some("")), of(None, None)), (None, None));
+    }
+
+    #[test]
+    fn a_bound_on_waste_is_of_auto_alone() {
+        let config = config(None, None, None).expect("valid");
+        let set = config.serving(None, Some("1.1")).expect("auto takes it");
+        assert_eq!(
+            (set.value.as_str(), set.from.as_str()),
+            ("auto:max-overfetch=1.1", "default, --max-overfetch")
+        );
+        for (policy, ratio, why) in [
+            (Some("linux-6.18"), "1.1", "only auto"),
+            (Some("auto:max-overfetch=2"), "1.1", "only auto"),
+            (None, "0.5", "is not between 1 and 100"),
+        ] {
+            let refused = input_line(config.serving(policy, Some(ratio)));
+            assert!(refused.contains(why), "{policy:?} {ratio}: {refused}");
+        }
     }
 }

@@ -61,9 +61,9 @@ pub trait CommandLine: Parser {
         Ok(arguments.to_vec())
     }
 
-    /// The words for a command that had this name before.
-    fn moved(_command: &str) -> Option<&'static [&'static str]> {
-        None
+    /// Whether the command sends spans and metrics, if the environment says where.
+    fn has_telemetry(&self) -> bool {
+        false
     }
 
     /// The feature that a command needs, where this build was made without it.
@@ -95,11 +95,14 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
             return Ok(());
         };
         args::set_global(args.global());
-        log::start(args.global().log)?;
+        log::start(args.global().log, args.has_telemetry())?;
         #[cfg(feature = "object")]
         args.global().stores.set()?;
         out::fit_terminal();
-        args.run()
+        let ran = args.run();
+        #[cfg(feature = "otlp")]
+        otlp::end();
+        ran
     });
     // Rust does so where its own `main` ends.
     let _ = std::io::stdout().flush();

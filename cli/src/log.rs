@@ -2,8 +2,8 @@
 //!
 //! The engine reports through the facade `tracing`; this is the subscriber. `--log LEVEL` or `FOREREAD_LOG` chooses how
 //! much, `warn` by default. Where stderr is the journal of systemd, a line begins with its level as journald reads it
-//! (sd-daemon(3)) and has no time, since journald adds one. Only foreread's own events are shown: the libraries beneath
-//! report URLs and headers, which hold secrets.
+//! (sd-daemon(3)) and has no time, since journald adds one. Only foreread's own events are shown, and the first of each
+//! kind of OpenTelemetry's SDK: the libraries beneath report URLs and headers, which hold secrets.
 //!
 //! ```text
 //!   2026-11-22T13:31:02.123456Z WARN connection lost source=nbd://host/disk why=the server closed the connection     a terminal, a file
@@ -15,6 +15,8 @@ use clap::ValueEnum;
 use foreread::source::redacted_message;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
+use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -27,6 +29,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// The variable that chooses the level where `--log` does not.
 pub const VARIABLE: &str = "FOREREAD_LOG";
+
+/// What the names of OpenTelemetry's crates begin with.
+const TELEMETRY: &str = "opentelemetry";
 
 /// How much is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,21 +67,34 @@ impl From<LogLevel> for LevelFilter {
 ///
 /// # Errors
 /// The variable names no level.
-pub fn start(asked: Option<LogLevel>) -> Result<(), Fail> {
+pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {
         Some(level) => level,
         None => from_variable()?.unwrap_or(LogLevel::Warn),
     };
-    let lines = layer()
-        .event_format(Lines {
+    let level = LevelFilter::from(level);
+    let lines = || {
+        let format = Lines {
             journal: is_journal(),
-        })
-        .with_writer(|| Stderr);
-    let own = Targets::new().with_target("foreread", LevelFilter::from(level));
-    // It fails where there is a subscriber already: there is none in this process.
-    let registry = tracing_subscriber::registry().with(lines.with_filter(own));
+        };
+        let lines = layer().event_format(format).with_writer(|| Stderr);
+        let targets = Targets::new()
+            .with_target("foreread", level)
+            .with_target(TELEMETRY, level.min(LevelFilter::WARN));
+        tracing_subscriber::registry().with(lines.with_filter(targets))
+    };
+    let registry = lines();
     #[cfg(feature = "otlp")]
-    let registry = registry.with(crate::otlp::layer());
+    let registry = {
+        if has_telemetry {
+            // The SDK reports wrong variables while it is set up.
+            tracing::subscriber::with_default(lines(), crate::otlp::start)?;
+        }
+        registry.with(crate::otlp::layer())
+    };
+    #[cfg(not(feature = "otlp"))]
+    let _ = has_telemetry;
+    // It fails if there is a subscriber already: there is none in this process.
     let _ = registry.try_init();
     Ok(())
 }
@@ -143,6 +161,9 @@ where
         mut to: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        if event.metadata().target().starts_with(TELEMETRY) && !is_first(event) {
+            return Ok(());
+        }
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;
         let level = event.metadata().level();
@@ -155,6 +176,18 @@ where
         // A client chooses its export's name, a server its errors: they get one line, and no URL with a password.
         writeln!(to, "{}", one_line(&redacted_message(&text)))
     }
+}
+
+/// Whether this place in a program has not reported before: the SDK reports a receiver that is away at each try.
+fn is_first(event: &Event<'_>) -> bool {
+    static SEEN: Mutex<Vec<Identifier>> = Mutex::new(Vec::new());
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = event.metadata().callsite();
+    let is_first = !seen.contains(&place);
+    if is_first {
+        seen.push(place);
+    }
+    is_first
 }
 
 /// The level as syslog(3) counts.

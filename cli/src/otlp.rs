@@ -1,171 +1,337 @@
-//! Telemetry of commands that run for long, by OTLP over HTTP: spans of reads and the metrics of the page that a Prometheus reads.
+//! Telemetry of `serve`, `mount` and `run` by OpenTelemetry's SDK: spans of reads, and the metrics of the page that a Prometheus reads.
 //!
-//! On where `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver. A thread for each signal sends. A read never waits for it: spans go
-//! into a queue with a limit, and what finds no room is counted and dropped. At its end a command waits at most [`END_LIMIT`] for a receiver.
+//! On if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver; the SDK reads the other variables. No read waits for a receiver:
+//! spans go into a queue with a limit, and the end of the command waits at most [`END_LIMIT`].
 //!
 //! ```text
-//!   engine: span read ──► SpanFilter: sampled? ──► SpanLayer ──► SpanStore ──┐
-//!   engine: metrics::table ──────────────────────────────────────────────────┴─► Sender ──POST──► /v1/traces, /v1/metrics
+//!   engine: span read ──► tracing-opentelemetry ──► SlowestReads ──► batches ──┐
+//!   engine: metrics::table ──► observable instruments, read at an interval ────┴──POST──► /v1/traces, /v1/metrics
 //! ```
-//! Never: a second line for the same trouble, a variable's value with a key in a message, or a delay of a read.
 
-mod message;
-mod metrics;
-mod sender;
-mod settings;
-mod spans;
+mod slowest;
 
 use crate::fail::{Fail, note};
-use foreread::front::metrics::Metric;
+use foreread::front::metrics::{Metric, MetricKind, MetricUnit, MetricValue};
 use foreread_os::threads::Task;
-use sender::{Sender, SentReport, Signal};
-use settings::{Sampling, Settings};
-#[cfg(feature = "lab")]
-use spans::{AttributeValue, ClosedSpan};
-use spans::{SpanFilter, SpanLayer, SpanStore};
-use std::sync::Arc;
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_otlp::{MetricExporter, SpanExporter, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use opentelemetry_sdk::resource::{
+    EnvResourceDetector, ResourceDetector, TelemetryResourceDetector,
+};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracerProvider};
+use reqwest::blocking::{Client, ClientBuilder};
+use slowest::SlowestReads;
+use std::fmt::Display;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 /// How long a command waits at its end until a receiver has taken what is left.
 const END_LIMIT: Duration = Duration::from_secs(3);
+/// Instruments that are read within this time see the same table.
+const SAME_LOOK: Duration = Duration::from_millis(10);
+const NAME: &str = "foreread";
 
-/// Gives the values of all metrics now.
-pub type MetricSource = Box<dyn Fn() -> Vec<Metric> + Send>;
+static TRACES: OnceLock<SdkTracerProvider> = OnceLock::new();
+static METRICS: OnceLock<SdkMeterProvider> = OnceLock::new();
 
-/// The part of the subscriber that takes spans. It takes none, and costs nothing, until [`Telemetry::start`].
-pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
-    SpanLayer.with_filter(SpanFilter)
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Looks at the variables before anything begins.
+/// Whether the environment names a receiver of `TRACES` or `METRICS`.
+fn is_wanted(signal: &str) -> bool {
+    let is = |name: &str, value: &str| variable(name).is_some_and(|v| v == value);
+    let has_endpoint = variable("OTEL_EXPORTER_OTLP_ENDPOINT")
+        .or_else(|| variable(&format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")))
+        .is_some();
+    has_endpoint
+        && !is("OTEL_SDK_DISABLED", "true")
+        && !is(&format!("OTEL_{signal}_EXPORTER"), "none")
+}
+
+/// Makes what sends, if the environment names a receiver.
 ///
 /// # Errors
-/// One has a value that means nothing.
-pub fn check() -> Result<(), Fail> {
-    from_environment().map(drop)
-}
-
-fn from_environment() -> Result<Option<Settings>, Fail> {
-    Settings::of(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
-}
-
-/// Sends until it is ended.
-pub struct Telemetry {
-    store: Arc<SpanStore>,
-    threads: Vec<SenderThread>,
-    #[cfg_attr(
-        not(feature = "lab"),
-        expect(dead_code, reason = "only run has one span")
-    )]
-    settings: Arc<Settings>,
-}
-
-/// A thread that sends one signal, and where it goes.
-struct SenderThread {
-    task: Task<SentReport>,
-    place: String,
-}
-
-impl Telemetry {
-    /// Begins, if the environment names a receiver.
-    ///
-    /// # Errors
-    /// A variable has a value that means nothing.
-    pub fn start(metrics: Option<MetricSource>) -> Result<Option<Telemetry>, Fail> {
-        let Some(settings) = from_environment()? else {
-            return Ok(None);
+/// The receiver's URL is wrong.
+pub fn start() -> Result<(), Fail> {
+    let (traces, metrics) = (is_wanted("TRACES"), is_wanted("METRICS"));
+    if !traces && !metrics {
+        return Ok(());
+    }
+    let (client, resource) = (client()?, resource());
+    if traces {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client.clone());
+        let batches = BatchSpanProcessor::builder(exporter.build().map_err(wrong)?).build();
+        let provider = SdkTracerProvider::builder().with_resource(resource.clone());
+        let provider = match variable("OTEL_TRACES_SAMPLER") {
+            Some(_) => provider.with_span_processor(batches),
+            None => provider.with_span_processor(SlowestReads::start(batches).map_err(Fail::of)?),
         };
-        let (settings, is_server) = (Arc::new(settings), metrics.is_some());
-        let store = Arc::new(SpanStore::new(&settings));
-        let client = sender::client()?;
-        let signals = [Some(Signal::Spans), metrics.map(Signal::Metrics)];
-        let mut threads = Vec::new();
-        for signal in signals.into_iter().flatten() {
-            let Some(sender) = Sender::new(&settings, &store, signal, &client) else {
-                continue;
-            };
-            let place = sender.place();
-            let task = Task::start("foreread-otlp", move || sender.run()).map_err(Fail::of)?;
-            threads.push(SenderThread { task, place });
-        }
-        if settings.traces.is_some() && settings.sampling != Sampling::Off {
-            spans::activate(&store);
-        }
-        if is_server {
-            note(format!("telemetry goes to {}", settings.place()));
-        }
-        Ok(Some(Telemetry {
-            store,
-            threads,
-            settings,
-        }))
+        let _ = TRACES.set(provider.build());
     }
-
-    /// Sends what is left, and says what was not delivered.
-    pub fn end(mut self) {
-        self.store.end();
-        let until = Instant::now() + END_LIMIT;
-        let mut lost = self.store.dropped();
-        for thread in std::mem::take(&mut self.threads) {
-            let left = until.saturating_duration_since(Instant::now());
-            let Some(report) = thread.task.within(left) else {
-                note(format!(
-                    "telemetry: {} did not answer; what was last is not delivered",
-                    thread.place
-                ));
-                continue;
-            };
-            lost += report.lost_spans;
-        }
-        if lost > 0 {
-            note(format!("telemetry: {lost} spans were not delivered"));
-        }
+    if metrics {
+        let exporter = MetricExporter::builder()
+            .with_http()
+            .with_http_client(client);
+        let reader = PeriodicReader::builder(exporter.build().map_err(wrong)?).build();
+        let provider = SdkMeterProvider::builder().with_resource(resource);
+        let _ = METRICS.set(provider.with_reader(reader).build());
     }
+    Ok(())
+}
 
-    /// The span of a whole command, with the numbers of its report, under the parent that TRACEPARENT names.
-    #[cfg(feature = "lab")]
-    pub fn record_command(
-        &self,
-        name: &'static str,
-        start: Instant,
-        report: &serde_json::Value,
-        error: Option<String>,
-    ) {
-        let parent = &self.settings.parent;
-        if !self.settings.takes_command(parent.as_ref()) {
-            return;
-        }
-        let fields = report.as_object().into_iter().flatten();
-        let attributes = fields.filter_map(|(key, value)| {
-            let value = match value {
-                serde_json::Value::Number(number) => number.as_i64().map_or_else(
-                    || AttributeValue::Real(number.as_f64().unwrap_or_default()),
-                    AttributeValue::Whole,
-                ),
-                serde_json::Value::String(text) => AttributeValue::Text(text.clone()),
-                _ => return None,
+fn wrong(error: impl Display) -> Fail {
+    let remedy = "see OTEL_EXPORTER_OTLP_ENDPOINT: write a URL such as http://localhost:4318";
+    Fail::input("cannot send telemetry", error, remedy)
+}
+
+/// Trusts what clients of stores trust: without it no client can be made on a system that has no certificates.
+fn client() -> Result<Client, Fail> {
+    let timeout = variable("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|ms| ms.parse().ok());
+    let builder = ClientBuilder::new()
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
+        .timeout(Duration::from_millis(timeout.unwrap_or(10_000)));
+    #[cfg(feature = "object")]
+    let builder = foreread::source::object::built_in_authorities()
+        .iter()
+        .filter_map(|der| reqwest::Certificate::from_der(der).ok())
+        .fold(builder, ClientBuilder::add_root_certificate);
+    builder.build().map_err(wrong)
+}
+
+/// What all that is sent has. Variables of the environment win.
+fn resource() -> Resource {
+    // Two mounts of one machine have counters of the same names.
+    let instance = RandomState::new().hash_one(std::process::id());
+    let environment: Box<dyn ResourceDetector> = Box::new(EnvResourceDetector::new());
+    let resource = Resource::builder_empty()
+        .with_service_name(NAME)
+        .with_attributes([
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+            KeyValue::new("service.instance.id", format!("{instance:016x}")),
+            KeyValue::new("process.pid", i64::from(std::process::id())),
+        ])
+        .with_detectors(&[Box::new(TelemetryResourceDetector), environment]);
+    match variable("OTEL_SERVICE_NAME") {
+        Some(name) => resource.with_service_name(name),
+        None => resource,
+    }
+    .build()
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder(NAME)
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .build()
+}
+
+/// The part of the subscriber that takes spans of the engine.
+pub fn layer<S>() -> Option<impl Layer<S>>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    // A fetch outside a read is readahead, which the metrics count.
+    let ours = dynamic_filter_fn(|of, context| {
+        let is_ours = of.is_span() && of.target().starts_with(NAME);
+        is_ours && (of.name() != "fetch" || context.lookup_current().is_some())
+    });
+    let tracer = TRACES.get()?.tracer_with_scope(scope());
+    let layer = tracing_opentelemetry::layer()
+        .with_tracer(tracer)
+        .with_context_activation(false)
+        .with_location(false)
+        .with_target(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false);
+    Some(layer.with_filter(ours.with_max_level_hint(LevelFilter::TRACE)))
+}
+
+/// Sends the values of this table at each interval.
+pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
+    let Some(provider) = METRICS.get() else {
+        return;
+    };
+    let meter = provider.meter_with_scope(scope());
+    let first = table();
+    let looks = Arc::new(Looks {
+        table: Box::new(table),
+        last: Mutex::default(),
+    });
+    for metric in first {
+        let unit = match metric.unit {
+            Some(MetricUnit::Bytes) => "By",
+            Some(MetricUnit::Seconds) => "s",
+            Some(MetricUnit::Ratios) => "1",
+            None => "",
+        };
+        for end in ends(metric.kind) {
+            let (looks, kind) = (Arc::clone(&looks), metric.kind);
+            let name = metric.full_name() + end;
+            let own = name.clone();
+            let observe = move |to: &dyn opentelemetry::metrics::AsyncInstrument<f64>| {
+                for number in looks.now().iter().filter(|number| number.name == own) {
+                    to.observe(number.value, &number.labels);
+                }
             };
-            Some((key.clone().into(), value))
-        });
-        self.store.put(ClosedSpan {
-            name,
-            start,
-            end: Instant::now(),
-            attributes: attributes.collect(),
-            error,
-            parts: Vec::new(),
-            left_out: 0,
-            parent: parent.clone(),
-        });
+            match kind {
+                MetricKind::Counter | MetricKind::Histogram => {
+                    let one = meter.f64_observable_counter(name);
+                    let one = one.with_description(metric.help).with_unit(unit);
+                    let _ = one.with_callback(observe).build();
+                }
+                MetricKind::Gauge | MetricKind::Info => {
+                    let one = meter.f64_observable_gauge(name);
+                    let one = one.with_description(metric.help).with_unit(unit);
+                    let _ = one.with_callback(observe).build();
+                }
+            }
+        }
     }
 }
 
-impl Drop for Telemetry {
-    fn drop(&mut self) {
-        // Where a command fails early its thread ends by itself.
-        self.store.end();
+/// Ends of the names that a metric's numbers have. The SDK has no histogram that is counted elsewhere: its parts are counters, as on the page.
+fn ends(kind: MetricKind) -> &'static [&'static str] {
+    match kind {
+        MetricKind::Counter | MetricKind::Gauge => &[""],
+        MetricKind::Info => &["_info"],
+        MetricKind::Histogram => &["_bucket", "_count", "_sum"],
+    }
+}
+
+/// A number and its labels.
+struct Number {
+    name: String,
+    labels: Vec<KeyValue>,
+    value: f64,
+}
+
+/// The table as the instruments look at it, one after the other.
+struct Looks {
+    table: Box<dyn Fn() -> Vec<Metric> + Send + Sync>,
+    last: Mutex<Option<(Instant, Arc<Vec<Number>>)>>,
+}
+
+impl Looks {
+    fn now(&self) -> Arc<Vec<Number>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, numbers)) = &*last
+            && at.elapsed() < SAME_LOOK
+        {
+            return Arc::clone(numbers);
+        }
+        let numbers = Arc::new((self.table)().iter().flat_map(numbers).collect());
+        *last = Some((Instant::now(), Arc::clone(&numbers)));
+        numbers
+    }
+}
+
+fn numbers(metric: &Metric) -> Vec<Number> {
+    let mut all = Vec::new();
+    for point in &metric.points {
+        let labels = point.labels.iter();
+        let labels = Vec::from_iter(labels.map(|(key, text)| KeyValue::new(*key, text.clone())));
+        let mut add = |end: &str, bound: Option<f64>, value: f64| {
+            let bound = bound.map(|bound| match bound.is_finite() {
+                true => KeyValue::new("le", bound.to_string()),
+                false => KeyValue::new("le", "+Inf"),
+            });
+            all.push(Number {
+                name: metric.full_name() + end,
+                labels: labels.iter().cloned().chain(bound).collect(),
+                value,
+            });
+        };
+        match &point.value {
+            MetricValue::Whole(value) => add(ends(metric.kind)[0], None, *value as f64),
+            MetricValue::Real(value) => add(ends(metric.kind)[0], None, *value),
+            MetricValue::Buckets(buckets) => {
+                let mut below = 0;
+                for &(bound, count) in &buckets.buckets {
+                    below += count;
+                    add("_bucket", Some(bound), below as f64);
+                }
+                add("_count", None, buckets.count as f64);
+                add("_sum", None, buckets.sum);
+            }
+        }
+    }
+    all
+}
+
+/// Sends the span of a whole command, with the numbers of its report, below the span that TRACEPARENT names.
+#[cfg(feature = "lab")]
+pub fn send_command(
+    name: &'static str,
+    took: Duration,
+    report: &serde_json::Value,
+    error: Option<String>,
+) {
+    use opentelemetry::propagation::TextMapPropagator;
+    use opentelemetry::trace::{Span, Status, Tracer};
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use std::collections::HashMap;
+    use std::time::SystemTime;
+
+    let Some(provider) = TRACES.get() else { return };
+    let parent = variable("TRACEPARENT").map(|parent| ("traceparent".to_string(), parent));
+    let parent: HashMap<String, String> = parent.into_iter().collect();
+    let parent = TraceContextPropagator::new().extract(&parent);
+    let fields = report.as_object().into_iter().flatten();
+    let attributes = fields.filter_map(|(key, value)| {
+        let key = key.clone();
+        match value {
+            serde_json::Value::Number(number) => Some(number.as_i64().map_or_else(
+                || KeyValue::new(key.clone(), number.as_f64().unwrap_or_default()),
+                |whole| KeyValue::new(key.clone(), whole),
+            )),
+            serde_json::Value::String(text) => Some(KeyValue::new(key, text.clone())),
+            _ => None,
+        }
+    });
+    let tracer = provider.tracer_with_scope(scope());
+    let now = SystemTime::now();
+    let mut span = tracer
+        .span_builder(name)
+        .with_start_time(now.checked_sub(took).unwrap_or(now))
+        .with_attributes(attributes)
+        .start_with_context(&tracer, &parent);
+    if let Some(error) = error {
+        span.set_status(Status::error(error));
+    }
+    span.end_with_timestamp(now);
+}
+
+/// Sends what is left.
+pub fn end() {
+    if TRACES.get().is_none() && METRICS.get().is_none() {
+        return;
+    }
+    let both = [
+        Task::start("foreread-otlp", || {
+            let _ = TRACES.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
+        }),
+        // It waits for its receiver whatever it is told.
+        Task::start("foreread-otlp", || {
+            let _ = METRICS.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
+        }),
+    ];
+    let until = Instant::now() + END_LIMIT;
+    let left = || until.saturating_duration_since(Instant::now());
+    let ended = both.map(|task| task.is_ok_and(|task| task.within(left()).is_some()));
+    if ended.contains(&false) {
+        note("telemetry: the receiver does not answer; the last spans or metrics are lost");
     }
 }

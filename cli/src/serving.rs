@@ -2,10 +2,11 @@
 //!
 //! Everything goes to stderr. Never: says the same reason twice in a row.
 
+#[cfg(feature = "metrics")]
+use crate::args::values::address;
+use crate::args::values::{cache, hint, time};
 use crate::config::{Config, Set};
 use crate::fail::{Fail, note, say};
-#[cfg(feature = "otlp")]
-use crate::otlp::Telemetry;
 #[cfg(feature = "otlp")]
 use foreread::front::metrics::table;
 #[cfg(feature = "metrics")]
@@ -22,11 +23,58 @@ use std::net::SocketAddr as NetworkAddress;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// How often the self-check looks, where no statistics are asked for.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
+
+/// The options of every command that serves.
+#[derive(Debug, clap::Args)]
+pub struct ServerArgs {
+    /// NAME[:key=value,...] [default: auto]
+    ///
+    /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
+    /// /etc/foreread.toml. docs/policies.md has all keys of these files.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Bytes fetched for a byte demanded, at most, such as 1.1
+    ///
+    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2.5; 1: no readahead.
+    #[arg(long, value_name = "R", hide_short_help = true)]
+    pub max_overfetch: Option<String>,
+    /// A hint for every open description: normal, sequential, random
+    ///
+    /// Like posix_fadvise, for all reads. Policies of librbd take no hints.
+    #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
+    pub hint: Option<Advice>,
+    /// Size of the cache, such as 64M
+    #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
+    pub cache: u64,
+    /// Keep bytes of objects here: DIR[,size=50G]
+    ///
+    /// Between runs, in a folder of this user, shared by any number of commands. size is what all pieces in it may have; with ,free=10% that
+    /// much stays free on its file system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
+    /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
+    /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
+    #[cfg(feature = "object")]
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<String>,
+    /// Treat growth of a file as an append: clients go on
+    #[arg(long, hide_short_help = true)]
+    pub appending: bool,
+    /// Record all reads as a trace, complete at the end
+    #[arg(long, value_name = "TRACE")]
+    pub record: Option<PathBuf>,
+    /// Serve Prometheus metrics at [ADDR:]PORT/metrics
+    #[cfg(feature = "metrics")]
+    #[arg(long, value_name = "PORT", value_parser = address)]
+    pub metrics: Option<NetworkAddress>,
+    /// Print statistics to stderr this often, e.g. 5s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub stats_every: Option<Duration>,
+}
 
 /// Says to systemd that a unit with Type=notify is up (sd_notify(3)); elsewhere nothing. One that does not hear it is no reason to end.
 pub fn say_ready() {
@@ -88,37 +136,15 @@ impl Front {
     }
 }
 
-/// Spans and metrics that are sent, where the environment names a receiver.
-pub struct Sending(#[cfg(feature = "otlp")] Option<Telemetry>);
-
-impl Sending {
-    /// Looks at the variables before anything begins.
-    pub fn check() -> Result<(), Fail> {
-        #[cfg(feature = "otlp")]
-        crate::otlp::check()?;
-        Ok(())
-    }
-
+/// Sends metrics too, if the environment names a receiver.
+pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + 'static) {
     #[cfg(feature = "otlp")]
-    pub fn start(
-        engine: &Engine,
-        front: impl Fn() -> Front + Send + 'static,
-    ) -> Result<Sending, Fail> {
+    {
         let engine = engine.clone();
-        let source = Box::new(move || table(&engine, front().view()));
-        Telemetry::start(Some(source)).map(Sending)
+        crate::otlp::send_metrics(move || table(&engine, front().view()));
     }
-
     #[cfg(not(feature = "otlp"))]
-    pub fn start(_: &Engine, _: impl Fn() -> Front) -> Result<Sending, Fail> {
-        Ok(Sending())
-    }
-
-    /// Sends the last ones.
-    pub fn end(self) {
-        #[cfg(feature = "otlp")]
-        self.0.into_iter().for_each(Telemetry::end);
-    }
+    let _ = (engine, front);
 }
 
 /// Answers a Prometheus while it is kept.

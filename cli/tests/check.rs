@@ -32,7 +32,6 @@ fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
         ),
         (&["check", "conform", "linux", "-h"], "conform linux -h"),
         (&["check", "bench"], "bench"),
-        (&["reproduce", "all"], "reproduce all"),
         (&["check"], ""),
         (
             &["--log", "debug", "check", "bench", "hit", "--force"],

@@ -6,9 +6,12 @@ pub mod help;
 pub mod html;
 pub mod odd;
 pub mod outputs;
+pub mod process;
 pub mod recorded;
+pub mod server;
+pub mod snapshot;
 
-pub use got::{Got, foreread, foreread_in};
+pub use got::{Got, foreread, foreread_at, foreread_in};
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;

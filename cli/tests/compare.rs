@@ -1,46 +1,10 @@
-//! `compare`'s text, end to end: what comes first and last, and what Ctrl-C leaves.
+//! What Ctrl-C leaves of `compare`: the tables that were measured, and what was not.
 
-use crate::common::{foreread, recorded::text};
+use crate::common::process::signal;
+use crate::common::recorded::text;
 use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
-
-#[test]
-fn a_workload_is_one_screen_with_the_next_command_last() {
-    let got = foreread(["compare", "boot-ide", "--on", "model:rbd", "--runs", "3"]);
-    let shown = got.is_done();
-    assert!(
-        shown.starts_with("Use ") && shown.ends_with("    foreread tune --on model:rbd -- CMD\n"),
-        "{shown}"
-    );
-    assert!(shown.lines().count() <= 24, "{shown}");
-    for words in [
-        "none=1",
-        "requests",
-        "asked",
-        "latency",
-        "speed: times as fast as none",
-    ] {
-        assert!(shown.contains(words), "{words}: {shown}");
-    }
-    let once = [
-        "compare",
-        "random",
-        "--on",
-        "model:rbd",
-        "--runs",
-        "1",
-        "--policy",
-        "auto",
-    ];
-    let got = foreread(once);
-    assert!(
-        got.is_done()
-            .ends_with("    foreread compare random --on model:rbd --policy auto --runs 5\n"),
-        "{}",
-        got.out
-    );
-}
 
 /// The first table is said on stderr; Ctrl-C then ends the comparison with what there is.
 #[test]
@@ -58,9 +22,7 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
         err.starts_with("foreread: sequential on model:rbd: "),
         "{err}"
     );
-    let kill = ["-INT".to_string(), child.id().to_string()];
-    let sent = Command::new("kill").args(kill).status();
-    assert!(sent.is_ok_and(|sent| sent.success()));
+    signal(child.id(), "-INT");
     let out = child.stdout.take().expect("a pipe");
     let out = std::io::read_to_string(out).expect("text");
     said.read_to_string(&mut err).expect("text");

@@ -1,7 +1,8 @@
 //! What FOREREAD_POLICY and the files of a configuration change in `compare`, `explain` and `serve`, and what each says
 //! of it.
 
-use crate::common::{Got, first_line, foreread_in};
+use crate::common::server::Server;
+use crate::common::{Got, foreread_in};
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);
@@ -109,15 +110,7 @@ fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
 fn explain_takes_the_policy_that_is_set() {
     let user = User::new("policy = \"rbd-plain:trigger=3\"\n");
     let explained = |policy: &str, more: &[&str]| {
-        let args = [
-            "explain",
-            "sequential",
-            "--on",
-            "model:nvme",
-            "--alone",
-            "--json",
-            "-",
-        ];
+        let args = ["explain", "sequential", "--on", "model:nvme", "--json", "-"];
         let got = user.runs(policy, &[&args, more].concat());
         let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
         json["policy"].as_str().expect("a name").to_string()
@@ -161,28 +154,6 @@ fn what_is_wrong_is_refused_with_its_place() {
             .contains("cannot read the configuration")
     );
     let _ = (disk, socket);
-}
-
-/// A policy that is only compared with is refused by a server, wherever it was named; the other commands take it.
-#[cfg(feature = "serve")]
-#[test]
-fn a_policy_of_history_serves_no_reads() {
-    let user = User::new("policy = \"linux-3.12\"\n");
-    let (disk, socket) = (user.disk(), user.0.path().join("s").display().to_string());
-    let serve = ["serve", disk.as_str(), "--unix", &socket];
-    let why = "policy: there is no 'linux-3.12' that serves reads; name one of auto, none, linux-6.18, rbd-plain, \
-               rbd-aligned, rbd-eager (`foreread compare` has others)";
-    for (variable, args, place) in [
-        ("", &[][..], "config.toml line 1: "),
-        ("linux-3.12", &[], "FOREREAD_POLICY: "),
-        ("", &["--policy", "linux-3.12"], "foreread: "),
-    ] {
-        let got = user.runs(variable, &[&serve[..], args].concat());
-        let error = got.is_refused();
-        assert!(error.ends_with(&format!("{place}{why}")), "{error}");
-    }
-    let taken = user.runs("", &[&serve[..], &["--policy", "amp"]].concat());
-    assert!(taken.is_refused().contains("there is no 'amp'"));
 }
 
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
@@ -230,8 +201,8 @@ fn serve_says_where_its_settings_are_from() {
 #[cfg(feature = "serve")]
 fn serves(user: &User, more: &[&str], reads: u64) -> String {
     use foreread::source::{Nbd, Source};
-    use std::io::{IoSliceMut, Read};
-    use std::process::{Command, Stdio};
+    use std::io::IoSliceMut;
+    use std::process::Command;
     let socket = user.0.path().join("s");
     let _ = std::fs::remove_file(&socket);
     let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
@@ -242,14 +213,9 @@ fn serves(user: &User, more: &[&str], reads: u64) -> String {
     command
         .env("XDG_CONFIG_HOME", user.0.path())
         .env_remove("FOREREAD_POLICY");
-    let mut server = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let uri = first_line(&mut server);
+    let server = Server::start(&mut command);
     if reads > 0 {
-        let client = Nbd::open(uri.trim_end()).expect("it serves");
+        let client = Nbd::open(&server.line).expect("it serves");
         for n in 0..reads {
             let mut buf = [0; 4096];
             client
@@ -257,20 +223,5 @@ fn serves(user: &User, more: &[&str], reads: u64) -> String {
                 .expect("read");
         }
     }
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &server.id().to_string()])
-            .status()
-            .expect("kill")
-            .success()
-    );
-    assert!(server.wait().expect("waited").success());
-    let mut said = String::new();
-    server
-        .stderr
-        .take()
-        .expect("piped")
-        .read_to_string(&mut said)
-        .expect("text");
-    said
+    server.ended_by("-TERM")
 }

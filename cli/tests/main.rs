@@ -17,7 +17,6 @@ mod hang;
 mod health;
 mod help;
 mod html;
-mod lists;
 mod metadata;
 #[cfg(feature = "mount")]
 mod mount;
@@ -37,6 +36,13 @@ mod run_promises;
 mod run_sampled;
 #[cfg(all(feature = "object", feature = "serve"))]
 mod secrets;
+#[cfg(all(
+    feature = "object",
+    feature = "otlp",
+    feature = "mount",
+    feature = "rbd"
+))]
+mod snapshots;
 mod sweep;
 mod threads;
 mod trace;

@@ -1,24 +1,14 @@
 //! `foreread mount` as people use it: it reports the mount, and unmounts on one signal, on two, or when killed.
+use crate::common::process::{can_mount, signal};
 use crate::common::{first_line, foreread};
 use foreread_trace::Item;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-
-fn can_mount() -> bool {
-    let fuse =
-        Path::new("/dev/fuse").exists() && Command::new("fusermount3").arg("-V").output().is_ok();
-    let root = Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|out| out.stdout == b"0\n");
-    if !(fuse && root) {
-        println!("skipped: needs /dev/fuse and fuse3");
-    }
-    fuse && root
-}
 
 /// A mount by the command; taken away and ended, whatever happens.
 struct Mounted {
@@ -69,14 +59,7 @@ impl Mounted {
     }
 
     fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([name, &id])
-                .status()
-                .expect("kill")
-                .success()
-        );
+        signal(self.process.id(), name);
     }
 
     /// Waits for the end with a timeout; returns what stderr had.
@@ -292,36 +275,6 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     );
 }
 
-#[test]
-fn a_source_that_cannot_be_mounted_is_one_error_line() {
-    if !can_mount() {
-        return;
-    }
-    let (source, full) = (source(), source());
-    let mount = |from: &Path, to: &Path| {
-        foreread([
-            Path::new("mount").as_os_str(),
-            from.as_os_str(),
-            to.as_os_str(),
-        ])
-    };
-    let line = mount(source.path(), full.path()).is_refused().to_string();
-    assert!(line.contains("the folder is not empty"), "{line}");
-    let line = mount(&source.path().join("nothing"), full.path())
-        .is_refused()
-        .to_string();
-    assert!(line.contains("nothing"), "{line}");
-    let empty = tempfile::tempdir().expect("a folder");
-    let wrong = foreread([
-        "mount",
-        ".",
-        &empty.path().display().to_string(),
-        "--policy",
-        "best",
-    ]);
-    assert!(wrong.is_refused().contains("policy"));
-}
-
 /// A bucket is mounted whatever its keys are; those that are left out are named once, with the policy's value before.
 #[cfg(feature = "object")]
 #[test]
@@ -463,28 +416,7 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     );
 }
 
-/// Other mounts take a prefix without `/` at its end; the message names the slash.
-#[cfg(feature = "object")]
-#[test]
-fn a_prefix_without_its_slash_is_told_of_it() {
-    let server = foreread_testing::BucketServer::start().expect("a port");
-    server.put("dir/a", b"bytes".to_vec());
-    let empty = tempfile::tempdir().expect("a folder");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    let command = command
-        .args(["mount", "s3://bucket/dir"])
-        .arg(empty.path())
-        .envs(server.variables());
-    let output = command.output().expect("it ended");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(
-        error.contains("to mount the keys below it, write s3://bucket/dir/ with / at its end"),
-        "{error}"
-    );
-}
-
-/// A list of files by `next`: taken, counted, and refused where no mount listens.
+/// A list of files by the control socket: taken and counted.
 #[cfg(feature = "object")]
 #[test]
 fn a_mount_takes_the_order_of_files() {
@@ -500,52 +432,23 @@ fn a_mount_takes_the_order_of_files() {
         &["--control", &socket],
         server.variables(),
     );
-    let list = folder.path().join("list");
-    let names: String = (0..50)
-        .rev()
-        .map(|n| format!("{}/d/{n}\n", mounted.dir.path().display()))
-        .collect();
-    fs::write(&list, names + "d/none\n\n").expect("written");
-    let list = list.display().to_string();
-    let got = foreread(["next", &socket, &list]);
-    assert_eq!(
-        (got.code, got.out.as_str()),
-        (Some(0), "50 files are read ahead in this order\n"),
-        "{}",
-        got.err
-    );
-    assert!(
-        got.err.contains("1 names are no files of the mount"),
-        "{}",
-        got.err
-    );
-    let got = foreread(["next", &socket, &list, "--json"]);
-    assert_eq!(
-        got.is_done(),
-        "{\"files\":50,\"schema\":\"foreread.next/1\",\"unknown\":1}\n"
-    );
+    let mut client = UnixStream::connect(&socket).expect("it listens");
+    let names = (0..50).rev().map(|n| format!("d/{n}\0"));
+    let names = names.collect::<String>() + "d/none\0";
+    client.write_all(names.as_bytes()).expect("sent");
+    client.shutdown(Shutdown::Write).expect("ended");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    assert_eq!(answer, "50 files, 1 unknown\n");
     for n in (0..50).rev() {
         assert_eq!(
             fs::read(mounted.dir.path().join(format!("d/{n}"))).expect("read"),
             vec![n; 1000]
         );
     }
-    // A file in its place is not taken away, and a list that is none is named.
-    assert!(
-        foreread(["next", &socket, "/no/list"])
-            .is_refused()
-            .contains("cannot read the list: /no/list")
-    );
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert!(status.success() && !Path::new(&socket).exists(), "{err}");
-    let gone = foreread(["next", &socket, &list]);
-    assert!(
-        gone.is_refused()
-            .contains("the mount did not take the list"),
-        "{}",
-        gone.err
-    );
     let local = foreread([
         "mount",
         &folder.path().display().to_string(),

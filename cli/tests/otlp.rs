@@ -1,112 +1,103 @@
-//! Telemetry as a receiver gets it: spans of reads that add up, metrics as the page has them, and receivers that hang, refuse or are not there.
+//! Telemetry as a receiver gets it: spans of reads that add up, metrics of the page, and receivers that hang, refuse or are not there.
 //!
 //! The receiver reads what it gets by the crate that OpenTelemetry generates of its protocol.
 
-use crate::common::{first_line, foreread, foreread_in};
+use crate::common::server::Server;
+use crate::common::{foreread, foreread_in};
 use foreread::source::{Nbd, Source};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: usize = 3_000_000;
 /// Only a test that fails takes so long.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What a receiver got.
-enum Received {
-    Spans(ExportTraceServiceRequest),
-    Metrics(ExportMetricsServiceRequest),
-}
+/// A request: its path, the header `api-key`, its body.
+type Request = (String, String, Vec<u8>);
 
 /// How a receiver answers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Takes,
+#[derive(Clone, Copy)]
+enum Answer {
+    Status(&'static str),
     Hangs,
-    Refuses,
 }
 
 /// A receiver of OTLP over HTTP.
 struct Collector {
     url: String,
-    received: Receiver<Received>,
-    /// Values of the header `api-key` that came.
-    keys: Receiver<String>,
-    requests: Arc<AtomicUsize>,
+    requests: Receiver<Request>,
 }
 
 impl Collector {
-    fn new(manner: Manner) -> Collector {
+    fn new(answer: Answer) -> Collector {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
-        let ((send, received), (tell, keys)) = (channel(), channel());
-        let requests = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&requests);
+        let (send, requests) = channel();
         let work = move || {
             for stream in listener.incoming() {
-                let (stream, send, tell) = (stream.expect("a client"), send.clone(), tell.clone());
-                let count = Arc::clone(&count);
-                let serve = move || answer(stream, manner, &send, &tell, &count);
+                let (stream, send) = (stream.expect("a client"), send.clone());
+                let serve = move || serve(stream, answer, &send);
                 foreread_os::threads::spawn("connection", serve).expect("a thread");
             }
         };
         foreread_os::threads::spawn("collector", work).expect("a thread");
-        Collector {
-            url,
-            received,
-            keys,
-            requests,
-        }
+        Collector { url, requests }
     }
 
-    fn next(&self) -> Received {
-        self.received.recv_timeout(LONGEST).expect("it is sent")
+    /// The next request with this path.
+    fn next(&self, path: &str) -> Request {
+        loop {
+            let request = self.requests.recv_timeout(LONGEST).expect("it is sent");
+            if request.0 == path {
+                return request;
+            }
+        }
     }
 
     fn spans(&self) -> Vec<Span> {
-        loop {
-            if let Received::Spans(request) = self.next() {
-                let all = request.resource_spans.into_iter();
-                let all = all.flat_map(|of| of.scope_spans).flat_map(|of| of.spans);
-                return all.collect();
-            }
-        }
+        let body = self.next("/v1/traces").2;
+        let request = ExportTraceServiceRequest::decode(&body[..]).expect("spans");
+        let all = request.resource_spans.into_iter();
+        let all = all.flat_map(|of| of.scope_spans).flat_map(|of| of.spans);
+        all.collect()
     }
 
-    fn metrics(&self) -> Vec<Metric> {
-        loop {
-            if let Received::Metrics(request) = self.next() {
-                let all = request.resource_metrics.into_iter();
-                let all = all.flat_map(|of| of.scope_metrics);
-                return all.flat_map(|of| of.metrics).collect();
-            }
-        }
+    /// The sums of a metric's numbers by name, of the next request.
+    fn metric(&self, name: &str) -> Option<f64> {
+        let body = self.next("/v1/metrics").2;
+        let request = ExportMetricsServiceRequest::decode(&body[..]).expect("metrics");
+        let all = request.resource_metrics.into_iter();
+        let mut all = all
+            .flat_map(|of| of.scope_metrics)
+            .flat_map(|of| of.metrics);
+        let points = match all.find(|metric| metric.name == name)?.data? {
+            metric::Data::Gauge(gauge) => gauge.data_points,
+            metric::Data::Sum(sum) if sum.aggregation_temporality == 2 => sum.data_points,
+            other => panic!("{name}: {other:?}"),
+        };
+        let values = points.iter().map(|point| match point.value {
+            Some(number_data_point::Value::AsDouble(value)) => value,
+            other => panic!("{name}: {other:?}"),
+        });
+        Some(values.sum())
     }
 }
 
 /// Answers the requests of a connection, one after the other.
-fn answer(
-    stream: TcpStream,
-    manner: Manner,
-    send: &Sender<Received>,
-    tell: &Sender<String>,
-    count: &AtomicUsize,
-) {
+fn serve(stream: TcpStream, answer: Answer, send: &Sender<Request>) {
     let mut reader = BufReader::new(stream);
     loop {
-        let (mut path, mut len) = (String::new(), 0);
+        let (mut path, mut key, mut len) = (String::new(), String::new(), 0);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).unwrap_or(0) == 0 {
@@ -117,28 +108,20 @@ fn answer(
                 path = rest.split(' ').next().unwrap_or_default().to_string();
             } else if let Some(text) = line.strip_prefix("content-length: ") {
                 len = text.parse().expect("a length");
-            } else if let Some(key) = line.strip_prefix("api-key: ") {
-                let _ = tell.send(key.to_string());
+            } else if let Some(text) = line.strip_prefix("api-key: ") {
+                key = text.to_string();
             } else if line.is_empty() {
                 break;
             }
         }
         let mut body = vec![0; len];
         reader.read_exact(&mut body).expect("a body");
-        count.fetch_add(1, Ordering::SeqCst);
-        let status = match manner {
-            Manner::Takes => "200 OK",
-            Manner::Refuses => "401 Unauthorized",
-            // Until the client gives up.
-            Manner::Hangs => return drop(reader.read(&mut [0])),
-        };
-        let got = match &path[..] {
-            "/v1/traces" => Received::Spans(Message::decode(&body[..]).expect("spans")),
-            "/v1/metrics" => Received::Metrics(Message::decode(&body[..]).expect("metrics")),
-            other => panic!("{other}"),
-        };
         // A test that has seen enough receives no more.
-        let _ = send.send(got);
+        let _ = send.send((path, key, body));
+        let Answer::Status(status) = answer else {
+            // Until the client gives up.
+            return drop(reader.read(&mut [0]));
+        };
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
         if reader.get_mut().write_all(head.as_bytes()).is_err() {
             return;
@@ -146,59 +129,36 @@ fn answer(
     }
 }
 
-/// `foreread serve` of a file with telemetry; ended, whatever happens.
+/// `foreread serve` of a file with telemetry.
 struct Served {
-    process: Child,
-    uri: String,
-    err: BufReader<ChildStderr>,
-    /// What stderr had until now.
-    said: String,
+    server: Server,
     folder: tempfile::TempDir,
 }
 
 impl Served {
     fn new(collector: &str, more: &[(&str, &str)]) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
-        let bytes: Vec<u8> = (0..SIZE as u32)
-            .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
-        std::fs::write(folder.path().join("disk"), bytes).expect("room");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_foreread"))
-            .arg("serve")
-            .arg(folder.path().join("disk"))
-            .arg("--unix")
-            .arg(folder.path().join("s"))
-            .args(["--metrics", "127.0.0.1:0"])
-            .envs([
-                ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
-                ("OTEL_TRACES_SAMPLER", "always_on"),
-                ("OTEL_BSP_SCHEDULE_DELAY", "20"),
-                ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
-            ])
-            .envs(more.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let uri = first_line(&mut process);
-        let err = BufReader::new(process.stderr.take().expect("piped"));
-        let uri = uri.trim_end().to_string();
-        assert!(!uri.is_empty(), "it serves");
-        Served {
-            process,
-            uri,
-            err,
-            said: String::new(),
-            folder,
-        }
+        let disk = folder.path().join("disk");
+        let bytes = (0..SIZE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
+        std::fs::write(&disk, Vec::from_iter(bytes)).expect("room");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+        let command = command.arg("serve").arg(&disk);
+        let command = command.arg("--unix").arg(folder.path().join("s"));
+        let command = command.envs([
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
+            ("OTEL_BSP_SCHEDULE_DELAY", "20"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
+        ]);
+        let server = Server::start(command.envs(more.iter().copied()));
+        Served { server, folder }
     }
 
-    /// Reads the whole file by a client, in requests of this length.
-    fn read_all(&self, len: usize) {
-        let client = Nbd::open(&self.uri).expect("connected");
+    /// Reads the whole file by a client.
+    fn read_all(&self) {
+        let client = Nbd::open(&self.server.line).expect("connected");
         let mut all = Vec::new();
         while all.len() < SIZE {
-            let mut part = vec![0; len.min(SIZE - all.len())];
+            let mut part = vec![0; 100_000];
             let read = client.read_at(&mut [IoSliceMut::new(&mut part)], all.len() as u64);
             assert_eq!(read.expect("read"), part.len());
             all.extend(part);
@@ -207,45 +167,13 @@ impl Served {
         assert!(all == want, "the bytes of the file");
     }
 
-    /// Waits for a line with this text on stderr.
-    fn line(&mut self, text: &str) -> String {
-        loop {
-            let mut line = String::new();
-            let read = self.err.read_line(&mut line).expect("a line");
-            assert!(read > 0, "no line with {text}: {}", self.said);
-            self.said += &line;
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    fn page(&self, host: &str) -> String {
-        let mut stream = TcpStream::connect(host).expect("connected");
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
-            .expect("sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("text");
-        text
-    }
-
-    /// Ends it by SIGTERM, and gives all that it said.
-    fn ended(mut self) -> (ExitStatus, String) {
-        let id = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(sent.expect("kill").success());
-        let mut rest = String::new();
-        self.err.read_to_string(&mut rest).expect("text");
-        let status = self.process.wait().expect("waited");
-        (status, std::mem::take(&mut self.said) + &rest)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    /// Ends it by SIGTERM within the promised time, and gives all that it said.
+    fn ended(self) -> String {
+        let begin = Instant::now();
+        let said = self.server.ended_by("-TERM");
+        // 3 s, and what a busy machine adds.
+        assert!(begin.elapsed() < Duration::from_secs(10), "{said}");
+        said
     }
 }
 
@@ -258,253 +186,123 @@ fn number(of: &[KeyValue], key: &str) -> i64 {
     }
 }
 
-fn text(of: &[KeyValue], key: &str) -> String {
-    let found = of.iter().find(|pair| pair.key == key);
-    let value = found.and_then(|pair| pair.value.as_ref()?.value.as_ref());
-    match value {
-        Some(any_value::Value::StringValue(text)) => text.clone(),
-        other => panic!("{key}: {other:?} in {of:?}"),
-    }
-}
-
-/// A sample's name with its labels in their order, and bounds as numbers are.
-fn key(name: &str, mut labels: Vec<(String, String)>) -> String {
-    for (key, value) in &mut labels {
-        if key == "le" {
-            let bound: f64 = value.parse().expect("a bound");
-            *value = format!("{bound:?}");
-        }
-    }
-    labels.sort();
-    let labels = labels.iter().map(|(key, value)| format!("{key}={value}"));
-    format!("{name} {}", labels.collect::<Vec<_>>().join(","))
-}
-
-/// Each sample of the page.
-fn of_page(page: &str) -> BTreeMap<String, f64> {
-    let body = page.split("\r\n\r\n").nth(1).expect("a body");
-    let samples = body.lines().filter(|line| !line.starts_with('#'));
-    let sample = |line: &str| {
-        let (name, value) = line.rsplit_once(' ').expect("a sample");
-        let (name, labels) = name.split_once('{').unwrap_or((name, ""));
-        let labels = labels.strip_suffix("\"}").unwrap_or(labels).split("\",");
-        let labels = labels.filter_map(|label| label.split_once("=\""));
-        let labels = labels.map(|(key, value)| (key.to_string(), value.to_string()));
-        (
-            key(name, labels.collect()),
-            value.parse().expect("a number"),
-        )
-    };
-    samples.map(sample).collect()
-}
-
-fn of_messages(metrics: &[Metric]) -> BTreeMap<String, f64> {
-    let mut samples = BTreeMap::new();
-    let mut add = |name: String, pairs: &[KeyValue], more: Option<(&str, String)>, value: f64| {
-        let mut labels: Vec<(String, String)> = pairs
-            .iter()
-            .map(|pair| (pair.key.clone(), text(pairs, &pair.key)))
-            .collect();
-        labels.extend(more.map(|(key, value)| (key.to_string(), value)));
-        assert!(samples.insert(key(&name, labels), value).is_none(), "twice");
-    };
-    let value = |value: Option<number_data_point::Value>| match value.expect("a value") {
-        number_data_point::Value::AsInt(whole) => whole as f64,
-        number_data_point::Value::AsDouble(real) => real,
-    };
-    for metric in metrics {
-        let name = &metric.name;
-        match metric.data.as_ref().expect("data") {
-            metric::Data::Gauge(gauge) => {
-                for point in &gauge.data_points {
-                    add(name.clone(), &point.attributes, None, value(point.value));
-                }
-            }
-            metric::Data::Sum(sum) => {
-                assert!(
-                    sum.is_monotonic && sum.aggregation_temporality == 2,
-                    "{name}"
-                );
-                for point in &sum.data_points {
-                    assert!(point.start_time_unix_nano <= point.time_unix_nano);
-                    let name = format!("{name}_total");
-                    add(name, &point.attributes, None, value(point.value));
-                }
-            }
-            metric::Data::Histogram(histogram) => {
-                for point in &histogram.data_points {
-                    let labels = &point.attributes;
-                    let sum = point.sum.expect("a sum");
-                    add(format!("{name}_sum"), labels, None, sum);
-                    add(format!("{name}_count"), labels, None, point.count as f64);
-                    let bounds = point
-                        .explicit_bounds
-                        .iter()
-                        .map(|bound| format!("{bound:?}"));
-                    let bounds = bounds.chain(["inf".to_string()]);
-                    let mut below = 0;
-                    assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
-                    for (bound, count) in bounds.zip(&point.bucket_counts) {
-                        below += count;
-                        let name = format!("{name}_bucket");
-                        add(name, labels, Some(("le", bound)), below as f64);
-                    }
-                }
-            }
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-    samples
-}
-
 #[test]
-fn spans_add_up_to_what_was_read_and_metrics_are_those_of_the_page() {
-    let collector = Collector::new(Manner::Takes);
-    let keys = [("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key")];
-    let mut served = Served::new(&collector.url, &keys);
-    let line = served.line("metrics at http://");
-    let host = line.split("http://").nth(1).expect("an address");
-    let host = host.split('/').next().expect("an address").to_string();
-    served.line("telemetry goes to http://127.0.0.1");
-    served.read_all(100_000);
-    served.read_all(100_000);
-
-    let (mut sums, mut fetches, mut roots) = ([0; 4], 0, Vec::new());
+fn spans_and_metrics_add_up_to_what_was_read() {
+    let collector = Collector::new(Answer::Status("200 OK"));
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key"),
+        ("OTEL_TRACES_SAMPLER", "always_on"),
+    ];
+    let served = Served::new(&collector.url, &variables);
+    assert_eq!(collector.next("/v1/metrics").1, "a key");
+    served.read_all();
+    served.read_all();
+    let (mut sums, mut spans) = ([0; 4], Vec::new());
     while sums[0] < 2 * SIZE as i64 {
         for span in collector.spans() {
             assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
-            if span.name == "fetch" {
-                let within = |root: &Span| root.span_id == span.parent_span_id;
-                assert!(roots.iter().any(within), "a fetch is inside its read");
-                fetches += 1;
-                continue;
+            if span.name == "read" {
+                let of = |key: &str| number(&span.attributes, key);
+                let bytes = ["bytes", "hit_bytes", "late_bytes", "missed_bytes"].map(of);
+                assert_eq!(bytes[0], bytes[1] + bytes[2] + bytes[3], "{span:?}");
+                let took = (span.end_time_unix_nano - span.start_time_unix_nano) as i64;
+                assert!((0..=took).contains(&of("stall_ns")), "{span:?}");
+                sums.iter_mut().zip(bytes).for_each(|(sum, of)| *sum += of);
             }
-            assert_eq!(span.name, "read");
-            let of = |key: &str| number(&span.attributes, &format!("foreread.{key}"));
-            let bytes = ["bytes", "hit_bytes", "late_bytes", "missed_bytes"].map(of);
-            assert_eq!(bytes[0], bytes[1] + bytes[2] + bytes[3], "{span:?}");
-            let took = (span.end_time_unix_nano - span.start_time_unix_nano) as i64;
-            assert!((0..=took).contains(&of("stall_ns")), "{span:?}");
-            assert!(text(&span.attributes, "foreread.source").contains("/disk"));
-            for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                *sum += bytes;
-            }
-            roots.push(span);
+            spans.push(span);
         }
     }
     assert_eq!(sums[0], 2 * SIZE as i64, "each byte in one span");
-    assert!(
-        sums[1] >= SIZE as i64,
-        "the second time all is cached: {sums:?}"
-    );
-    assert!(sums[3] > 0, "the first read misses: {sums:?}");
-    assert!(fetches > 0 || sums[2] + sums[3] > 0);
-    let key = collector.keys.recv_timeout(LONGEST).expect("a header");
-    assert_eq!(key, "a key");
-
-    // Of a server that rests: what its threads do last may come between the two.
-    let mut looks = 0;
-    loop {
-        let page = of_page(&served.page(&host));
-        let sent = of_messages(&collector.metrics());
-        if page == sent {
-            assert_eq!(page["foreread_read_bytes_total "], 2.0 * SIZE as f64);
-            assert!(page.len() > 60, "{page:?}");
-            break;
-        }
-        looks += 1;
-        let differ: Vec<_> = page
-            .iter()
-            .filter(|(key, value)| sent.get(*key) != Some(*value))
-            .collect();
+    assert!(sums[1] >= SIZE as i64 && sums[3] > 0, "{sums:?}");
+    for fetch in spans.iter().filter(|span| span.name == "fetch") {
+        let is_within = |root: &Span| root.span_id == fetch.parent_span_id;
+        assert!(spans.iter().any(is_within), "a fetch is inside its read");
+    }
+    for name in [
+        "foreread_source_latency_seconds_count",
+        "foreread_build_info",
+    ] {
         assert!(
-            looks < 1000,
-            "{} and {} samples: {differ:?}",
-            page.len(),
-            sent.len()
+            collector.metric(name).is_some_and(|value| value >= 1.0),
+            "{name}"
         );
     }
-    let (status, said) = served.ended();
-    assert!(status.success(), "{said}");
-    assert!(!said.contains("not delivered"), "{said}");
+    while collector.metric("foreread_read_bytes") != Some(2.0 * SIZE as f64) {}
+    let said = served.ended();
+    assert!(!said.contains("OTel") && !said.contains("lost"), "{said}");
+}
+
+#[test]
+fn the_slowest_reads_of_a_second_have_spans() {
+    let collector = Collector::new(Answer::Status("200 OK"));
+    let served = Served::new(&collector.url, &[]);
+    served.read_all();
+    let reads = |spans: &[Span]| spans.iter().filter(|span| span.name == "read").count();
+    let mut spans = collector.spans();
+    assert!(reads(&spans) > 0);
+    served.ended();
+    while let Ok((path, _, body)) = collector.requests.try_recv() {
+        if path == "/v1/traces" {
+            let request = ExportTraceServiceRequest::decode(&body[..]).expect("spans");
+            let more = request.resource_spans.into_iter();
+            let more = more.flat_map(|of| of.scope_spans).flat_map(|of| of.spans);
+            spans.extend(more);
+        }
+    }
+    assert!(reads(&spans) <= SIZE / 100_000, "none twice");
+    for fetch in spans.iter().filter(|span| span.name == "fetch") {
+        let is_within = |root: &Span| root.span_id == fetch.parent_span_id;
+        assert!(spans.iter().any(is_within), "none without its read");
+    }
 }
 
 #[test]
 fn a_receiver_that_hangs_delays_neither_reads_nor_the_end() {
-    let collector = Collector::new(Manner::Hangs);
+    let collector = Collector::new(Answer::Hangs);
     let hour = [("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000")];
     let served = Served::new(&collector.url, &hour);
-    served.read_all(SIZE);
-    while collector.requests.load(Ordering::SeqCst) == 0 {
-        std::thread::yield_now();
-    }
-    served.read_all(SIZE);
-    // The receiver hangs as long as this test: an end is one that did not wait for it.
-    let (status, said) = served.ended();
-    assert!(status.success(), "{said}");
-    let line = "did not answer; what was last is not delivered";
-    assert!(said.contains(&format!("/v1/traces {line}")), "{said}");
+    served.read_all();
+    collector.next("/v1/traces");
+    served.read_all();
+    let said = served.ended();
+    assert!(said.contains("the receiver does not answer"), "{said}");
 }
 
 #[test]
-fn a_receiver_that_refuses_is_one_line() {
-    let collector = Collector::new(Manner::Refuses);
-    let only_spans = [("OTEL_METRICS_EXPORTER", "none")];
-    let mut served = Served::new(&collector.url, &only_spans);
-    served.read_all(SIZE);
-    let line = served.line("telemetry cannot be sent");
-    assert!(
-        line.contains("401 Unauthorized; see OTEL_EXPORTER_OTLP_HEADERS"),
-        "{line}"
-    );
-    served.read_all(SIZE);
-    while collector.requests.load(Ordering::SeqCst) < 2 {
-        std::thread::yield_now();
-    }
-    let (status, said) = served.ended();
-    assert!(status.success(), "{said}");
-    assert_eq!(said.matches("cannot be sent").count(), 1, "{said}");
-    assert_eq!(said.matches("were not delivered").count(), 1, "{said}");
-}
-
-#[test]
-fn a_receiver_that_is_not_there_is_one_line() {
+fn a_receiver_that_refuses_or_is_away_is_one_line() {
     // Bound and closed: no program listens there.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let away = format!("http://{}", listener.local_addr().expect("bound"));
     drop(listener);
-    let mut served = Served::new(&url, &[("OTEL_METRICS_EXPORTER", "none")]);
-    served.read_all(SIZE);
-    let line = served.line("telemetry cannot be sent");
-    assert!(
-        line.contains("refused") && line.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
-        "{line}"
-    );
-    let (status, said) = served.ended();
-    assert!(status.success(), "{said}");
-    assert_eq!(said.matches("cannot be sent").count(), 1, "{said}");
+    let refuses = Collector::new(Answer::Status("401 Unauthorized"));
+    for (url, why) in [(&refuses.url, "401"), (&away, "network error")] {
+        let only_spans = [
+            ("OTEL_METRICS_EXPORTER", "none"),
+            ("OTEL_TRACES_SAMPLER", "always_on"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=canary"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "500"),
+        ];
+        let served = Served::new(url, &only_spans);
+        for _ in 0..3 {
+            served.read_all();
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let said = served.ended();
+        assert_eq!(said.matches("ExportError").count(), 1, "{said}");
+        assert!(said.contains(why) && !said.contains("canary"), "{said}");
+    }
 }
 
 #[test]
-fn a_wrong_variable_is_refused_before_anything_is_served() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let disk = folder.path().join("disk");
-    std::fs::write(&disk, [7; 4096]).expect("room");
-    let socket = folder.path().join("s");
-    let words = [
-        "serve".as_ref(),
-        disk.as_os_str(),
-        "--unix".as_ref(),
-        socket.as_os_str(),
-    ];
+fn a_wrong_variable_is_one_line() {
     let wrong = [("OTEL_EXPORTER_OTLP_ENDPOINT", OsStr::new("collector:4318"))];
-    let got = foreread_in(&wrong, words);
-    assert!(
-        got.is_refused()
-            .contains("write a URL such as http://localhost:4318"),
-        "{}",
-        got.err
-    );
+    let got = foreread_in(&wrong, ["serve", "/dev/null", "--unix", "/no/where"]);
+    let line = got.is_refused();
+    assert!(line.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{line}");
+    let collector = Collector::new(Answer::Status("200 OK"));
+    let served = Served::new(&collector.url, &[("OTEL_TRACES_SAMPLER", "sometimes")]);
+    let said = served.ended();
+    assert_eq!(said.matches("sometimes").count(), 1, "{said}");
 }
 
 /// A run is one span, below the span of the program that began it.
@@ -515,7 +313,7 @@ fn a_run_is_a_span_below_its_parent() {
         println!("skipped: this machine cannot sample reads");
         return;
     }
-    let collector = Collector::new(Manner::Takes);
+    let collector = Collector::new(Answer::Status("200 OK"));
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", OsStr::new(&collector.url)),
@@ -530,12 +328,8 @@ fn a_run_is_a_span_below_its_parent() {
     };
     assert_eq!(span.name, "run");
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let ids = format!(
-        "00-{}-{}-01",
-        hex(&span.trace_id),
-        hex(&span.parent_span_id)
-    );
-    assert_eq!(ids, parent);
-    assert_eq!(number(&span.attributes, "foreread.exit_code"), 3);
+    let (trace, above) = (hex(&span.trace_id), hex(&span.parent_span_id));
+    assert_eq!(format!("00-{trace}-{above}-01"), parent);
+    assert_eq!(number(&span.attributes, "exit_code"), 3);
     assert_eq!(span.status.as_ref().map(|status| status.code), Some(2));
 }

@@ -44,18 +44,19 @@ const OPTIONS: &[&[&str]] = &[
         "--html",
         "OUT",
     ],
-    &["explain", "IN", "--alone", "--json", "OUT"],
-    &["explain", "IN", "--alone", "--html", "OUT"],
+    &["explain", "IN", "--json", "OUT"],
+    &["explain", "IN", "--html", "OUT"],
     &["tune", "IN", "--on", "model:nvme", "--json", "OUT"],
     &["tune", "IN", "--on", "model:nvme", "--html", "OUT"],
     &["probe", "model:hdd-theory", "-o", "OUT"],
     &["probe", "model:hdd-theory", "--json", "OUT"],
-    &["probe", "model:hdd-theory", "--html", "OUT"],
     &["sweep", "IN", "--on", "model:nvme", "--json", "OUT"],
     &["record", "-o", "OUT", "--", "true"],
     &["run", "--json", "OUT", "--", "true"],
     &["run", "--html", "OUT", "--", "true"],
     &["plan", "IN", "-o", "OUT"],
+    #[cfg(feature = "serve")]
+    &["serve", "IN", "--tcp", "0", "--record", "OUT"],
 ];
 
 #[test]

@@ -32,6 +32,14 @@ fn model(at: &Path) -> PathBuf {
     path
 }
 
+/// The same, and a plan of its headers.
+fn planned(at: &Path) -> (PathBuf, PathBuf) {
+    let (model, plan) = (model(at), at.join("m.plan"));
+    let words = ["plan", "--format", "safetensors", "-o"];
+    foreread(words.into_iter().chain([text(&plan), text(&model)])).is_done();
+    (model, plan)
+}
+
 /// Drops the pages of a file.
 fn cool(path: &Path) {
     for way in [
@@ -166,16 +174,7 @@ fn info_counts_the_file_systems_own_data() {
 #[test]
 fn files_that_changed_are_left_out_and_named() {
     let at = folder();
-    let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "-o",
-        text(&plan),
-        text(&model),
-    ])
-    .is_done();
+    let (model, plan) = planned(at.path());
     fs::File::options()
         .append(true)
         .open(&model)
@@ -277,10 +276,6 @@ fn runs_become_a_plan() {
         figures(&make(&["--at-least", "1/2", "--max", "16K"])).1,
         Some(2 * 8192)
     );
-    assert_eq!(
-        figures(&make(&["--at-least", "1/2", "--since-start", "500us"])).0,
-        Some(1)
-    );
     let got = foreread(["replay", text(&plan), "--json", "-"]);
     assert_eq!(
         (got.code, json(&got)["left_out_bytes"].as_u64()),
@@ -319,16 +314,7 @@ fn runs_become_a_plan() {
 #[test]
 fn the_command_has_its_output_and_exit_code() {
     let at = folder();
-    let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "-o",
-        text(&plan),
-        text(&model),
-    ])
-    .is_done();
+    let (_, plan) = planned(at.path());
     let got = foreread([
         "replay",
         text(&plan),
@@ -367,16 +353,7 @@ fn the_command_has_its_output_and_exit_code() {
 #[test]
 fn the_command_goes_on_when_replay_is_killed() {
     let at = folder();
-    let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "-o",
-        text(&plan),
-        text(&model),
-    ])
-    .is_done();
+    let (_, plan) = planned(at.path());
     let (begun, go, done) = (
         at.path().join("begun"),
         at.path().join("go"),
@@ -410,16 +387,7 @@ fn the_command_goes_on_when_replay_is_killed() {
 #[test]
 fn what_is_no_plan_is_refused() {
     let at = folder();
-    let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "-o",
-        text(&plan),
-        text(&model),
-    ])
-    .is_done();
+    let (_, plan) = planned(at.path());
     let whole = fs::read_to_string(&plan).expect("read");
     for (bytes, expected) in [
         (
@@ -438,74 +406,6 @@ fn what_is_no_plan_is_refused() {
         // The command is not started.
         let got = foreread(["replay", text(&plan), "--", "sh", "-c", "echo started"]);
         assert!(got.is_refused().contains(expected), "{}", got.err);
-    }
-    let got = foreread([
-        "plan",
-        "--format",
-        "gguf",
-        "-o",
-        text(&at.path().join("x")),
-        text(&model),
-    ]);
-    assert!(
-        got.is_refused().contains("no GGUF file, or a damaged one"),
-        "{}",
-        got.err
-    );
-    let got = foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "--tensors",
-        "z*",
-        "-o",
-        text(&plan),
-        "--force",
-        text(&model),
-    ]);
-    assert!(
-        got.is_refused()
-            .contains("no part of the file has a name like z*"),
-        "{}",
-        got.err
-    );
-    let got = foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "-o",
-        text(&plan),
-        text(&model),
-    ]);
-    assert!(
-        got.is_refused().contains("it is there already"),
-        "{}",
-        got.err
-    );
-    let got = foreread(["replay", text(&at.path().join("none"))]);
-    assert!(
-        got.is_refused()
-            .contains("cannot read the plan: No such file"),
-        "{}",
-        got.err
-    );
-}
-
-/// The page cache is of files of this machine: what has no cache on disk is refused with the way there.
-#[test]
-fn a_source_has_to_have_a_cache_on_disk_to_be_warmed() {
-    for name in [
-        "s3://bucket/a",
-        "gs://bucket/d/",
-        "az://box/a",
-        "hf://u/r/a",
-        "nbd://host/x",
-    ] {
-        let got = foreread(["warm", name]);
-        let line = format!(
-            "foreread: no cache on disk is named, and the page cache has no objects: {name}; add --disk-cache DIR\n"
-        );
-        assert_eq!((got.code, got.err.as_str()), (Some(2), line.as_str()));
     }
 }
 
@@ -562,16 +462,7 @@ fn folders_are_warmed_within_the_limit() {
 #[test]
 fn a_server_follows_a_plan_before_any_client_reads() {
     let at = folder();
-    let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread([
-        "plan",
-        "--format",
-        "safetensors",
-        "-o",
-        text(&plan),
-        text(&model),
-    ])
-    .is_done();
+    let (model, plan) = planned(at.path());
     let sockets = tempfile::tempdir().expect("a folder");
     let socket = sockets.path().join("s");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_foreread"));

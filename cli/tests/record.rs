@@ -3,12 +3,12 @@
 //! Needs root and tracefs, else it is skipped; what a test needs besides it names.
 
 use crate::common::foreread;
+use crate::common::process::{children, eventually, instances, signal};
 use crate::common::recorded;
 use foreread_core::event::Advice;
 use foreread_trace::Op;
 use recorded::{has, python, ranges, record, scratch, steps, text};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const CALLS: &str = r#"
@@ -298,25 +298,16 @@ fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
         std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut line)
             .expect("it says so");
     };
-    let kill = |signal: &str, pid: u32| {
-        assert!(
-            Command::new("kill")
-                .args([signal, &pid.to_string()])
-                .status()
-                .expect("runs")
-                .success()
-        );
-    };
     let mut child = begin();
     ready(&mut child);
     assert!(
-        instance(child.id()).is_some(),
+        !instances(child.id()).is_empty(),
         "it is looked for where it is"
     );
-    kill("-TERM", child.id());
+    signal(child.id(), "-TERM");
     assert_eq!(child.wait().expect("ends").code(), Some(143));
     assert!(!steps(&trace, None).is_empty());
-    assert_eq!(instance(child.id()), None);
+    assert!(instances(child.id()).is_empty());
     // Killed outright it leaves its instance, and its guard removes that.
     let mut child = begin();
     ready(&mut child);
@@ -326,112 +317,45 @@ fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
         child_called(child.id(), "--tracefs-guard").is_some(),
         "the guard"
     );
-    kill("-KILL", child.id());
+    signal(child.id(), "-KILL");
     child.wait().expect("ends");
     eventually("the instance to go", || {
-        instance(child.id()).is_none().then_some(())
+        instances(child.id()).is_empty().then_some(())
     });
-    kill("-KILL", sleeper);
+    signal(sleeper, "-KILL");
     // Where the guard is killed first, the next run removes it.
     let mut child = begin();
     ready(&mut child);
     let sleeper = eventually("the command", || child_called(child.id(), "sleep"));
-    kill(
-        "-KILL",
+    signal(
         child_called(child.id(), "--tracefs-guard").expect("the guard"),
+        "-KILL",
     );
-    kill("-KILL", child.id());
+    signal(child.id(), "-KILL");
     child.wait().expect("ends");
-    kill("-KILL", sleeper);
-    assert!(instance(child.id()).is_some());
+    signal(sleeper, "-KILL");
+    assert!(!instances(child.id()).is_empty());
     assert_eq!(
         record(&trace, &["-q"], &["true"]).expect("as before").code,
         Some(0)
     );
-    assert_eq!(instance(child.id()), None);
-}
-
-/// The tracing instance of a recorder.
-fn instance(pid: u32) -> Option<PathBuf> {
-    let all = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .map(|place| format!("{place}/instances"));
-    let mut all = all
-        .iter()
-        .flat_map(std::fs::read_dir)
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    all.find(|path| {
-        path.to_string_lossy()
-            .contains(&format!("/foreread-{pid}-"))
-    })
+    assert!(instances(child.id()).is_empty());
 }
 
 /// A child process by a word of its command line, whichever thread began it.
 fn child_called(pid: u32, word: &str) -> Option<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .ok()?
-        .flatten();
-    let of = |task: std::fs::DirEntry| {
-        std::fs::read_to_string(task.path().join("children")).unwrap_or_default()
-    };
-    let children: Vec<u32> = tasks.map(of).flat_map(|pids| numbers(&pids)).collect();
     let called = |pid: u32| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|all| all.contains(word))
     };
-    children.into_iter().find(|&child| called(child))
-}
-
-fn numbers(text: &str) -> Vec<u32> {
-    text.split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
-}
-
-/// Waits up to a minute, for a machine with much else to do.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..6000 {
-        if let Some(found) = look() {
-            return found;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("{what} did not come in time")
+    children(pid).into_iter().find(|&child| called(child))
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_in_one_line() {
+fn what_cannot_be_run_has_a_shells_code() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     if record(&trace, &["-q"], &["true"]).is_none() {
         return;
-    }
-    let got = foreread(["record", "--force", "-o", text(&trace), "--", "true"]);
-    let next = format!("next: foreread tune {}\n", trace.display());
-    assert!(got.err.ends_with(&next), "{}", got.err);
-    for (args, part) in [
-        (
-            vec!["record", "-o", text(&trace), "--", "true"],
-            "it is there already",
-        ),
-        (
-            vec!["record", "-o", "no/such/t.frt", "--", "true"],
-            "its directory does not exist",
-        ),
-        (
-            vec!["record", "-o", text(dir.path()), "--", "true"],
-            "it is a directory",
-        ),
-        (
-            vec!["record", "--force", "-o", text(&trace), "--pid", "4194305"],
-            "no such process: 4194305",
-        ),
-        (
-            vec!["record", "--force", "-o", text(&trace)],
-            "see 'foreread record -h'",
-        ),
-    ] {
-        assert!(foreread(&args).is_refused().contains(part), "{args:?}");
     }
     // As a shell has it, and as `run` and `replay` do.
     for (program, code) in [("/no/such/program", 127), (text(&data), 126)] {
@@ -472,175 +396,5 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
                 "{error}"
             );
         }
-    }
-}
-
-/// What `compare --json` counted of a policy: reads, and bytes asked for.
-fn counted(json: &str, policy: &str) -> (u64, u64) {
-    let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
-    let rows = json["rows"].as_array().expect("rows");
-    let row = rows
-        .iter()
-        .find(|row| row["policy"] == policy)
-        .expect("a row of it");
-    let number = |key: &str| row[key].as_u64().unwrap_or_else(|| panic!("{key}: {row}"));
-    (number("demand_reads"), number("demand_bytes"))
-}
-
-/// The same reads explained on the real file: as many as `compare` counted, and no byte read ahead without its fate.
-fn explained_on(trace: &Path, (name, file): (&str, &Path), row: (u64, u64)) {
-    let args = [
-        "explain",
-        text(trace),
-        "--only",
-        name,
-        "--on",
-        text(file),
-        "--alone",
-    ];
-    let told = foreread(args);
-    assert_eq!(told.code, Some(0), "{name}: {}", told.err);
-    assert!(
-        told.out.contains(&format!(" on file:{} (", file.display())),
-        "{}",
-        told.out
-    );
-    let told = foreread(args.into_iter().chain(["--json", "-"]));
-    let json: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
-    assert_eq!(
-        (json["source"].as_str(), json["policy"].as_str()),
-        (Some(&*format!("file:{}", file.display())), Some("auto"))
-    );
-    let total = &json["total"];
-    let number = |key: &str| {
-        total[key]
-            .as_u64()
-            .unwrap_or_else(|| panic!("{key}: {total}"))
-    };
-    assert_eq!(
-        (number("demand_reads"), number("demand_bytes")),
-        row,
-        "{name}"
-    );
-    let fates = [
-        "used_bytes",
-        "unused_bytes",
-        "ra_failed_bytes",
-        "unresolved_bytes",
-    ]
-    .map(number);
-    assert_eq!(
-        number("ra_bytes"),
-        fates.iter().sum::<u64>(),
-        "{name}: {total}"
-    );
-    assert_eq!(
-        number("hits") + number("late_hits") + number("misses"),
-        number("demand_reads"),
-        "{name}: {total}"
-    );
-    assert!(
-        number("source_bytes") > 0 && number("stall_ns") > 0,
-        "{name}: {total}"
-    );
-    let streams = json["files"][0]["streams"].as_array().expect("streams");
-    assert!(
-        streams.iter().all(|s| !s["because"]["words"]
-            .as_str()
-            .unwrap_or_default()
-            .is_empty()),
-        "{name}"
-    );
-}
-
-/// Programs that people have, read back by `compare` and `explain` on a real file.
-#[test]
-fn traces_of_real_programs_are_compared_on_a_real_file() {
-    let (dir, data) = scratch();
-    let (trace, db, npy) = (
-        dir.path().join("t.frt"),
-        dir.path().join("a.db"),
-        dir.path().join("a.npy"),
-    );
-    let tar = dir.path().join("a.tar");
-    let sql = "create table t(a, b); with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) \
-        insert into t select n, hex(randomblob(20)) from c;";
-    let load = format!("import numpy; print(numpy.load({:?}).sum())", text(&npy));
-    let save = format!(
-        "import numpy; numpy.save({:?}, numpy.arange(200000))",
-        text(&npy)
-    );
-    let runs = |program: &[&str]| {
-        Command::new(program[0])
-            .args(&program[1..])
-            .status()
-            .expect("runs")
-            .success()
-    };
-    let mut programs: Vec<(Vec<&str>, &Path)> =
-        vec![(vec!["tar", "cf", text(&tar), text(&data)], &data)];
-    if has(&["sqlite3", "--version"]) {
-        assert!(runs(&["sqlite3", text(&db), sql]));
-        programs.push((
-            vec!["sqlite3", text(&db), "select count(distinct b) from t"],
-            &db,
-        ));
-    }
-    // Debian's numpy belongs to Debian's python, which is not always the first.
-    let has_numpy = |python: &str| {
-        Command::new(python)
-            .args(["-c", "import numpy"])
-            .output()
-            .is_ok_and(|o| o.status.success())
-    };
-    match ["/usr/bin/python3", "python3"]
-        .into_iter()
-        .find(|python| has_numpy(python))
-    {
-        Some(python) => {
-            assert!(runs(&[python, "-c", &save]));
-            programs.push((vec![python, "-c", &load], &npy));
-        }
-        None => println!("skipped: needs numpy (apt-get install python3-numpy)"),
-    }
-    for (program, file) in programs {
-        let Some(got) = record(&trace, &[], &program) else {
-            return;
-        };
-        assert_eq!(got.code, Some(0), "{}", got.err);
-        let size = std::fs::metadata(file).expect("there").len();
-        let seen = ranges(steps(&trace, None))
-            .remove(text(file))
-            .expect("the file has its name");
-        let bytes: u64 = seen.iter().map(|(start, end)| end - start).sum();
-        assert!(bytes >= size * 9 / 10, "{program:?}: {bytes} of {size}");
-        let name = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .expect("UTF-8");
-        let args = [
-            "compare",
-            text(&trace),
-            "--only",
-            name,
-            "--on",
-            text(file),
-            "--runs",
-            "2",
-            "--json",
-            "-",
-        ];
-        let got = foreread(args);
-        assert_eq!(got.code, Some(0), "{program:?}: {}", got.err);
-        assert!(got.out.contains("\"rows\""), "{}", got.out);
-        let row = counted(&got.out, "linux-6.18");
-        explained_on(&trace, (name, file), row);
-        let told = foreread(["explain", text(&trace), "--file", name, "--json", "-"]);
-        assert_eq!(told.code, Some(0), "{program:?}: {}", told.err);
-        assert!(
-            told.out.contains("\"foreread.explain/1\"") && told.out.contains(name),
-            "{}",
-            told.out
-        );
     }
 }

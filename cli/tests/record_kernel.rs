@@ -3,6 +3,7 @@
 //!
 //! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
 
+use crate::common::process::{instances, polls, signal, wait_until};
 use crate::common::recorded;
 use foreread_trace::{Flags, Item, Op, open};
 use recorded::{Step, has, python, record, scratch, steps, text};
@@ -24,17 +25,6 @@ fn tracefs() -> Option<&'static Path> {
         println!("skipped: needs tracefs mounted at /sys/kernel/tracing");
     }
     found
-}
-
-fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    // Only a test that fails comes to the end of it.
-    for _ in 0..6000 {
-        if so() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("it never happened: {what}");
 }
 
 /// Reads as commanded: `r N` by its first thread at the position, `t OFFSET` by a second thread, `c N` by a child
@@ -135,8 +125,7 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
     // When it knows what is open its first thread polls the process.
     wait_until("it records", || {
         ended = recorder.try_wait().expect("ours");
-        let waits = fs::read_to_string(format!("/proc/{}/wchan", recorder.id()));
-        ended.is_some() || waits.is_ok_and(|waits| waits.contains("poll"))
+        ended.is_some() || polls(recorder.id())
     });
     if ended.and_then(|status| status.code()) == Some(3) {
         println!("skipped: needs root and tracefs");
@@ -149,14 +138,7 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
 /// That the recorder ended well and has left nothing.
 fn is_over(status: ExitStatus, recorder: u32) {
     assert_eq!(status.code(), Some(0));
-    let instances = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .map(|place| format!("{place}/instances"));
-    let all = instances.iter().flat_map(fs::read_dir).flatten().flatten();
-    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let left: Vec<String> = names
-        .filter(|name| name.starts_with(&format!("foreread-{recorder}-")))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(instances(recorder), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -176,10 +158,7 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     for what in ["r 1000", "t 500000", "r 50", "c 100"] {
         reader.does(what);
     }
-    let kill = Command::new("kill")
-        .args(["-INT", &recorder.id().to_string()])
-        .status();
-    assert!(kill.expect("it runs").success());
+    signal(recorder.id(), "-INT");
     is_over(recorder.wait().expect("ends"), recorder.id());
     reader.does("r 60");
     // Until it ends.
@@ -565,15 +544,13 @@ fn a_scanned_mapping_is_sequential() {
     let Some(scan) = explained("scan") else {
         return;
     };
-    assert_eq!(scan["pattern"]["words"], "sequential", "{scan:#}");
     let (unused, bytes) = (
-        scan["share"]["unused_bytes"].as_u64(),
-        scan["share"]["demand_bytes"].as_u64(),
+        scan["counts"]["unused_bytes"].as_u64(),
+        scan["counts"]["demand_bytes"].as_u64(),
     );
     assert_eq!((unused, bytes), (Some(0), Some(32 << 20)), "{scan:#}");
     let random = explained("random").expect("as before");
-    assert_eq!(random["pattern"]["words"], "random", "{random:#}");
-    let bytes = random["share"]["demand_bytes"].as_u64().expect("a number");
+    let bytes = random["counts"]["demand_bytes"].as_u64().expect("a number");
     assert!(bytes <= 40 * PAGE, "{bytes} bytes of 40 pages");
 }
 

@@ -1,53 +1,37 @@
 //! `foreread serve` as a process: what clients ask for, no more and no less, is in the trace of `--record` when the server has
 //! been told to end, by whichever signal; what it logs; what it makes of odd paths and of a control group.
-use crate::common::{first_line, foreread};
+use crate::common::process;
+use crate::common::server::Server;
 use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, Record};
-use std::io::{IoSliceMut, Read};
+use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const SIZE: u64 = 3_000_000;
 
-/// A server that records; ended, whatever happens.
+/// A server that records.
 struct Recorded {
-    process: Child,
-    uri: String,
+    server: Server,
     folder: tempfile::TempDir,
 }
 
 impl Recorded {
     fn new(more: &[&str]) -> Recorded {
         let folder = tempfile::tempdir().expect("a folder");
-        let bytes: Vec<u8> = (0..SIZE as u32)
-            .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
+        let bytes = (0..SIZE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
         let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("disk"), bytes).expect("room");
+        std::fs::write(at("disk"), Vec::from_iter(bytes)).expect("room");
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-        let command = command
-            .arg("serve")
-            .arg(at("disk"))
-            .arg("--unix")
-            .arg(at("s"))
-            .arg("--record")
-            .arg(at("t.frt"));
-        let mut process = command
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let uri = first_line(&mut process);
-        let (uri, trace) = (uri.trim_end().to_string(), at("t.frt"));
-        let recorded = Recorded {
-            process,
-            uri,
-            folder,
-        };
-        assert!(!recorded.uri.is_empty(), "it serves");
-        assert!(!trace.exists(), "a trace is there when it is whole");
-        recorded
+        let command = command.arg("serve").arg(at("disk"));
+        let command = command.arg("--unix").arg(at("s"));
+        let server = Server::start(command.arg("--record").arg(at("t.frt")).args(more));
+        assert!(!at("t.frt").exists(), "a trace is there when it is whole");
+        Recorded { server, folder }
+    }
+
+    fn uri(&self) -> &str {
+        &self.server.line
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -59,36 +43,11 @@ impl Recorded {
         self.ended_by("-TERM")
     }
 
-    fn ended_by(mut self, signal: &str) -> (String, String, Vec<Record>) {
-        let id = self.process.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &id])
-                .status()
-                .expect("kill")
-                .success()
-        );
-        assert!(self.process.wait().expect("waited").success());
-        let mut said = String::new();
-        self.process
-            .stderr
-            .take()
-            .expect("piped")
-            .read_to_string(&mut said)
-            .expect("text");
-        let (name, records) = records(&self.at("t.frt"));
-        (
-            said.lines().last().unwrap_or_default().to_string(),
-            name,
-            records,
-        )
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    fn ended_by(self, signal: &str) -> (String, String, Vec<Record>) {
+        let said = self.server.ended_by(signal);
+        let (name, records) = records(&self.folder.path().join("t.frt"));
+        let last = said.lines().last().unwrap_or_default();
+        (last.to_string(), name, records)
     }
 }
 
@@ -116,7 +75,7 @@ fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
 #[test]
 fn what_one_client_asks_for_is_recorded_in_its_order() {
     let served = Recorded::new(&["--export", "disk-of-a-vm"]);
-    let client = Nbd::open(&served.uri).expect("connected");
+    let client = Nbd::open(served.uri()).expect("connected");
     let asked: Vec<(u64, u64)> = (0..500)
         .map(|n| (n * 7919 * 13 % (SIZE - 700_000), 1 + n * 1511 % 700_000))
         .collect();
@@ -162,7 +121,7 @@ fn a_copy_reads_every_byte_once() {
     }
     let served = Recorded::new(&[]);
     let copied = Command::new("nbdcopy")
-        .arg(&served.uri)
+        .arg(served.uri())
         .arg(served.at("copy"))
         .status()
         .expect("nbdcopy");
@@ -202,7 +161,7 @@ fn writes_are_recorded_and_what_is_no_request_for_bytes_is_counted() {
     assert!(
         command
             .args(["-f", "raw"])
-            .arg(&served.uri)
+            .arg(served.uri())
             .stdout(Stdio::null())
             .status()
             .expect("qemu-io")
@@ -228,47 +187,11 @@ fn writes_are_recorded_and_what_is_no_request_for_bytes_is_counted() {
     );
 }
 
-#[test]
-fn a_file_that_is_there_is_not_replaced() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::write(path("t.frt"), "mine").expect("room");
-    std::fs::write(path("disk"), [0; 4096]).expect("room");
-    let got = foreread([
-        "serve",
-        &path("disk"),
-        "--unix",
-        &path("s"),
-        "--record",
-        &path("t.frt"),
-    ]);
-    assert!(
-        got.is_refused().contains("it is there already: "),
-        "{}",
-        got.err
-    );
-    let got = foreread([
-        "serve",
-        &path("disk"),
-        "--unix",
-        &path("s"),
-        "--record",
-        &path("no/t.frt"),
-    ]);
-    assert!(
-        got.is_refused()
-            .contains("name another file after --record"),
-        "{}",
-        got.err
-    );
-    assert_eq!(std::fs::read(path("t.frt")).expect("there"), b"mine");
-}
-
 /// What a terminal that is closed sends. Under nohup it is ignored, and stays so.
 #[test]
 fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     let served = Recorded::new(&[]);
-    let client = Nbd::open(&served.uri).expect("connected");
+    let client = Nbd::open(served.uri()).expect("connected");
     client
         .read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192)
         .expect("read");
@@ -276,97 +199,39 @@ fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     let (_, _, records) = served.ended_by("-HUP");
     assert_eq!(ranges(&records), [(8192, 4096)]);
 
-    let mut running = Running::new("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
-    let id = running.process.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-HUP", &id])
-            .status()
-            .expect("kill")
-            .success()
-    );
+    let (mut running, _folder) = shell("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
+    process::signal(running.process.id(), "-HUP");
     std::thread::sleep(std::time::Duration::from_millis(100));
-    assert!(
-        running.process.try_wait().expect("waited").is_none(),
-        "it goes on"
-    );
-    drop(Nbd::open(&running.uri).expect("it still serves"));
-    running.ended();
+    let ended = running.process.try_wait().expect("waited");
+    assert!(ended.is_none(), "it goes on");
+    drop(Nbd::open(&running.line).expect("it still serves"));
+    running.ended_by("-TERM");
 }
 
-/// A server begun through a shell, with stderr in a file.
-struct Running {
-    process: Child,
-    uri: String,
-    folder: tempfile::TempDir,
-}
-
-impl Running {
-    /// `script` gets the command as its arguments; the source is `disk`, of 1 MiB, by a path that is no UTF-8.
-    fn new(script: &str, more: &[&str], set: impl FnOnce(&mut Command)) -> Running {
-        use std::os::unix::ffi::OsStrExt;
-        let folder = tempfile::tempdir().expect("a folder");
-        let disk = folder.path().join(std::ffi::OsStr::from_bytes(b"disk\xff"));
-        std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
-        let err = std::fs::File::create(folder.path().join("err")).expect("room");
-        let mut command = Command::new("bash");
-        command
-            .args([
-                "-c",
-                script,
-                "bash",
-                env!("CARGO_BIN_EXE_foreread"),
-                "serve",
-            ])
-            .arg(&disk)
-            .args(more);
-        set(command.stdout(Stdio::piped()).stderr(err));
-        let mut process = command.spawn().expect("a shell");
-        let uri = first_line(&mut process);
-        let running = Running {
-            process,
-            uri: uri.trim_end().to_string(),
-            folder,
-        };
-        assert!(!running.uri.is_empty(), "it serves: {}", running.said());
-        running
-    }
-
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("err")).expect("there"))
-            .into_owned()
-    }
-
-    fn ended(mut self) -> String {
-        let id = self.process.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &id])
-                .status()
-                .expect("kill")
-                .success()
-        );
-        assert!(
-            self.process.wait().expect("waited").success(),
-            "{}",
-            self.said()
-        );
-        self.said()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop((self.process.kill(), self.process.wait()));
-    }
+/// A server begun through a shell: `script` gets the command as its arguments. The source is of 1 MiB, by a path that is no UTF-8.
+fn shell(
+    script: &str,
+    more: &[&str],
+    set: impl FnOnce(&mut Command),
+) -> (Server, tempfile::TempDir) {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = folder.path().join(std::ffi::OsStr::from_bytes(b"disk\xff"));
+    std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
+    let mut command = Command::new("bash");
+    let foreread = env!("CARGO_BIN_EXE_foreread");
+    command.args(["-c", script, "bash", foreread, "serve"]);
+    command.arg(&disk).args(more);
+    set(&mut command);
+    (Server::start(&mut command), folder)
 }
 
 #[test]
 fn clients_are_logged_for_a_terminal_and_for_the_journal() {
     use std::os::unix::fs::MetadataExt;
-    let plain = Running::new("exec \"$@\"", &["--tcp", "0", "--log", "info"], |_| ());
-    drop(Nbd::open(&plain.uri).expect("connected"));
-    let said = plain.ended();
+    let (plain, _folder) = shell("exec \"$@\"", &["--tcp", "0", "--log", "info"], |_| ());
+    drop(Nbd::open(&plain.line).expect("connected"));
+    let said = plain.ended_by("-TERM");
     for part in [
         "  INFO NBD client connected client=0 peer=127.0.0.1:",
         "  INFO NBD client gone client=0 requests=",
@@ -384,12 +249,12 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
         let script =
             "exec 2>\"$ERR\"; export JOURNAL_STREAM=$(stat -c %d:%i \"$ERR\"); exec \"$@\"";
         let err = tempfile::NamedTempFile::new().expect("room");
-        let journal = Running::new(script, &["--tcp", "0"], |command| {
+        let (journal, _folder) = shell(script, &["--tcp", "0"], |command| {
             command.env("ERR", err.path()).env("FOREREAD_LOG", level);
         });
         assert!(err.path().metadata().expect("there").ino() > 0);
-        drop(Nbd::open(&journal.uri).expect("connected"));
-        journal.ended();
+        drop(Nbd::open(&journal.line).expect("connected"));
+        journal.ended_by("-TERM");
         let said = std::fs::read_to_string(err.path()).expect("there");
         assert_eq!(
             said.lines()
@@ -429,10 +294,10 @@ fn a_cache_is_no_larger_than_the_control_group_allows() {
         return;
     }
     let script = "echo $$ > \"$GROUP\"/cgroup.procs && exec \"$@\"";
-    let running = Running::new(script, &["--tcp", "0", "--cache", "1G"], |command| {
+    let (running, _folder) = shell(script, &["--tcp", "0", "--cache", "1G"], |command| {
         command.env("GROUP", &inner);
     });
-    let said = running.ended();
+    let said = running.ended_by("-TERM");
     drop((std::fs::remove_dir(&inner), std::fs::remove_dir(&outer)));
     let note = "foreread: the cache has 44.0 MB, not 1G: all caches get 50.3 MB, three quarters of the memory";
     assert!(said.contains(note), "{said}");

@@ -65,11 +65,6 @@ fn compare(trace: &Path, more: &[&str]) -> Value {
     serde_json::from_str(got.is_done()).expect("JSON")
 }
 
-fn refusal(trace: &Path, more: &[&str]) -> String {
-    let fixed = ["compare", text(trace), "--on", "model:ssd-sata"];
-    foreread(fixed.iter().chain(more)).is_refused().to_string()
-}
-
 fn time(table: &Value) -> f64 {
     table["rows"][0]["time_s"]["mean"]
         .as_f64()
@@ -127,82 +122,15 @@ fn each_mode_keeps_the_time_that_it_promises() {
         "{closed} {half} {asap}"
     );
     assert!(open > 0.117 && open < 0.12 && asap < 0.038, "{open} {asap}");
-    // The old word of the mode still works.
-    let gaps = of(&["--mode", "afap", "--think", "1"]);
-    assert!(gaps.1 == json!(1.0) && gaps.2 > 0.117, "{gaps:?}");
-    let cut = of(&["--mode", "closed", "--limit", "20"]);
-    assert!(cut.2 > 0.038 && cut.2 < closed / 1.5, "{cut:?}");
-}
-
-#[test]
-fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
-    let folder = tempfile::tempdir().expect("a scratch directory");
-    let without_ends = table(folder.path(), 3);
-    let line = refusal(&without_ends, &["--mode", "closed"]);
-    assert!(
-        line.contains("does not say when reads ended: reads.csv, mode closed; use --mode asap"),
-        "{line}"
-    );
-    let line = refusal(&without_ends, &["--mode", "deps"]);
-    assert!(
-        line.contains("neither what its records wait for nor when they ended: reads.csv, mode deps; use --mode"),
-        "{line}"
-    );
-    assert_eq!(compare(&without_ends, &["--mode", "open"])["mode"], "open");
-    let without_times = table(folder.path(), 2);
-    let line = refusal(&without_times, &["--mode", "open"]);
-    assert!(
-        line.contains("when each read began: reads.csv, mode open; use --mode asap"),
-        "{line}"
-    );
-    let line = refusal(&without_times, &["--think", "2"]);
-    assert!(line.contains("because the trace has no times"), "{line}");
-    for (factor, refused) in [("100", false), ("100.5", true), ("-1", true), ("NaN", true)] {
-        let think = format!("--think={factor}");
-        let more = [think.as_str(), "--mode", "deps", "--runs", "1"];
-        if refused {
-            let line = refusal(&fixture("foreread/v1.frt"), &more);
-            assert!(
-                line.contains("a factor on pauses below 0 or above 100"),
-                "{line}"
-            );
-        } else {
-            assert_eq!(
-                compare(&fixture("foreread/v1.frt"), &more[..3])["think"],
-                json!(100.0)
-            );
-        }
-    }
 }
 
 #[test]
 fn what_the_content_leaves_open_the_user_says() {
     let unsure = fixture("alibaba/unsure.csv");
-    let line = refusal(&unsure, &[]);
-    assert!(
-        line.contains("it could be alibaba: ") && line.contains("--format"),
-        "{line}"
-    );
     let table = compare(&unsure, &["--format", "alibaba"]);
     assert_eq!(
         (&table["workload"], &table["mode"]),
         (&json!("unsure.csv"), &json!("afap"))
-    );
-    let line = refusal(&unsure, &["--format", "nonesuch"]);
-    assert!(line.contains("unknown format 'nonesuch'"), "{line}");
-    let line = foreread([
-        "compare",
-        "random",
-        "--on",
-        "model:ssd-sata",
-        "--format",
-        "csv",
-    ])
-    .is_refused()
-    .to_string();
-    assert!(
-        line.contains("only a trace can be replayed that way: --format"),
-        "{line}"
     );
 }
 
@@ -239,31 +167,4 @@ fn a_trace_that_was_imported_gives_the_same_figures() {
         assert_ne!(direct["workload"], imported["workload"]);
         assert!(direct["rows"].is_array());
     }
-}
-
-/// A table, its advice and its errors name the file, not the way to it more often than once.
-#[test]
-fn words_name_the_file_and_an_error_its_path() {
-    let trace = fixture("csv/dftracer.csv");
-    let got = foreread([
-        "compare",
-        text(&trace),
-        "--on",
-        "model:ssd-sata",
-        "--runs",
-        "2",
-        "--policy",
-        "linux-6.18",
-    ]);
-    let shown = got.is_done();
-    assert!(
-        shown.contains("\n\ndftracer.csv on model:ssd-sata (") && !shown.contains("tests/traces"),
-        "{shown}"
-    );
-    assert!(
-        !shown.contains("For all: ") && shown.contains("Replayed in mode asap, because "),
-        "{shown}"
-    );
-    let line = refusal(&fixture("csv/bad-quote.csv"), &[]);
-    assert!(line.contains("tests/traces/csv/bad-quote.csv, "), "{line}");
 }

@@ -1,7 +1,8 @@
-//! `foreread run`: the command's exit code, its signals, its output, and what is left behind.
+//! `foreread run`: the command's exit code, its signals, its output; what is left behind.
 //!
 //! Those of tracefs need root and tracefs, else they are skipped.
 
+use crate::common::process::{instances, signal, wait_until};
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -27,26 +28,6 @@ fn can_watch() -> bool {
         println!("skipped: needs root, tracefs and the initial PID namespace");
     }
     can
-}
-
-/// Instances of tracefs that a process has left.
-fn instances_of(pid: u32) -> Vec<String> {
-    let folder = fs::read_dir("/sys/kernel/tracing/instances")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let names = folder.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names
-        .filter(|name| name.starts_with(&format!("foreread-{pid}-")))
-        .collect()
-}
-
-/// Waits until a process has left none. Only a test that fails comes to the end of it.
-fn is_removed(pid: u32) -> bool {
-    (0..6000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        instances_of(pid).is_empty()
-    })
 }
 
 #[test]
@@ -169,30 +150,27 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
         line.trim().to_string()
     };
-    let send = |signal: &str, pid: &str| {
-        let done = Command::new("kill")
-            .args([signal, pid])
-            .status()
-            .expect("kill runs");
-        assert!(done.success());
-    };
     let mut child = begin(&[
         "sh",
         "-c",
         "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done",
     ]);
     assert_eq!(read_line(&mut child), "ready");
-    send("-TERM", &child.id().to_string());
+    signal(child.id(), "-TERM");
     assert_eq!(child.wait().expect("it ends").code(), Some(9));
-    assert!(is_removed(child.id()), "the guard removes the instance");
+    wait_until("the guard removes the instance", || {
+        instances(child.id()).is_empty()
+    });
     let mut child = begin(&["sh", "-c", "echo $$; exec sleep 1000"]);
     let command = read_line(&mut child);
-    send("-KILL", &child.id().to_string());
+    signal(child.id(), "-KILL");
     assert_eq!(child.wait().expect("it ends").signal(), Some(9));
-    assert!(is_removed(child.id()), "the guard removes the instance");
+    wait_until("the guard removes the instance", || {
+        instances(child.id()).is_empty()
+    });
     assert!(
         PathBuf::from(format!("/proc/{command}")).exists(),
         "the command goes on"
     );
-    send("-KILL", &command);
+    signal(command.parse().expect("a number"), "-KILL");
 }

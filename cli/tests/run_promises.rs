@@ -4,6 +4,7 @@
 //! Each program checks itself, and ends with 7 where all is as it should be. Without a C compiler, setpriv or what a slow disk needs the tests
 //! are skipped.
 
+use crate::common::process::{eventually, signal};
 use crate::tune::slow_disk::SlowDisk;
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
@@ -265,18 +266,9 @@ fn a_program_that_is_stopped_goes_on_at_the_signal() {
     };
     let mut command = promises.command("stops", true);
     let mut run = Running(command.stderr(Stdio::null()).spawn().expect("it starts"));
-    let until = Instant::now() + LONGEST;
-    let program = loop {
-        assert!(Instant::now() < until, "it has not stopped");
-        if let Some(program) = child_in(run.0.id(), "T") {
-            break program;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    };
+    let program = eventually("it stops", || child_in(run.0.id(), "T"));
     assert_eq!(run.0.try_wait().expect("its state"), None);
-    let mut signal = Command::new("kill");
-    let signal = signal.args(["-CONT", &program.to_string()]);
-    assert!(signal.status().expect("it starts").success());
+    signal(program, "-CONT");
     assert_eq!(run.0.wait().expect("it ends").code(), Some(7));
 }
 

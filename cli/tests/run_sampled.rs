@@ -220,22 +220,6 @@ fn a_command_that_hides_is_left_alone() {
     assert!(is_said, "{last}");
 }
 
-#[test]
-fn the_summary_says_bytes_and_waits() {
-    let Some(disk) = disk() else { return };
-    let big = &big_and_cold(&disk);
-    let done = run(&[
-        "--by", "sample", "--", "python3", "-S", "-c", READER, "read", big,
-    ]);
-    let said = String::from_utf8_lossy(&done.stderr);
-    // A busy machine may have the reads look like none to gain by.
-    assert!(
-        said.contains(" read ahead: ") || said.contains("nothing to gain"),
-        "{said}"
-    );
-    assert!(said.contains("waiting for the storage"), "{said}");
-}
-
 /// Reads a cold file that it has a write lease of: an open by another process would break that, and be told by a signal.
 const LEASER: &str = "
 import fcntl, os, signal, sys

@@ -1,11 +1,14 @@
 //! "Never printed": a canary in the name of a source, through every command that takes one. Whatever the command writes is
 //! looked at: stdout, stderr at the most talkative level of the log, JSON, HTML, metrics, event logs, recordings.
+#[cfg(feature = "mount")]
+use crate::common::process::can_mount;
+use crate::common::server::Server;
 use foreread::source::{Mem, Nbd, Source};
 use foreread_testing::{Lie, RangeServer, pattern};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::io::{IoSliceMut, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const CANARY: &str = "canary9f3e";
@@ -127,14 +130,14 @@ fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
             name,
         ],
         vec!["compare", "--on", "model:nvme", name],
-        vec!["explain", "sequential", "--alone", "--on", name],
+        vec!["explain", "sequential", "--on", name],
         vec!["explain", name],
         vec!["probe", name, "--seconds", "1"],
         vec!["probe", name, "--verify", "model:nvme"],
         vec!["serve", name, "--tcp", "0.0.0.0:0"],
         vec!["serve", "/dev/null", "--tcp", name],
         vec!["tune", name],
-        vec!["replay-log", name],
+        vec!["check", "replay-log", name],
         vec!["trace", "info", name],
         vec!["trace", "import", name, "-o", "/dev/null"],
         vec!["list", "policies", "--log", name],
@@ -235,18 +238,7 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
         "--json",
         &json[3],
     ];
-    let explain = [
-        "explain",
-        "sequential",
-        "--on",
-        &name,
-        "--runs",
-        "2",
-        "--against",
-        "none",
-        "--json",
-        &json[1],
-    ];
+    let explain = ["explain", "sequential", "--on", &name, "--json", &json[1]];
     let compare: Vec<&str> = compare.into_iter().chain(quick).collect();
     let vary: Vec<&str> = vary.into_iter().chain(quick).collect();
     for args in [&compare[..], &vary, &explain] {
@@ -316,7 +308,6 @@ fn a_recorded_command_line_is_not_kept() {
         &at("t.frt"),
         "--on",
         "model:nvme",
-        "--alone",
         "--json",
         &at("e.json"),
     ];
@@ -333,61 +324,6 @@ fn a_recorded_command_line_is_not_kept() {
         is_clean(args[0], &output.stdout);
     }
     assert_eq!(files_are_clean(folder.path()), 5);
-}
-
-/// A server of ours, ended whatever happens.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str]) -> Running {
-        let mut command = command(args);
-        Running(
-            command
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("the binary starts"),
-        )
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().expect("piped"))
-            .read_line(&mut line)
-            .expect("a line");
-        line.trim_end().to_string()
-    }
-
-    /// Ends it by SIGTERM; what it wrote to stderr.
-    fn ended(mut self) -> Vec<u8> {
-        let id = self.0.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &id])
-                .status()
-                .expect("kill")
-                .success()
-        );
-        let mut err = Vec::new();
-        self.0
-            .stderr
-            .take()
-            .expect("piped")
-            .read_to_end(&mut err)
-            .expect("text");
-        assert!(
-            self.0.wait().expect("waited").success(),
-            "{}",
-            String::from_utf8_lossy(&err)
-        );
-        err
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop((self.0.kill(), self.0.wait()));
-    }
 }
 
 fn get(port: u16) -> Vec<u8> {
@@ -427,8 +363,8 @@ fn a_server_of_a_source_with_a_password_shows_none() {
         "--metrics",
         &metrics,
     ];
-    let mut running = Running::start(&serve);
-    let uri = running.line();
+    let running = Server::start(&mut command(serve));
+    let uri = running.line.clone();
     let nbd = Nbd::open(&uri.replace("0.0.0.0", "127.0.0.1")).expect("connected");
     let mut bytes = vec![0; 65536];
     assert_eq!(
@@ -452,9 +388,8 @@ fn a_server_of_a_source_with_a_password_shows_none() {
     );
     std::thread::sleep(Duration::from_millis(150));
     drop(nbd);
-    let err = running.ended();
-    is_clean("stderr of serve", &err);
-    let err = String::from_utf8_lossy(&err);
+    let err = running.ended_by("-TERM");
+    is_clean("stderr of serve", err.as_bytes());
     assert!(
         err.contains("there is no password") && err.contains("/object?..."),
         "{err}"
@@ -471,15 +406,7 @@ fn a_server_of_a_source_with_a_password_shows_none() {
 #[cfg(feature = "mount")]
 #[test]
 fn a_mount_of_a_source_with_a_password_shows_none() {
-    let root = Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|out| out.stdout == b"0\n");
-    if !(root
-        && Path::new("/dev/fuse").exists()
-        && Command::new("fusermount3").arg("-V").output().is_ok())
-    {
-        println!("skipped: needs /dev/fuse and fuse3");
+    if !can_mount() {
         return;
     }
     let (_server, name) = served();
@@ -492,7 +419,7 @@ fn a_mount_of_a_source_with_a_password_shows_none() {
         mnt.path().display().to_string(),
     );
     let port = free_port();
-    let mut running = Running::start(&[
+    let running = Server::start(&mut command([
         "mount",
         &name,
         &dir,
@@ -500,8 +427,8 @@ fn a_mount_of_a_source_with_a_password_shows_none() {
         &trace,
         "--metrics",
         &port.to_string(),
-    ]);
-    assert_eq!(running.line(), dir);
+    ]));
+    assert_eq!(running.line, dir);
     let names: Vec<_> = std::fs::read_dir(&dir)
         .expect("listed")
         .map(|e| e.expect("one").file_name())
@@ -518,6 +445,6 @@ fn a_mount_of_a_source_with_a_password_shows_none() {
         "the mount table",
         &std::fs::read("/proc/self/mountinfo").expect("readable"),
     );
-    is_clean("stderr of mount", &running.ended());
+    is_clean("stderr of mount", running.ended_by("-TERM").as_bytes());
     assert_eq!(files_are_clean(folder.path()), 1, "the recording");
 }

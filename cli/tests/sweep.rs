@@ -133,7 +133,8 @@ fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
     let (one, two) = (on("1", "none"), on("2", "none,linux-6.18"));
     assert_eq!((one.len(), &one), (3, &on("3", "none")));
     let bytes = |cell: &Value| cell["result"]["row"]["demand_bytes"].as_u64();
-    assert_ne!(bytes(&one[0]), bytes(&one[1]), "each its trace");
+    let reads: std::collections::BTreeSet<_> = one.iter().map(bytes).collect();
+    assert!(reads.len() > 1, "each its trace: {reads:?}");
     assert_eq!(two.len(), 6);
     assert!(one.iter().all(|cell| two.contains(cell)));
 }

@@ -7,13 +7,13 @@
 pub(crate) mod slow_disk;
 
 use crate::common::Got;
+use crate::common::process::{children, polls, signal, wait_until};
 use slow_disk::SlowDisk;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
@@ -155,39 +155,6 @@ fn a_command_is_recorded_and_gets_advice() {
     bench.only_the_traces_are_left(&traces);
 }
 
-/// Reads of a few bytes that are far apart: no setting knows the next one, and a plan of them does.
-#[test]
-fn a_plan_that_gains_most_is_said_first() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let path = dir.path().join("far.log");
-    let mut log = "fio version 2 iolog\n/data add\n/data open\n".to_string();
-    for read in 0..400_u64 {
-        let place = read * 7919 % 4096 * (1 << 20);
-        log.push_str(&format!("/data read {place} 4096\n"));
-    }
-    std::fs::write(&path, log + "/data close\n").expect("room");
-    let on = ["--on", "model:object-near", "--runs", "5"];
-    let got = crate::common::foreread([&["tune", text(&path)], &on[..]].concat());
-    let out = got.is_done();
-    let flat = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        out.starts_with(
-            "Where the program reads the same each time, replay a plan of it: reads take "
-        ),
-        "{out}"
-    );
-    assert!(flat.contains(" Else nothing to change: "), "{out}");
-    let places = [
-        "\nthis program, where it reads the same each time:",
-        "\nforeread:",
-    ];
-    let [plan, other] = places.map(|place| out.find(place));
-    assert!(
-        plan.is_some() && other.is_none_or(|other| plan < Some(other)),
-        "{out}"
-    );
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
@@ -248,10 +215,7 @@ fn the_json_is_whole() {
 #[test]
 fn the_storage_is_found_and_measured() {
     let bench = Bench::new();
-    let Some(got) = bench.tune(
-        &["--seconds", "1", "--runs", "3", "--only", "data"],
-        &IN_ORDER,
-    ) else {
+    let Some(got) = bench.tune(&["--time", "1", "--runs", "3", "--only", "data"], &IN_ORDER) else {
         return;
     };
     assert_eq!(got.code, Some(0), "{}", got.err);
@@ -330,10 +294,7 @@ fn after_ctrl_c_the_advice_follows() {
         command.spawn().expect("it starts")
     };
     let ended = |child: Child| {
-        let kill = std::process::Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status();
-        assert!(kill.expect("it runs").success());
+        signal(child.id(), "-INT");
         let output = child.wait_with_output().expect("it ends");
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
@@ -348,7 +309,7 @@ fn after_ctrl_c_the_advice_follows() {
     let all_read = "dd if=data of=/dev/null bs=32k status=none; : > ready; exec sleep 100";
     let ready = bench.data.path().join("ready");
     let tune = begin(&["--", "sh", "-c", all_read]);
-    wait_until(|| ready.exists());
+    wait_until("it has read", || ready.exists());
     assert_eq!(
         ended(tune),
         Some(130),
@@ -374,9 +335,9 @@ fn after_ctrl_c_the_advice_follows() {
     let mut input = reader.stdin.take().expect("a pipe");
     let recorder = || children(tune.id()).into_iter().next();
     // When it knows what is open its first thread polls the process.
-    wait_until(|| recorder().is_some_and(polls));
+    wait_until("it records", || recorder().is_some_and(polls));
     writeln!(input).expect("it listens");
-    wait_until(|| ready.exists());
+    wait_until("it has read", || ready.exists());
     assert_eq!(ended(tune), Some(0));
     writeln!(input).expect("it still listens");
     assert!(
@@ -385,36 +346,6 @@ fn after_ctrl_c_the_advice_follows() {
     );
     std::fs::remove_file(&ready).expect("it is there");
     bench.only_the_traces_are_left(&["by-pid.frt", "foreread-head.frt", "foreread-sh.frt"]);
-}
-
-fn wait_until(mut so: impl FnMut() -> bool) {
-    // Only a test that fails comes to the end of it.
-    assert!(
-        (0..6000).any(|_| so() || (std::thread::sleep(Duration::from_millis(10)), false).1),
-        "it never happened"
-    );
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let of = |task: std::fs::DirEntry| {
-        std::fs::read_to_string(task.path().join("children")).unwrap_or_default()
-    };
-    tasks
-        .map(of)
-        .flat_map(|text| {
-            text.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<u32>>()
-        })
-        .collect()
-}
-
-fn polls(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|waits| waits.contains("poll"))
 }
 
 const SCAN: &str = "
@@ -464,15 +395,7 @@ fn gets_advice_that_helps(
     code: i32,
 ) -> Option<serde_json::Value> {
     let options = [
-        "--seconds",
-        "2",
-        "--runs",
-        "5",
-        "--json",
-        "-",
-        "--out",
-        "t.frt",
-        "--force",
+        "--time", "2", "--runs", "5", "--json", "-", "--out", "t.frt", "--force",
     ];
     disk.forget();
     let got = bench.tune(&options, words)?;
@@ -513,7 +436,7 @@ fn is_left_alone(
 ) -> Option<serde_json::Value> {
     let only = disk.mount();
     let options = [
-        "--seconds",
+        "--time",
         "2",
         "--runs",
         "3",
@@ -589,48 +512,6 @@ fn a_mapping_on_a_slow_disk_gets_advice_that_helps() {
     );
 }
 
-/// A search through files of 1 MiB reads each in order.
-#[test]
-fn a_search_through_large_files_gets_advice_that_helps() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let bench = Bench::new();
-    let Some(disk) = SlowDisk::new() else { return };
-    gets_advice_that_helps(
-        &bench,
-        &disk,
-        &["grep", "-r", "nothing", text(&disk.mount().join("logs"))],
-        1,
-    );
-}
-
-/// A database: a query over a whole table reads it in order; look-ups by key read a page here and there.
-#[test]
-fn a_query_gets_advice_that_helps_and_look_ups_are_left_alone() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let bench = Bench::new();
-    let Some(disk) = SlowDisk::new() else { return };
-    if !disk.runs(&["sqlite3", "--version"]) {
-        return println!("skipped: needs sqlite3");
-    }
-    // It cannot be written, so the files that SQLite makes beside it cannot be made.
-    let name = format!("file:{}?immutable=1", text(&disk.mount().join("db")));
-    gets_advice_that_helps(
-        &bench,
-        &disk,
-        &["sqlite3", &name, "select sum(length(text)) from rows"],
-        0,
-    );
-    let here_and_there = "with recursive r(n, i) as \
-        (select 0, 1 union all select n + 1, (i * 7919 + 13) % 12000 from r where n < 300) \
-        select sum(length(text)) from r join rows on rows.id = r.i";
-    let look_ups = ["sqlite3", &name, here_and_there];
-    // The whole table is small: `run` reads it beside the look-ups, and says at what price.
-    let verdict = "Run the program by 'foreread run': ";
-    let json = is_left_alone(&bench, &disk, &look_ups, 0, verdict).expect("it was tuned before");
-    let said = json["verdict"].as_str().expect("a text");
-    assert!(said.contains(" times the bytes)"), "{said}");
-}
-
 /// Many small files: none is large enough to measure, so the disk itself is, or a large file beside them. No setting helps, and `run` does,
 /// by what is said.
 #[test]
@@ -701,57 +582,5 @@ fn what_a_file_system_drops_is_not_advised() {
                 .as_str()
                 .is_some_and(|said| said.contains("keep_cache")),
         "{json:#}"
-    );
-}
-
-/// What each command says of the readahead of one disk, asked about reads in order: one value, or why it is another.
-#[test]
-fn a_disk_has_one_value() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let bench = Bench::new();
-    let Some(disk) = SlowDisk::new() else { return };
-    let big = disk.mount().join("big");
-    let advised_by = |words: &[&str]| {
-        disk.forget();
-        let got = crate::common::foreread(words);
-        if is_unsure(&got.out) {
-            return None;
-        }
-        let line = got.out.split_once(&format!("--fix {} --to ", disk.name()));
-        let line = line.unwrap_or_else(|| panic!("{words:?}: {}", got.out)).1;
-        let size = line.split_whitespace().next().expect("a size");
-        Some(size.to_string())
-    };
-    let Some(probed) = advised_by(&["probe", text(&big), "--time", "2s"]) else {
-        return;
-    };
-    let workload = "sequential:record=128K";
-    let Some(compared) = advised_by(&[
-        "compare",
-        workload,
-        "--on",
-        text(&big),
-        "--policy",
-        "none,auto",
-        "--runs",
-        "3",
-    ]) else {
-        return;
-    };
-    assert_eq!(compared, probed);
-    let read = format!("if={}", text(&big));
-    let command = ["dd", &read, "of=/dev/null", "bs=128k", "status=none"];
-    disk.forget();
-    let Some(got) = bench.tune(&["--json", "-", "--time", "2s", "--runs", "3"], &command) else {
-        return;
-    };
-    let (json, kib) = advised(&disk, &got);
-    let of_disk = json["of_disk_bytes"].as_u64().expect("it was measured");
-    assert_eq!(foreread_report::number::exact_size(of_disk), probed);
-    let why = json["settings"].to_string();
-    let kib = kib.expect("it is slow");
-    assert!(
-        kib * 1024 == of_disk || why.contains("'foreread doctor', which knows no reads"),
-        "{kib}: {why}"
     );
 }

@@ -4,7 +4,7 @@ use crate::common::Plugin;
 use std::fs;
 use std::process::Command;
 
-/// A volume of foreread has no capacity, so that two requests of one name never conflict: see decision 0311.
+/// A volume of foreread has no capacity, so that two requests of one name never conflict, and the test that asks for a conflict is left out.
 const LEFT_OUT: &str = "already existing name and different capacity";
 
 #[test]

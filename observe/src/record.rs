@@ -28,7 +28,7 @@ use foreread_trace::follow::{Counts, Follow, LearnedFiles, LearnedRun, Names, Op
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use names::Finder;
-pub use processes::{Followed, follow_family};
+pub use processes::{Followed, Target, follow_family};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 //!   backing        all that reads ahead: disks, and mounts without one; what each says about itself
 //!   devices        the device below a file: read_ahead_kb, max_sectors_kb, rotational; disks, partitions, loop devices
 //!   device_number  8:1, as stat(2), mountinfo and sysfs have it
+//!   maps           mappings of files of a process
 //!   mounts         what is mounted where, by mountinfo
 //!   memory         memory of the machine, limits of control groups, what may still be cached
 //!   pressure       whether memory is short: faults, refaults, stalls
@@ -17,6 +18,7 @@
 pub mod backing;
 mod device_number;
 pub mod devices;
+pub mod maps;
 pub mod memory;
 mod mounts;
 pub mod pressure;

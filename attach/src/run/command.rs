@@ -16,7 +16,7 @@ use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
 use super::tap::{Level, Tap};
 use super::watcher::{SampleTap, WatchBy, Watcher};
-use super::{RunOptions, RunReport, RunTarget, seconds};
+use super::{RunOptions, RunReport, seconds};
 use foreread_core::policy::PolicySpec;
 use foreread_observe::record::Followed;
 use foreread_observe::record::sampled::hidden;
@@ -27,7 +27,6 @@ use foreread_os::failure::Failure;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::poll::readable;
 use foreread_os::threads::{END_PATIENCE, Task};
-use foreread_pagecache::program;
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::ErrorKind;
@@ -93,21 +92,12 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
         Err(_) => RunReport::default(),
     })
     .map_err(refused)?;
-    let target = match &options.target {
-        RunTarget::Command(command) => {
-            let (name, rest) = command
-                .split_first()
-                .ok_or_else(|| Failure::input("no command", "foreread run -- CMD", "name one"))?;
-            Followed::Begun(program::begin(name, rest)?)
-        }
-        RunTarget::Process(pid) => {
-            let joined = Followed::join(*pid)?;
-            if is_sampled {
-                may_look(*pid).map_err(|error| hidden(*pid, error))?;
-            }
-            joined
-        }
-    };
+    let target = Followed::start(&options.target)?;
+    if let Followed::Joined(pid, _) = target
+        && is_sampled
+    {
+        may_look(pid).map_err(|error| hidden(pid, error))?;
+    }
     // It waits for nothing else.
     let _ = begun.send(target.pid());
     Ok(RunningCommand {

@@ -16,6 +16,7 @@
 
 use super::leases;
 use foreread_observe::record::names::file_key;
+use foreread_os::host::maps::mapped_files;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, descriptor_path, look};
 use foreread_pagecache::kept::Dropping;
@@ -201,29 +202,16 @@ fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
     let maps = fs::read(folder.join("maps")).ok()?;
     // A name may be no UTF-8.
     let maps = String::from_utf8_lossy(&maps);
-    let (place, path) = mapping_of(&maps, wanted)?;
+    // The device is compared later, by the number that stat(2) gives.
+    let mapping = mapped_files(&maps).find(|mapping| mapping.inode == wanted.ino)?;
+    let (addresses, path) = (mapping.addresses, mapping.path);
+    let place = format!("{:x}-{:x}", addresses.start, addresses.end);
     // Links of map_files are for root; others go by the path, as the process sees it.
     let by_path = || {
         let path = path.strip_prefix('/')?;
         taken(&folder.join("root").join(path), wanted)
     };
     taken(&folder.join("map_files").join(place), wanted).or_else(by_path)
-}
-
-/// The name in `map_files` of the first mapping of an inode, and its path. Of the device only the number that stat(2) gives is compared,
-/// later.
-fn mapping_of(maps: &str, wanted: FileKey) -> Option<(String, &str)> {
-    maps.lines().find_map(|line| of_line(line, wanted))
-}
-
-fn of_line(line: &str, wanted: FileKey) -> Option<(String, &str)> {
-    let mut words = line.split_ascii_whitespace();
-    let range = words.next()?;
-    let ino: u64 = words.nth(3)?.parse().ok()?;
-    let (start, end) = range.split_once('-')?;
-    let short = |text: &str| -> Option<u64> { u64::from_str_radix(text, 16).ok() };
-    let path = &line[line.find('/').unwrap_or(line.len())..];
-    (ino == wanted.ino).then_some((format!("{:x}-{:x}", short(start)?, short(end)?), path))
 }
 
 #[cfg(test)]
@@ -258,20 +246,5 @@ mod tests {
         drop(file);
         assert!(find(me, key, false).is_none(), "closed");
         assert!(find(u32::MAX, key, true).is_none(), "no such thread");
-    }
-
-    #[test]
-    fn a_mapping_is_found_by_its_inode() {
-        let maps = "00400000-0048a000 r-xp 00000000 fd:03 960637 /bin/bash\n\
-                    7f00deadb000-7f00deadc000 r--p 00001000 07:00 12 /mnt/a b\nnonsense\n";
-        let of = |ino| mapping_of(maps, FileKey { dev: 7 << 20, ino });
-        assert_eq!(
-            (of(12), of(960_637)),
-            (
-                Some(("7f00deadb000-7f00deadc000".into(), "/mnt/a b")),
-                Some(("400000-48a000".into(), "/bin/bash"))
-            )
-        );
-        assert_eq!(of(13), None);
     }
 }

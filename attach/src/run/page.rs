@@ -1,10 +1,9 @@
 //! The HTML page of `run`: how long the command waited, what became of the readahead, and what else there is.
 
 use super::{RunReport, WatchBy};
-use foreread_report::chart::looks;
+use foreread_report::figure::{Bar, Bars, Figure};
 use foreread_report::number::{amount, count, latency_us, size, span_s};
-use foreread_report::page::bars::{Bar, BarKind, Bars, Fill};
-use foreread_report::page::{Figure, Grid, Page, Section, about, fact};
+use foreread_report::page::{Grid, Page, Section, fact};
 
 /// The page. `command`: as a shell takes it, or the process. `next`: what to paste, where, and why. `json`: what `--json` writes.
 #[must_use]
@@ -77,27 +76,13 @@ fn time(report: &RunReport) -> Figure {
     let rest = report.seconds - waited;
     let bar = Bar {
         name: "the command".to_string(),
-        figure: format!("{} s", span_s(report.seconds, None)),
+        value: format!("{} s", span_s(report.seconds, None)),
         parts: vec![waited, rest],
         ..Bar::default()
     };
-    let kind = |colour, fill, name| BarKind {
-        colour: Some(colour),
-        fill,
-        name,
-    };
-    let bars = Bars {
-        title: "The time of the command".to_string(),
-        about: about("A bar in two parts"),
-        head: "Time, s (less is better)".to_string(),
-        kinds: vec![
-            kind(looks::MISS, Fill::Solid, "waited for the storage"),
-            kind(looks::OTHERS, Fill::Pale, "all else"),
-        ],
-        bars: vec![bar],
-        compact: false,
-    };
-    Figure::new(bars.draw(), "")
+    let parts = vec!["waited for the storage", "all else"];
+    let bars = vec![bar];
+    Figure::bars("Time, s (less is better)", Bars { parts, bars })
 }
 
 /// Bytes read ahead that were there in time, that came late, and all others.
@@ -109,30 +94,19 @@ fn fates(report: &RunReport) -> [u64; 3] {
 
 /// What became of the readahead. None where there was none.
 fn ahead(report: &RunReport) -> Option<Figure> {
-    let mb = |bytes: u64| bytes as f64 / 1e6;
-    let kind = |colour, fill, name| BarKind {
-        colour: Some(colour),
-        fill,
-        name,
+    let bar = Bar {
+        name: "read ahead".to_string(),
+        value: amount(report.ahead_bytes),
+        parts: fates(report).map(|bytes| bytes as f64 / 1e6).to_vec(),
+        ..Bar::default()
     };
-    let bars = Bars {
-        title: "What became of the readahead".to_string(),
-        about: about("A bar in three parts"),
-        head: "Read ahead, MB".to_string(),
-        kinds: vec![
-            kind(looks::HIT, Fill::Solid, "there when it was read"),
-            kind(looks::LATE, Fill::Hatched, "late: the command still waited"),
-            kind(looks::UNUSED, Fill::Outline, "not read, or not seen to be"),
-        ],
-        bars: vec![Bar {
-            name: "read ahead".to_string(),
-            figure: amount(report.ahead_bytes),
-            parts: fates(report).map(mb).to_vec(),
-            ..Bar::default()
-        }],
-        compact: false,
-    };
-    (report.ahead_bytes > 0).then(|| Figure::new(bars.draw(), ""))
+    let parts = vec![
+        "there when it was read",
+        "late: the command still waited",
+        "not read, or not seen to be",
+    ];
+    let bars = vec![bar];
+    (report.ahead_bytes > 0).then(|| Figure::bars("Read ahead, MB", Bars { parts, bars }))
 }
 
 fn figures(report: &RunReport) -> Grid {

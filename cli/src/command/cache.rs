@@ -5,6 +5,7 @@
 //! ```
 //! Never: makes a folder, or removes a file that is no piece of the cache.
 
+use crate::args::JsonArgs;
 use crate::fail::{Fail, note};
 use crate::out::{self, Outputs};
 use crate::progress::Bar;
@@ -12,17 +13,16 @@ use crate::signals;
 use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
-    CacheInspector, CheckedPiece, DiskCacheSettings, DiskSpace, ListingSummary, NOTATION,
-    PieceState, VersionSummary,
+    CacheInspector, CheckedPiece, DiskCacheSettings, ListingSummary, NOTATION, PieceState,
+    VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
-use foreread_report::json;
 use foreread_report::number::{amount, count, cut, or_dash, percent, plural};
 use foreread_report::progress::Progress;
 use foreread_report::width;
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,11 +82,8 @@ Example:
 pub struct ListedArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.cache-list/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 /// Say how much is in it, and how much room is left
@@ -96,11 +93,8 @@ pub struct ListedArgs {
 pub struct StatArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.cache-stat/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 /// Read every byte and remove pieces that are wrong
@@ -114,11 +108,8 @@ pub struct VerifyArgs {
     /// Remove nothing
     #[arg(long)]
     pub keep: bool,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.cache-verify/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 /// Remove pieces until no more than a size is left
@@ -138,7 +129,7 @@ pub struct TrimArgs {
 
 /// Remove all pieces, or those of a source
 ///
-/// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses where it cannot ask.
+/// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses if it cannot ask.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
     #[command(flatten)]
@@ -219,64 +210,28 @@ fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
 
 // ---- list ----
 
-#[derive(Serialize)]
-struct ListJson<'a> {
-    schema: &'static str,
-    versions: Vec<VersionJson<'a>>,
-    /// Names of folders.
-    listings: Vec<ListingJson<'a>>,
+fn version_json(version: &VersionSummary) -> Value {
+    json!({
+        "source": version.source,
+        "version": version.version,
+        "folder": version.folder,
+        "size_bytes": version.size_bytes,
+        "held_bytes": version.held_bytes,
+        "pieces": version.pieces,
+        "pieces_again": version.pieces_again,
+        "file_bytes": version.file_bytes,
+        "last_used_s": seconds(version.last_used_ns),
+        "first_seen_s": seconds(version.first_seen_ns),
+    })
 }
 
-#[derive(Serialize)]
-struct ListingJson<'a> {
-    source: &'a str,
-    names: u64,
-    file_bytes: u64,
-    listed_s: u64,
-}
-
-impl ListingJson<'_> {
-    fn of(listing: &ListingSummary) -> ListingJson<'_> {
-        ListingJson {
-            source: &listing.source,
-            names: listing.names,
-            file_bytes: listing.file_bytes,
-            listed_s: listing.listed_s,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct VersionJson<'a> {
-    source: Option<&'a str>,
-    version: Option<&'a str>,
-    folder: &'a str,
-    size_bytes: Option<u64>,
-    /// Of the source, each byte counted once.
-    held_bytes: u64,
-    pieces: u64,
-    pieces_again: u64,
-    file_bytes: u64,
-    /// Seconds since 1970.
-    last_used_s: Option<i64>,
-    first_seen_s: Option<i64>,
-}
-
-impl VersionJson<'_> {
-    fn of(version: &VersionSummary) -> VersionJson<'_> {
-        VersionJson {
-            source: version.source.as_deref(),
-            version: version.version.as_deref(),
-            folder: &version.folder,
-            size_bytes: version.size_bytes,
-            held_bytes: version.held_bytes,
-            pieces: version.pieces,
-            pieces_again: version.pieces_again,
-            file_bytes: version.file_bytes,
-            last_used_s: seconds(version.last_used_ns),
-            first_seen_s: seconds(version.first_seen_ns),
-        }
-    }
+fn listing_json(listing: &ListingSummary) -> Value {
+    json!({
+        "source": listing.source,
+        "names": listing.names,
+        "file_bytes": listing.file_bytes,
+        "listed_s": listing.listed_s,
+    })
 }
 
 fn seconds(at_ns: Option<i128>) -> Option<i64> {
@@ -284,17 +239,17 @@ fn seconds(at_ns: Option<i128>) -> Option<i64> {
 }
 
 fn list(args: &ListedArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let AskedVersions {
         versions, listings, ..
     } = asked(&args.part)?;
-    let in_json = ListJson {
-        schema: "foreread.cache-list/1",
-        versions: versions.iter().map(VersionJson::of).collect(),
-        listings: listings.iter().map(ListingJson::of).collect(),
-    };
+    let in_json = json!({
+        "schema": "foreread.cache-list/1",
+        "versions": Vec::from_iter(versions.iter().map(version_json)),
+        "listings": Vec::from_iter(listings.iter().map(listing_json)),
+    });
     let in_words = || list_in_words(&versions, &listings);
-    outputs.emit(in_words, || json::pretty(&in_json), &[])
+    outputs.emit(in_words, || format!("{in_json:#}\n"), &[])
 }
 
 fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> String {
@@ -376,109 +331,86 @@ fn age(at_ns: Option<i128>, now: i128) -> String {
 
 // ---- stat ----
 
-#[derive(Serialize)]
-struct StatJson {
-    schema: &'static str,
-    versions: u64,
-    sources: u64,
-    pieces: u64,
-    pieces_again: u64,
-    held_bytes: u64,
-    file_bytes: u64,
-    again_file_bytes: u64,
-    oldest_used_s: Option<i64>,
-    /// Folders whose names are kept, and these names.
-    listings: u64,
-    listed_names: u64,
-    listing_file_bytes: u64,
-    free_bytes: Option<u64>,
-    total_bytes: Option<u64>,
-}
-
 fn stat(args: &StatArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let AskedVersions {
         cache,
         versions,
         listings,
     } = asked(&args.part)?;
-    let sources: BTreeSet<&str> = versions
+    let sources = versions
         .iter()
-        .filter_map(|version| version.source.as_deref())
-        .collect();
+        .filter_map(|version| version.source.as_deref());
+    let sources = sources.collect::<BTreeSet<&str>>().len() as u64;
     let sum = |of: fn(&VersionSummary) -> u64| versions.iter().map(of).sum::<u64>();
-    let oldest = versions
-        .iter()
-        .filter_map(|version| version.oldest_used_ns)
-        .min();
-    let space = cache.space();
-    let all = StatJson {
-        schema: "foreread.cache-stat/1",
-        versions: versions.len() as u64,
-        sources: sources.len() as u64,
-        pieces: sum(|version| version.pieces),
-        pieces_again: sum(|version| version.pieces_again),
-        held_bytes: sum(|version| version.held_bytes),
-        file_bytes: sum(|version| version.file_bytes),
-        again_file_bytes: sum(|version| version.again_file_bytes),
-        oldest_used_s: seconds(oldest),
-        listings: listings.len() as u64,
-        listed_names: listings.iter().map(|listing| listing.names).sum(),
-        listing_file_bytes: listings.iter().map(|listing| listing.file_bytes).sum(),
-        free_bytes: space.map(|space| space.free_bytes),
-        total_bytes: space.map(|space| space.total_bytes),
-    };
-    let in_words = || stat_in_words(&all, oldest, space);
-    outputs.emit(in_words, || json::pretty(&all), &[])
-}
-
-fn stat_in_words(all: &StatJson, oldest: Option<i128>, space: Option<DiskSpace>) -> String {
-    let queue =
-        |pieces: u64, bytes: u64| format!("{} in {}", amount(bytes), plural(pieces, "piece"));
-    let once = (
-        all.pieces - all.pieces_again,
-        all.file_bytes - all.again_file_bytes,
+    let (pieces, pieces_again) = (
+        sum(|version| version.pieces),
+        sum(|version| version.pieces_again),
     );
-    let free = space.map(|space| {
-        format!(
-            "{} of {}",
-            amount(space.free_bytes),
-            amount(space.total_bytes)
-        )
+    let (bytes, bytes_again) = (
+        sum(|version| version.file_bytes),
+        sum(|version| version.again_file_bytes),
+    );
+    let names = listings.iter().map(|listing| listing.names).sum::<u64>();
+    let listing_bytes = listings.iter().map(|listing| listing.file_bytes);
+    let listing_bytes = listing_bytes.sum::<u64>();
+    let oldest = versions.iter().filter_map(|version| version.oldest_used_ns);
+    let (oldest, space) = (oldest.min(), cache.space());
+    let in_json = json!({
+        "schema": "foreread.cache-stat/1",
+        "versions": versions.len(),
+        "sources": sources,
+        "pieces": pieces,
+        "pieces_again": pieces_again,
+        "held_bytes": sum(|version| version.held_bytes),
+        "file_bytes": bytes,
+        "again_file_bytes": bytes_again,
+        "oldest_used_s": seconds(oldest),
+        "listings": listings.len(),
+        "listed_names": names,
+        "listing_file_bytes": listing_bytes,
+        "free_bytes": space.map(|space| space.free_bytes),
+        "total_bytes": space.map(|space| space.total_bytes),
     });
-    let rows = [
-        ("on disk", queue(all.pieces, all.file_bytes)),
-        (
-            "of",
+    let in_words = || {
+        let queue = |pieces, bytes| format!("{} in {}", amount(bytes), plural(pieces, "piece"));
+        let of = [
+            plural(versions.len() as u64, "version"),
+            plural(sources, "source"),
+        ];
+        let listed = format!(
+            "{}, {} of {}",
+            amount(listing_bytes),
+            plural(names, "name"),
+            plural(listings.len() as u64, "folder")
+        );
+        let free = or_dash(space, |space| {
             format!(
-                "{}, {}",
-                plural(all.versions, "version"),
-                plural(all.sources, "source")
+                "{} of {}",
+                amount(space.free_bytes),
+                amount(space.total_bytes)
+            )
+        });
+        let rows = [
+            ("on disk", queue(pieces, bytes)),
+            ("of", of.join(", ")),
+            (
+                "used once",
+                queue(pieces - pieces_again, bytes - bytes_again),
             ),
-        ),
-        ("used once", queue(once.0, once.1)),
-        ("used again", queue(all.pieces_again, all.again_file_bytes)),
-        (
-            "oldest use",
-            or_dash(oldest, |at| age(Some(at), now_ns()) + " ago"),
-        ),
-        (
-            "listings",
-            format!(
-                "{}, {} of {}",
-                amount(all.listing_file_bytes),
-                plural(all.listed_names, "name"),
-                plural(all.listings, "folder")
+            ("used again", queue(pieces_again, bytes_again)),
+            (
+                "oldest use",
+                or_dash(oldest, |at| age(Some(at), now_ns()) + " ago"),
             ),
-        ),
-        ("free", or_dash(free, |free| free)),
-    ];
-    let rows = rows
-        .into_iter()
-        .map(|(key, value)| [key.to_string(), value])
-        .collect::<Vec<_>>();
-    let table = Table::of_cells(rows).left().wide();
-    block::text([Block::Table(table)], width::columns(), false)
+            ("listings", listed),
+            ("free", free),
+        ];
+        let rows = rows.map(|(key, value)| [key.to_string(), value]);
+        let table = Table::of_cells(rows.to_vec()).left().wide();
+        block::text([Block::Table(table)], width::columns(), false)
+    };
+    outputs.emit(in_words, || format!("{in_json:#}\n"), &[])
 }
 
 // ---- verify ----
@@ -531,7 +463,7 @@ impl VerifyJson {
 }
 
 fn verify(args: &VerifyArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let AskedVersions {
         cache, versions, ..
     } = asked(&args.part)?;
@@ -559,7 +491,11 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
     }
     let signal = work.end();
     found.whole = signal == 0;
-    outputs.emit(|| in_words(&found, removes), || json::pretty(&found), &[])?;
+    outputs.emit(
+        || in_words(&found, removes),
+        || foreread_report::json::pretty(&found),
+        &[],
+    )?;
     ended(signal, "the rest was not read")?;
     if found.wrong + found.unreadable == 0 {
         return Ok(());

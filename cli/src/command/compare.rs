@@ -18,8 +18,7 @@ use foreread_lab::advice::{NextStep, after_compare, can_run, in_shell, is_walk};
 use foreread_lab::compare::vary::{self, MeasuredSeries, Vary};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
-use foreread_lab::report::Price;
-use foreread_lab::report::{MappedRun, Report, Table, page, screen, table, to_json};
+use foreread_lab::report::{Report, Table, page, screen, table, to_json};
 use foreread_lab::tune::disk_setting;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -77,24 +76,14 @@ pub struct CompareArgs {
     ///
     /// The engine's cache. With a workload of mappings ('mapped-random', 'mapped-lookup', 'compile') it is the kernel's page cache on a
     /// model: what is left of a limit of memory when programs have taken theirs. Bytes that are read again because there was no
-    /// room to keep them are refault_bytes of the JSON. --cache is the same option.
-    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
+    /// room to keep them are refault_bytes of the JSON.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
-    /// Run each policy twice with a cache on disk: SIZE or DIR[,...]
-    ///
-    /// The first run begins with an empty disk, the second finds what the first left there; each has a table, with the bytes from the
-    /// store and from the disk. On model:NAME SIZE[,disk=model:NAME], such as 10G: the disk is model:nvme unless another is named. On
-    /// model-live:NAME and objects DIR[,size=50G] as for 'foreread mount': two real runs, whose pieces are removed afterwards.
-    #[arg(long, value_name = "SIZE|DIR", hide_short_help = true)]
-    pub disk_cache: Option<String>,
     /// Size of a cache page: a power of two from 512 to 1M
     #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
     pub page: Option<PageSize>,
     #[command(flatten)]
     pub replay: ReplayArgs,
-    /// The name that --records had before
-    #[arg(long, hide = true, conflicts_with = "records", value_parser = clap::value_parser!(u64).range(1..))]
-    pub limit: Option<u64>,
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -103,13 +92,6 @@ pub struct CompareArgs {
     /// Also the size of the scratch file. Default: the size of the file, or the workload's usual size.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Add the cost of a run: requests=USD,gb=USD or s3-2026-11
-    ///
-    /// USD for a million reads of the source and USD for 10^9 bytes of it: S3's 0.0004 for 1,000 GETs is
-    /// requests=0.40. List prices by name: s3-2026-11 (same region), s3-internet-2026-11 (out to the internet); as
-    /// generally known in that month, check yours. The column replaces MB/s.
-    #[arg(long, value_name = "PRICE", hide_short_help = true, value_parser = price)]
-    pub price: Option<Box<Price>>,
     /// Write the event log of every run on a file to this directory
     ///
     /// The directory is made if needed. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread check replay-log' checks that a fresh core decides the same. Writing
@@ -135,8 +117,8 @@ pub struct CompareArgs {
     pub details: bool,
     /// Write a page with charts to this file
     ///
-    /// One file of HTML that loads nothing and runs no script: times with 95 % intervals, bytes, latencies, for models a
-    /// map of the reads (hit, late, miss, unused), with --vary the plateaus; every value, and the JSON inside.
+    /// One file of HTML that loads nothing and runs no script: times with 95 % intervals, bytes, latencies, with --vary
+    /// the plateaus; every value, and the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
@@ -223,10 +205,11 @@ fn print(
     let is_walk = trace.is_some_and(|trace| can_run(Some(trace)) && is_walk(trace));
     let reports: Vec<Report> = tables
         .iter()
-        .map(|t| Report::of(t).priced(args.price.as_deref()))
-        .map(|report| Report { is_walk, ..report })
+        .map(|table| Report {
+            is_walk,
+            ..Report::of(table)
+        })
         .collect();
-    let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
     outputs.emit(
         || {
@@ -237,13 +220,13 @@ fn print(
         },
         || to_json(&reports),
         &[("html", &|| {
-            page::compare(&reports, &maps, next.as_ref().map(NextStep::copy))
+            page::compare(&reports, next.as_ref().map(NextStep::copy))
         })],
     )
 }
 
 /// The command that measures the same with more runs: as it was given, but for them and the time, which may not be given beside them, and
-/// for what is secret in names of sources.
+/// for secrets in the name of the source.
 fn again(on: Option<&SourceName>, runs: u32) -> String {
     let given = std::env::args_os().skip(1);
     let given = given.map(|word| word.to_string_lossy().into_owned());
@@ -271,25 +254,11 @@ fn with_runs(
                 words.extend(["--on".to_string(), on.to_string()]);
                 is_value = value.is_none();
             }
-            _ => words.push(without_secrets(&word)),
+            _ => words.push(word),
         }
     }
     words.extend(["--runs".to_string(), runs.to_string()]);
     words
-}
-
-/// A word in which a URL, from its scheme to the end, is shown as the name of a source.
-fn without_secrets(word: &str) -> String {
-    let Some(colon) = word.find("://") else {
-        return word.to_string();
-    };
-    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
-    let scheme = word[..colon].trim_end_matches(is_scheme).len();
-    format!(
-        "{}{}",
-        &word[..scheme],
-        SourceName::from(word[scheme..].to_string())
-    )
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -319,21 +288,12 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         page: args.page,
         seed: args.seed,
         size_bytes: args.size,
-        disk_cache: args.disk_cache.clone(),
         event_logs: args.event_log.clone(),
         replaces_logs: out::force(),
         appending: args.appending,
-        maps: args.html.is_some(),
         site: config::load()?.site(args.policy.is_some()),
         ..ComparePlan::default()
     })
-}
-
-/// What `--price` takes.
-fn price(text: &str) -> Result<Box<Price>, String> {
-    Price::parse(text)
-        .map(Box::new)
-        .map_err(|error| error.to_string())
 }
 
 /// Reads the trace and makes it ready.
@@ -357,9 +317,7 @@ fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
             "leave --think out",
         ));
     }
-    let records = args.replay.records.or(args.limit);
-    let replay = args.replay.clone();
-    reads::ready(path, &ReplayArgs { records, ..replay })
+    reads::ready(path, &args.replay)
 }
 
 /// Refuses what only a trace has, where there is none.
@@ -374,11 +332,11 @@ mod tests {
     #[test]
     fn the_next_command_measures_the_same() {
         let rbd = SourceName::from("model:rbd".to_string());
-        let given = "compare random --on model:rbd --runs 1 --cache 1M --time=3s --policy auto";
+        let given = "compare random --on model:rbd --runs 1 --memory 1M --time=3s --policy auto";
         let next = with_runs(given.split(' ').map(String::from), Some(&rbd), 5);
         assert_eq!(
             in_shell(next),
-            "foreread compare random --on model:rbd --cache 1M --policy auto --runs 5"
+            "foreread compare random --on model:rbd --memory 1M --policy auto --runs 5"
         );
     }
 
@@ -387,17 +345,14 @@ mod tests {
         let name = "https://user:secret@host/object?token=secret";
         let source = SourceName::from(name.to_string());
         for on in [format!("--on {name}"), format!("--on={name}")] {
-            let given = format!("compare random {on} --disk-cache d,shared={name} --time 3s");
+            let given = format!("compare random {on} --time 3s");
             let next = in_shell(with_runs(
                 given.split(' ').map(String::from),
                 Some(&source),
                 5,
             ));
             assert!(!next.contains("secret"), "{next}");
-            assert!(
-                next.contains("d,shared=https://") && next.ends_with("--runs 5"),
-                "{next}"
-            );
+            assert!(next.ends_with("--runs 5"), "{next}");
         }
     }
 }

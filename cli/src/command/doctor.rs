@@ -2,6 +2,7 @@
 //!
 //! Never: a decision.
 
+use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::Fail;
 use crate::out::{self, Outputs, force, may_style};
@@ -70,11 +71,8 @@ pub struct DoctorArgs {
     /// Such as the root of a host that a container has mounted.
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.doctor/1. With '-' the JSON takes the place of the text.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 /// How long page faults and reads are counted, of this machine.
@@ -83,7 +81,7 @@ pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 /// Looks and prints, or sets.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
-        ("json", args.json.as_deref()),
+        ("json", args.output.json.as_deref()),
         ("metrics", args.metrics.as_deref()),
     ];
     let outputs = Outputs::new(&files)?;

@@ -5,7 +5,7 @@
 //!   mount    Mount a folder or a store by FUSE, with readahead and a cache
 //! Find out:
 //!   doctor   ...
-//! Also: sweep, next, completions, man
+//! Also: sweep, completions, man
 //! ```
 //! A command that is in no group is named behind `Also`; one that this build lacks is not named. Never: has a text of a command itself.
 
@@ -67,7 +67,6 @@ pub fn version() -> &'static str {
             ("nbd", cfg!(feature = "nbd")),
             ("object", cfg!(feature = "object")),
             ("otlp", cfg!(feature = "otlp")),
-            ("parquet", cfg!(feature = "parquet")),
             ("rbd", cfg!(feature = "rbd")),
             ("tls", cfg!(feature = "tls")),
             ("uring", cfg!(feature = "uring")),

@@ -6,14 +6,12 @@ mod background;
 pub(super) mod options;
 
 use crate::args;
-#[cfg(feature = "metrics")]
-use crate::args::values::address;
-use crate::args::values::{cache, hint, time, ttl};
+use crate::args::values::ttl;
 use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
-use crate::serving::{self, Front, Reporter, Sending};
+use crate::serving::{self, Front, Reporter, ServerArgs};
 use crate::signals;
 use foreread::Engine;
 #[cfg(feature = "object")]
@@ -29,8 +27,6 @@ use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use foreread_plan::Plan;
 use signal_hook::iterator::Signals;
-#[cfg(feature = "metrics")]
-use std::net::SocketAddr;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,34 +65,8 @@ pub struct MountArgs {
     /// left out (noauto, _netdev, x-systemd...), any other is refused. policy and disk_cache have + for a comma.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// NAME[:key=value,...] [default: auto]
-    ///
-    /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
-    /// /etc/foreread.toml. docs/policies.md has all keys of these files.
-    #[arg(long, value_name = "POLICY")]
-    pub policy: Option<String>,
-    /// Bytes fetched for a byte demanded, at most, such as 1.1
-    ///
-    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2.5; 1: no readahead.
-    #[arg(long, value_name = "R", hide_short_help = true)]
-    pub max_overfetch: Option<String>,
-    /// A hint for every open description: normal, sequential, random
-    ///
-    /// Like posix_fadvise, for all reads of the mount. Policies of librbd take no hints.
-    #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
-    pub hint: Option<foreread::Advice>,
-    /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
-    pub cache: u64,
-    /// Keep bytes of objects here: DIR[,size=50G]
-    ///
-    /// Between runs, in a folder of this user, shared by any number of commands. size is what all pieces in it may have; with ,free=10% that
-    /// much stays free on its file system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
-    /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
-    /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
-    #[cfg(feature = "object")]
-    #[arg(long, value_name = "DIR")]
-    pub disk_cache: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// How long names of folders that an earlier mount listed are believed: TIME, check, off [default: check]
     ///
     /// The disk cache of a prefix keeps them. The next mount shows them at once and lists the folder in the background; an open asks the store
@@ -104,16 +74,13 @@ pub struct MountArgs {
     #[cfg(feature = "object")]
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = names)]
     pub disk_cache_names: Option<String>,
-    /// Treat growth of a file as an append: reads go on
-    #[arg(long, hide_short_help = true)]
-    pub appending: bool,
     /// Let other users read, as permissions allow
     #[arg(long)]
     pub allow_other: bool,
     /// How long names, sizes and dates are cached; default 5s for a prefix of a store, else 1s
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = ttl)]
     pub attr_ttl: Option<Duration>,
-    /// Take the order of files from 'foreread next' at this socket
+    /// Take the order of files at this socket, names that end with a 0 byte
     ///
     /// A unix socket that only this user can connect to. For prefixes of stores: their listings have versions.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
@@ -124,16 +91,6 @@ pub struct MountArgs {
     /// its cache and the kernel's.
     #[arg(long, value_name = "PLAN", hide_short_help = true)]
     pub plan: Option<PathBuf>,
-    /// Record all reads as a trace, complete at the end
-    #[arg(long, value_name = "TRACE")]
-    pub record: Option<PathBuf>,
-    /// Serve Prometheus metrics at [ADDR:]PORT/metrics
-    #[cfg(feature = "metrics")]
-    #[arg(long, value_name = "PORT", value_parser = address)]
-    pub metrics: Option<SocketAddr>,
-    /// Print statistics to stderr at this interval, e.g. 5s
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub stats_every: Option<Duration>,
 }
 
 /// A text in the notation of [`KeptNames`].
@@ -145,7 +102,6 @@ fn names(text: &str) -> Result<String, String> {
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
-    Sending::check()?;
     if args.detach && !background::is_behind() {
         return background::begin(&args::given());
     }
@@ -153,7 +109,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     #[cfg(feature = "object")]
     let disk_cache = {
         let names = args.disk_cache_names.as_deref();
-        config.disk_cache_with(args.disk_cache.as_deref(), names)?
+        config.disk_cache_with(args.server.disk_cache.as_deref(), names)?
     };
     #[cfg(feature = "object")]
     let tree = match &disk_cache {
@@ -163,11 +119,12 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     #[cfg(not(feature = "object"))]
     let tree = source::open_tree(&args.source)?;
     may_be_controlled(args, &*tree)?;
-    let policy = config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?;
-    let hint = config.hint(args.hint);
+    let asked = &args.server;
+    let policy = config.serving(asked.policy.as_deref(), asked.max_overfetch.as_deref())?;
+    let hint = config.hint(args.server.hint);
     let options = serving::options(&config, &policy, hint.as_ref())
-        .cache_bytes(args.cache)
-        .appending(args.appending);
+        .cache_bytes(args.server.cache)
+        .appending(args.server.appending);
     let plan = args
         .plan
         .as_deref()
@@ -179,9 +136,9 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         ..options
     };
     let engine = Engine::for_tree(options, &*tree)?;
-    serving::note_cache(&engine, args.cache);
+    serving::note_cache(&engine, args.server.cache);
     let defaults = tree.defaults();
-    let recording = recording::start(args.record.as_deref(), "foreread mount")?;
+    let recording = recording::start(args.server.record.as_deref(), "foreread mount")?;
     let observer = recording::observer(recording.as_ref());
     let settings = FuseSettings {
         allow_other: args.allow_other,
@@ -198,22 +155,20 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     #[cfg(feature = "metrics")]
     let _metrics = {
         let own = mount.counter();
-        serving::metrics(args.metrics, &engine, move || front(&own()))?
+        serving::metrics(args.server.metrics, &engine, move || front(&own()))?
     };
     let own = mount.counter();
-    let sending = Sending::start(&engine, move || front(&own()))?;
+    serving::send_metrics(&engine, move || front(&own()));
     let control = args
         .control
         .as_deref()
         .map(|path| control(path, &mount, &engine))
         .transpose()?;
     let ending = signals.handle();
-    let filler = plan.map(|plan| fill(plan, args.cache)).transpose()?;
+    let filler = plan.map(|plan| fill(plan, args.server.cache)).transpose()?;
     let ends = filler.clone();
-    let waits = Task::start("foreread-signals", move || {
-        unmount_on(signals, &stop, ends.as_deref())
-    });
-    let waits = waits.map_err(Fail::of)?;
+    let until = move || unmount_on(signals, &stop, ends.as_deref());
+    let waits = Task::start("foreread-signals", until).map_err(Fail::of)?;
     if args.allow_other {
         note(format!(
             "every user of this machine may open {}, as far as permissions allow",
@@ -221,7 +176,11 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         ));
     }
     let own = mount.counter();
-    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every)?;
+    let reporter = Reporter::start(
+        engine.clone(),
+        move || front(&own()),
+        args.server.stats_every,
+    )?;
     note(serving::setup(
         &engine,
         defaults,
@@ -235,7 +194,6 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let _ = waits.within(END_PATIENCE);
     reporter.end();
     serving::end_disk_cache(&engine);
-    sending.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     said?;

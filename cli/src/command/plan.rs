@@ -1,5 +1,6 @@
 //! `foreread plan`: has the lab make a plan, writes it, and says what is in it and what is not.
 
+use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, note, one_line};
 use crate::out::{self, Outputs};
@@ -13,9 +14,7 @@ use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, PlanFile};
 use foreread_report::number::{count, plural};
 use serde_json::{Value, json};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Make a plan of what a program reads, of recorded runs or headers
 ///
@@ -46,22 +45,13 @@ pub struct PlanArgs {
     /// By the wait for a byte; ties by time.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
-    /// Leave out what is needed later than this, such as 30s
-    #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "format")]
-    pub since_start: Option<Duration>,
     /// safetensors, gguf, parquet, zip or zarr: read headers
     #[arg(long, value_name = "NAME", value_parser = format)]
     pub format: Option<Format>,
     /// With --format: only parts of these names, such as 'layers.0.*'
     ///
     /// Tensors, columns, entries of an archive, or arrays of zarr.
-    #[arg(
-        long,
-        visible_alias = "columns",
-        value_name = "NAMES",
-        value_delimiter = ',',
-        requires = "format"
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "format")]
     pub tensors: Vec<String>,
     /// The format of the traces, where it is not found out
     #[arg(
@@ -71,9 +61,8 @@ pub struct PlanArgs {
         conflicts_with = "format"
     )]
     pub from: Option<String>,
-    /// Write a summary in JSON to a file, or to stdout
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true)]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 fn format(text: &str) -> Result<Format, String> {
@@ -91,7 +80,7 @@ const MAX_NAMED: usize = 10;
 /// Makes and writes.
 pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let out = out::writable("out", args.out.as_os_str())?;
-    let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let mut outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     outputs.and("out", out.clone())?;
     let planned = match args.format {
         Some(format) => {
@@ -102,13 +91,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
             }
         }
         None => {
-            let since_start_ns = args
-                .since_start
-                .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
             let selection = Selection {
                 at_least: args.at_least,
                 max_bytes: args.max,
-                since_start_ns,
             };
             of_traces(&args.inputs, args.from.as_deref(), &selection)?
         }
@@ -277,11 +262,6 @@ pub fn info(plan: &Plan) -> (String, String) {
         "stall_ns": (plan.runs > 0).then_some(stall_ns),
     });
     (text, format!("{json:#}\n"))
-}
-
-/// A time since the start of a program.
-fn since(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "write a time such as 30s or 500ms".to_string())
 }
 
 /// A share such as `2/3`.

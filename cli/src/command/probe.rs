@@ -1,6 +1,4 @@
-//! `foreread probe`: hands a source to the lab, prints what it found, writes the model and the JSON.
-//!
-//! Never: writes to the source; there is nothing to clean up when it is interrupted.
+//! `foreread probe`: measures a source, prints which readahead is enough, writes the model and the JSON. The source is only read.
 
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;
@@ -14,15 +12,13 @@ use foreread_report::json;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Measure a storage, fit a model to it, advise settings
+/// Measure a storage, fit a model to it, say which readahead is enough
 ///
 /// Reads only. Latency and throughput are measured by request size and by depth, in short slices of every point, round
-/// after round, so that a slow minute hits all alike. The simplest model that fits is chosen, with the error of each
-/// point. The advice names the request size for 90 % of the bandwidth, the readahead size beyond which more gains
-/// nothing, and has text to paste for the kernel, librbd, FUSE and NFS.
+/// after round, so that a slow minute hits all alike. The model has four figures: the latency of a read, the rate of one read, how many
+/// are worked on at once (lanes), and the rate of all together (link); its error is printed beside it.
 ///
-/// With --verify nothing is fitted: the workloads of 'foreread compare' run on the source and on the model file, and the
-/// exit code is 1 if a pair of policies that differs significantly is ranked otherwise by the model.
+/// With --verify nothing is fitted: the same reads run on the source and on the model file, and the ratio of their times is printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,32 +47,9 @@ pub struct ProbeArgs {
     /// Measure through the page cache if direct I/O is refused
     #[arg(long)]
     pub buffered: bool,
-    /// Check whether this model ranks policies as the source does
+    /// Compare times on this model with times on the source
     #[arg(long, value_name = "FILE.toml")]
     pub verify: Option<String>,
-    /// Only this workload, with --verify [default: four]
-    #[arg(
-        long,
-        value_name = "WORKLOAD",
-        requires = "verify",
-        hide_short_help = true
-    )]
-    pub workload: Option<String>,
-    /// Runs of each policy, with --verify
-    #[arg(long, value_name = "N", requires = "verify", hide_short_help = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub runs: Option<u32>,
-    /// Write a page with charts to this file
-    ///
-    /// One file of HTML that loads nothing and runs no script: throughput and latency by size and by depth with the
-    /// model's lines, the plateau, what to set, every value, and the JSON inside.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "verify",
-        hide_short_help = true
-    )]
-    pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.probe/1, or foreread.verify/1 with --verify. With '-' the JSON takes the place of the text.
@@ -90,11 +63,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     if let Some(model) = &args.verify {
         return check(args, &on, model);
     }
-    let files = [
-        ("json", args.json.as_deref()),
-        ("out", args.out.as_deref()),
-        ("html", args.html.as_deref()),
-    ];
+    let files = [("json", args.json.as_deref()), ("out", args.out.as_deref())];
     let outputs = Outputs::new(&files)?;
     if let Some(path) = outputs
         .file("out")
@@ -121,52 +90,27 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         size_bytes: args.size,
         buffered: args.buffered,
     };
-    let ProbeOutcome { probe, model } = {
-        let mut bar = Bar::new();
-        probe::probe(&asked, &mut bar)?
-    };
+    let ProbeOutcome { probe, model } = probe::probe(&asked, &mut Bar::new())?;
     outputs.emit(
         || probe::render(&probe),
         || json::pretty(&probe),
-        &[
-            ("out", &|| model.to_toml()),
-            ("html", &|| probe::page(&probe)),
-        ],
+        &[("out", &|| model.to_toml())],
     )
 }
 
-/// The truth check.
+/// Runs the same reads on the source and on the model.
 fn check(args: &ProbeArgs, on: &CompareOn, model: &str) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
-    let Some(path) = on.path() else {
+    if on.path().is_none() {
         let remedy = "name the file or block device that was probed";
         return Err(Fail::input(
-            "a model cannot vouch for a model",
+            "a model is checked against a storage",
             &args.source,
             remedy,
         ));
-    };
-    let model = model.strip_prefix("model:").unwrap_or(model);
-    let verified = {
-        let mut bar = Bar::new();
-        verify::verify(
-            path.to_path_buf(),
-            model,
-            args.workload.clone(),
-            args.runs,
-            args.size,
-            &mut bar,
-        )?
-    };
-    outputs.emit(|| verified.render(), || json::pretty(&verified), &[])?;
-    if verified.agrees {
-        return Ok(());
     }
-    let wrong = verified.pairs.iter().filter(|p| !p.agrees).count();
-    let pairs = verified.pairs.len();
-    Err(Fail::check(
-        format!("{wrong} of {pairs} pairs are ranked otherwise by {model}"),
-        "",
-        "probe again when the machine is quiet",
-    ))
+    let model = model.strip_prefix("model:").unwrap_or(model);
+    let seconds = args.time.as_secs_f64();
+    let verified = verify::verify(on, model, seconds, args.size, &mut Bar::new())?;
+    outputs.emit(|| verified.render(), || json::pretty(&verified), &[])
 }

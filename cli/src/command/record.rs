@@ -7,13 +7,15 @@
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
 use super::run::By;
+use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::traces::{passed_over, size_of, written};
 use foreread_lab::advice::in_shell;
-use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, possible, start};
+use foreread_observe::record::Target;
+use foreread_observe::record::active::{ActiveRecording, RecordOptions, possible, start};
 use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
 use foreread_report::number::count;
@@ -75,11 +77,8 @@ pub struct RecordArgs {
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
-    /// Write a summary in JSON to a file, or '-' for stdout
-    ///
-    /// Schema foreread.record/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
     /// The command and its arguments
     #[arg(value_name = "CMD", last = true, required_unless_present = "pid")]
     pub command: Vec<OsString>,
@@ -88,7 +87,7 @@ pub struct RecordArgs {
 /// Records and writes.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let trace = ("out", Some(args.out.as_os_str()));
-    let outputs = Outputs::new(&[trace, ("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[trace, ("json", args.output.json.as_deref())])?;
     let out = args.out.clone();
     let target = args
         .pid
@@ -115,38 +114,35 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let command = args.pid.is_none().then(|| running.pid());
     let status = signals.until_end(command, || running.wait(&enough));
     let status = status.map_err(failed)?;
-    let outcome = running.end(&out)?;
-    let told = RecordSummary::of(&outcome, &out);
-    let RecordOutcome {
-        trace, lost, off, ..
-    } = outcome;
-    let Understood {
-        header,
-        items,
-        left_out,
-        ..
-    } = trace;
-    written(&out, |output| own::write(&header, items, &left_out, output))?;
+    let mut outcome = running.end(&out)?;
+    let trace = &mut outcome.trace;
+    let items = std::mem::replace(&mut trace.items, Box::new(std::iter::empty()));
+    written(&out, |output| {
+        own::write(&trace.header, items, &trace.left_out, output)
+    })?;
+    let left_out = trace.left_out.in_all();
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if !args.quiet {
-        let mut text = told.in_words(bytes, args);
-        text.push_str(&passed_over(left_out.in_all()));
+        let mut text = outcome.in_words(bytes, args);
+        text.push_str(&passed_over(left_out.clone()));
         // What reads the JSON knows what it does next, as `tune` does.
-        if args.json.is_none() && told.counts.reads + told.counts.faults > 0 {
+        if args.output.json.is_none()
+            && outcome.trace.counts.reads + outcome.trace.counts.faults > 0
+        {
             let words = ["foreread", "tune", &out.display().to_string()];
             text.push_str(&format!("next: {}\n", in_shell(words)));
         }
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
-    let json = || told.to_json(bytes, left_out.in_all(), status);
+    let json = || outcome.to_json(bytes, &out, &left_out, status);
     outputs.emit(String::new, json, &[])?;
-    if lost > 0 && args.strict {
-        let what = format!("{lost} events were lost");
+    if outcome.lost > 0 && args.strict {
+        let what = format!("{} events were lost", outcome.lost);
         let remedy = "record with a larger --buffer";
         return Err(Fail::check(what, out.display(), remedy));
     }
-    if let Some(off) = off.filter(|_| args.strict) {
+    if let Some(off) = outcome.off.as_ref().filter(|_| args.strict) {
         let remedy = "record it again while no other program uses tracefs";
         return Err(Fail::check(off.to_string(), out.display(), remedy));
     }
@@ -265,38 +261,7 @@ struct Spent {
 }
 
 /// What is printed at the end.
-struct RecordSummary {
-    by: By,
-    counts: foreread_trace::follow::Counts,
-    files: u64,
-    nameless: u64,
-    events: u64,
-    event_bytes: u64,
-    lost: u64,
-    off: Option<String>,
-    spent: Spent,
-    notes: Vec<String>,
-    out: PathBuf,
-}
-
-impl RecordSummary {
-    fn of(outcome: &RecordOutcome, out: &Path) -> RecordSummary {
-        let trace = &outcome.trace;
-        RecordSummary {
-            by: outcome.by,
-            counts: trace.counts,
-            files: trace.files,
-            nameless: trace.nameless,
-            events: trace.events,
-            event_bytes: trace.event_bytes,
-            lost: outcome.lost,
-            off: outcome.off.as_ref().map(ToString::to_string),
-            spent: outcome.spent,
-            notes: trace.header.notes.clone(),
-            out: out.to_path_buf(),
-        }
-    }
-
+impl RecordOutcome {
     fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let mut text = self.counts_in_words(bytes, args);
         text.push_str(&self.cost_in_words());
@@ -304,7 +269,7 @@ impl RecordSummary {
     }
 
     fn counts_in_words(&self, bytes: u64, args: &RecordArgs) -> String {
-        let c = &self.counts;
+        let c = &self.trace.counts;
         let mut text = String::new();
         if self.lost > 0 {
             let buffer = size_of(args.buffer);
@@ -314,24 +279,23 @@ impl RecordSummary {
         }
         text.push_str(&format!(
             "{} ({}) has {} reads of {} files ({}), {} faults, {} hints, {} writes in {:.3} s\n",
-            self.out.display(),
+            args.out.display(),
             size_of(bytes),
             count(c.reads),
-            count(self.files),
+            count(self.trace.files),
             size_of(c.read_bytes),
             count(c.faults),
             count(c.hints),
             count(c.writes),
             self.spent.seconds
         ));
-        self.notes
-            .iter()
-            .for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
+        let notes = self.trace.header.notes.iter();
+        notes.for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
         text
     }
 
     fn cost_in_words(&self) -> String {
-        let (events, size) = (count(self.events), size_of(self.event_bytes));
+        let (events, size) = (count(self.trace.events), size_of(self.trace.event_bytes));
         let Spent {
             seconds,
             event_ns,
@@ -349,7 +313,7 @@ impl RecordSummary {
             count(self.lost)
         );
         if let Some(event_ns) = event_ns {
-            let cost = self.events as f64 * event_ns / 1e9;
+            let cost = self.trace.events as f64 * event_ns / 1e9;
             let share = cost / seconds * 100.0;
             text.push_str(&format!(
                 "tracing them took {:.1} ms ({event_ns:.0} ns each, {share:.1} % of the time), ",
@@ -363,27 +327,28 @@ impl RecordSummary {
     fn to_json(
         &self,
         bytes: u64,
-        left_out: std::collections::BTreeMap<String, u64>,
+        out: &Path,
+        left_out: &std::collections::BTreeMap<String, u64>,
         status: Option<ExitStatus>,
     ) -> String {
         let whole = json!({
             "schema": "foreread.record/1",
             "by": foreread_attach::run::WatchBy::from(self.by),
-            "trace": self.out.display().to_string(),
+            "trace": out.display().to_string(),
             "trace_bytes": bytes,
             "seconds": self.spent.seconds,
             "event_ns": self.spent.event_ns,
             "drain_cpu_seconds": self.spent.drain_cpu_seconds,
             "exit_code": status.map(code),
-            "files": self.files,
-            "files_without_name": self.nameless,
-            "events": self.events,
-            "event_bytes": self.event_bytes,
+            "files": self.trace.files,
+            "files_without_name": self.trace.nameless,
+            "events": self.trace.events,
+            "event_bytes": self.trace.event_bytes,
             "lost_events": self.lost,
-            "switched_off": self.off,
-            "counts": self.counts,
+            "switched_off": self.off.as_ref().map(ToString::to_string),
+            "counts": self.trace.counts,
             "left_out": left_out,
-            "notes": self.notes,
+            "notes": self.trace.header.notes,
         });
         format!("{whole:#}\n")
     }

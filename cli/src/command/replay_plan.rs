@@ -9,6 +9,7 @@
 
 use super::plan::{left_out_json, name, objects};
 use super::record::code;
+use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
@@ -16,7 +17,8 @@ use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use crate::traces::{self, size_of};
 use foreread_attach::planning::of_traces;
 use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
-use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, start};
+use foreread_observe::record::Target;
+use foreread_observe::record::active::{ActiveRecording, RecordOptions, start};
 use foreread_pagecache::program;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, text};
@@ -52,11 +54,8 @@ pub struct ReplayPlanArgs {
     /// Say what was fetched, used, late, unused (records CMD: root)
     #[arg(long)]
     pub report: bool,
-    /// Write the same in JSON to a file, or '-' for stdout
-    ///
-    /// Schema foreread.replay/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
     /// The command and its arguments
     #[arg(value_name = "CMD", last = true)]
     pub command: Vec<OsString>,
@@ -73,7 +72,6 @@ fn opened(path: &Path) -> Result<Plan, Fail> {
     let selection = Selection {
         at_least: (1, 1),
         max_bytes: None,
-        since_start_ns: None,
     };
     let planned = of_traces(&[path.to_path_buf()], None, &selection)?;
     name(&planned.left_out);
@@ -94,7 +92,7 @@ fn opened(path: &Path) -> Result<Plan, Fail> {
 
 /// Replays.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let plan = opened(&args.plan)?;
     if let Some(source) = objects(&plan) {
         let remedy = format!(
@@ -103,7 +101,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
         );
         return Err(Fail::input("the page cache has no objects", source, remedy));
     }
-    let reports = args.report || args.json.is_some();
+    let reports = args.report || args.output.json.is_some();
     let alone = args.command.is_empty();
     // The signal that has ended the reading, where there is no command.
     let ended_by = Arc::new(AtomicI32::new(0));

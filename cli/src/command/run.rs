@@ -7,15 +7,14 @@
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
 use crate::fail::{Fail, one_line};
-#[cfg(feature = "otlp")]
-use crate::otlp::Telemetry;
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
 use foreread_attach::run::command::start;
-use foreread_attach::run::{RunOptions, RunReport, RunTarget, WatchBy, page};
+use foreread_attach::run::{RunOptions, RunReport, WatchBy, page};
 use foreread_core::policy::PolicySpec;
 use foreread_lab::advice::{in_shell, mount_behind, record_lines};
+use foreread_observe::record::Target;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -23,8 +22,6 @@ use std::io::Write;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(feature = "otlp")]
-use std::time::Instant;
 
 /// Read ahead for a program that is not changed, while it runs
 ///
@@ -102,10 +99,9 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         ("html", args.html.as_deref()),
     ])?;
     let options = RunOptions {
-        target: args.pid.map_or_else(
-            || RunTarget::Command(args.command.clone()),
-            RunTarget::Process,
-        ),
+        target: args
+            .pid
+            .map_or_else(|| Target::Command(args.command.clone()), Target::Process),
         policy: args.policy.clone(),
         by: args.by.map(WatchBy::from),
     };
@@ -117,15 +113,13 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         flag.fetch_or(ENDING_COMMAND.contains(&signal), Ordering::Release);
     })?;
     #[cfg(feature = "otlp")]
-    let (telemetry, began) = (Telemetry::start(None)?, Instant::now());
+    let began = std::time::Instant::now();
     let mut running = start(&options)?;
     let status = signals.until_end(running.pid(), || running.wait(&enough));
     let status = status.map_err(cannot_wait)?;
     let report = running.finish();
     #[cfg(feature = "otlp")]
-    if let Some(telemetry) = telemetry {
-        send(telemetry, began, &report, status);
-    }
+    send(began.elapsed(), &report, status);
     if !args.quiet {
         // A closed stderr is no error.
         let words = in_words(&report) + &advice(&report, &args.command);
@@ -142,15 +136,14 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
 
 /// The span of the run.
 #[cfg(feature = "otlp")]
-fn send(telemetry: Telemetry, began: Instant, report: &RunReport, status: Option<ExitStatus>) {
+fn send(took: std::time::Duration, report: &RunReport, status: Option<ExitStatus>) {
     let mut fields = serde_json::to_value(report).unwrap_or_default();
     let code = status.map_or(0, super::record::code);
     if let Some(fields) = fields.as_object_mut() {
         fields.insert("exit_code".to_string(), json!(code));
     }
     let error = (code != 0).then(|| format!("exit code {code}"));
-    telemetry.record_command("run", began, &fields, error);
-    telemetry.end();
+    crate::otlp::send_command("run", took, &fields, error);
 }
 
 /// What else there is for a command of which no policy knows what it reads next, or whose file system keeps nothing.

@@ -2,12 +2,12 @@
 //!
 //! Addresses go to stdout, everything else to stderr. Never: serves before it has said where.
 
-use crate::args::values::{address, cache, hint, time};
+use crate::args::values::address;
 use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
-use crate::serving::{self, Front, Reporter, Sending};
+use crate::serving::{self, Front, Reporter, ServerArgs};
 use crate::signals;
 #[cfg(feature = "object")]
 use foreread::Options;
@@ -23,7 +23,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Serve a source over NBD, with readahead and a cache
 ///
@@ -76,59 +75,17 @@ pub struct ServeArgs {
     /// Do not lock a writable source against other programs
     #[arg(long, requires = "writable", hide_short_help = true)]
     pub no_lock: bool,
-    /// Treat growth of the source as an append: clients go on
-    #[arg(long, hide_short_help = true)]
-    pub appending: bool,
     /// Name of the export, besides ''
     #[arg(long, value_name = "NAME", default_value = "", hide_short_help = true)]
     pub export: String,
-    /// NAME[:key=value,...] [default: auto]
-    ///
-    /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
-    /// /etc/foreread.toml. docs/policies.md has all keys of these files.
-    #[arg(long, value_name = "POLICY")]
-    pub policy: Option<String>,
-    /// Bytes fetched for a byte demanded, at most, such as 1.1
-    ///
-    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2.5; 1: no readahead.
-    #[arg(long, value_name = "R", hide_short_help = true)]
-    pub max_overfetch: Option<String>,
-    /// A hint for every open description: normal, sequential, random
-    ///
-    /// Like posix_fadvise, for all reads of the server. Policies of librbd take no hints.
-    #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
-    pub hint: Option<foreread::Advice>,
-    /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
-    pub cache: u64,
-    /// Keep objects here: DIR[,size=50G][,free=10%]
-    ///
-    /// Their bytes are kept between runs. A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
-    /// system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
-    /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
-    /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
-    #[cfg(feature = "object")]
-    #[arg(long, value_name = "DIR")]
-    pub disk_cache: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Read the ranges of this plan ahead, in its order
     ///
     /// A plan of one file, or of one with the name of the export, in the size of the source: 'foreread plan' of a recording of 'serve
     /// --record'. At most a quarter of the cache is filled with what no client has read.
     #[arg(long, value_name = "PLAN", hide_short_help = true)]
     pub plan: Option<PathBuf>,
-    /// Most clients at once
-    #[arg(long, value_name = "N", hide_short_help = true, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub max_clients: u32,
-    /// Record all requests, complete at the end
-    #[arg(long, value_name = "TRACE")]
-    pub record: Option<PathBuf>,
-    /// Serve Prometheus metrics at [ADDR:]PORT/metrics
-    #[cfg(feature = "metrics")]
-    #[arg(long, value_name = "PORT", value_parser = address)]
-    pub metrics: Option<SocketAddr>,
-    /// Print statistics to stderr, e.g. every 5s
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub stats_every: Option<Duration>,
 }
 
 /// Which clients a server with a certificate serves.
@@ -141,31 +98,35 @@ pub enum TlsMode {
     On,
 }
 
+/// Clients at once: connections cost a file and a thread each.
+const MAX_CLIENTS: u32 = 2048;
+
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
-    Sending::check()?;
     let listen = places(args)?;
     let config = config::load()?;
     let (policy, hint) = (
-        config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?,
-        config.hint(args.hint),
+        config.serving(
+            args.server.policy.as_deref(),
+            args.server.max_overfetch.as_deref(),
+        )?,
+        config.hint(args.server.hint),
     );
     let options = serving::options(&config, &policy, hint.as_ref())
-        .cache_bytes(args.cache)
-        .appending(args.appending);
+        .cache_bytes(args.server.cache)
+        .appending(args.server.appending);
     #[cfg(feature = "object")]
     let options = Options {
-        disk_cache: config.disk_cache(args.disk_cache.as_deref())?,
+        disk_cache: config.disk_cache(args.server.disk_cache.as_deref())?,
         ..options
     };
     let reader = Reader::open(args.source.clone(), options)?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
-    serving::note_cache(&engine, args.cache);
-    let room = nbd::make_room(args.max_clients);
-    if room < args.max_clients {
+    serving::note_cache(&engine, args.server.cache);
+    let room = nbd::make_room(MAX_CLIENTS);
+    if room < MAX_CLIENTS {
         note(format!(
-            "room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)",
-            args.max_clients
+            "room for {room} clients, not {MAX_CLIENTS}: raise the limit of open files (ulimit -Hn)"
         ));
     }
     let following = args
@@ -173,7 +134,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         .as_deref()
         .map(|plan| follow(plan, args, &reader))
         .transpose()?;
-    let recording = recording::start(args.record.as_deref(), "foreread serve")?;
+    let recording = recording::start(args.server.record.as_deref(), "foreread serve")?;
     let settings = NbdSettings {
         #[cfg(feature = "tls")]
         tls: tls(args)?,
@@ -182,7 +143,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         description: reader.describe(),
         writable: args.writable,
         lock: !args.no_lock,
-        max_clients: args.max_clients,
+        max_clients: MAX_CLIENTS,
         ..NbdSettings::default()
     };
     let (server, stop) = Server::bind(&listen, reader, settings)?;
@@ -204,10 +165,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     #[cfg(feature = "metrics")]
     let _metrics = {
         let own = server.counter();
-        serving::metrics(args.metrics, &engine, move || front(&own()))?
+        serving::metrics(args.server.metrics, &engine, move || front(&own()))?
     };
     let own = server.counter();
-    let sending = Sending::start(&engine, move || front(&own()))?;
+    serving::send_metrics(&engine, move || front(&own()));
     note(serving::setup(
         &engine,
         defaults,
@@ -215,14 +176,17 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     ));
     let counter = server.counter();
     let own = server.counter();
-    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every)?;
+    let reporter = Reporter::start(
+        engine.clone(),
+        move || front(&own()),
+        args.server.stats_every,
+    )?;
     out::print(server.uris().join("\n") + "\n")?;
     serving::say_ready();
     let ran = server.run();
     drop(following);
     reporter.end();
     serving::end_disk_cache(&engine);
-    sending.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
@@ -256,7 +220,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower
         ));
     };
     let another = reader.try_clone()?;
-    let started = PlanFollower::start(another, ranges, args.cache);
+    let started = PlanFollower::start(another, ranges, args.server.cache);
     started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
 

@@ -38,7 +38,7 @@ use tempfile::NamedTempFile;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread sweep *.frt --on model:rbd,model:nvme --policy auto,linux-6.18 --resume cells.jsonl
+  foreread sweep *.frt --on model:rbd,model:nvme --resume cells.jsonl
   foreread sweep boot-ide --on model:rbd --vary memory=16M,256M --json -")]
 pub struct SweepArgs {
     /// Traces, or workloads by name
@@ -55,7 +55,7 @@ pub struct SweepArgs {
     /// Policies: a,b:key=value, or 'all' [default: none,auto,linux-6.18]
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Memory for what is cached, such as 512M [default: the usual one]
+    /// Memory for what is cached [default: the usual one]
     #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Repeat for each of several values of a parameter

@@ -47,7 +47,7 @@ Example:
 #[command(after_help = "\
 Examples:
   foreread trace info disk.frt
-  foreread trace info disk.vscsi.gz --json - | jq .streams")]
+  foreread trace info disk.csv.gz --json - | jq .streams")]
 pub struct InfoArgs {
     /// A trace in any known format
     #[arg(value_name = "FILE", required = true)]
@@ -92,14 +92,13 @@ fn info(args: &InfoArgs) -> Result<(), Fail> {
     outputs.emit(|| trace_info::render(&info), || info.to_json(), &[])
 }
 
-/// Schema `foreread.formats/1`: `{"schema":..,"formats":[{"name","summary","read","write","keys":[{"key","help"}]}]}`.
+/// Schema `foreread.formats/1`: `{"schema":..,"formats":[{"name","summary","write","keys":[{"key","help"}]}]}`.
 fn to_json() -> String {
     let key = |(key, help): &(&str, &str)| json!({ "key": key, "help": help });
     let row = |format: &&Format| -> Value {
         json!({
             "name": format.name,
             "summary": format.summary,
-            "read": format.import.is_some(),
             "write": format.export.is_some(),
             "keys": format.keys.iter().map(key).collect::<Vec<_>>(),
         })
@@ -111,10 +110,9 @@ fn to_json() -> String {
 fn in_words() -> String {
     let mut blocks = Vec::new();
     for format in ALL {
-        let can = match (format.import.is_some(), format.export.is_some()) {
-            (true, true) => "read and written",
-            (true, false) => "read",
-            _ => "written",
+        let can = match format.export {
+            Some(_) => "read and written",
+            None => "read",
         };
         let key = |(key, help): &(&str, &str)| [key, help].map(|text| (*text).to_string());
         let keys = Table::of_cells(format.keys.iter().map(key)).left().wide();

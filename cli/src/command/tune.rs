@@ -6,6 +6,7 @@
 //! ```
 //! Never: sets anything.
 
+use crate::args::JsonArgs;
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
@@ -43,7 +44,7 @@ use std::time::Duration;
 /// code is that of the command.
 ///
 /// Everything is compared with today: the kernel's readahead at the present read_ahead_kb of the disk. All of it is
-/// simulated, from an empty cache: 'foreread probe --verify' shows how far that can be trusted.
+/// simulated, from an empty cache: 'foreread probe --verify' shows the ratio to measured times.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -68,13 +69,13 @@ pub struct TuneArgs {
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// Time to measure the storage
-    #[arg(long, alias = "seconds", value_name = "TIME", default_value = "15s", value_parser = measuring)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = measuring)]
     pub time: Duration,
     /// Runs of each policy on the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Memory for what is cached, such as 512M
-    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// The recorded trace [default: foreread-CMD.frt]
     #[arg(short, long, value_name = "TRACE", conflicts_with = "trace")]
@@ -95,11 +96,8 @@ pub struct TuneArgs {
     /// the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.tune/1. With '-' the JSON takes the place of the text.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
     /// A command to record, and its arguments
     #[arg(value_name = "CMD", last = true)]
     pub command: Vec<OsString>,
@@ -117,7 +115,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let trace = args.out.as_ref().map(|path| path.as_os_str());
     let outputs = Outputs::new(&[
         ("out", trace),
-        ("json", args.json.as_deref()),
+        ("json", args.output.json.as_deref()),
         ("html", args.html.as_deref()),
     ])?;
     let out = outputs.file("out").map(Path::to_path_buf);

@@ -4,6 +4,7 @@
 mod onto_disk;
 
 use super::plan::{left_out_json, name};
+use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, note};
 use crate::out::Outputs;
@@ -14,8 +15,6 @@ use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
 use serde_json::json;
-use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,15 +42,11 @@ pub struct WarmArgs {
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
-    /// Show the progress where stderr is no terminal, too
-    #[arg(long)]
-    pub progress: bool,
     /// Bytes to read at most
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max: Option<u64>,
-    /// Write JSON to a file, or to stdout
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 /// How often the bar moves.
@@ -71,15 +66,9 @@ fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
     })
 }
 
-impl WarmArgs {
-    fn shows_progress(&self) -> bool {
-        self.progress || std::io::stderr().is_terminal()
-    }
-}
-
 /// Warms.
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     #[cfg(feature = "object")]
     if onto_disk::is_asked(args)? {
         return onto_disk::run(args, &outputs);
@@ -95,18 +84,14 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     };
     let filler = Filler::start(Arc::new(plan), settings)
         .map_err(|error| Fail::input("cannot read ahead", error, "start it again"))?;
-    let mut bar = args.shows_progress().then(Bar::with_time_left);
-    if let Some(bar) = &mut bar {
-        bar.stage("MB in the page cache");
-    }
+    let mut bar = Bar::with_time_left();
+    bar.stage("MB in the page cache");
     while !filler.is_done() {
-        if let Some(bar) = &mut bar {
-            let counts = filler.counts();
-            bar.step(
-                counts.done_bytes / 1_000_000,
-                counts.planned_bytes / 1_000_000,
-            );
-        }
+        let counts = filler.counts();
+        bar.step(
+            counts.done_bytes / 1_000_000,
+            counts.planned_bytes / 1_000_000,
+        );
         if signalled.load(Ordering::Relaxed) > 0 {
             filler.stop();
             break;

@@ -1,6 +1,7 @@
 //! Runs the binary of the tests that this is part of.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 pub struct Got {
     /// The exit code; none when a signal ended it.
@@ -28,8 +29,18 @@ pub fn foreread_in<A: AsRef<OsStr>>(
     variables: &[(&str, &OsStr)],
     args: impl IntoIterator<Item = A>,
 ) -> Got {
+    foreread_at(Path::new("."), variables, args)
+}
+
+/// The same, begun in this folder.
+pub fn foreread_at<A: AsRef<OsStr>>(
+    dir: &Path,
+    variables: &[(&str, &OsStr)],
+    args: impl IntoIterator<Item = A>,
+) -> Got {
     let mut command = assert_cmd::Command::new(super::BINARY);
     let command = command
+        .current_dir(dir)
         .args(args)
         .env_remove("COLUMNS")
         .envs(variables.iter().copied());

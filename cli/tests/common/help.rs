@@ -16,6 +16,22 @@ pub fn listed(help: &str) -> Vec<String> {
         .collect()
 }
 
+#[allow(dead_code, reason = "each test binary uses its own part")]
+/// The commands of the first page: below its headings, and behind `Also:`.
+pub fn commands() -> Vec<String> {
+    let page = foreread(["-h"]);
+    let mut names = Vec::new();
+    for line in page.is_done().lines() {
+        if let Some(also) = line.strip_prefix("Also: ") {
+            let also = also.split(';').next().unwrap_or_default().split(", ");
+            names.extend(also.filter(|name| *name != "help").map(str::to_string));
+        } else if let Some(row) = line.strip_prefix("  ") {
+            names.extend(row.split_whitespace().next().map(str::to_string));
+        }
+    }
+    names
+}
+
 /// Checks the `-h` of a command and of every command below it.
 pub fn fits(path: &[&str]) {
     let got = foreread(path.iter().copied().chain(["-h"]));

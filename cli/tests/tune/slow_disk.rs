@@ -10,11 +10,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A table of 12,000 rows of 1 KB, by their numbers.
-const DATABASE: &str = "create table rows(id integer primary key, text text);
-    insert into rows with recursive r(n) as (select 0 union all select n + 1 from r where n < 11999)
-    select n, printf('%.*c', 1000, 'x') from r;";
-
 pub struct SlowDisk {
     dir: tempfile::TempDir,
     pub device: String,
@@ -22,8 +17,7 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// With `big`, 24 MiB, 300 small files in `src`, 12 of 1 MiB in `logs`, and a database of 13 MB, `db`; nothing where this
-    /// machine cannot.
+    /// With `big`, 24 MiB, and 300 small files in `src`; nothing if this machine cannot.
     pub fn new() -> Option<SlowDisk> {
         SlowDisk::made(false)
     }
@@ -49,15 +43,6 @@ impl SlowDisk {
             std::fs::write(files.join(format!("src/{n}")), vec![b'x'; 3000 + 37 * n])
                 .expect("room");
         }
-        std::fs::create_dir_all(files.join("logs")).expect("room");
-        for n in 0..12 {
-            let line = format!("{}\n", "a line of a log ".repeat(6));
-            std::fs::write(
-                files.join(format!("logs/{n}")),
-                line.repeat((1 << 20) / line.len()),
-            )
-            .expect("room");
-        }
         std::fs::File::create(&image)
             .and_then(|file| file.set_len(96 << 20))
             .expect("room");
@@ -66,8 +51,6 @@ impl SlowDisk {
             device: String::new(),
             servers: Vec::new(),
         };
-        // Without sqlite3 there is no database, and the test of it is skipped.
-        disk.runs(&["sqlite3", text(&files.join("db")), DATABASE]);
         let made = disk.runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)])
             && disk.serves(&[
                 "nbdkit",

@@ -14,7 +14,7 @@ use super::names::Finder;
 use super::processes::{
     Followed, before_of, descriptors_of, family, follow_family, no_process, processes, unsure,
 };
-use super::{Before, Capture, SwitchedOff, refused, with_other_ways};
+use super::{Before, Capture, SwitchedOff, Target, refused, with_other_ways};
 use crate::tracefs::{self, Instance, now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
@@ -47,15 +47,6 @@ pub struct RecordOptions {
     pub decisions: bool,
     /// Where events are kept meanwhile.
     pub folder: PathBuf,
-}
-
-/// What is followed, with all that it begins.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A command and its arguments, to be run.
-    Command(Vec<OsString>),
-    /// A process that runs already.
-    Process(u32),
 }
 
 /// A recording under way.

@@ -18,6 +18,7 @@
 //! Never: more entries of folders than the limit, or a link followed while searching.
 
 use foreread_os::host::Host;
+use foreread_os::host::maps::mapped_files;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_trace::FileInfo;
 use foreread_trace::follow::event::FileKey;
@@ -205,14 +206,11 @@ impl Finder {
             }
             let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
             let mut latest = "";
-            for path in maps
-                .lines()
-                .filter_map(|line| line.split_once('/').map(|(_, path)| path))
-            {
+            for path in mapped_files(&maps).map(|mapping| mapping.path) {
                 if path != latest {
                     latest = path;
                     self.count();
-                    let path = PathBuf::from(format!("/{path}"));
+                    let path = PathBuf::from(path);
                     if let Some((place, size)) = place_of(&path) {
                         self.insert(place, path, size);
                     }

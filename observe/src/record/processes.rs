@@ -8,10 +8,12 @@ use crate::sample::{place_of_descriptor, process_of};
 use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
 use foreread_os::poll::readable;
+use foreread_pagecache::program;
 use foreread_trace::follow::OpenBefore;
 use foreread_trace::follow::event::FileKey;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
@@ -103,6 +105,15 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
     all
 }
 
+/// What is followed, with all that it begins.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command and its arguments, to be run.
+    Command(Vec<OsString>),
+    /// A process that runs already.
+    Process(u32),
+}
+
 /// What is followed: a command that was begun, or a process that was there before.
 pub enum Followed {
     Begun(Child),
@@ -110,6 +121,21 @@ pub enum Followed {
 }
 
 impl Followed {
+    /// Begins the command, or joins the process.
+    ///
+    /// # Errors
+    /// It cannot be run, or there is none of this number.
+    pub fn start(target: &Target) -> Result<Followed, Failure> {
+        match target {
+            Target::Command(words) => {
+                let none = || Failure::input("no command", "", "name one");
+                let (name, rest) = words.split_first().ok_or_else(none)?;
+                Ok(Followed::Begun(program::begin(name, rest)?))
+            }
+            Target::Process(pid) => Followed::join(*pid),
+        }
+    }
+
     /// Joins a process that runs.
     ///
     /// # Errors

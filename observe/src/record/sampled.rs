@@ -10,16 +10,16 @@
 //!
 //! Never: a read that the program did not make by its count of bytes, or a wait for the program.
 
-use super::active::{Target, namer, unix_now_ns};
+use super::active::{namer, unix_now_ns};
 use super::names::Finder;
 use super::processes::{Followed, family};
-use super::{FORMAT, Understood, notes_of_names, refused};
+use super::{FORMAT, Target, Understood, notes_of_names, refused};
 use crate::sample::{BLOCK_BYTES, EndedWait, Sampler, StorageUse, may_look};
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::{now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
 use foreread_os::threads::spawn;
-use foreread_pagecache::{page_bytes, program};
+use foreread_pagecache::page_bytes;
 use foreread_trace::follow::Counts;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::{Header, Item, Lacks, LeftOut, Level, Op, Record};
@@ -68,22 +68,17 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     };
     let looks = spawn("foreread-looks", looks).map_err(refused)?;
     let mut roots: Vec<PathBuf> = Vec::new();
-    let followed = match target {
+    match target {
         Target::Command(words) => {
-            let (name, rest) = words.split_first().ok_or_else(|| {
-                Failure::input("no command", "foreread record -o TRACE -- CMD", "name one")
-            })?;
-            roots.extend(rest.iter().map(PathBuf::from));
+            roots.extend(words.iter().skip(1).map(PathBuf::from));
             roots.extend(std::env::current_dir());
-            Followed::Begun(program::begin(name, rest)?)
         }
-        Target::Process(pid) => {
-            let joined = Followed::join(*pid)?;
-            may_look(*pid).map_err(|error| hidden(*pid, error))?;
-            roots.extend(std::fs::read_link(format!("/proc/{pid}/cwd")));
-            joined
-        }
-    };
+        Target::Process(pid) => roots.extend(std::fs::read_link(format!("/proc/{pid}/cwd"))),
+    }
+    let followed = Followed::start(target)?;
+    if let Followed::Joined(pid, _) = followed {
+        may_look(pid).map_err(|error| hidden(pid, error))?;
+    }
     // It waits for nothing else.
     let _ = to_looks.send(followed.pid());
     Ok(SampledRecording {

@@ -4,7 +4,8 @@
 //! Needs root, tracefs and python3, else it is skipped. Never: a row of the list that no step of the program needs.
 
 use super::Capture;
-use super::active::{RecordOptions, Target, start};
+use super::Target;
+use super::active::{RecordOptions, start};
 use super::names::place_of;
 use foreread_core::event::Advice;
 use foreread_trace::follow::LearnedFiles;

@@ -11,9 +11,12 @@
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::now_ns;
+use foreread_os::host::DeviceNumber;
+use foreread_os::host::maps::{FileMapping, mapped_files};
 use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// A block, in which touches are seen: what the kernel maps around a fault (`fault_around_bytes`), or one larger page.
@@ -431,8 +434,7 @@ impl MappedFile {
 /// The mappings of files in the text of `maps`; those that were known keep what was seen.
 fn renew(files: &mut Vec<MappedFile>, maps: &str) {
     let mut new: Vec<MappedFile> = Vec::new();
-    for line in maps.lines() {
-        let Some(file) = mapping(line) else { continue };
+    for file in mapped_files(maps).filter_map(|found| mapped(&found)) {
         if new.len() == MAX_MAPPINGS {
             break;
         }
@@ -445,29 +447,21 @@ fn renew(files: &mut Vec<MappedFile>, maps: &str) {
     *files = new;
 }
 
-/// `7f00deadb000-7f00deadc000 r--p 00001000 07:00 12 /mnt/a b`
-fn mapping(line: &str) -> Option<MappedFile> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = (hex(start)?, hex(end)?);
-    let is_readable = words.next()?.starts_with('r');
-    let offset = hex(words.next()?)?;
-    let (major, minor) = words.next()?.split_once(':')?;
-    let ino: u64 = words.next()?.parse().ok()?;
+fn mapped(found: &FileMapping<'_>) -> Option<MappedFile> {
+    let Range { start, end } = found.addresses;
     let bytes = end.checked_sub(start)?;
-    if !is_readable || ino == 0 || bytes < MIN_BYTES || !words.next()?.starts_with('/') {
+    if !found.is_readable || bytes < MIN_BYTES {
         return None;
     }
-    let number = |text: &str| u32::from_str_radix(text, 16).ok();
     let page = page_bytes();
     let (pages, block) = (bytes / page, (BLOCK_BYTES / page).max(1));
+    let DeviceNumber { major, minor } = found.device;
     Some(MappedFile {
         block,
         start: start / page,
         pages,
-        file: FileKey::new(number(major)?, number(minor)?, ino),
-        offset: offset / page,
+        file: FileKey::new(major, minor, found.inode),
+        offset: found.offset / page,
         seen: vec![0; pages.div_ceil(block * 64) as usize],
         ends: Vec::new(),
         looks: 0,

@@ -7,7 +7,7 @@
 //!   owner ──── pipe ────► guard: reads until the pipe ends ─► opens the folder: gone? done
 //!     └─ flock on the instance's folder ─────────────────────► waits for the lock ─► switches off, removes
 //! ```
-//! The lock decides, as for every other cleaner (docs/decisions/0106): the guard never touches the instance of a process that
+//! The lock decides, as for every other cleaner: the guard never touches the instance of a process that
 //! lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
 
 use super::instance::{PREFIX, remove};

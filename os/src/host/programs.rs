@@ -7,6 +7,7 @@
 //! No file system is asked, as a server of one may not answer. Processes of other users show nothing unless root looks.
 
 use super::devices::entries;
+use super::maps::mapped_files;
 use super::{DeviceNumber, Host, Mount, text};
 use std::collections::HashMap;
 use std::fs::read_link;
@@ -134,17 +135,7 @@ impl Host {
 /// `7f12a000-7f12b000 r--p 00000000 fe:00 1234  /usr/lib/libc.so.6`
 fn maps_one(folder: &Path, numbers: &[DeviceNumber]) -> bool {
     let maps = text(&folder.join("maps")).unwrap_or_default();
-    maps.lines().any(|line| {
-        let number = line.split_whitespace().nth(3).and_then(|word| {
-            let (major, minor) = word.split_once(':')?;
-            let hex = |text| u32::from_str_radix(text, 16).ok();
-            Some(DeviceNumber {
-                major: hex(major)?,
-                minor: hex(minor)?,
-            })
-        });
-        number.is_some_and(|number| numbers.contains(&number))
-    })
+    mapped_files(&maps).any(|mapping| numbers.contains(&mapping.device))
 }
 
 #[cfg(test)]

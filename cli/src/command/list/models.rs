@@ -121,11 +121,11 @@ fn words(model: Model) -> String {
     match model {
         Model::Disk(disk) => format!("{}; one after the other", alone(&disk)),
         Model::Lanes(lanes) => format!(
-            "{}; {} at once, each holds the gate for {} and {} us/KiB",
-            alone(&lanes.alone),
+            "{} a command and {} us/KiB, {} at once; the link {} us/KiB",
+            time(lanes.latency_ns),
+            per(lanes.ps_per_kib, 1e6),
             lanes.lanes,
-            time(lanes.gate_ns),
-            per(lanes.gate_ps_per_kib, 1e6),
+            per(lanes.link_ps_per_kib, 1e6),
         ),
         Model::Hdd(hdd) => {
             let seek = hdd.seek;
@@ -203,9 +203,9 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
         }
         Model::Lanes(lanes) => vec![
             ("lanes", json!(lanes.lanes)),
-            ("command_ns", json!(lanes.alone.command_ns)),
-            ("gate_ns", json!(lanes.gate_ns)),
-            ("gate_ps_per_kib", json!(lanes.gate_ps_per_kib)),
+            ("latency_ns", json!(lanes.latency_ns)),
+            ("ps_per_kib", json!(lanes.ps_per_kib)),
+            ("link_ps_per_kib", json!(lanes.link_ps_per_kib)),
         ],
         Model::Hdd(hdd) => vec![
             ("rpm", json!(hdd.rpm)),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread trace import disk.vscsi.gz
+  foreread trace import disk.csv.gz
   foreread trace import sda.blktrace.* -o sda.frt
   foreread trace import spc.csv --format spc -o spc.frt")]
 pub struct ImportArgs {
@@ -40,7 +40,7 @@ pub struct ImportArgs {
 #[command(after_help = "\
 Examples:
   foreread trace export disk.frt --to csv -o disk.csv
-  foreread trace export disk.vscsi.gz --to fio -o - | head")]
+  foreread trace export disk.frt --to fio -o - | head")]
 pub struct ExportArgs {
     /// A trace in any known format
     #[arg(value_name = "TRACE", required = true)]
@@ -139,7 +139,7 @@ fn is_ours(path: &Path) -> Result<bool, Fail> {
     Ok((own::FORMAT.detect)(input.head()?) == Fit::Sure)
 }
 
-/// Beside the file, with `.frt` behind its name: `disk.vscsi.gz` becomes `disk.vscsi.frt`, `sda.blktrace.0` and its
+/// Beside the file, with `.frt` behind its name: `disk.csv.gz` becomes `disk.csv.frt`, `sda.blktrace.0` and its
 /// siblings `sda.blktrace.frt`.
 fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
     let mut out = files[0].clone();
@@ -184,7 +184,7 @@ mod tests {
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
             default_out(&files).expect("a name").display().to_string()
         };
-        assert_eq!(name(&["a/disk.vscsi.gz"]), "a/disk.vscsi.frt");
+        assert_eq!(name(&["a/disk.csv.gz"]), "a/disk.csv.frt");
         assert_eq!(name(&["t.csv"]), "t.csv.frt");
         assert_eq!(name(&["sda.blktrace.0"]), "sda.blktrace.0.frt");
         assert_eq!(

@@ -113,10 +113,8 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
     }
     let signalled = signals::first()?;
     let began = Instant::now();
-    let mut bar = args.shows_progress().then(Bar::of_bytes);
-    if let Some(bar) = &mut bar {
-        bar.stage("on disk");
-    }
+    let mut bar = Bar::of_bytes();
+    bar.stage("on disk");
     let mut sum = Sum::default();
     for source in &sources {
         if sum.ended.is_none() {
@@ -145,17 +143,15 @@ fn fill(
     cache: &DiskCache,
     source: &SourceName,
     signalled: &AtomicUsize,
-    bar: &mut Option<Bar>,
+    bar: &mut Bar,
     before: CacheFillCounts,
 ) -> Result<CacheFillReport, Fail> {
     let tree = source::open_tree(source)?;
     let filler = CacheFiller::start(cache, tree)
         .map_err(|error| Fail::input("cannot fetch", error, "start it again"))?;
     while !filler.is_done() {
-        if let Some(bar) = bar {
-            let counts = together(before, filler.counts());
-            bar.step(counts.held_bytes + counts.fetched_bytes, counts.bytes);
-        }
+        let counts = together(before, filler.counts());
+        bar.step(counts.held_bytes + counts.fetched_bytes, counts.bytes);
         if signalled.load(Ordering::Relaxed) > 0 {
             filler.stop();
         }

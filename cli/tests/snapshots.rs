@@ -1,0 +1,138 @@
+//! What each command says: its help, and the text of runs that are the same each time, one file a command in `snapshots/`. And its JSON: schema and keys.
+//!
+//! `FOREREAD_BLESS=1 cargo test -p foreread-cli --all-features snapshots` writes the files; look at the difference.
+
+use crate::common::help::{commands, listed};
+use crate::common::snapshot::{entry, same};
+use crate::common::{foreread, foreread_in};
+use serde_json::Value;
+use std::ffi::OsStr;
+
+/// Commands, and runs whose text is the same each time.
+const COMMANDS: &[(&str, &[&str])] = &[
+    ("mount", &[]),
+    ("serve", &[]),
+    ("run", &[]),
+    ("warm", &[]),
+    ("plan", &[]),
+    ("replay", &[]),
+    ("doctor", &[]),
+    (
+        "compare",
+        &[
+            "compare boot-ide --on model:rbd --runs 3",
+            "compare random --on model:rbd --runs 1 --policy auto",
+            "compare sequential --on model:usb-2g --size 100G --runs 1 --policy none",
+            "compare ../trace/tests/traces/csv/dftracer.csv --on model:ssd-sata --runs 2 --policy linux-6.18",
+        ],
+    ),
+    ("tune", &[]),
+    ("probe", &[]),
+    ("record", &[]),
+    ("explain", &[]),
+    ("watch", &[]),
+    (
+        "trace",
+        &[
+            "trace info ../trace/tests/traces/foreread/v1.frt",
+            "trace info tests/golden/m.plan",
+            "trace formats",
+        ],
+    ),
+    ("list", &["list policies", "list models", "list workloads"]),
+    ("cache", &[]),
+    ("sweep", &[]),
+    ("umount", &[]),
+    ("health", &[]),
+    ("completions", &[]),
+    ("man", &[]),
+];
+
+/// Runs with `--json -`, what the schema is called, and keys that have to be there.
+const JSON: &[(&str, &str, &[&str])] = &[
+    (
+        "compare random:count=16 --on model:rbd --runs 1 --policy none,auto",
+        "compare",
+        &["workload", "source", "rows", "notes"],
+    ),
+    ("list policies", "policies", &["policies"]),
+    ("list models", "models", &["models"]),
+    ("list workloads", "workloads", &["workloads"]),
+    (
+        "trace info ../trace/tests/traces/foreread/v1.frt",
+        "trace-info",
+        &["span_ns"],
+    ),
+    ("trace formats", "formats", &["formats"]),
+    ("doctor --no-measure", "doctor", &["devices"]),
+    (
+        "explain sequential --on model:nvme",
+        "explain",
+        &["policy", "files", "total"],
+    ),
+    (
+        "tune ../trace/tests/traces/csv/dftracer.csv --on model:nvme",
+        "tune",
+        &["storage", "settings", "verdict"],
+    ),
+    ("probe model:hdd-theory --time 1", "probe", &[]),
+    ("warm Cargo.toml", "warm", &["fetched_bytes"]),
+];
+
+/// The long help of a command and of those below it.
+fn help(words: &str) -> String {
+    let asked = format!("{words} --help");
+    let got = foreread(asked.split_whitespace());
+    let mut text = entry(&asked, &got);
+    for below in listed(got.is_done()) {
+        text += &help(&format!("{words} {below}"));
+    }
+    text
+}
+
+#[test]
+fn every_command_says_what_its_snapshot_has() {
+    let top = foreread(["--help"]);
+    same("foreread", &entry("--help", &top));
+    let ours = COMMANDS.iter().map(|(command, _)| command.to_string());
+    // `check` is another program.
+    let mut known = commands();
+    known.retain(|name| name != "check");
+    assert_eq!(Vec::from_iter(ours), known);
+    for (command, runs) in COMMANDS {
+        let mut text = help(command);
+        for words in *runs {
+            let got = foreread(words.split(' '));
+            got.is_done();
+            text += &entry(words, &got);
+        }
+        same(command, &text);
+    }
+}
+
+#[test]
+fn json_has_a_schema_and_its_keys() {
+    for (words, schema, keys) in JSON {
+        let got = foreread(words.split(' ').chain(["--json", "-"]));
+        assert_eq!(got.code, Some(0), "{words}: {}", got.err);
+        let json: Value = serde_json::from_str(&got.out).expect("JSON");
+        assert_eq!(json["schema"], format!("foreread.{schema}/1"), "{words}");
+        for key in *keys {
+            assert!(!json[key].is_null(), "{words}: no {key} in {json:#}");
+        }
+    }
+}
+
+#[test]
+fn text_is_as_wide_as_the_terminal() {
+    for (columns, most) in [("20", 40), ("60", 60), ("500", 200), ("wide", 100)] {
+        let words = "compare sequential --on model:nvme --size 4M --runs 2";
+        let columns = [("COLUMNS", OsStr::new(columns))];
+        let got = foreread_in(&columns, words.split(' '));
+        // A line to paste is not broken.
+        let lines = got.out.lines();
+        let lines = lines.filter(|line| !line.starts_with("    foreread "));
+        let widest = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(widest <= most && widest > most / 2, "{widest}: {}", got.out);
+    }
+}
