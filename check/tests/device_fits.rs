@@ -3,7 +3,7 @@
 use foreread_check::reproduce::published::Paper;
 use foreread_check::reproduce::sweep::{self, Sweep};
 use foreread_sim::device::Command;
-use foreread_sim::device::fit::{Form, Point};
+use foreread_sim::device::fit::Form;
 use foreread_sim::device::presets::{self, Preset};
 
 fn preset(name: &str) -> &'static Preset {
@@ -58,18 +58,20 @@ fn flash_of_2010_is_within_its_stated_errors() {
 
 /// The largest error of throughput that one cost and one rate leave.
 fn serial_error(rows: &[(u64, f64)]) -> f64 {
-    let point = |&(bytes, mb_per_s): &(u64, f64)| Point {
-        bytes,
-        ns: bytes as f64 / mb_per_s * 1e3,
-    };
-    let points: Vec<Point> = rows.iter().map(point).collect();
+    let times: Vec<(u64, f64)> = rows
+        .iter()
+        .map(|&(bytes, mb_per_s)| (bytes, bytes as f64 / mb_per_s * 1e3))
+        .collect();
     let form = Form {
         max_transfer_bytes: None,
         knees: Vec::new(),
     };
-    let fit = form.fit(&points).expect("enough rows");
-    let error = |point: &Point| point.ns / fit.ns(point.bytes) - 1.0;
-    largest(&points.iter().map(error).collect::<Vec<_>>())
+    let fit = form.fit(times.iter().copied()).expect("enough rows");
+    let errors: Vec<f64> = times
+        .iter()
+        .map(|&(bytes, ns)| ns / fit(bytes) - 1.0)
+        .collect();
+    largest(&errors)
 }
 
 /// The posting prints 4, 8, 16 KiB ..., its script sets 4, 16, 32 KiB ...: a device that does one command after the other explains the

@@ -39,7 +39,7 @@ pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
     let unpacked = unpack(Box::new(file))
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     let policies = [&policies()[..], OPPONENTS];
-    match check_log_among(BufReader::new(unpacked.plain), &policies, None) {
+    match check_log_among(BufReader::new(unpacked), &policies, None) {
         Ok(done) => out::print(format!(
             "identical: {} events, {} actions\n",
             done.events, done.actions

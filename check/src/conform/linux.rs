@@ -83,9 +83,8 @@ impl Verdict {
 /// # Errors
 /// The file cannot be opened or read.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    Ok(Box::new(BufReader::new(
-        unpack(Box::new(foreread_os::open::stream(path)?))?.plain,
-    )))
+    let bytes = Box::new(foreread_os::open::stream(path)?);
+    Ok(Box::new(BufReader::new(unpack(bytes)?)))
 }
 
 /// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.

@@ -46,14 +46,14 @@ pub fn text(done: &Reproduction) -> String {
 #[must_use]
 pub fn page(done: &Reproduction) -> String {
     let missed = done.missed().map(|(table, row)| missed(table, row));
-    let first = block::section("Score", [Block::Table(score(done))]);
+    let first = std::iter::once(Block::Table(score(done)));
+    let first = block::section("Score", first.chain(missed.map(Block::Text)));
     let tables = done.tables.iter();
     let tables = tables.map(|table| block::section(title(table), self::table(table)));
     let page = Page {
         title: "The published tables, made again".to_string(),
         lead: ("Result", vec![verdict(done), effects(done)]),
         sections: std::iter::once(first).chain(tables).collect(),
-        below: missed.collect::<Vec<_>>().join(" "),
         ..Page::default()
     };
     page.to_html(&done.to_json())

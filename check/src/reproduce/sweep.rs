@@ -17,7 +17,7 @@ use super::published::Paper;
 use super::verdict::FigureKind;
 use super::{ReproduceError, asked, bytes};
 use foreread_sim::device::disk::DiskModel;
-use foreread_sim::device::fit::{Form, Point};
+use foreread_sim::device::fit::Form;
 use foreread_sim::device::presets::{Model, Preset};
 
 /// What each run of `dd bs=4k count=102400` reads.
@@ -157,13 +157,8 @@ impl Sweep {
             knees: disk.slopes.iter().skip(1).map(|s| s.from_bytes).collect(),
         };
         let others = self.rows.iter().filter(|row| row.0 != size);
-        let points: Vec<Point> = others
-            .map(|&(bytes, mb_per_s)| Point {
-                bytes,
-                ns: bytes as f64 / mb_per_s * 1e3,
-            })
-            .collect();
-        Some(form.fit(&points)?.ns(size) / size as f64 * DD_BYTES / 1e9)
+        let times = others.map(|&(bytes, mb_per_s)| (bytes, bytes as f64 / mb_per_s * 1e3));
+        Some(form.fit(times)?(size) / size as f64 * DD_BYTES / 1e9)
     }
 
     fn best(&self) -> f64 {

@@ -19,7 +19,7 @@
 //! were in view: streams of 128 KiB a read, the other shape tried, met the counts less well and took 0.4 s more.
 //!
 //! **Predicted**, mean of 20 seeds on a file of 1 GiB before a cache that forgets nothing, in brackets what was
-//! published (`compare boot-ide --on model:rbd --size 1G --cache 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`);
+//! published (`compare boot-ide --on model:rbd --size 1G --memory 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`);
 //! requests and MB of `plain` are those that were fitted:
 //!
 //! | detector | requests | MB | seconds on `model:rbd` |
