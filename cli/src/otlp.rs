@@ -323,7 +323,7 @@ pub fn end() {
         Task::start("foreread-otlp", || {
             let _ = TRACES.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
         }),
-        // It waits for its receiver whatever it is told.
+        // The exporter of metrics does not keep to the limit that it is given; `left` below does.
         Task::start("foreread-otlp", || {
             let _ = METRICS.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
         }),
