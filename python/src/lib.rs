@@ -25,7 +25,7 @@ mod wait;
 use pyo3::prelude::*;
 
 /// The module.
-// What the GIL would protect is named in docs/decisions/0245-threads-and-signals-of-python.md.
+// What the GIL would protect is named in docs/decisions/0245-python-threads-forks-and-signals.md.
 #[pymodule(name = "_native", gil_used = false)]
 mod native {
     use super::{calls, command as cli, error, process, report};
