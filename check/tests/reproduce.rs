@@ -1,5 +1,4 @@
-//! `reproduce` on every paper with two runs each: no new miss, what was put in is as published, and `docs/posts.md` names each check. And that a
-//! wrong constant in a model is found.
+//! `reproduce` on every paper with two runs each: no new miss, and inputs are as published. A wrong constant in a model is found.
 
 use crate::common::foreread;
 use foreread_check::reproduce::published::Paper;
@@ -7,8 +6,6 @@ use foreread_check::reproduce::{FigureKind, Options, Reproduction, Row, SCHEMA, 
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::{self, Model, Preset};
 use std::collections::HashSet;
-
-const POSTS: &str = include_str!("../../docs/posts.md");
 
 fn reproduced(name: &str, instead: Vec<&'static Preset>) -> Reproduction {
     let options = Options {
@@ -43,46 +40,7 @@ fn assert_paper(name: &str, known: usize, off: usize) -> Reproduction {
         text.lines().all(|line| line.chars().count() <= show::WIDTH),
         "{text}"
     );
-    assert_posts(&rows, Paper::named(name).expect("a paper").number);
     done
-}
-
-/// Each id that the page names is a row, and each row with a verdict is named. `*` is any text within one part of an id.
-#[track_caller]
-fn assert_posts(rows: &[&Row], number: &str) {
-    let patterns: Vec<&str> = POSTS
-        .split('`')
-        .filter(|text| {
-            text.strip_prefix(number)
-                .is_some_and(|rest| rest.starts_with('/'))
-        })
-        .collect();
-    for pattern in &patterns {
-        assert!(
-            rows.iter().any(|row| names(pattern, &row.id)),
-            "{pattern}: no such row"
-        );
-    }
-    for row in rows.iter().filter(|row| row.kind.is_check()) {
-        let is_named = patterns.iter().any(|pattern| names(pattern, &row.id));
-        assert!(is_named, "docs/posts.md does not name {}", row.id);
-    }
-}
-
-fn names(pattern: &str, id: &str) -> bool {
-    let (patterns, parts) = (pattern.split('/'), id.split('/'));
-    patterns.clone().count() == parts.clone().count()
-        && patterns
-            .zip(parts)
-            .all(|(pattern, part)| is_like(pattern, part))
-}
-
-fn is_like(pattern: &str, text: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    text.strip_prefix(start)
-        .is_some_and(|text| (0..=text.len()).any(|at| is_like(rest, &text[at..])))
 }
 
 #[test]

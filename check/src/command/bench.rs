@@ -62,7 +62,7 @@ pub enum BenchCells {
 ///
 /// A cell is a workload on a simulated device with a cache. The best opponent of each cell is chosen on other seeds than it is
 /// judged on, and fetches at most 1.25 times the demanded bytes. A cell is lost if the judged policy takes more than 1.05
-/// times as long, beyond chance. docs/evaluation.md explains how to read the result.
+/// times as long, beyond chance. docs/benchmarks.md explains how to read the result.
 ///
 /// Ctrl-C ends the runs that have begun and reports the cells whose runs are all done; the exit code is then 128 and the number of
 /// the signal.

@@ -20,8 +20,8 @@ fn papers() -> PossibleValuesParser {
 /// The tables are those of five posts and a commit. Each printed figure is beside ours with their ratio and a kind: 'blind' (predicted, nothing of the model was made with the
 /// post's figures), 'left-out' (predicted by a model that was fitted to other rows of the table), 'formula' (the model is
 /// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (we
-/// put it in), 'shown' (no verdict; the reason says why). The score by kind comes first. docs/posts.md names the rows of
-/// each sentence of the posts. The exit code is 1 when a check is missed that is not on record as a miss.
+/// put it in), 'shown' (no verdict; the reason says why). The score by kind comes first. The exit code is 1 if a check is
+/// missed that is not on record as a miss.
 /// bench/reproduce-real runs three of the experiments on this machine's hardware.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
