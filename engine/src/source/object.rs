@@ -17,6 +17,7 @@ mod authorities;
 mod client_error;
 mod credentials;
 mod fetch;
+mod first;
 #[cfg(feature = "disk-cache")]
 mod keys;
 mod list;
@@ -34,6 +35,8 @@ use super::{
 };
 pub use authorities::built_in as built_in_authorities;
 use fetch::{Asker, Tally};
+pub(crate) use first::FIRST_BYTES;
+use first::{FirstBytes, Room};
 #[cfg(feature = "disk-cache")]
 pub(crate) use keys::{KeyRefusal, Keys};
 pub use list::{MAX_NAMES, Prefix};
@@ -51,8 +54,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
 pub use store::names_a_prefix;
-pub(crate) use version::FIRST_BYTES;
-use version::{FirstBytes, Room, Version};
+use version::{Validator, Version};
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
@@ -155,7 +157,7 @@ impl Object {
         held: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Object, RefusedObject> {
         let held = held(&source_text(&store, &path));
-        let held = held.and_then(|held| Version::of_exact_text(&held, path.clone()));
+        let held = held.and_then(|held| Validator::parse(&held));
         let tally = Tally::default();
         let asker = Asker {
             store: &store,
@@ -176,7 +178,7 @@ impl Object {
             tally,
             first,
             answered_in,
-            ..Object::known(store, path, name, settings, front.version)
+            ..Object::known(store, path, name, settings, Version::replied(front.said))
         })
     }
 
@@ -216,8 +218,9 @@ impl Object {
         };
         let version = wait(asker.version());
         let cause_of = |refusal: &Refusal| tally.last_error.cause_of(refusal);
-        let version = version
+        let said = version
             .map_err(|refusal| refusal.open_error(&name, &store.account, cause_of(&refusal)))?;
+        let version = Version::replied(said);
         Ok(Object::known(store, path.clone(), name, settings, version))
     }
 
@@ -358,20 +361,21 @@ impl Source for Object {
         }
         let version = self.accepted();
         let lists_otherwise = self.store.server.conditions.lists_otherwise();
-        let is_known = version.is_exact() && !(version.is_listed() && lists_otherwise);
+        let said = version.now();
+        let is_known = said.is_exact() && !(version.is_listed() && lists_otherwise);
         is_known.then(|| ExactVersion {
             source: source_text(&self.store, &self.path),
-            version: version.exact_text(),
+            version: said.text(),
             shown: self.name.to_string(),
         })
     }
 
     fn modified_ns(&self) -> Option<i128> {
-        self.accepted().modified_ns()
+        self.accepted().now().modified_ns()
     }
 
     fn describe(&self) -> String {
-        format!("{}, by {}", self.name, self.accepted().told_by())
+        format!("{}, by {}", self.name, self.accepted().now().told_by())
     }
 
     /// Asks, unless a reply has named this version since it was last asked for: a reader that reached the end has the reply already.
@@ -382,7 +386,7 @@ impl Source for Object {
         }
         let ask = || {
             wait(self.asker().version())
-                .and_then(|there| accepted.same(&there).map(|()| there.size()))
+                .and_then(|there| accepted.check(&there).map(|()| there.size()))
         };
         // One answer may be wrong.
         let same = ask().or_else(|refusal| {
@@ -412,7 +416,8 @@ impl Source for Object {
             }
             .version(),
         ) {
-            *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(there);
+            let accepted = Arc::new(Version::replied(there));
+            *self.version.lock().unwrap_or_else(PoisonError::into_inner) = accepted;
         }
         self.size()
     }
@@ -458,7 +463,7 @@ impl ForeignStore {
     pub(crate) fn object(&self, meta: ObjectMeta) -> Object {
         let store = self.0.clone();
         let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
-        let version = Version::new(meta);
+        let version = Version::replied(Validator::of(&meta));
         Object::known(store, path, name, foreign_settings(), version)
     }
 }

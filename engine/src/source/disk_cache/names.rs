@@ -7,7 +7,7 @@
 //!     shown s3://bucket/data/                    the same as people write it
 //!     listed 1795757400123                       when the listing was asked for, in milliseconds since 1970
 //!     names 2
-//!     4096 > 1795750000 > e1f0 0 4096 > a.bin    a file: size, seconds since 1970, version, name. The sign is a tabulator
+//!     4096 > 1795750000 > "e1f0" 4096 > a.bin    a file: size, seconds since 1970, version, name. The sign is a tabulator
 //!     / > > > sub                                a folder
 //! ```
 //! All files together have at most a 32nd of the limit of the cache, and a new one makes way for itself: what was not written for 30 days goes,
@@ -417,7 +417,7 @@ mod tests {
         for (name, meta) in [
             (
                 "a b.bin",
-                Meta::listed_file(4096, 1_795_750_000, b"e1f0 0 4096"),
+                Meta::listed_file(4096, 1_795_750_000, b"\"e1f0\" 4096"),
             ),
             ("sub", Meta::listed_folder()),
             ("z\u{e4}", Meta::listed_file(0, 0, b"")),
@@ -441,7 +441,7 @@ mod tests {
     fn a_listing_is_read_as_it_was_written() {
         let (new, names) = listing();
         let text = text_of(&new, &names).expect("a text");
-        let body = "folder http://h/b/d/\nshown s3://b/d/\nlisted 1799999995000\nnames 3\n4096\t1795750000\te1f0 0 4096\ta b.bin\n/\t\t\tsub\n0\t0\t\tz\u{e4}\n";
+        let body = "folder http://h/b/d/\nshown s3://b/d/\nlisted 1799999995000\nnames 3\n4096\t1795750000\t\"e1f0\" 4096\ta b.bin\n/\t\t\tsub\n0\t0\t\tz\u{e4}\n";
         assert_eq!(text, sealed(body));
         let read = parse(&text, NAME, NOW).expect("a listing");
         assert_eq!((read.names.len(), read.listed_ms), (3, NOW - 5000));

@@ -18,7 +18,7 @@ use super::network::Turn;
 use super::refusal::Refusal;
 use super::settings::ObjectSettings;
 use super::store::Store;
-use super::version::Version;
+use super::version::{Validator, Version};
 use crate::log;
 use crate::source::Sink;
 use bytes::Bytes;
@@ -52,16 +52,16 @@ type FirstPiece = (
 
 /// The front of an object.
 pub struct Front {
-    pub version: Version,
+    pub said: Validator,
     pub bytes: Vec<u8>,
     /// From the request to the head of its answer.
     pub answered_in: Duration,
 }
 
 impl Front {
-    fn empty(version: Version, answered_in: Duration) -> Front {
+    fn empty(said: Validator, answered_in: Duration) -> Front {
         Front {
-            version,
+            said,
             bytes: Vec::new(),
             answered_in,
         }
@@ -170,17 +170,17 @@ impl Asker<'_> {
 
     /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are. A store of the program's own
     /// is asked for it alone, since stores refuse the first byte of nothing in different ways.
-    pub async fn version(&self) -> Result<Version, Refusal> {
+    pub async fn version(&self) -> Result<Validator, Refusal> {
         if self.store.is_foreign {
             let head = self.in_time(self.ask(GetOptions::new().with_head(true)));
-            return head.await.map(|answer| Version::new(answer.meta));
+            return head.await.map(|answer| Validator::of(&answer.meta));
         }
-        self.front(1, None).await.map(|front| front.version)
+        self.front(1, None).await.map(|front| front.said)
     }
 
     /// The version that there is now, and its first bytes, at most `len`, which is not 0. Where the body does not come to its end the
     /// version alone, as where it is still the version that is `held`.
-    pub async fn front(&self, len: u64, held: Option<Version>) -> Result<Front, Refusal> {
+    pub async fn front(&self, len: u64, held: Option<Validator>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
         let takes = self.store.server.conditions.may_name_unless();
@@ -196,10 +196,10 @@ impl Asker<'_> {
                     Err(refusal) => refusal,
                 };
                 if refusal.may_be_of_condition()
-                    && let Some(version) = held.take()
+                    && let Some(said) = held.take()
                 {
                     if refusal == Refusal::Unmodified {
-                        return Ok(Front::empty(version, asked.elapsed()));
+                        return Ok(Front::empty(said, asked.elapsed()));
                     }
                     if !matches!(refusal, Refusal::PastEnd { .. }) {
                         self.store.server.conditions.unless_failed();
@@ -214,32 +214,30 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    async fn probe(&self, len: u64, held: Option<&Version>) -> Result<Front, Refusal> {
+    async fn probe(&self, len: u64, held: Option<&Validator>) -> Result<Front, Refusal> {
         let asked = Instant::now();
         let first = GetOptions {
             range: Some(GetRange::Bounded(0..len)),
-            ..held.map_or_else(GetOptions::default, Version::condition_unless)
+            ..held.map_or_else(GetOptions::default, Validator::condition_unless)
         };
         let answer = match self.in_time(self.ask(first)).await {
             Err(Refusal::Empty { etag, modified }) => {
-                return Ok(Front::empty(
-                    Version::empty(self.path.clone(), etag, modified),
-                    asked.elapsed(),
-                ));
+                let said = Validator::new(etag.as_deref(), modified, 0);
+                return Ok(Front::empty(said, asked.elapsed()));
             }
             Err(refusal) if held.is_none() && refusal.may_be_of_nothing() => {
                 return self.probe_whole(refusal, asked).await;
             }
             answer => answer?,
         };
-        let (version, answered_in) = (Version::new(answer.meta.clone()), asked.elapsed());
+        let (said, answered_in) = (Validator::of(&answer.meta), asked.elapsed());
         let bytes = if len > 1 {
             self.body(answer, len).await
         } else {
             Vec::new()
         };
         Ok(Front {
-            version,
+            said,
             bytes,
             answered_in,
         })
@@ -249,14 +247,13 @@ impl Asker<'_> {
     async fn probe_whole(&self, refusal: Refusal, asked: Instant) -> Result<Front, Refusal> {
         match self.in_time(self.ask(GetOptions::default())).await {
             Ok(whole) if whole.meta.size == 0 => {
-                Ok(Front::empty(Version::new(whole.meta), asked.elapsed()))
+                Ok(Front::empty(Validator::of(&whole.meta), asked.elapsed()))
             }
             Err(other) if other.is_passing() => Err(other),
             // It said so, and says no more.
-            Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => Ok(Front::empty(
-                Version::empty(self.path.clone(), None, None),
-                asked.elapsed(),
-            )),
+            Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => {
+                Ok(Front::empty(Validator::new(None, None, 0), asked.elapsed()))
+            }
             _ => Err(refusal),
         }
     }
@@ -370,7 +367,7 @@ impl Asker<'_> {
         let conditions = &self.store.server.conditions;
         let named = conditions.may_name(version.is_listed());
         let condition = if named {
-            version.condition()
+            version.now().condition()
         } else {
             GetOptions::default()
         };
@@ -404,7 +401,7 @@ impl Asker<'_> {
         let answer = self.ask(options).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
         let is_first = version.is_listed();
-        version.check(&answer.meta)?;
+        version.check(&Validator::of(&answer.meta))?;
         // Replies that are read here were compared already (`reply.rs`).
         if self.store.is_foreign && answer.range != range {
             return Err(Refusal::OtherPart);

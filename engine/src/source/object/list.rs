@@ -19,9 +19,9 @@ use super::page::{self, NextPage, OddKey, Page, PageRequest};
 use super::refusal::{Refusal, Unfit, one_line};
 use super::settings::ObjectSettings;
 use super::store::{self, Listing, Place, Store};
-use super::version::Version;
+use super::version::{Validator, Version};
 use super::{Object, wait};
-use crate::source::tree::{Entry, FolderNames, Meta, NameBytes, Tree, too_many_bytes};
+use crate::source::tree::{Entry, FolderNames, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
 use object_store::ObjectMeta;
@@ -348,7 +348,7 @@ impl Prefix {
             tally: &Tally::default(),
         };
         match asker.version().await {
-            Ok(version) => Ok(Some(of_version(&version))),
+            Ok(said) => Ok(Some(of_said(&said))),
             Err(refusal) if refusal.is_absence() => Ok(None),
             Err(refusal) => Err(refusal),
         }
@@ -367,12 +367,26 @@ impl Prefix {
         }
     }
 
-    /// The key and the version of a file that was listed.
-    fn listed(&self, path: &Path, meta: &Meta) -> Option<(Key, Version)> {
-        let key = Key::parse(self.key(path)?.trim_end_matches('/')).ok()?;
-        Some((key.clone(), Version::of_file(meta, key)?))
+    /// Opens a file that was listed, in the version that `pin` makes of what the listing said. Nothing is asked.
+    fn open_known(&self, path: &Path, meta: &Meta, pin: fn(Validator) -> Version) -> Opened {
+        let key = self
+            .key(path)
+            .and_then(|key| Key::parse(key.trim_end_matches('/')).ok());
+        let Some((key, said)) = key.zip(Validator::of_file(meta)) else {
+            return self.open(path);
+        };
+        let (store, name, settings) = (
+            self.store.clone(),
+            self.name_of(path),
+            self.settings.clone(),
+        );
+        let object = Object::known(store, key, name, settings, pin(said));
+        Ok((Arc::new(object), meta.clone()))
     }
 }
+
+/// A file that was opened, and what is known of it.
+type Opened = Result<(Arc<dyn Source>, Meta), SourceError>;
 
 impl Names {
     fn insert(&mut self, name: &OsStr, meta: &Meta) -> Result<(), Refusal> {
@@ -417,12 +431,12 @@ fn name_in(folder: &str, key: &str) -> Option<OsString> {
 }
 
 fn file(object: ObjectMeta) -> Meta {
-    of_version(&Version::listed(object))
+    of_said(&Validator::of(&object))
 }
 
-fn of_version(version: &Version) -> Meta {
-    let seconds = version.modified().map_or(0, i128::from);
-    Meta::listed_file(version.size(), seconds, version.text().as_bytes())
+fn of_said(said: &Validator) -> Meta {
+    let seconds = said.seconds().map_or(0, i128::from);
+    Meta::listed_file(said.size(), seconds, said.text().as_bytes())
 }
 
 impl Tree for Prefix {
@@ -474,44 +488,22 @@ impl Tree for Prefix {
         path: &Path,
         meta: &Meta,
     ) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        let Some((key, version)) = self.listed(path, meta) else {
-            return self.open(path);
-        };
-        let object = Object::known(
-            self.store.clone(),
-            key,
-            self.name_of(path),
-            self.settings.clone(),
-            version,
-        );
-        Ok((Arc::new(object), meta.clone()))
+        self.open_known(path, meta, Version::listed)
     }
 
     fn names_exactly(&self, meta: &Meta) -> bool {
-        let is_exact =
-            Version::of_file(meta, Key::default()).is_some_and(|version| version.is_exact());
+        let is_exact = Validator::of_file(meta).is_some_and(|said| said.is_exact());
         is_exact && !self.store.server.conditions.lists_otherwise()
     }
 
     fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        let Some((key, version)) = self.listed(path, meta) else {
-            return self.open(path);
-        };
-        let version = version.into_replied();
-        let object = Object::known(
-            self.store.clone(),
-            key,
-            self.name_of(path),
-            self.settings.clone(),
-            version,
-        );
-        Ok((Arc::new(object), meta.clone()))
+        self.open_known(path, meta, Version::replied)
     }
 
     fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
-        let version = |meta: &Meta| Version::of_file(meta, Key::default());
-        let both = version(listed).zip(version(opened));
-        listed.kind == opened.kind && both.is_some_and(|(listed, opened)| listed.is_alike(&opened))
+        let both = Validator::of_file(listed).zip(Validator::of_file(opened));
+        let is_alike = both.is_some_and(|(listed, opened)| listed.alike(&opened).is_ok());
+        listed.kind == opened.kind && is_alike
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
@@ -535,7 +527,7 @@ impl Tree for Prefix {
             &|_| None,
         );
         let object = object.map_err(|refused| refused.refusal.read_error(&name, refused.cause))?;
-        let meta = of_version(&object.accepted());
+        let meta = of_said(object.accepted().now());
         Ok((Arc::new(object), meta))
     }
 

@@ -14,10 +14,10 @@
 //! bytes, and becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
+use super::first::FIRST_BYTES;
 use super::network::{self, Client};
 use super::page::{self, Page, PageRequest, http_date};
 use super::refusal::{Refusal, message_beside, one_line};
-use super::version::FIRST_BYTES;
 use futures_util::StreamExt;
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,

@@ -29,7 +29,7 @@ const NANOS: i128 = 1_000_000_000;
 mod has {
     pub const META: u8 = 4;
     pub const OWNER: u8 = 8;
-    /// The version is the text of 16 bytes in hex digits, a number, and the size: ETag, date and size of an object.
+    /// The version is the text of 16 bytes in hex digits and the size: strong ETag and size of an object.
     pub const DIGEST: u8 = 16;
     /// The time has whole seconds alone.
     pub const SECONDS: u8 = 32;
@@ -263,10 +263,9 @@ fn record(name: &[u8], kind: Kind, meta: Option<&Meta>) -> Vec<u8> {
             put(&mut body, u64::from(group));
         }
         match digest(meta) {
-            Some((digest, date)) => {
+            Some(digest) => {
                 flags |= has::DIGEST;
                 body.extend(digest);
-                put(&mut body, date);
             }
             None => body.extend(&*meta.version),
         }
@@ -311,7 +310,7 @@ fn meta(record: &[u8]) -> Option<Meta> {
     let version: Arc<[u8]> = if flags & has::DIGEST != 0 {
         let digest: [u8; 16] = take(&mut rest);
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        version(&hex, number(&mut rest), size).into_bytes().into()
+        version(&hex, size).into_bytes().into()
     } else {
         rest.into()
     };
@@ -325,16 +324,15 @@ fn meta(record: &[u8]) -> Option<Meta> {
     })
 }
 
-fn version(etag: &str, date: u64, size: u64) -> String {
-    format!("{etag} {date} {size}")
+fn version(etag: &str, size: u64) -> String {
+    format!("\"{etag}\" {size}")
 }
 
-/// The 16 bytes and the number of a version that is written so, and in no other way.
-fn digest(meta: &Meta) -> Option<([u8; 16], u64)> {
+/// The 16 bytes of a version that is written so, and in no other way.
+fn digest(meta: &Meta) -> Option<[u8; 16]> {
     let text = std::str::from_utf8(&meta.version).ok()?;
-    let (etag, rest) = text.split_at_checked(32)?;
-    let date = rest.trim_start().split(' ').next()?.parse().ok()?;
-    if version(etag, date, meta.size) != text {
+    let etag = text.get(1..33)?;
+    if version(etag, meta.size) != text {
         return None;
     }
     let mut digest = [0; 16];
@@ -346,7 +344,7 @@ fn digest(meta: &Meta) -> Option<([u8; 16], u64)> {
         };
         *byte = digit(0)? << 4 | digit(1)?;
     }
-    Some((digest, date))
+    Some(digest)
 }
 
 /// Seven bits a byte, the lowest first; the highest bit says that more follow.
@@ -393,16 +391,15 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out() {
-        let digest = b"d41d8cd98f00b204e9800998ecf8427e";
         let size = 1_u64 << 40;
         let versions = [
-            format!("{} 0 {size}", std::str::from_utf8(digest).expect("text")),
-            format!("D41D8CD98F00B204E9800998ECF8427E 0 {size}"),
-            format!("d41d8cd98f00b204e9800998ecf8427e 7 {size}"),
-            format!("d41d8cd98f00b204e9800998ecf8427e 07 {size}"),
-            "d41d8cd98f00b204e9800998ecf8427e 0 12".to_string(),
-            "d41d8cd98f00b204e9800998ecf8427e-12 0 5".to_string(),
-            "d41d8cd98f00b204e9800998ecf8427\u{e4} 0 5".to_string(),
+            format!("\"d41d8cd98f00b204e9800998ecf8427e\" {size}"),
+            format!("\"D41D8CD98F00B204E9800998ECF8427E\" {size}"),
+            format!("W/\"d41d8cd98f00b204e9800998ecf8427e\" 7 {size}"),
+            format!("d41d8cd98f00b204e9800998ecf8427e {size}"),
+            "\"d41d8cd98f00b204e9800998ecf8427e\" 12".to_string(),
+            "\"d41d8cd98f00b204e9800998ecf8427e-12\" 5".to_string(),
+            "\"d41d8cd98f00b204e9800998ecf8427\u{e4}\" 5".to_string(),
             String::new(),
             "x".repeat(PIECE_BYTES + 1),
         ];
@@ -460,7 +457,7 @@ mod tests {
         let mut names = FolderNames::default();
         let many = 100_000_u64;
         for n in 0..many {
-            let version = format!("{n:032x} 0 {n}");
+            let version = format!("\"{n:032x}\" {n}");
             let meta = Meta {
                 size: n,
                 ..meta_of(version.as_bytes(), 1_700_000_000 * NANOS, None)
