@@ -283,7 +283,9 @@ fn odd_keys_are_named_once() {
         return;
     }
     let server = foreread_testing::BucketServer::start().expect("a port");
-    for key in ["dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc"] {
+    for key in [
+        "dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc", "dir/x", "dir/x/y",
+    ] {
         server.put(key, b"bytes".to_vec());
     }
     let mounted = Mounted::with(
@@ -308,7 +310,10 @@ fn odd_keys_are_named_once() {
             .expect("listed")
             .map(|e| e.expect("one").path())
             .collect();
-        assert_eq!(names, [mounted.dir.path().join("dir/a")]);
+        assert_eq!(
+            names,
+            ["dir/a", "dir/x"].map(|name| mounted.dir.path().join(name))
+        );
     }
     assert_eq!(
         fs::read(mounted.dir.path().join("dir/a")).expect("read"),
@@ -318,6 +323,9 @@ fn odd_keys_are_named_once() {
     let (status, err) = mounted.ended();
     assert!(status.success(), "{err}");
     assert_eq!(err.matches("left out 4 keys").count(), 1, "{err}");
+    let hidden = "left out 1 objects that a folder of the same name hides";
+    assert_eq!(err.matches(hidden).count(), 1, "{err}");
+    assert!(err.contains(": \"dir/x\"\n"), "{err}");
     assert!(
         err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#),
         "{err}"

@@ -1040,6 +1040,43 @@ fn odd_keys_are_left_out_and_counted_once() {
     );
 }
 
+/// An object and a folder of one name: the folder is shown, and the object is counted once, whichever question finds both.
+#[test]
+fn an_object_that_a_folder_hides_is_counted_once() {
+    let server = BucketServer::start().expect("a port");
+    for key in [
+        "d/w", "d/x", "d/x-1", "d/x/y", "d/x.txt", "d/z/x", "d/z/x/y",
+    ] {
+        server.put(key, b"bytes".to_vec());
+    }
+    let shown = |name: &str| match name {
+        "x" | "z" => (name.to_string(), EntryKind::Folder),
+        _ => (name.to_string(), EntryKind::File),
+    };
+    let tree = in_memory(&server, "s3://bucket/d/");
+    for _ in 0..2 {
+        let all = ["w", "x", "x-1", "x.txt", "z"].map(shown);
+        assert_eq!((kinds(&tree, ""), tree.left_out()), (Ok(all.into()), 1));
+    }
+    assert_eq!(kinds(&tree, "z"), Ok(vec![shown("x")]));
+    assert_eq!(tree.left_out(), 2);
+    let look = |tree: &Prefix, path: &str| tree.look(Path::new(path)).expect("there").kind;
+    let ahead = |tree: &Prefix, path: &str| {
+        let meta = tree.look_ahead(Path::new(path), &mut |_, _| {});
+        meta.expect("there").kind
+    };
+    for asked in [look, ahead] {
+        let tree = in_memory(&server, "s3://bucket/d/");
+        assert_eq!((asked(&tree, "x"), tree.left_out()), (EntryKind::Folder, 1));
+        assert_eq!((asked(&tree, "w"), tree.left_out()), (EntryKind::File, 1));
+    }
+    let object = Object::open_with("s3://bucket/d/x", memory_settings(&server));
+    assert_eq!(
+        read_all(&object.expect("by its own name")).as_deref(),
+        Ok(&b"bytes"[..])
+    );
+}
+
 /// versitygw has no ETag of a file that was put into its folder by another program, and refuses any that is named.
 #[test]
 fn a_file_that_another_program_put_into_the_bucket_is_read() {

@@ -227,7 +227,7 @@ mod tests {
             };
             assert!(names.push(OsStr::new(name), Kind::File, Some(&meta)));
         }
-        names.sort();
+        names.sort(&mut |_| {});
         Arc::new(names)
     }
 

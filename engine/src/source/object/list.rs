@@ -1,7 +1,7 @@
 //! The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`, and so for each store that lists names.
 //!
-//! A `/` in a key is a folder. Where an object and a folder bear one name, the folder is shown: else what is in it would be
-//! out of reach. Keys that no file can be called by ([`super::page`]) are left out, counted, and named once in a warning.
+//! A `/` in a key is a folder. If an object and a folder have one name (`d/x` beside `d/x/y`), the folder is shown: else what is in it would be
+//! out of reach. Such an object, and keys that no file can be called by ([`super::page`]), are left out, counted, and named once in a warning.
 //! Never: lists more than one folder at a time, or more than it may hold: names are counted, and their bytes
 //! ([`crate::source::tree::NameBytes`]).
 //!
@@ -53,8 +53,14 @@ pub struct Prefix {
     prefix: String,
     name: SourceName,
     settings: ObjectSettings,
+    /// Keys that were left out.
     odd: Mutex<HashSet<u64>>,
 }
+
+/// Why a key is left out.
+const IS_ODD: &str = "keys that no file can be called by";
+const IS_HIDDEN: &str =
+    "objects that a folder of the same name hides (open one by its own name to read it)";
 
 /// The names of a folder, as far as they have come.
 #[derive(Default)]
@@ -212,7 +218,7 @@ impl Prefix {
     }
 
     /// Names the keys that were left out of a page, unless they were named before.
-    fn leave_out(&self, mut keys: Vec<OddKey>) {
+    fn leave_out(&self, mut keys: Vec<OddKey>, why: &str) {
         {
             let mut odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
             keys.retain(|key| odd.len() < MAX_ODD && odd.insert(key.hash));
@@ -227,10 +233,7 @@ impl Prefix {
             .collect();
         let more = if keys.len() > MAX_NAMED { ", ..." } else { "" };
         let (count, named) = (keys.len(), named.join(", "));
-        tracing::warn!(
-            "{}: left out {count} keys that no file can be called by: {named}{more}",
-            self.name
-        );
+        tracing::warn!("{}: left out {count} {why}: {named}{more}", self.name);
     }
 
     /// Every name in a folder.
@@ -249,10 +252,16 @@ impl Prefix {
                     names.insert(name.as_ref(), &Meta::listed_folder())
                 })?;
             }
-            self.leave_out(page.odd);
+            self.leave_out(page.odd, IS_ODD);
             pages.named(names.seen.len());
         }
-        names.names.sort();
+        let mut hidden = Vec::new();
+        names.names.sort(&mut |name| {
+            if hidden.len() < MAX_ODD {
+                hidden.push(OddKey::of(&format!("{key}{}", name.to_string_lossy())));
+            }
+        });
+        self.leave_out(hidden, IS_HIDDEN);
         Ok(names)
     }
 
@@ -298,7 +307,7 @@ impl Prefix {
             .to_string();
         // A folder of the same name may be on the next page, and is what is shown.
         let whole = |key: &str| page.next == NextPage::End || format!("{key}/") <= last;
-        let mut names = BTreeMap::new();
+        let (mut names, mut hidden) = (BTreeMap::new(), Vec::new());
         for object in page
             .objects
             .iter()
@@ -307,13 +316,17 @@ impl Prefix {
             let name = name_in(folder_key, object.location.as_ref());
             names.extend(name.map(|name| (name, file(object.clone()))));
         }
-        names.extend(
-            page.folders
-                .iter()
-                .filter_map(|key| name_in(folder_key, key))
-                .map(|name| (name, Meta::listed_folder())),
-        );
-        self.leave_out(page.odd);
+        for key in &page.folders {
+            let Some(name) = name_in(folder_key, key) else {
+                continue;
+            };
+            let shown = names.insert(name, Meta::listed_folder());
+            if shown.is_some_and(|shown| shown.kind == Kind::File) {
+                hidden.push(OddKey::of(key));
+            }
+        }
+        self.leave_out(page.odd, IS_ODD);
+        self.leave_out(hidden, IS_HIDDEN);
         names.into_iter().collect()
     }
 
@@ -324,13 +337,15 @@ impl Prefix {
             return self.meta_by_version(key, plain).await;
         }
         let (below, named) = try_join(self.first_of(key), self.first_of(plain)).await?;
-        if below.is_some() {
-            return Ok(Some(Meta::listed_folder()));
-        }
         let mut objects = named.into_iter().flat_map(|page| page.objects);
-        Ok(objects
-            .find(|object| object.location.as_ref() == plain)
-            .map(file))
+        let object = objects.find(|object| object.location.as_ref() == plain);
+        if below.is_none() {
+            return Ok(object.map(file));
+        }
+        if object.is_some() {
+            self.leave_out(vec![OddKey::of(plain)], IS_HIDDEN);
+        }
+        Ok(Some(Meta::listed_folder()))
     }
 
     /// The same where only folders can be listed: the object is asked for its version.

@@ -314,7 +314,7 @@ impl Page {
 }
 
 impl OddKey {
-    fn of(key: &str) -> OddKey {
+    pub fn of(key: &str) -> OddKey {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         OddKey {

@@ -147,16 +147,23 @@ impl FolderNames {
         at
     }
 
-    /// All are there: sorts them, and keeps of each name the folder, or else what came first.
-    pub fn sort(&mut self) {
+    /// All are there: sorts them, and keeps of each name the folder, or else what came first. `hidden` gets the names of files that a
+    /// folder hides.
+    pub fn sort(&mut self, hidden: &mut dyn FnMut(&OsStr)) {
         let FolderNames { pieces, places, .. } = self;
         let key = |place: u32| {
             let record = at(pieces, place);
             (name(record), kind(record) != Kind::Folder)
         };
-        if !places.is_sorted_by(|&a, &b| key(a) < key(b)) {
+        if !places.is_sorted_by(|&a, &b| key(a).0 < key(b).0) {
             places.sort_by(|&a, &b| key(a).cmp(&key(b)));
-            places.dedup_by(|b, a| key(*a).0 == key(*b).0);
+            places.dedup_by(|b, a| {
+                let ((name, is_file), (before, other)) = (key(*b), key(*a));
+                if name == before && is_file && !other {
+                    hidden(OsStr::from_bytes(name));
+                }
+                name == before
+            });
         }
     }
 
@@ -439,7 +446,9 @@ mod tests {
         ] {
             assert!(names.push(OsStr::new(name), kind, None));
         }
-        names.sort();
+        let mut hidden = Vec::new();
+        names.sort(&mut |name| hidden.push(name.to_os_string()));
+        assert_eq!(hidden, ["a", "c"], "b is there twice");
         let all: Vec<(&OsStr, Kind)> = (0..names.len())
             .filter_map(|n| names.name(n).zip(names.kind(n)))
             .collect();
@@ -449,6 +458,13 @@ mod tests {
             assert_eq!(names.find(OsStr::new("b"), near), Some(1));
             assert_eq!(names.find(OsStr::new("bb"), near), None);
         }
+        // A server may give the folder first.
+        let mut both = FolderNames::default();
+        for kind in [folder, file] {
+            assert!(both.push(OsStr::new("a"), kind, None));
+        }
+        both.sort(&mut |name| assert_eq!(name, "a"));
+        assert_eq!((both.len(), both.kind(0)), (1, Some(folder)));
     }
 
     /// A million objects of a bucket, by the account: the figure of docs/stores.md.
@@ -468,7 +484,7 @@ mod tests {
                 Some(&meta)
             ));
         }
-        names.sort();
+        names.sort(&mut |_| {});
         let each = names.bytes() / many;
         assert!((40..64).contains(&each), "{each} bytes a name");
     }
