@@ -1,6 +1,8 @@
 """foreread below s3fs, gcsfs and adlfs, on emulators of their stores: by `cache_type`, and by the protocol `foreread::`."""
 
 import os
+from datetime import datetime, timezone
+from types import SimpleNamespace
 
 # gcsfs would ask for the kind of the bucket by gRPC, for a minute, which the emulator does not answer.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -170,6 +172,45 @@ def test_an_object_of_a_store_of_obstore(emulator):
             obstore.put(at, "dir/a b", DATA[::-1])
             with pytest.raises(Exception, match="(?i)precondition|changed"):
                 file.read_at(1_000_000, 5000)
+
+
+class OneObject:
+    """A store of one object, which answers as a store of obstore does and compares no condition."""
+
+    def __init__(self, etag, date):
+        self.etag, self.date, self.data, self.asked = etag, datetime.fromtimestamp(date, timezone.utc), b"a" * 5000, []
+
+    def head(self, path):
+        return {"path": path, "size": len(self.data), "e_tag": self.etag, "last_modified": self.date, "version": None}
+
+    def get(self, path, *, options):
+        start, end = options["range"]
+        self.asked.append({name for name in options if name != "range"})
+        piece = self.data[start:end]
+        return SimpleNamespace(meta=self.head(path), bytes=lambda: piece)
+
+
+@pytest.mark.parametrize(
+    ("etag", "date", "condition"),
+    [('"a"', 1000, "if_match"), ('W/"a"', 1000, "if_unmodified_since"), (None, 1000, "if_unmodified_since"), ('""', 1000, "if_unmodified_since"), (None, 0, None)],
+)
+def test_an_object_of_a_store_is_one_version(etag, date, condition):
+    """Without a strong ETag the date counts, without a date the size alone."""
+
+    def read(change):
+        store = OneObject(etag, date)
+        with foreread.open_in_store(store, "a", policy="none") as file:
+            assert file.read_at(0, 10) == b"a" * 10
+            assert store.asked[0] == ({condition} if condition else set())
+            for name, value in change.items():
+                setattr(store, name, value)
+            return file.read_at(4096, 10)
+
+    assert read({}) == b"a" * 10
+    later = {"data": b"b" * 5000, "date": datetime.fromtimestamp(date + 1, timezone.utc)}
+    for change in [{"data": b"a" * 5001}, {"etag": '"b"'}] + ([later] if condition != "if_match" else []):
+        with pytest.raises(OSError, match="changed"):
+            read(change)
 
 
 def test_obstores_filesystem_reads_by_itself():
