@@ -63,6 +63,8 @@ mod own_sources;
 #[cfg(feature = "rbd")]
 mod rbd;
 mod read_spans;
+#[cfg(feature = "object")]
+mod redirects;
 #[cfg(feature = "nbd")]
 mod regressions;
 mod replay;

@@ -14,6 +14,7 @@
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
 mod authorities;
+mod client;
 mod client_error;
 mod credentials;
 mod fetch;

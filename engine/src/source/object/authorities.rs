@@ -10,8 +10,7 @@
 
 use crate::source::object::refusal::{Unfit, line_of};
 use foreread_os::open::read_small_text;
-use object_store::ClientOptions;
-use reqwest::ClientBuilder;
+use reqwest::{Certificate, ClientBuilder};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -19,37 +18,18 @@ use std::sync::LazyLock;
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn trusted_by_web(
-    builder: ClientBuilder,
-    ca_file: Option<&Path>,
-) -> Result<ClientBuilder, Unfit> {
-    use reqwest::Certificate;
-    let all = certificates(ca_file, Certificate::from_der, Certificate::from_pem_bundle)?;
-    Ok(all.fold(builder, ClientBuilder::add_root_certificate))
-}
-
-/// The same for the clients of object_store.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn trusted_by(options: ClientOptions, ca_file: Option<&Path>) -> Result<ClientOptions, Unfit> {
-    use object_store::client::Certificate;
-    let all = certificates(ca_file, Certificate::from_der, Certificate::from_pem_bundle)?;
-    Ok(all.fold(options, ClientOptions::with_root_certificate))
-}
-
-/// Those of Mozilla, where they are trusted, and of the file, as a client has them.
-fn certificates<C, E: std::error::Error + 'static>(
-    ca_file: Option<&Path>,
-    of_der: fn(&[u8]) -> Result<C, E>,
-    of_pem: fn(&[u8]) -> Result<Vec<C>, E>,
-) -> Result<impl Iterator<Item = C>, Unfit> {
-    let built_in = BUILT_IN.iter().filter_map(move |der| of_der(der).ok());
+pub fn trusted_by(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<ClientBuilder, Unfit> {
+    let built_in = BUILT_IN
+        .iter()
+        .filter_map(|der| Certificate::from_der(der).ok());
     let named = ca_file.map_or(Ok(Vec::new()), |path| {
-        let unfit = |error: E| Unfit::new(line_of(&error), "check the file of certificates");
-        of_pem(&pem(path)?).map_err(unfit)
+        let unfit =
+            |error: reqwest::Error| Unfit::new(line_of(&error), "check the file of certificates");
+        Certificate::from_pem_bundle(&pem(path)?).map_err(unfit)
     })?;
-    Ok(built_in.chain(named))
+    Ok(built_in
+        .chain(named)
+        .fold(builder, ClientBuilder::add_root_certificate))
 }
 
 /// The first line of each.
@@ -115,7 +95,7 @@ fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
 mod tests {
     use super::*;
 
-    /// What a variable names is not added to, and Mozilla's can be read by both clients.
+    /// What a variable names is not added to, and Mozilla's can be read by the client.
     #[test]
     fn mozillas_are_for_systems_without_any() {
         let cases: [(bool, fn() -> usize); 3] = [(false, || 0), (true, || 0), (false, || 140)];
@@ -124,8 +104,7 @@ mod tests {
         let all = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
         assert!(all.len() > 50, "{}", all.len());
         for der in all {
-            assert!(reqwest::Certificate::from_der(der).is_ok());
-            assert!(object_store::client::Certificate::from_der(der).is_ok());
+            assert!(Certificate::from_der(der).is_ok());
         }
     }
 }

@@ -125,7 +125,6 @@ pub struct Client {
     idle_connections: u32,
     allow_http: bool,
     ca_file: Option<PathBuf>,
-    follows_redirects: bool,
 }
 
 impl Client {
@@ -135,15 +134,6 @@ impl Client {
             idle_connections: settings.requests * 4,
             allow_http,
             ca_file: settings.ca_file.clone(),
-            follows_redirects: true,
-        }
-    }
-
-    /// For the caller that looks at each redirect itself.
-    pub fn without_redirects(settings: &ObjectSettings) -> Client {
-        Client {
-            follows_redirects: false,
-            ..Client::of(settings, true)
         }
     }
 }

@@ -98,6 +98,9 @@ pub enum Refusal {
     Redirects,
     #[error("the server redirects from https to http, where any machine on the path could read it")]
     Downgrade,
+    /// Scheme, host and port of another server.
+    #[error("the server redirects to {0}, which is not asked")]
+    RedirectsTo(String),
     #[error("there are no credentials: {why}")]
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
@@ -200,6 +203,11 @@ const PASSING_CODES: [&str; 5] = [
 /// Longest message of a server, in characters: the line has a name and a remedy too.
 const MAX_MESSAGE: usize = 120;
 
+/// For object_store, which retries nothing.
+pub fn refuse(refusal: Refusal) -> HttpError {
+    HttpError::new(HttpErrorKind::Decode, refusal)
+}
+
 /// What a server says beside a code, where the code does not say as much: its first line.
 pub fn message_beside(code: &str, message: &str) -> String {
     let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
@@ -240,7 +248,6 @@ impl Refusal {
         }
         let text = one_line(&text);
         match kind {
-            _ if whole.contains("redirect") => Refusal::Redirects,
             _ if whole.contains("certificate") || whole.contains("InvalidContentType") => {
                 Refusal::Tls(text)
             }
@@ -295,7 +302,7 @@ impl Refusal {
         match self {
             Refusal::Status {
                 region: Some(region),
-                status: 301 | 307 | 400,
+                status: 301..=308 | 400,
                 ..
             } => Some(region),
             _ => None,
@@ -499,6 +506,7 @@ impl Refusal {
             }
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
             Refusal::Redirects => "open the URL that it leads to",
+            Refusal::RedirectsTo(_) => account.advice.elsewhere,
             Refusal::Changed(_) | Refusal::Unmet => "open it again",
             Refusal::NoCredentials { remedy, .. } => remedy,
             Refusal::NoListing(_) => account.advice.no_listing,

@@ -14,20 +14,21 @@
 //! bytes, and becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
+use super::client::{self, Redirects};
 use super::first::FIRST_BYTES;
-use super::network::{self, Client};
 use super::page::{self, Page, PageRequest, http_date};
-use super::refusal::{Refusal, message_beside, one_line};
+use super::refusal::{Refusal, message_beside, one_line, refuse};
 use futures_util::StreamExt;
 use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-    HttpResponseBody, HttpService, ReqwestConnector,
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
 };
 use object_store::{HeaderMap, HeaderValue};
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
+use url::Url;
 
 /// Codings that change no byte, and words that are no coding and are found in this header all the same.
 const NO_CODINGS: [&str; 8] = [
@@ -279,6 +280,8 @@ pub struct Wire {
     pub generation: Option<Generation>,
     /// Every reply has a version, and object_store refuses one that has no date.
     pub has_versions: bool,
+    /// Requests are signed for one host, which alone gets them.
+    pub is_account: bool,
     /// Reads a page of a listing.
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
 }
@@ -319,11 +322,8 @@ impl Generation {
 pub struct Connector {
     /// The header `Authorization` of every request; S3 signs its own.
     pub authorization: Option<HeaderValue>,
-    /// Which connections it shares.
-    pub client: Client,
-    /// How a client of that kind is made. Those that a builder asks with are not taken: for the service of a machine, which it may look for first,
-    /// they allow http.
-    pub options: ClientOptions,
+    /// What a builder asks for is not looked at: for the service of a machine, which it may look for first, it allows http.
+    pub client: HttpClient,
     pub wire: &'static Wire,
 }
 
@@ -335,11 +335,12 @@ impl std::fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = network::hold().client(self.client.clone(), || {
-            ReqwestConnector::default().connect(&self.options)
-        })?;
+        let redirects = Redirects {
+            client: self.client.clone(),
+            is_account: self.wire.is_account,
+        };
         Ok(HttpClient::new(ReplyCheck {
-            inner,
+            inner: HttpClient::new(redirects),
             authorization: self.authorization.clone(),
             wire: self.wire,
         }))
@@ -413,6 +414,7 @@ impl ReplyCheck {
         if let Some(generation) = &self.wire.generation {
             generation.ask(request.headers_mut());
         }
+        let asked = request.uri().clone();
         let mut reply = self.inner.execute(request).await?;
         let status = reply.status().as_u16();
         if let Some(generation) = &self.wire.generation {
@@ -433,6 +435,7 @@ impl ReplyCheck {
             (304, ..) => return Err(refuse(self.unmodified(unless.as_ref(), reply.headers()))),
             (412, ..) => return Err(refuse(Refusal::Unmet)),
             (416, ..) => return Err(refuse(past_end(reply.headers()))),
+            (300..=399, ..) => return Err(refuse(led_away(&asked, reply).await)),
             _ => return Err(refuse(refused(status, reply).await)),
         }
         if self.wire.has_versions {
@@ -442,9 +445,25 @@ impl ReplyCheck {
     }
 }
 
-/// For object_store, which retries nothing.
-pub fn refuse(refusal: Refusal) -> HttpError {
-    HttpError::new(HttpErrorKind::Decode, refusal)
+/// What a redirect says that is not followed: the region of a bucket, which is asked there, or another server.
+async fn led_away(asked: &http::Uri, reply: HttpResponse) -> Refusal {
+    let asked = Url::parse(&asked.to_string()).ok();
+    let to = asked.and_then(|asked| client::location(reply.headers(), &asked));
+    let status = reply.status().as_u16();
+    let refusal = refused(status, reply).await;
+    match to {
+        Some(to) if refusal.region().is_none() => match client::region_of(&to) {
+            Some(region) => Refusal::Status {
+                status,
+                code: String::new(),
+                message: String::new(),
+                retry_after: None,
+                region: Some(region),
+            },
+            None => Refusal::RedirectsTo(client::place(&to)),
+        },
+        _ => refusal,
+    }
 }
 
 /// What an error says: its status, the word of S3 or of a hub for it, when to come back, and which region the bucket is in.

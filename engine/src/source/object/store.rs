@@ -15,19 +15,18 @@ mod http;
 mod hub;
 mod s3;
 
-use super::authorities;
+use super::client::client;
 use super::credentials::{self, Chain, Keeper, Renew};
-use super::network::{self, Client, Server};
+use super::network::{self, Server};
 use super::page::{Page, PageRequest};
 use super::refusal::{Account, Advice, Refusal, Unfit, line_of};
 use super::reply::{Connector, Wire};
 use super::settings::ObjectSettings;
 use crate::source::{self, SourceName, SourceOpenError};
 use futures_util::future::BoxFuture;
-use object_store::client::ClientConfigKey;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, HeaderValue, ObjectStore, RetryConfig};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -385,25 +384,6 @@ fn no_retries() -> RetryConfig {
     }
 }
 
-/// No timeout for a whole request: it would end large bodies that are well. HTTP/1.1, because parts that are asked for
-/// at once should use separate connections.
-///
-/// # Errors
-/// The certificates to trust cannot be read.
-fn client(settings: &ObjectSettings, allow_http: bool) -> Result<ClientOptions, Unfit> {
-    let options = ClientOptions::new()
-        .with_allow_http(allow_http)
-        .with_timeout_disabled()
-        .with_connect_timeout(settings.first_byte)
-        .with_http1_only()
-        .with_pool_max_idle_per_host(settings.requests as usize * 2)
-        .with_config(
-            ClientConfigKey::UserAgent,
-            concat!("foreread/", env!("CARGO_PKG_VERSION")),
-        );
-    authorities::trusted_by(options, settings.ca_file.as_deref())
-}
-
 /// What makes the clients of a place.
 fn connector(
     settings: &ObjectSettings,
@@ -413,8 +393,7 @@ fn connector(
 ) -> Result<Connector, Unfit> {
     Ok(Connector {
         authorization,
-        client: Client::of(settings, allow_http),
-        options: client(settings, allow_http)?,
+        client: client(settings, allow_http)?,
         wire,
     })
 }
@@ -426,6 +405,7 @@ fn line(error: &object_store::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object_store::ClientOptions;
     use object_store::client::{HttpConnector, HttpRequest};
     use std::io::{Read, Write};
     use std::net::TcpListener;
@@ -452,6 +432,7 @@ mod tests {
             accept_encoding: "identity",
             generation: None,
             has_versions: false,
+            is_account: true,
             page: crate::source::object::page::of_s3,
         };
         let asked = |allow_http| {

@@ -10,11 +10,11 @@
 
 use super::web::{self, MachineService, Token};
 use super::{Chain, ChainAnswer, FoundCredential};
-use crate::source::object::authorities;
 use crate::source::object::refusal::{Unfit, line_of, one_line};
 use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::ClientOptions;
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -210,13 +210,22 @@ impl GoogleChain {
     }
 }
 
+/// Has object_store ask by this client.
+#[derive(Debug)]
+struct OwnClient(HttpClient);
+
+impl HttpConnector for OwnClient {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(self.0.clone())
+    }
+}
+
 /// object_store signs the claim. Its token is new, and valid for an hour.
 async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, String> {
-    let options =
-        authorities::trusted_by(ClientOptions::new(), ca_file).map_err(|unfit| unfit.why)?;
+    let client = web::client(ca_file).map_err(|unfit| unfit.why)?;
     let store = GoogleCloudStorageBuilder::new()
         .with_bucket_name("none")
-        .with_client_options(options)
+        .with_http_connector(OwnClient(HttpClient::new(client)))
         .with_service_account_key(json)
         .build();
     let store = store.map_err(|error| line_of(&error))?;

@@ -71,14 +71,14 @@ impl MachineService {
     pub fn client(self) -> Result<Client, Unfit> {
         let builder = Client::builder().no_proxy().redirect(Policy::none());
         let builder = builder.connect_timeout(self.limit()).timeout(self.limit());
-        made(authorities::trusted_by_web(builder, None)?.build())
+        made(authorities::trusted_by(builder, None)?.build())
     }
 }
 
 /// A client for services that are reached over a network.
 pub fn client(ca_file: Option<&Path>) -> Result<Client, Unfit> {
     let builder = Client::builder().redirect(Policy::none()).timeout(LIMIT);
-    made(authorities::trusted_by_web(builder, ca_file)?.build())
+    made(authorities::trusted_by(builder, ca_file)?.build())
 }
 
 fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {

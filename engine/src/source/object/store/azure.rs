@@ -22,7 +22,7 @@ use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::azure::{AzureAuthorizer, AzureCredential, MicrosoftAzureBuilder};
 use object_store::client::{HttpClient, HttpConnector};
-use object_store::{CredentialProvider, StaticCredentialProvider};
+use object_store::{ClientOptions, CredentialProvider, StaticCredentialProvider};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use url::Url;
@@ -57,6 +57,7 @@ static WIRE: Wire = Wire {
     accept_encoding: "identity",
     generation: None,
     has_versions: true,
+    is_account: true,
     page,
 };
 
@@ -185,7 +186,7 @@ impl Place for AzurePlace {
         let own = format!("https://{account}.blob.core.windows.net");
         let endpoint = named.unwrap_or(own);
         let connector = connector(settings, allow_http, &WIRE, None)?;
-        let client = connector.connect(&connector.options);
+        let client = connector.connect(&ClientOptions::new());
         let remedy = "check account and container";
         let unfit = |error: object_store::Error| Unfit::new(line(&error), remedy);
         let client = client.map_err(unfit)?;
@@ -194,7 +195,6 @@ impl Place for AzurePlace {
             .with_container_name(&self.container)
             .with_endpoint(endpoint.clone())
             .with_retry(no_retries())
-            .with_client_options(connector.options.clone())
             .with_http_connector(connector);
         let mut keeper = None;
         if self.signature.is_none() {

@@ -42,6 +42,7 @@ static WIRE: Wire = Wire {
         asked_unless: "x-goog-if-generation-not-match",
     }),
     has_versions: true,
+    is_account: true,
     page: page::of_s3,
 };
 
@@ -81,7 +82,6 @@ impl Place for GcsPlace {
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.0.bucket)
             .with_retry(no_retries())
-            .with_client_options(connector.options.clone())
             .with_http_connector(connector);
         if let Some(endpoint) = &endpoint {
             let endpoint = endpoint.trim_end_matches('/');

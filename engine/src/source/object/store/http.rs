@@ -31,6 +31,7 @@ pub static PLAIN: Wire = Wire {
     accept_encoding: "identity",
     generation: None,
     has_versions: false,
+    is_account: false,
     page: page::of_s3,
 };
 
@@ -85,7 +86,6 @@ impl Place for HttpPlace {
         let store = HttpBuilder::new()
             .with_url(self.url.as_str())
             .with_retry(no_retries())
-            .with_client_options(connector.options.clone())
             .with_http_connector(connector)
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;

@@ -17,15 +17,11 @@ use super::{
     Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, line, may_be_plain,
     no_retries,
 };
-use crate::source::object::authorities;
 use crate::source::object::credentials::{Chain, ChainAnswer, FoundCredential, Provider, web};
-use crate::source::object::network::{self, Client};
-use crate::source::object::refusal::line_of;
 use crate::source::object::settings::ObjectSettings;
 use foreread_os::open::read_small_text;
 use futures_util::future::BoxFuture;
 use object_store::HeaderValue;
-use object_store::client::HttpClient;
 use object_store::http::HttpBuilder;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use signed::{Hub, HubConnector};
@@ -85,13 +81,12 @@ impl Place for HubPlace {
         let hub = Arc::new(Hub::new(
             self.repository.clone(),
             endpoint,
-            plain_client(settings)?,
+            client(settings, true)?,
             tokens.clone().map(Provider),
         ));
         let store = HttpBuilder::new()
             .with_url(hub.files_url())
             .with_retry(no_retries())
-            .with_client_options(client(settings, true)?)
             .with_http_connector(HubConnector(Arc::clone(&hub)))
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check HF_ENDPOINT"))?;
@@ -104,24 +99,6 @@ impl Place for HubPlace {
             ..store
         })
     }
-}
-
-/// As object_store makes its clients, but it follows no redirects: each is looked at first.
-fn plain_client(settings: &ObjectSettings) -> Result<HttpClient, Unfit> {
-    let remedy = "look at the proxy and the certificates that are set";
-    let unfit = |error: reqwest::Error| Unfit::new(line_of(&error), remedy);
-    let make = || {
-        let builder = reqwest::Client::builder()
-            .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(settings.first_byte)
-            .http1_only()
-            .pool_max_idle_per_host(settings.requests as usize * 2);
-        let builder = authorities::trusted_by_web(builder, settings.ca_file.as_deref())?;
-        builder.build().map(HttpClient::new).map_err(unfit)
-    };
-    network::hold().client(Client::without_redirects(settings), make)
 }
 
 /// A repository at a revision.

@@ -36,6 +36,7 @@ static WIRE: Wire = Wire {
     accept_encoding: "identity",
     generation: None,
     has_versions: false,
+    is_account: true,
     page: page::of_s3,
 };
 
@@ -116,7 +117,6 @@ impl Place for S3Place {
             .with_s3_express(self.is_directory_bucket())
             .with_virtual_hosted_style_request(settings.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"))
             .with_retry(no_retries())
-            .with_client_options(connector.options.clone())
             .with_http_connector(connector);
         if let Some(endpoint) = &endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));

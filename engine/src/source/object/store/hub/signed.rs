@@ -19,10 +19,11 @@
 //! again; the other seven wait for that and then use the new address. The reader notices nothing.
 
 use super::{Repository, escaped, page};
+use crate::source::object::client::{MAX_HOPS, target};
 use crate::source::object::credentials::Provider;
 use crate::source::object::page::{Page, PageRequest, http_date};
-use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal};
-use crate::source::object::reply::{checked, header, refuse, refused, whole};
+use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal, refuse};
+use crate::source::object::reply::{checked, header, refused, whole};
 use crate::source::object::store::Listing;
 use crate::source::object::store::http::PLAIN;
 use futures_util::future::BoxFuture;
@@ -39,14 +40,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
-use url::{Origin, Url};
+use url::Url;
 
 /// Files whose addresses are kept, of one mount or reader.
 const MAX_ADDRESSES: usize = 1024;
 /// Longest address: those of the hub have about 1.5 KiB.
 const MAX_ADDRESS_BYTES: usize = 16 << 10;
-/// Redirects of one request.
-const MAX_HOPS: usize = 5;
 /// Of its life, the part after which an address is renewed without being tried. Chosen: a request takes its part of what is left.
 const USED_LIFE: f64 = 0.9;
 /// A repository of a hub, at one commit.
@@ -99,12 +98,6 @@ enum HubReply {
     At(SignedAddress),
     /// The bytes, or a refusal.
     Here(HttpResponse),
-}
-
-/// A redirect, or a reply that is none.
-enum Hop {
-    To(Url),
-    End,
 }
 
 impl std::fmt::Debug for Hub {
@@ -391,9 +384,9 @@ impl Hub {
             if let Some(commit) = header(reply.headers(), "x-repo-commit") {
                 self.keep_commit(commit)?;
             }
-            match hop(&url, &reply).map_err(refuse)? {
-                Hop::End => return Ok(HubReply::Here(reply)),
-                Hop::To(to)
+            match target(&url, reply.status(), reply.headers()).map_err(refuse)? {
+                None => return Ok(HubReply::Here(reply)),
+                Some(to)
                     if reply.headers().contains_key("x-linked-etag")
                         && to.origin() != url.origin() =>
                 {
@@ -401,7 +394,7 @@ impl Hub {
                         .map(HubReply::At)
                         .map_err(refuse);
                 }
-                Hop::To(to) => url = to,
+                Some(to) => url = to,
             }
         }
         Err(refuse(Refusal::Redirects))
@@ -422,9 +415,9 @@ impl Hub {
         let mut url = address.url.clone();
         for _ in 0..MAX_HOPS {
             let reply = self.send(&url, own.clone(), None).await?;
-            match hop(&url, &reply).map_err(refuse)? {
-                Hop::End => return Ok(reply),
-                Hop::To(to) => url = to,
+            match target(&url, reply.status(), reply.headers()).map_err(refuse)? {
+                None => return Ok(reply),
+                Some(to) => url = to,
             }
         }
         Err(refuse(Refusal::Redirects))
@@ -539,25 +532,6 @@ fn life(url: &Url, headers: &HeaderMap) -> Option<Duration> {
     until.checked_sub(now).filter(|life| !life.is_zero())
 }
 
-/// Where a reply leads.
-fn hop(from: &Url, reply: &HttpResponse) -> Result<Hop, Refusal> {
-    if !matches!(reply.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(Hop::End);
-    }
-    let location = header(reply.headers(), "location").ok_or(Refusal::Redirects)?;
-    let to = from.join(location).map_err(|_| Refusal::Redirects)?;
-    let is_plain = to.username().is_empty() && to.password().is_none();
-    let is_http =
-        matches!(to.scheme(), "http" | "https") && matches!(to.origin(), Origin::Tuple(..));
-    if !is_http || !is_plain {
-        return Err(Refusal::Redirects);
-    }
-    if from.scheme() == "https" && to.scheme() == "http" {
-        return Err(Refusal::Downgrade);
-    }
-    Ok(Hop::To(to))
-}
-
 /// A reply of the content network, with what the hub says of the version.
 fn as_of_hub(mut reply: HttpResponse, address: &SignedAddress) -> Result<HttpResponse, Refusal> {
     let is_whole = reply.status().as_u16() == 200;
@@ -617,32 +591,6 @@ mod tests {
         let files = hub.files.lock().expect("no panic");
         assert_eq!(files.len(), MAX_ADDRESSES);
         assert!(!files.contains_key("1") && files.contains_key("11"));
-    }
-
-    #[test]
-    fn a_redirect_leads_on_but_not_to_plain_http() {
-        let from = Url::parse("https://h/a/b").expect("a URL");
-        let to = |location| match hop(&from, &reply(302, &[("location", location)])) {
-            Ok(Hop::To(to)) => Ok(to.to_string()),
-            Ok(Hop::End) => panic!("{location} leads on"),
-            Err(refusal) => Err(refusal),
-        };
-        assert_eq!(to("/c?d"), Ok("https://h/c?d".to_string()));
-        assert_eq!(to("https://cdn/x"), Ok("https://cdn/x".to_string()));
-        assert_eq!(to("http://cdn/x"), Err(Refusal::Downgrade));
-        for location in [
-            "ftp://h",
-            "https://u:p@h/",
-            "https://",
-            "file:///etc/passwd",
-        ] {
-            assert_eq!(to(location), Err(Refusal::Redirects), "{location}");
-        }
-        assert!(hop(&from, &reply(302, &[])).is_err());
-        assert!(matches!(
-            hop(&from, &reply(206, &[("location", "/")])),
-            Ok(Hop::End)
-        ));
     }
 
     #[test]

@@ -1,0 +1,373 @@
+//! Redirects of every store, by every status, to every kind of host, with every kind of credential: what the other server gets.
+//!
+//! A credential is a canary. The other server remembers its requests; none may hold one, in a header or in its URL, and none may name where it
+//! came from. Stores that sign their requests are refused with the name of the host.
+
+use crate::common::{object_settings, read_source, watch};
+use foreread::source::Source;
+use foreread::source::object::{Object, Prefix};
+use foreread_testing::{self as testing, HttpServer, ServedAnswer, ServedRequest, pattern};
+use std::sync::{Arc, Mutex};
+
+const CANARY: &str = "CANARY";
+const SIZE: usize = 100_000;
+
+/// How a store is asked, and what for.
+struct StoreRow {
+    what: &'static str,
+    /// `{A}` is the host and port of the first server.
+    name: &'static str,
+    variables: &'static [(&'static str, &'static str)],
+    /// It is followed to another host.
+    is_followed: bool,
+}
+
+const S3: [(&str, &str); 4] = [
+    ("AWS_ACCESS_KEY_ID", "AKCANARY"),
+    ("AWS_SECRET_ACCESS_KEY", "sCANARY"),
+    ("AWS_REGION", "us-east-1"),
+    ("AWS_ENDPOINT_URL", "http://{A}"),
+];
+
+const ROWS: [StoreRow; 11] = [
+    StoreRow {
+        what: "http, a user",
+        name: "http://userCANARY:pwCANARY@{A}/x",
+        variables: &[],
+        is_followed: true,
+    },
+    StoreRow {
+        what: "http, a token",
+        name: "http://{A}/x?token=tCANARY&sig=sCANARY",
+        variables: &[],
+        is_followed: true,
+    },
+    StoreRow {
+        what: "http, presigned",
+        name: "http://{A}/x?X-Amz-Signature=sCANARY&X-Amz-Credential=cCANARY&X-Amz-Security-Token=tCANARY",
+        variables: &[],
+        is_followed: true,
+    },
+    StoreRow {
+        what: "S3",
+        name: "s3://bucket/key",
+        variables: &S3,
+        is_followed: false,
+    },
+    StoreRow {
+        what: "S3, a session",
+        name: "s3://bucket/key",
+        variables: &[
+            S3[0],
+            S3[1],
+            S3[2],
+            S3[3],
+            ("AWS_SESSION_TOKEN", "tokenCANARY"),
+        ],
+        is_followed: false,
+    },
+    StoreRow {
+        what: "S3, without credentials",
+        name: "s3://bucket/key",
+        variables: &[
+            S3[2],
+            S3[3],
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("AWS_SKIP_SIGNATURE", "true"),
+        ],
+        is_followed: false,
+    },
+    StoreRow {
+        what: "Google, a token",
+        name: "gs://bucket/key",
+        variables: &[
+            ("GOOGLE_BEARER_TOKEN", "bCANARY"),
+            ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", "http://{A}"),
+        ],
+        is_followed: false,
+    },
+    StoreRow {
+        what: "Azure, a key",
+        name: "az://container/key",
+        variables: &[
+            ("AZURE_STORAGE_ACCOUNT", "account"),
+            ("AZURE_STORAGE_KEY", "Q0FOQVJZ"),
+            ("AZURE_STORAGE_ENDPOINT", "http://{A}/account"),
+        ],
+        is_followed: false,
+    },
+    StoreRow {
+        what: "Azure, a signature",
+        name: "az://container/key",
+        variables: &[
+            ("AZURE_STORAGE_ACCOUNT", "account"),
+            (
+                "AZURE_STORAGE_SAS_TOKEN",
+                "sv=2022-11-02&se=2099&sig=sCANARY",
+            ),
+            ("AZURE_STORAGE_ENDPOINT", "http://{A}/account"),
+        ],
+        is_followed: false,
+    },
+    StoreRow {
+        what: "the Hub, a token",
+        name: "hf://user/repo/file",
+        variables: &[("HF_TOKEN", "hf_CANARY"), ("HF_ENDPOINT", "http://{A}")],
+        is_followed: true,
+    },
+    StoreRow {
+        what: "the Hub, without",
+        name: "hf://user/repo/file",
+        variables: &[("HOME", "/nonexistent"), ("HF_ENDPOINT", "http://{A}")],
+        is_followed: true,
+    },
+];
+
+/// An object, with all headers that any store needs.
+fn object(seen: &ServedRequest) -> ServedAnswer {
+    let range = seen.range().map_or(0..SIZE, |range| {
+        range.start as usize..(range.end as usize).min(SIZE)
+    });
+    let mut answer = ServedAnswer::new(206, pattern(range.start as u64, range.len(), 0));
+    let content = format!("bytes {}-{}/{SIZE}", range.start, range.end - 1);
+    answer.set("content-range", &content);
+    answer.set("etag", "\"one\"");
+    answer
+}
+
+fn is_clean(what: &str, text: &str) {
+    let lower = text.to_ascii_lowercase();
+    let secret = [CANARY, "Q0FOQVJZ"].map(str::to_ascii_lowercase);
+    let found = secret.iter().any(|secret| lower.contains(secret));
+    assert!(!found, "{what}: {text}");
+}
+
+#[test]
+fn no_other_server_gets_a_credential() {
+    watch();
+    let to = Arc::new(Mutex::new((0_u16, String::new())));
+    let asked = Arc::clone(&to);
+    let first = HttpServer::start(move |_, _| {
+        let (status, location) = asked.lock().expect("no panic").clone();
+        let mut answer = ServedAnswer::new(status, "");
+        answer.set("location", &location);
+        Ok(answer)
+    });
+    let first = first.expect("a port");
+    let mut followed = 0;
+    for row in &ROWS {
+        for status in [301, 302, 303, 307, 308] {
+            for host in ["127.0.0.1", "localhost"] {
+                let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+                let place = format!("http://{host}:{}", other.address().port());
+                *to.lock().expect("no panic") = (status, format!("{place}/moved"));
+                let at = first.address().to_string();
+                let own = row.variables.iter();
+                let own = own.map(|(name, value)| ((*name).to_string(), value.replace("{A}", &at)));
+                let settings = object_settings(own.collect());
+                let what = format!("{} {status} {host}", row.what);
+                let name = row.name.replace("{A}", &at);
+                let opened = Object::open_with(name.as_str(), settings.clone());
+                let folder = name.contains("://").then(|| {
+                    let folder = name.replace("/key", "/").replace("/file", "/");
+                    Prefix::open_with(folder.as_str(), settings).map(drop)
+                });
+                for error in [
+                    opened.as_ref().err(),
+                    folder.as_ref().and_then(|f| f.as_ref().err()),
+                ]
+                .into_iter()
+                .flatten()
+                {
+                    is_clean(&what, &error.to_string());
+                }
+                let seen = other.seen();
+                for request in &seen {
+                    is_clean(&what, &request.target);
+                    for (name, value) in &request.headers {
+                        is_clean(&format!("{what}, {name}"), value);
+                        let may = ["referer", "authorization", "cookie", "proxy-authorization"];
+                        let is_of_account = name.starts_with("x-") || may.contains(&&**name);
+                        assert!(!is_of_account, "{what}: {name}: {value}");
+                    }
+                }
+                assert_eq!(!seen.is_empty(), row.is_followed, "{what}");
+                if row.is_followed {
+                    followed += seen.len();
+                } else {
+                    let error = opened.err().expect(&what).to_string();
+                    assert!(
+                        error.contains(&format!("redirects to {place}")),
+                        "{what}: {error}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(followed >= 100, "{followed}");
+}
+
+/// What is followed has the right bytes.
+#[test]
+fn a_plain_url_is_followed_with_its_range() {
+    watch();
+    let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+    let location = format!("http://{}/moved?signed=1", other.address());
+    let first = HttpServer::start(move |_, _| {
+        let mut answer = ServedAnswer::new(302, "");
+        answer.set("location", &location);
+        Ok(answer)
+    });
+    let first = first.expect("a port");
+    let name = format!("http://u:{CANARY}@{}/x", first.address());
+    let object = Object::open_with(name.as_str(), object_settings(Vec::new()));
+    let object = object.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(object.size(), SIZE as u64);
+    let bytes = read_source(&object, 70_000, 5000).expect("read");
+    testing::check(&bytes, 70_000, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    // The first server has the user, each time.
+    let user = |seen: &ServedRequest| seen.header("authorization").is_some();
+    assert!(first.seen().iter().all(user));
+}
+
+/// A bucket elsewhere is asked again, signed for its region, by the endpoint that was named.
+#[test]
+fn a_region_is_signed_anew_and_no_other_host_is_asked() {
+    watch();
+    let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+    let location = format!("http://{}/moved", other.address());
+    for (status, says) in [(301, true), (307, true), (308, true), (307, false)] {
+        let location = location.clone();
+        let first = HttpServer::start(move |seen, _| {
+            let signed = seen.header("authorization").unwrap_or_default();
+            if signed.contains("/eu-west-9/s3/") {
+                return Ok(object(seen));
+            }
+            let mut answer = ServedAnswer::new(status, "");
+            answer.set("location", &location);
+            if says {
+                answer.set("x-amz-bucket-region", "eu-west-9");
+            } else {
+                answer.set("location", "https://bucket.s3.eu-west-9.amazonaws.com/key");
+            }
+            Ok(answer)
+        });
+        let first = first.expect("a port");
+        let at = first.address().to_string();
+        let variables = S3.map(|(name, value)| (name.to_string(), value.replace("{A}", &at)));
+        let opened = Object::open_with("s3://bucket/key", object_settings(variables.into()));
+        let object = opened.unwrap_or_else(|error| panic!("{status}: {error}"));
+        assert_eq!(object.size(), SIZE as u64);
+    }
+    assert!(other.seen().is_empty());
+}
+
+/// A server that leads to itself, to nowhere, or to the service of this machine that gives credentials.
+#[test]
+fn a_redirect_that_no_request_may_follow_is_an_error() {
+    watch();
+    for (location, says) in [
+        ("/x", "do not end"),
+        ("", "lead nowhere"),
+        ("ftp://127.0.0.1/x", "lead nowhere"),
+        ("http://u:CANARY@127.0.0.1/x", "lead nowhere"),
+        (
+            "http://169.254.169.254/latest/meta-data/",
+            "to http://169.254.169.254",
+        ),
+        (
+            "http://[::ffff:a9fe:a9fe]/",
+            "redirects to http://[::ffff:a9fe:a9fe]",
+        ),
+        (
+            "http://METADATA.google.internal/",
+            "to http://metadata.google.internal",
+        ),
+    ] {
+        let first = HttpServer::start(move |_, _| {
+            let mut answer = ServedAnswer::new(307, "");
+            answer.set("location", location);
+            Ok(answer)
+        });
+        let first = first.expect("a port");
+        let name = format!("http://{}/x", first.address());
+        let error = Object::open_with(name.as_str(), object_settings(Vec::new()));
+        let error = error.err().expect(location).to_string();
+        assert!(error.contains(says), "{location}: {error}");
+        is_clean(location, &error);
+        assert!(first.seen().len() < 10, "{location}");
+    }
+}
+
+#[cfg(feature = "tls")]
+mod of_tls {
+    use super::*;
+    use crate::common::tls::Certificates;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    /// Answers every request with a redirect, by TLS. Gives its port.
+    fn redirector(certificates: &Certificates, location: String) -> u16 {
+        let chain = CertificateDer::pem_file_iter(certificates.file("server-cert.pem"));
+        let chain = chain.expect("a file").map(|one| one.expect("one"));
+        let key = PrivateKeyDer::from_pem_file(certificates.file("server-key.pem"));
+        let config = ServerConfig::builder().with_no_client_auth();
+        let config = config.with_single_cert(chain.collect(), key.expect("a key"));
+        let config = Arc::new(config.expect("they fit"));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (config, location) = (Arc::clone(&config), location.clone());
+                std::thread::spawn(move || {
+                    let tls = ServerConnection::new(config).expect("a connection");
+                    let mut stream = BufReader::new(StreamOwned::new(tls, stream));
+                    let mut line = String::new();
+                    while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                        line.clear();
+                    }
+                    let _ = write!(
+                        stream.get_mut(),
+                        "HTTP/1.1 307 x\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    );
+                    let _ = stream.get_mut().flush();
+                });
+            }
+        });
+        port
+    }
+
+    /// From https to http no request goes, with a credential or without; another server of TLS gets none.
+    #[test]
+    fn no_request_leaves_tls() {
+        watch();
+        let Some(certificates) = Certificates::new() else {
+            return;
+        };
+        let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+        let location = format!("http://{}/moved", other.address());
+        let port = redirector(&certificates, location);
+        let tls = |variables: Vec<(String, String)>| {
+            let mut settings = object_settings(variables);
+            settings.ca_file = Some(certificates.file("ca-cert.pem").into());
+            settings
+        };
+        let name = format!("https://u:{CANARY}@localhost:{port}/x?t={CANARY}");
+        let error = Object::open_with(name.as_str(), tls(Vec::new())).err();
+        let error = error.expect("refused").to_string();
+        assert!(error.contains("from https to http"), "{error}");
+        is_clean("https", &error);
+        let at = format!("localhost:{port}");
+        let variables = S3.map(|(name, value)| {
+            let value = value.replace("http://{A}", &format!("https://{at}"));
+            (name.to_string(), value)
+        });
+        let error = Object::open_with("s3://bucket/key", tls(variables.into())).err();
+        let error = error.expect("refused").to_string();
+        assert!(error.contains("redirects to http://127.0.0.1"), "{error}");
+        assert!(other.seen().is_empty());
+    }
+}
