@@ -145,7 +145,8 @@ pub struct JsonArgs {
 
 /// The command line, parsed; none if it asked for help, which was shown.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
-    let _ = GIVEN.set(arguments.to_vec());
+    let arguments = &A::given(arguments);
+    let _ = GIVEN.set(arguments.clone());
     let arguments = &A::expanded(arguments)?;
     match A::try_parse_from(arguments) {
         Ok(args) => Ok(Some(args)),

@@ -147,6 +147,11 @@ impl CommandLine for Args {
     }
 
     #[cfg(feature = "mount")]
+    fn given(own: &[OsString]) -> Vec<OsString> {
+        mount::background::arguments(own)
+    }
+
+    #[cfg(feature = "mount")]
     fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
         mount::options::expanded(arguments)
     }

@@ -43,6 +43,7 @@ use args::GlobalArgs;
 use clap::Parser;
 use command::Args;
 use fail::Fail;
+use foreread_os::ends;
 pub use foreread_pagecache::program::{Program, set as set_program};
 use std::ffi::OsString;
 use std::io::Write;
@@ -55,6 +56,11 @@ pub trait CommandLine: Parser {
     fn global(&self) -> &GlobalArgs;
 
     fn run(&self) -> Result<(), Fail>;
+
+    /// The command line that counts, where that of this process has not all of it.
+    fn given(own: &[OsString]) -> Vec<OsString> {
+        own.to_vec()
+    }
 
     /// The command line in the form that the parser takes.
     fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
@@ -99,9 +105,14 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
         #[cfg(feature = "object")]
         args.global().stores.set()?;
         out::fit_terminal();
+        ends::say_by(|line| fail::note(line));
         let ran = args.run();
         #[cfg(feature = "otlp")]
-        otlp::end();
+        {
+            ends::waits_for("the receiver of telemetry");
+            otlp::end();
+        }
+        ends::is_over();
         ran
     });
     // Rust does so where its own `main` ends.

@@ -4,6 +4,8 @@
 mod activation;
 #[cfg(feature = "object")]
 mod cache;
+#[cfg(all(feature = "object", feature = "serve", feature = "mount"))]
+mod canaries;
 mod check;
 mod common;
 mod compare;
@@ -47,4 +49,6 @@ mod sweep;
 mod threads;
 mod trace;
 mod tune;
+#[cfg(feature = "mount")]
+mod units;
 mod vary;

@@ -1,13 +1,15 @@
 //! Answers that refuse a call: a code of gRPC and one line, which never has a value of a secret.
 
+use foreread_os::secrets;
 use tonic::{Code, Status};
 
 /// Bytes of a line, at most.
 const MAX_LINE: usize = 1024;
 
-/// A text as one line: what another program or a user wrote has no line breaks and no control characters then.
+/// A text as one line: what another program or a user wrote has no line breaks, no control characters and no secrets of names then.
 pub fn one_line(text: &str) -> String {
-    let letters = text.trim().chars();
+    let text = secrets::shown_message(text.trim());
+    let letters = text.chars();
     let shown = letters.map(|c| if c.is_control() { '?' } else { c });
     let mut line = String::new();
     for letter in shown {
@@ -38,5 +40,17 @@ mod tests {
         let line = one_line("a\nb\x1b[31m\u{0}c");
         assert_eq!(line, "a?b?[31m?c");
         assert_eq!(one_line(&"é".repeat(2000)).len(), MAX_LINE + 3);
+        for name in [
+            "S3://K:canary@b",
+            "HTTPS://u:canary@h/x",
+            "nbd://u:canary@h",
+            "az://c?sig=canary",
+        ] {
+            let status = invalid(
+                &format!("'{name}' is no source of a volume"),
+                "write another",
+            );
+            assert!(!status.message().contains("canary"), "{}", status.message());
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::spec::volume_capability::AccessType;
 use crate::spec::volume_capability::access_mode::Mode;
 use crate::state::number;
 use crate::stores;
+use foreread_os::secrets;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use tonic::Status;
@@ -110,11 +111,13 @@ pub fn is_inline_name(name: &str) -> bool {
     name.starts_with(INLINE)
 }
 
-/// A name for files of a volume: `v`, or `i` of an inline one; letters, digits and `-` of its identifier; a number of all of it.
+/// A name for files of a volume: `v`, or `i` of an inline one; letters, digits and `-` of its identifier, if that may be shown; a number of
+/// all of it.
 pub fn file_name(id: &str, is_inline: bool) -> String {
     let kind = if is_inline { INLINE } else { 'v' };
     let number = number(id);
-    let letters = id
+    let shown = secrets::shown(id);
+    let letters = shown
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || *c == '-');
     let begin: String = letters.take(64).collect();
@@ -198,9 +201,10 @@ impl VolumeSpec {
                 Form::Flag => {}
                 Form::Text => {
                     let is_url = setting.attribute == "endpointUrl";
-                    if is_url && value.contains('@') {
+                    if secrets::has_some(value) || is_url && value.contains(['@', '?', '#']) {
+                        let what = format!("{} has credentials or a query", setting.attribute);
                         let remedy = "credentials are keys of a Secret (nodeStageSecretRef)";
-                        return Err(invalid("endpointUrl has credentials", remedy));
+                        return Err(invalid(&what, remedy));
                     }
                     volume.options.push(format!("--{}={value}", setting.option));
                 }
@@ -288,7 +292,10 @@ impl VolumeSpec {
         if request.is_inline {
             let variables = OF_NO_MACHINE.map(|(name, value)| (name, value.to_string()));
             self.variables.extend(variables);
-            let is_public = !keys.has_credentials_of(scheme(&self.source).unwrap_or_default());
+            let scheme = scheme(&self.source)
+                .unwrap_or_default()
+                .to_ascii_lowercase();
+            let is_public = !keys.has_credentials_of(&scheme);
             let said = "--no-sign-request".to_string();
             if is_public && !self.options.contains(&said) {
                 self.options.push(said);
@@ -435,6 +442,7 @@ impl<'a> Attributes<'a> {
         let Some(scheme) = scheme(&source) else {
             return local(&source, is_inline, arguments);
         };
+        let scheme = &scheme.to_ascii_lowercase();
         let Some(store) = stores::of(scheme) else {
             let what = format!("'{}' is no source of a volume", one_line(&source));
             return Err(invalid(
@@ -449,13 +457,10 @@ impl<'a> Attributes<'a> {
         if scheme == "http" && is_inline && !arguments.inline_http {
             return Err(without_tls());
         }
-        if scheme.starts_with("http") {
-            let authority = source.split('/').nth(2).unwrap_or_default();
-            // Both would be seen in the arguments of a process and in the mount table.
-            if source.contains('?') || authority.contains('@') {
-                let remedy = "put them into a Secret, a signature as AZURE_STORAGE_SAS_TOKEN";
-                return Err(invalid("the source has credentials or a signature", remedy));
-            }
+        // They would be seen in the arguments of a process and in the mount table.
+        if secrets::has_some(&source) {
+            let remedy = "put them into a Secret, a signature as AZURE_STORAGE_SAS_TOKEN";
+            return Err(invalid("the source has credentials or a signature", remedy));
         }
         Ok(source)
     }

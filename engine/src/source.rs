@@ -51,8 +51,9 @@ pub use error::{SourceError, SourceOpenError};
 pub use failure::SourcePanic;
 pub(crate) use failure::{of_panic, report_failure};
 pub use file::FileSource;
+pub use foreread_os::secrets::shown_message as redacted_message;
 pub use mem::Mem;
-pub use name::{SourceName, redacted_message};
+pub use name::SourceName;
 #[cfg(feature = "nbd")]
 pub use nbd::Nbd;
 #[cfg(feature = "object")]
@@ -542,6 +543,13 @@ pub(crate) fn is_object(name: &SourceName) -> bool {
 fn is_of_store(name: &SourceName) -> bool {
     let form = form_of(name.scheme());
     matches!(form, Some(NameForm::Bucket | NameForm::Repository))
+}
+
+/// Schemes of names that are no paths of this machine.
+#[cfg(test)]
+fn remote_schemes() -> impl Iterator<Item = &'static str> {
+    let remote = KINDS.iter().filter(|kind| kind.form != NameForm::Path);
+    remote.flat_map(|kind| kind.schemes.iter().copied())
 }
 
 fn form_of(scheme: &str) -> Option<NameForm> {

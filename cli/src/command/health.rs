@@ -8,6 +8,7 @@
 
 use crate::fail::{Fail, one_line};
 use crate::out;
+use foreread::source::SourceName;
 use foreread_os::host::{FOREREAD_MOUNT, Host, last_at};
 use foreread_os::open::ask_file_system;
 use foreread_os::threads::Task;
@@ -38,12 +39,14 @@ pub struct HealthArgs {
     /// Folders that are mounted on, and servers as nbd://HOST[:PORT] or nbd+unix:///?socket=PATH
     #[arg(value_name = "DIR|nbd://HOST")]
     pub what: Vec<OsString>,
-    /// Look at one folder, and wait for as long as it takes
+    /// Look at the folder that a variable names, and wait for as long as it takes
     #[arg(long, hide = true)]
     ask: bool,
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Has the folder that a process of `--ask` looks at.
+const ASKED: &str = "FOREREAD_HEALTH_ASKED";
 /// From one look whether a process has ended to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What is asked without arguments, beside the mounts.
@@ -54,8 +57,9 @@ const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 
 /// Asks all, prints what each said, and fails if one did not answer.
 pub fn run(args: &HealthArgs) -> Result<(), Fail> {
-    if let ([dir], true) = (&args.what[..], args.ask) {
-        let Err(why) = folder(Path::new(dir)) else {
+    if args.ask {
+        let dir = std::env::var_os(ASKED).unwrap_or_default();
+        let Err(why) = folder(Path::new(&dir)) else {
             return Ok(());
         };
         out::print(why.to_string())?;
@@ -78,7 +82,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
         }
         is_none = false;
         is_well &= answer.is_ok();
-        let what = what.to_string_lossy();
+        let what = SourceName::from(what.as_os_str());
         let line = match answer {
             Ok(()) => format!("{what}: answers"),
             Err(why) => format!("{what}: {why}"),
@@ -135,9 +139,10 @@ impl HealthCheck {
                 let task = Task::start("foreread-health", ask).map_err(Refusal::said)?;
                 Ok(HealthCheck::Server(task))
             }),
+            // What is no folder may be the name of a source with a password: arguments are seen by every user.
             None => program::again()
-                .args(["health", "--ask", "--"])
-                .arg(what)
+                .args(["health", "--ask"])
+                .env(ASKED, what)
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
@@ -201,6 +206,7 @@ fn server(name: &str) -> Result<AskServer, Refusal> {
     let (scheme, rest) = name.split_once("://").unwrap_or(("", name));
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (host, _) = before.split_once('/').unwrap_or((before, ""));
+    let (_, host) = host.rsplit_once('@').unwrap_or(("", host));
     match &scheme.to_ascii_lowercase()[..] {
         "nbd" | "nbds" => {
             let to = match host.rsplit_once(':') {

@@ -2,7 +2,7 @@
 //!
 //! `-d` puts it into the background (`background`), `-o` takes options as mount(8) has them (`options`). The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
 
-mod background;
+pub(super) mod background;
 pub(super) mod options;
 
 use crate::args;
@@ -23,6 +23,7 @@ use foreread::source::SourceName;
 use foreread::source::disk_cache::KeptNames;
 use foreread::source::tree::Tree;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
+use foreread_os::ends;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use foreread_plan::Plan;
@@ -189,13 +190,18 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let said = out::print(ready(&args.dir));
     serving::say_ready();
     let ran = mount.run();
+    ends::waits_for("the list of files that is read ahead");
     drop(control);
     ending.close();
+    ends::waits_for("the unmounting");
     let _ = waits.within(END_PATIENCE);
+    ends::waits_for("the statistics");
     reporter.end();
     serving::end_disk_cache(&engine);
     say(serving::line(&engine.stats(), &front(&counter())));
+    ends::waits_for("the recording");
     let recorded = recording::end(recording);
+    ends::waits_for("requests to the source");
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded
@@ -287,6 +293,7 @@ fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail>
 /// The first signal unmounts; the second ends the process, by another handler.
 fn unmount_on(mut signals: Signals, stop: &FuseStop, filler: Option<&Filler>) {
     for _ in signals.forever() {
+        ends::waits_for("requests of the mount");
         if let Some(filler) = filler {
             filler.stop();
         }

@@ -149,12 +149,40 @@ fn what_is_hostile_or_wrong_is_one_line() {
         (&[("source", "s3://b/\n--x")], &[], "control characters"),
         (&[("source", "https://a/b?sig=HUSH")], &[], "signature"),
         (&[("source", "https://u:HUSH@a/b")], &[], "signature"),
+        (&[("source", "HTTPS://u:HUSH@a/b")], &[], "signature"),
+        (&[("source", "S3://K:HUSH@b")], &[], "signature"),
+        (&[("source", "s3://HUSH@b/")], &[], "signature"),
+        (&[("source", "az://c/?sig=HUSH")], &[], "signature"),
+        (&[("source", "AZ://c/?SIG=HUSH")], &[], "signature"),
+        (&[("source", "hf://u:HUSH@u/r")], &[], "signature"),
+        (
+            &[("source", "https://h/https%3A%2F%2Fu%3AHUSH%40i")],
+            &[],
+            "signature",
+        ),
+        (
+            &[("source", "NBD://u:HUSH@h")],
+            &[],
+            "no source of a volume",
+        ),
+        (&[("source", "u:HUSH@h/x")], &[], "no source of a volume"),
+        (&[("bucketName", "K:HUSH@b")], &[], "signature"),
         (&[("source", &long)], &[], "too long"),
         (
             &[good, ("endpointUrl", "http://u:HUSH@h")],
             &[],
             "credentials",
         ),
+        (&[good, ("endpointUrl", "https://h/?HUSH")], &[], "a query"),
+        (&[good, ("endpointUrl", "HTTPS://h/#HUSH")], &[], "a query"),
+        (&[good, ("policy", "https://u:HUSH@h")], &[], "credentials"),
+        (&[good], &["region=s3://K:HUSH@b"], "credentials"),
+        (
+            &[good, ("https://u:HUSH@h", "1")],
+            &[],
+            "no volumeAttribute",
+        ),
+        (&[good], &["s3://K:HUSH@b"], "no mount option"),
         (&[good, ("x\ny", "1")], &[], "no volumeAttribute"),
         (&[good, ("cache", "much")], &[], "is no size"),
         (&[good, ("cache", "2Ti")], &[], "allows"),
@@ -239,6 +267,7 @@ fn names_of_files_are_names() {
         );
     }
     assert_ne!(file_name("a/b", false), file_name("ab", false));
+    assert!(!file_name("s3://K:HUSH@b/", false).contains("HUSH"));
     assert_eq!(file_name("models", false), "vmodels-bb021c3315a8cc0b");
     assert!(checked_id("").is_err() && checked_id("a\nb").is_err() && checked_id("x").is_ok());
 }

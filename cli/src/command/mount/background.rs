@@ -5,13 +5,15 @@
 //!     │  lines of the pipe ──► stderr, until one says that it is mounted
 //!     └─ returns 0; the other one is a session of its process alone, and its messages go nowhere from then on
 //! ```
-//! It keeps none of its caller's files open.
+//! It keeps none of its caller's files open. Its arguments come by its stdin: those that ps shows have no secrets of names.
 //! Never: leaves a process behind where nothing was mounted.
 
 use crate::fail::{Fail, say};
+use foreread_os::secrets;
 use foreread_pagecache::program;
-use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::parent_id;
 use std::process::Stdio;
 use std::sync::LazyLock;
@@ -31,6 +33,42 @@ pub fn is_behind() -> bool {
     *IS
 }
 
+/// Arguments of a command in the background, at most: the kernel's limit for those of a process is lower.
+const MAX_ARGUMENT_BYTES: u64 = 8 << 20;
+
+/// The arguments of this process: in the background those that its parent has sent.
+pub fn arguments(own: &[OsString]) -> Vec<OsString> {
+    if own.get(1).is_none_or(|word| word != "mount") || !is_behind() {
+        return own.to_vec();
+    }
+    static SENT: LazyLock<Vec<OsString>> = LazyLock::new(|| {
+        let mut sent = Vec::new();
+        let mut stdin = std::io::stdin().take(MAX_ARGUMENT_BYTES);
+        let _ = stdin.read_to_end(&mut sent);
+        let words = sent.split_inclusive(|byte| *byte == 0);
+        let words = words.filter_map(|word| word.strip_suffix(&[0]));
+        words
+            .map(|word| OsString::from_vec(word.to_vec()))
+            .collect()
+    });
+    let sent = SENT.iter().cloned();
+    own.iter().take(1).cloned().chain(sent).collect()
+}
+
+/// An argument as ps shows it: a name without its secrets, also behind `--OPTION=`.
+fn shown(word: &OsStr) -> OsString {
+    let Some(text) = word.to_str() else {
+        return word.to_os_string();
+    };
+    let (option, value) = match text.split_once('=') {
+        Some((option, value)) if text.starts_with("--") => (format!("{option}="), value),
+        _ => (String::new(), text),
+    };
+    let whole = secrets::shown(value);
+    let parts: Vec<String> = whole.split(',').map(secrets::shown).collect();
+    format!("{option}{}", parts.join(",")).into()
+}
+
 /// Begins the command `arguments` in the background, and waits until it is mounted.
 pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
     let cannot = |error: std::io::Error| {
@@ -39,11 +77,20 @@ pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
     let (from, to) = std::io::pipe().map_err(cannot)?;
     let mut command = program::again_behind();
     command
-        .args(arguments.iter().skip(1))
+        .args(arguments.iter().skip(1).map(|word| shown(word)))
         .env(IS_BEHIND, std::process::id().to_string());
-    command.stdin(Stdio::null());
+    command.stdin(Stdio::piped());
     command.stdout(to.try_clone().map_err(cannot)?).stderr(to);
     let mut process = command.spawn().map_err(cannot)?;
+    let sent: Vec<u8> = arguments
+        .iter()
+        .skip(1)
+        .flat_map(|word| word.as_bytes().iter().copied().chain([0]))
+        .collect();
+    if let Some(mut stdin) = process.stdin.take() {
+        // One that has ended already says why.
+        let _ = stdin.write_all(&sent);
+    }
     // It has the ends of the pipe that are written to.
     drop(command);
     let mut lines = BufReader::new(from).split(b'\n');

@@ -107,6 +107,8 @@ pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
     let own = std::process::id().to_string();
     if let Some(file) = variables
         && std::env::var(HAS_VARIABLES).ok().as_ref() != Some(&own)
+        // It has those of its parent.
+        && !super::background::is_behind()
     {
         let mut again = program::again();
         // The number stays where a process becomes another program; one that inherits the variable has another.

@@ -1,0 +1,146 @@
+//! What the end of this process waits for: said after 2 s, so that an end that takes long says where.
+//!
+//! ```text
+//!   waits_for("requests of the mount") ── 2 s ──► "the end waits for requests of the mount (2 s)" ── 4 s, 8 s, ... ──► again
+//!   waits_for("the recording")         the next step: from the start
+//!   is_over()                          nothing is said any more
+//! ```
+//! A command calls it at each step of its end that may wait for a storage, the kernel or another process. Where the system refuses the
+//! thread that says it, nothing is said.
+
+use crate::threads;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// From the begin of a step to the first line, and the least time between two.
+const FIRST_LINE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct EndState {
+    /// The step, and when it began.
+    step: Option<(String, Instant)>,
+    /// Counts steps.
+    number: u64,
+    has_thread: bool,
+}
+
+struct End {
+    state: Mutex<EndState>,
+    changed: Condvar,
+}
+
+static END: End = End {
+    state: Mutex::new(EndState {
+        step: None,
+        number: 0,
+        has_thread: false,
+    }),
+    changed: Condvar::new(),
+};
+static SAY: OnceLock<fn(&str)> = OnceLock::new();
+
+/// How lines are said. The first call counts.
+pub fn say_by(say: fn(&str)) {
+    let _ = SAY.set(say);
+}
+
+/// The end of this process waits for that from now on.
+pub fn waits_for(what: &str) {
+    END.begin(what, FIRST_LINE, |line| {
+        if let Some(say) = SAY.get() {
+            say(line);
+        }
+    });
+}
+
+/// It waits for nothing more.
+pub fn is_over() {
+    let mut state = END.lock();
+    (state.step, state.number) = (None, state.number + 1);
+    END.changed.notify_all();
+}
+
+impl End {
+    fn lock(&self) -> MutexGuard<'_, EndState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&'static self, what: &str, first: Duration, say: fn(&str)) {
+        let mut state = self.lock();
+        (state.step, state.number) = (Some((what.to_string(), Instant::now())), state.number + 1);
+        self.changed.notify_all();
+        if !state.has_thread {
+            let watch = move || self.watch(first, say);
+            state.has_thread = threads::spawn("foreread-end", watch).is_ok();
+        }
+    }
+
+    /// Says each step that takes long, for as long as the process is there.
+    fn watch(&self, first: Duration, say: fn(&str)) {
+        let mut state = self.lock();
+        let (mut number, mut wait) = (state.number, first);
+        loop {
+            if state.number != number {
+                (number, wait) = (state.number, first);
+            }
+            let Some((_, since)) = &state.step else {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = wait.saturating_sub(since.elapsed());
+            if !left.is_zero() {
+                let waited = self.changed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            if let Some((what, since)) = state.step.clone() {
+                drop(state);
+                say(&format!(
+                    "the end waits for {what} ({:.0} s)",
+                    since.elapsed().as_secs_f64()
+                ));
+                state = self.lock();
+            }
+            wait *= 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// A step that takes longer is said, with its name, and each step anew.
+    #[test]
+    fn a_step_that_takes_long_is_said() {
+        static OWN: End = End {
+            state: Mutex::new(EndState {
+                step: None,
+                number: 0,
+                has_thread: false,
+            }),
+            changed: Condvar::new(),
+        };
+        static LINES: Mutex<Option<Sender<String>>> = Mutex::new(None);
+        let (lines, said) = channel();
+        *LINES.lock().expect("no panic") = Some(lines);
+        let say = |line: &str| {
+            let lines = LINES.lock().expect("no panic");
+            let _ = lines.as_ref().expect("set").send(line.to_string());
+        };
+        for step in ["requests", "the recording"] {
+            OWN.begin(step, Duration::from_millis(1), say);
+            let line = said.recv_timeout(Duration::from_secs(60)).expect("said");
+            // The step before may be said once more.
+            let line = match line.contains(step) {
+                true => line,
+                false => said.iter().find(|line| line.contains(step)).expect("said"),
+            };
+            assert_eq!(line, format!("the end waits for {step} (0 s)"));
+        }
+    }
+}
