@@ -440,6 +440,57 @@ fn the_table_of_rules_agrees_with_this_kernel() {
     }
 }
 
+/// A lock on what all may read, a umask of 0, and lines of an administrator in the file.
+#[test]
+fn other_users_and_their_lines_do_not_matter() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = cloud();
+    let own = "KERNEL==\"sdz\", ATTR{queue/scheduler}=\"none\"\n";
+    machine.write(RULES, own);
+    let setting = machine.path("sys/block/sda/queue/read_ahead_kb");
+    let folder = machine.path("etc/udev/rules.d");
+    let _locks = [&setting, &folder].map(|path| {
+        let file = fs::File::open(path).expect("it is there");
+        file.lock().expect("nothing else has it");
+        file
+    });
+    let root = machine.0.path().to_str().expect("UTF-8");
+    let foreread = cargo_bin("foreread");
+    let line = format!(
+        "umask 0; exec {} doctor --root {root} --fix sda",
+        foreread.display()
+    );
+    let done = Command::new("sh").args(["-c", &line]).output();
+    let done = done.expect("a shell");
+    assert!(done.status.success(), "{done:?}");
+    let mode = |path: &str| {
+        let meta = fs::metadata(machine.path(path)).expect("it is there");
+        meta.permissions().mode() & 0o7777
+    };
+    let lock = "run/foreread-doctor.lock";
+    assert_eq!((mode(RULES), mode(lock)), (0o644, 0o600));
+    assert!(machine.text(RULES).contains(own) && machine.text(RULES).contains("foreread-before"));
+    machine.doctor(&["--undo"]).is_done();
+    assert_eq!(machine.text(RULES), own);
+    // The lock is for a second doctor.
+    let file = fs::File::open(machine.path(lock)).expect("it is there");
+    file.lock().expect("nothing else has it");
+    let refused = machine.doctor(&["--fix", "sda"]);
+    assert!(
+        refused
+            .is_refused()
+            .contains("another 'foreread doctor' is at work")
+    );
+    fs::remove_file(machine.path(lock)).expect("it is there");
+    std::os::unix::fs::symlink("/etc/passwd", machine.path(lock)).expect("room");
+    let refused = machine.doctor(&["--fix", "sda"]);
+    assert!(
+        refused.code != Some(0) && refused.err.contains("cannot make the lock"),
+        "{}",
+        refused.err
+    );
+}
+
 /// SIGKILL at many moments of --fix: the file and the value are the old or the new ones, and --undo puts both back.
 #[test]
 fn killed_at_any_moment_it_can_be_undone() {

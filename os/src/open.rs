@@ -202,7 +202,7 @@ fn read_whole(file: &File, max_bytes: u64) -> Result<Vec<u8>> {
     }
 }
 
-fn no_regular_file(kind: FileType) -> Error {
+pub(crate) fn no_regular_file(kind: FileType) -> Error {
     Error::new(
         ErrorKind::InvalidInput,
         format!("it is {}, not a regular file", kind_in_words(kind)),

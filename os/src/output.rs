@@ -167,6 +167,60 @@ pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     whole.keep()
 }
 
+/// Makes or replaces the whole file `path`, which all may read (mode 0644), whatever the umask is.
+///
+/// # Errors
+/// Those of [`AtomicFile::create`] and [`AtomicFile::keep`].
+pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut whole = AtomicFile::create(path, true)?;
+    whole.file.write_all(bytes)?;
+    if !matches!(whole.kind, Destination::Direct) {
+        whole.file.set_permissions(Permissions::from_mode(0o644))?;
+    }
+    whole.keep()
+}
+
+/// Makes a folder, and those above it, which all may read (mode 0755), whatever the umask is. One that is there stays as it is.
+///
+/// # Errors
+/// One cannot be made.
+pub fn folder_for_all(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent() {
+        folder_for_all(above)?;
+    }
+    std::fs::create_dir(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o755))
+}
+
+/// Opens or makes a file that its owner alone may open (mode 0600), such as a lock: what others may open they may lock as well.
+///
+/// # Errors
+/// It is a link, of another user, or no regular file.
+pub fn own_file(path: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::from(0o600))?);
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(crate::open::no_regular_file(meta.file_type()));
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let why = format!("it belongs to the user {}", meta.uid());
+        return Err(Error::new(ErrorKind::PermissionDenied, why));
+    }
+    // A link of another file would have that one changed.
+    if meta.nlink() > 1 {
+        return Err(Error::new(ErrorKind::InvalidInput, "it has several names"));
+    }
+    if meta.mode() & 0o7777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 /// Makes a file that grows while it is watched, such as a log: it has its name from the start. With `force` it takes the place of one.
 ///
 /// # Errors
@@ -274,6 +328,43 @@ mod tests {
             .expect("readable")
             .map(name)
             .collect()
+    }
+
+    #[test]
+    fn a_file_for_all_has_its_mode_whatever_there_was() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let mode = |path: &Path| std::fs::metadata(path).expect("there").mode() & 0o7777;
+        let path = folder.path().join("a/b/c");
+        folder_for_all(path.parent().expect("a folder")).expect("made");
+        assert_eq!(mode(path.parent().expect("a folder")), 0o755);
+        for before in [0o666, 0o600] {
+            std::fs::write(&path, b"old").expect("room");
+            std::fs::set_permissions(&path, Permissions::from_mode(before)).expect("set");
+            write_for_all(&path, b"new").expect("replaced");
+            assert_eq!(mode(&path), 0o644);
+        }
+    }
+
+    #[test]
+    fn a_file_of_ones_own_is_no_link_and_of_no_other_user() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("wide"), b"").expect("room");
+        std::fs::set_permissions(path("wide"), Permissions::from_mode(0o666)).expect("set");
+        for name in ["new", "wide"] {
+            let file = own_file(&path(name)).expect("ours");
+            assert_eq!(file.metadata().expect("open").mode() & 0o7777, 0o600);
+        }
+        symlink(path("wide"), path("link")).expect("linked");
+        assert!(own_file(&path("link")).is_err());
+        assert!(own_file(folder.path()).is_err());
+        std::fs::hard_link(path("wide"), path("second")).expect("linked");
+        assert!(own_file(&path("second")).is_err());
+        std::fs::remove_file(path("second")).expect("it is there");
+        if std::os::unix::fs::chown(path("wide"), Some(1000), None).is_ok() {
+            let error = own_file(&path("wide")).expect_err("of another user");
+            assert_eq!(error.to_string(), "it belongs to the user 1000");
+        }
     }
 
     /// A program that runs as its owner becomes no program that runs as root.

@@ -8,7 +8,8 @@
 //!   SUBSYSTEM=="block", ENV{ID_SERIAL}=="S3X", ..., ATTR{queue/read_ahead_kb}="1024"
 //! ```
 //! Killed at any moment the file has the old or the new text, and the file is written before a value is set and goes after all are put
-//! back: what was changed is always in it. A value that something else has set meanwhile stays.
+//! back: what was changed is always in it. A value that something else has set meanwhile stays, and so does each line of the file that
+//! an administrator wrote. The lock is a file that only root may open: any user may lock what any user may read.
 //!
 //! Never: a value that another file sets, without force; a half written file; a mount, whose number changes.
 
@@ -19,14 +20,19 @@ use foreread_os::host::backing::BackingDevice;
 use foreread_os::host::devices::{read_setting, writable_setting, write_setting};
 use foreread_os::open::read_small_text;
 use foreread_os::output;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Where the rules are.
 pub const RULES_FILE: &str = "/etc/udev/rules.d/61-foreread-readahead.rules";
 const FOLDER: &str = "/etc/udev/rules.d";
+const LOCK_FILE: &str = "/run/foreread-doctor.lock";
+const TITLE: &str = "# Readahead of disks.";
+const WRITTEN_ON: &str = "# Written on ";
+const WRITTEN_BY: &str =
+    "by 'foreread doctor --fix'; 'foreread doctor --undo' puts back what was before.";
 const STATE: &str = "# foreread-before ";
 const MAX_BYTES: u64 = 1 << 20;
 /// What names a disk for good, the best first.
@@ -38,7 +44,7 @@ pub struct FixedDisk {
     pub name: String,
     pub before_kib: u64,
     pub kib: u64,
-    /// The line for udev.
+    /// The line for udev; empty where it is not behind the line of the state.
     rule: String,
 }
 
@@ -75,7 +81,8 @@ pub fn fix(
 ) -> Result<FixOutcome, Failure> {
     let path = host.path(RULES_FILE);
     let _lock = if is_dry { None } else { Some(lock(host)?) };
-    let mut fixed = parse(&text_of(&path)?);
+    let before = text_of(&path)?;
+    let mut fixed = parse(&before);
     let mut outcome = FixOutcome::default();
     let mut to_set = Vec::new();
     for disk in disks {
@@ -94,12 +101,12 @@ pub fn fix(
         outcome.lines.push("Nothing to set.".to_string());
         return Ok(outcome);
     }
-    let text = written(&fixed, date);
+    let text = edited(&before, &fixed, date);
     outcome.text = Some(text.clone());
     if is_dry {
         return Ok(outcome);
     }
-    output::write(&path, text.as_bytes(), true)
+    output::write_for_all(&path, text.as_bytes())
         .map_err(|error| not_written(host, error, &to_set))?;
     for (device, entry) in &to_set {
         write_setting(&device.setting, entry.kib)
@@ -166,18 +173,22 @@ pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, F
         };
         outcome.lines.push(line);
     }
-    if !kept.is_empty() {
-        let date = text
-            .lines()
-            .find_map(|line| line.strip_prefix("# Written on ")?.get(..10));
-        outcome.text = Some(written(&kept, date.unwrap_or("an earlier day")));
-    }
+    let date = text
+        .lines()
+        .find_map(|line| line.strip_prefix(WRITTEN_ON)?.get(..10));
+    let left = edited(&text, &kept, date.unwrap_or("an earlier day"));
+    outcome.text = Some(left).filter(|left| !left.is_empty());
     if is_dry {
         return Ok(outcome);
     }
     match &outcome.text {
         Some(text) => {
-            output::write(&path, text.as_bytes(), true).map_err(|error| no_file(host, error))?
+            output::write_for_all(&path, text.as_bytes()).map_err(|error| no_file(host, error))?;
+            if kept.is_empty() {
+                outcome.lines.push(format!(
+                    "{RULES_FILE} keeps the lines that foreread did not write."
+                ));
+            }
         }
         None => {
             std::fs::remove_file(&path).map_err(|error| no_file(host, error))?;
@@ -258,46 +269,100 @@ fn pattern(text: &str) -> String {
         .collect()
 }
 
-fn written(disks: &[FixedDisk], date: &str) -> String {
-    let mut text = format!(
-        "# Readahead of disks.\n# Written on {date} by 'foreread doctor --fix'; 'foreread doctor --undo' puts back what was before.\n"
-    );
-    for disk in disks {
-        let FixedDisk {
+/// The text with these disks: each keeps its place or comes at the end, and lines that are not ours stay. Empty where nothing is left.
+fn edited(before: &str, disks: &[FixedDisk], date: &str) -> String {
+    let mut left: Vec<&FixedDisk> = disks.iter().collect();
+    let mut text = String::new();
+    for part in parts(before) {
+        match part {
+            Part::Disk(old) => {
+                let place = left.iter().position(|disk| disk.name == old.name);
+                match place {
+                    Some(at) => text += &entry_text(left.remove(at)),
+                    // The blank line before it was ours, too.
+                    None if text.ends_with("\n\n") => drop(text.pop()),
+                    None => {}
+                }
+            }
+            Part::Header => {}
+            Part::Foreign(line) => text += &format!("{line}\n"),
+        }
+    }
+    for disk in left {
+        text += &format!("\n{}", entry_text(disk));
+    }
+    let text = text.trim_start_matches('\n');
+    match (disks.is_empty(), text.trim().is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => text.to_string(),
+        (false, _) => format!("{TITLE}\n{WRITTEN_ON}{date} {WRITTEN_BY}\n\n{text}"),
+    }
+}
+
+fn entry_text(disk: &FixedDisk) -> String {
+    let FixedDisk {
+        name,
+        before_kib,
+        kib,
+        rule,
+    } = disk;
+    let rule = if rule.is_empty() {
+        String::new()
+    } else {
+        format!("{rule}\n")
+    };
+    format!("{STATE}{name} {before_kib} {kib}\n{rule}")
+}
+
+enum Part<'a> {
+    Header,
+    Disk(FixedDisk),
+    /// A line that is not ours.
+    Foreign(&'a str),
+}
+
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut lines = text.lines().peekable();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        if line == TITLE || line.starts_with(WRITTEN_ON) && line.ends_with(WRITTEN_BY) {
+            found.push(Part::Header);
+            continue;
+        }
+        let Some((name, before_kib, kib)) = state(line) else {
+            found.push(Part::Foreign(line));
+            continue;
+        };
+        let is_rule = |line: &&str| {
+            line.starts_with("ACTION==") && line.contains("ATTR{queue/read_ahead_kb}=")
+        };
+        let rule = lines.next_if(is_rule).unwrap_or_default().to_string();
+        found.push(Part::Disk(FixedDisk {
             name,
             before_kib,
             kib,
             rule,
-        } = disk;
-        text += &format!("\n{STATE}{name} {before_kib} {kib}\n{rule}\n");
+        }));
     }
-    text
+    found
+}
+
+/// Name, value before and value of a disk.
+fn state(line: &str) -> Option<(String, u64, u64)> {
+    let words: Vec<&str> = line.strip_prefix(STATE)?.split(' ').collect();
+    let [name, before, kib] = words[..] else {
+        return None;
+    };
+    Some((name.to_string(), before.parse().ok()?, kib.parse().ok()?))
 }
 
 /// The disks in a file. Lines that are not ours are passed over.
 fn parse(text: &str) -> Vec<FixedDisk> {
-    let mut lines = text.lines();
-    let mut found = Vec::new();
-    while let Some(line) = lines.next() {
-        let words: Vec<&str> = line
-            .strip_prefix(STATE)
-            .unwrap_or_default()
-            .split(' ')
-            .collect();
-        let [name, before, kib] = words[..] else {
-            continue;
-        };
-        if let (Ok(before_kib), Ok(kib), Some(rule)) = (before.parse(), kib.parse(), lines.next()) {
-            let (name, rule) = (name.to_string(), rule.to_string());
-            found.push(FixedDisk {
-                name,
-                before_kib,
-                kib,
-                rule,
-            });
-        }
-    }
-    found
+    let disk = |part| match part {
+        Part::Disk(disk) => Some(disk),
+        Part::Header | Part::Foreign(_) => None,
+    };
+    parts(text).into_iter().filter_map(disk).collect()
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
@@ -311,9 +376,8 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// One at a time: a lock on the folder of rules, which is made where there is none.
-fn lock(host: &Host) -> Result<OwnedFd, Failure> {
-    let folder = host.path(FOLDER);
+/// One at a time. The folder of rules is made where there is none.
+fn lock(host: &Host) -> Result<File, Failure> {
     if host.is_nixos() {
         let remedy = "put the rule that --dry-run prints into services.udev.extraRules";
         return Err(Failure::cannot(
@@ -322,19 +386,20 @@ fn lock(host: &Host) -> Result<OwnedFd, Failure> {
             remedy,
         ));
     }
-    std::fs::create_dir_all(&folder).map_err(|error| no_file(host, error))?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(&folder, flags, Mode::empty())
-        .map_err(|error| no_file(host, error.into()))?;
-    if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
+    let path = host.path(LOCK_FILE);
+    let folder = path.parent().map_or(Ok(()), output::folder_for_all);
+    let own = folder.and_then(|()| output::own_file(&path));
+    let own = own.map_err(|error| cannot(host, "cannot make the lock", LOCK_FILE, error))?;
+    if flock(&own, FlockOperation::NonBlockingLockExclusive).is_err() {
         let remedy = "wait for it to end";
         return Err(Failure::input(
             "another 'foreread doctor' is at work",
-            FOLDER,
+            LOCK_FILE,
             remedy,
         ));
     }
-    Ok(opened)
+    output::folder_for_all(&host.path(FOLDER)).map_err(|error| no_file(host, error))?;
+    Ok(own)
 }
 
 fn not_set(path: &Path, error: std::io::Error) -> Failure {
@@ -349,6 +414,10 @@ fn not_set(path: &Path, error: std::io::Error) -> Failure {
 }
 
 fn no_file(host: &Host, error: std::io::Error) -> Failure {
+    cannot(host, "cannot write the rules", RULES_FILE, error)
+}
+
+fn cannot(host: &Host, what: &str, place: &str, error: std::io::Error) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::PermissionDenied => "run it as root",
         ErrorKind::ReadOnlyFilesystem if host.is_container() => {
@@ -359,7 +428,7 @@ fn no_file(host: &Host, error: std::io::Error) -> Failure {
         }
         _ => "check the folder",
     };
-    Failure::cannot("cannot write the rules", RULES_FILE, remedy).caused_by(error)
+    Failure::cannot(what, place, remedy).caused_by(error)
 }
 
 fn not_written(
@@ -386,20 +455,60 @@ fn not_written(
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_file_is_read_as_it_was_written() {
-        let disk = |name: &str| FixedDisk {
+    fn disk(name: &str, kib: u64) -> FixedDisk {
+        FixedDisk {
             name: name.to_string(),
             before_kib: 8192,
-            kib: 1024,
-            rule: format!("KERNEL==\"{name}\", ATTR{{queue/read_ahead_kb}}=\"1024\""),
+            kib,
+            rule: format!(
+                "ACTION==\"add\", KERNEL==\"{name}\", ATTR{{queue/read_ahead_kb}}=\"{kib}\""
+            ),
+        }
+    }
+
+    #[test]
+    fn lines_of_an_administrator_keep_their_places() {
+        let ours = edited("", &[disk("sda", 1024), disk("sdb", 1024)], "2026-11-27");
+        let first = "# ours\nKERNEL==\"sdz\", GOTO=\"end\"\n\n";
+        let between = "KERNEL==\"sdy\", ATTR{queue/scheduler}=\"none\"\n";
+        let at = ours.find("\n# foreread-before sdb").expect("a second disk");
+        let mixed = format!(
+            "{first}{}{between}{}LABEL=\"end\"\n",
+            &ours[..at],
+            &ours[at..]
+        );
+        let text = edited(&mixed, &[disk("sda", 2048), disk("sdc", 1)], "2026-11-28");
+        assert_eq!(parse(&text), [disk("sda", 2048), disk("sdc", 1)]);
+        let own = |text: &str| {
+            let own = parts(text).into_iter().filter_map(|part| match part {
+                Part::Foreign(line) if !line.is_empty() => Some(line.to_string()),
+                _ => None,
+            });
+            own.collect::<Vec<String>>()
         };
-        let disks = vec![disk("sda"), disk("dm-3")];
-        let text = written(&disks, "2026-11-27");
+        assert_eq!(own(&text), own(&mixed));
+        assert_eq!(own(&text).len(), 4);
+        let before = |a: &str, b: &str| text.find(a).expect(a) < text.find(b).expect(b);
+        assert!(before("sdz", "sda") && before("sda", "sdy") && before("LABEL", "sdc"));
+        let undone = edited(&text, &[], "2026-11-28");
+        assert_eq!(own(&undone), own(&mixed));
+        assert!(!undone.contains("foreread") && undone.starts_with("# ours\n"));
+        // A line between the state and its rule is not the rule.
+        let split = "# foreread-before sda 8192 1024\nKERNEL==\"sdz\"\n";
+        assert_eq!(parse(split)[0].rule, "");
+        assert!(edited(split, &[], "2026-11-28").contains("sdz"));
+    }
+
+    #[test]
+    fn the_file_is_read_as_it_was_written() {
+        let disks = vec![disk("sda", 1024), disk("dm-3", 1024)];
+        let text = edited("", &disks, "2026-11-27");
         assert_eq!(parse(&text), disks);
         assert!(text.contains("# Written on 2026-11-27 "));
+        assert_eq!(edited(&text, &disks, "2026-11-27"), text);
+        assert_eq!(edited(&text, &[], "2026-11-27"), "");
         assert_eq!(
-            parse("# foreread-before sda x 1\nrule\n# foreread-before sda 1 2"),
+            parse("# foreread-before sda x 1\nrule\n# foreread-before sda 1"),
             []
         );
         assert_eq!(pattern("S3X*\"\n[a]"), "S3X????a?");
