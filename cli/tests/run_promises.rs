@@ -365,6 +365,62 @@ fn has_deleted(pid: u32) -> bool {
         .any(|link| link.to_string_lossy().ends_with("/file (deleted)"))
 }
 
+/// The run holds no file of the program once that has closed it: its write leases are given, and its file system can be unmounted.
+#[test]
+fn a_file_that_was_closed_is_not_held() {
+    let Some(promises) = Promises::new() else {
+        return;
+    };
+    let script = "import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+while os.read(file, 65536): pass
+os.close(file)
+print('closed', flush=True)
+sys.stdin.readline()
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, 1024, 1)
+os.close(file)
+print('leased', flush=True)
+sys.stdin.readline()";
+    let mount = promises.disk.mount();
+    for by in ["trace", "sample"] {
+        // So that its pages are read from the disk.
+        promises.disk.remount();
+        let file = mount.join("big");
+        let mut command = Command::new(cargo_bin("foreread"));
+        command
+            .args(["run", "--by", by, "--quiet", "--", "python3", "-c", script])
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut run = Running(command.spawn().expect("it starts"));
+        let mut said = std::io::BufReader::new(run.0.stdout.take().expect("a pipe"));
+        let mut hears = |word: &str| {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
+            line == format!("{word}\n")
+        };
+        if !hears("closed") {
+            println!("skipped: needs root and tracefs");
+            continue;
+        }
+        let holds = || {
+            let links = fs::read_dir(format!("/proc/{}/fd", run.0.id()));
+            let mut links = links.into_iter().flatten().flatten();
+            links.any(|link| fs::read_link(link.path()).is_ok_and(|to| to.starts_with(&mount)))
+        };
+        eventually("it holds nothing", || (!holds()).then_some(()));
+        let mut stdin = run.0.stdin.take().expect("a pipe");
+        writeln!(stdin).expect("it listens");
+        assert!(hears("leased"), "{by}: its write lease was refused");
+        // Not busy for the program, which works elsewhere.
+        promises.disk.remount();
+        writeln!(stdin).expect("it listens");
+        assert_eq!(run.0.wait().expect("it ends").code(), Some(0));
+    }
+}
+
 /// A file system of FUSE drops what is cached of a file when it is opened, so what the run reads ahead would be gone, and what it opens would drop
 /// what the program has read: nothing is read ahead.
 #[test]

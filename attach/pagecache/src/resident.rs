@@ -111,6 +111,13 @@ fn may_ask(file: impl AsFd) -> bool {
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
+/// Whether the byte at `at` is in memory, where the kernel says.
+#[must_use]
+pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
+    let pages = may_ask(&file).then(|| pages(&file, &(at..at + 1)))?;
+    pages.ok()?.first().copied()
+}
+
 /// For each page of `range`: whether its bytes are in memory, by mincore(2) on a mapping of our own. For files that the caller neither owns nor may write,
 /// the kernel claims that all are. The mapped bytes are never looked at, so a file that another program cuts short meanwhile cannot end
 /// this process.

@@ -11,7 +11,7 @@
 use super::RunReport;
 use super::files::{Files, NextListed, State, WatchedFile};
 use super::gain::{Gain, JobTimes, Judgement, Reason};
-use super::jobs::{Access, FinishedJob, JobKind, Jobs, Task, is_there};
+use super::jobs::{FinishedJob, JobKind, Jobs, Task, is_there};
 use super::progress::ListingProgress;
 use super::seek::{SearchKind, Seeker, SoughtFile};
 use super::waits::{WaitUnion, Waits};
@@ -27,6 +27,7 @@ use foreread_pagecache::advisor::{Advisor, Job, Outcome};
 use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -320,14 +321,20 @@ impl Ahead {
         };
         let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
         let mut later = Vec::new();
+        let mut opened = None;
         while let Some(job) = storage.advisor.next_job() {
-            let handle = self.files.handle(job.file).filter(|_| is_local(dev));
-            let at_hand = handle.is_some_and(|file| {
-                let is_there = |at| is_there(&file, at);
-                job.is_demand
-                    && is_there(job.range.start)
-                    && is_there(job.range.end.min(self.files.size(job.file)) - 1)
-            });
+            let mut at_hand = job.is_demand && is_local(dev);
+            if at_hand {
+                let file = match opened.take() {
+                    Some((of, file)) if of == job.file => file,
+                    _ => self.files.access(job.file).open(),
+                };
+                let last = job.range.end.min(self.files.size(job.file)) - 1;
+                let is_there =
+                    |file: &File| is_there(file, job.range.start) && is_there(file, last);
+                at_hand = file.as_ref().is_some_and(is_there);
+                opened = Some((job.file, file));
+            }
             if at_hand {
                 storage.gain.at_hand(since_ns);
                 storage.advisor.done(at, &job, Outcome::AtHand);
@@ -347,15 +354,10 @@ impl Ahead {
     }
 
     fn give(&mut self, dev: u32, job: Job, since: Instant) {
-        let at = self.nanos(since);
-        let Some(storage) = self.storages.get_mut(&dev) else {
+        let Some(storage) = self.storages.get(&dev) else {
             return;
         };
-        let access = match (self.files.handle(job.file), self.files.place(job.file)) {
-            (Some(file), _) => Access::Open(file),
-            (None, Some((path, key))) => Access::Path(path, key),
-            (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
-        };
+        let access = self.files.access(job.file);
         self.jobs.add(Task {
             dev,
             job,
@@ -392,7 +394,6 @@ impl Ahead {
         is_active: impl Fn(u32) -> bool,
         waited: impl Fn(u32) -> Option<Waits>,
     ) -> Vec<StorageJudgement> {
-        self.files.close_deleted();
         let active = self.storages.iter_mut().filter(|(dev, _)| is_active(**dev));
         let judged = active.map(|(dev, storage)| {
             if let Some(waited) = waited(*dev) {

@@ -8,25 +8,22 @@
 //! A file that is in the page cache as a whole, and of which no page has come into it since we look, is ignored for [`IGNORED`]: nothing
 //! can be gained, and of most commands that is each library.
 //!
-//! Never: more open files than [`MAX_OPEN`].
+//! Never: an open file.
 
-use super::find::FoundFile;
-use super::seek::FinishedSearch;
+use super::find::Way;
+use super::jobs::Access;
+use super::seek::{FinishedSearch, SearchedFile};
 use super::walk::ListedFile;
 use foreread_core::units::FileId;
 use foreread_pagecache::advisor::Advisor;
-use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Files that we hold open, at most.
-const MAX_OPEN: usize = 256;
-/// A file of at most this many bytes that was read to its end is closed when [`MAX_READ`] others were since.
+/// A file of at most this many bytes that was read to its end is done with when [`MAX_READ`] others were since.
 const SMALL_BYTES: u64 = 1 << 20;
 const MAX_READ: usize = 32;
 /// Files that are known to have been missed, at most.
@@ -77,8 +74,7 @@ pub struct NextListed {
 struct FileEntry {
     key: FileKey,
     size: u64,
-    handle: Option<Arc<File>>,
-    path: Option<Arc<PathBuf>>,
+    way: Arc<Way>,
     /// Its place in the listing, until it is read.
     number: Option<u64>,
     is_open: bool,
@@ -94,32 +90,18 @@ pub struct Files {
     listed: VecDeque<FileId>,
     /// Small files that were read to their end, oldest first.
     read: VecDeque<FileId>,
-    /// Files that we hold open, oldest first.
-    held: VecDeque<FileId>,
     unknown: u64,
 }
 
-/// The size of an open file, and nothing where it has no name any more: no server is asked, and it may be that of a moment ago.
-fn size_of(file: &File) -> Option<u64> {
+/// The size of a file, and nothing where it has no name any more: no server is asked, and it may be that of a moment ago.
+fn size_of(way: &Way, key: FileKey) -> Option<u64> {
+    let file = way.open(key)?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = statx(file, "", flags, StatxFlags::BASIC_STATS).ok()?;
     (stat.stx_nlink > 0).then_some(stat.stx_size)
 }
 
 impl Files {
-    /// Files that were deleted are closed: else their bytes stay on the disk.
-    pub fn close_deleted(&mut self) {
-        let known = &mut self.known;
-        self.held.retain(|file| {
-            let handle = &mut known[file.0 as usize].handle;
-            let is_there = handle.as_ref().is_some_and(|file| size_of(file).is_some());
-            if !is_there {
-                *handle = None;
-            }
-            is_there
-        });
-    }
-
     /// What is known of a file that is read now.
     pub fn look(&mut self, key: FileKey, now: Instant) -> State {
         match self.entries.get(&key) {
@@ -160,7 +142,13 @@ impl Files {
             Some(Entry::File(_)) => return None,
             _ => 0,
         };
-        let Some(FoundFile { file, size, path }) = found else {
+        let Some(SearchedFile {
+            size,
+            path,
+            way,
+            is_cached,
+        }) = found
+        else {
             self.unknown += u64::from(times == 0 && !is_dropping);
             let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
             self.entries.insert(
@@ -172,10 +160,7 @@ impl Files {
             );
             return None;
         };
-        if !self.cold.contains(&key)
-            && resident::cached(&file, &(0..size))
-                .is_ok_and(|cached| cached.is_some_and(|bytes| bytes >= size))
-        {
+        if is_cached && !self.cold.contains(&key) {
             self.entries.insert(
                 key,
                 Entry::Ignored {
@@ -188,18 +173,11 @@ impl Files {
         let known = FileEntry {
             key,
             size,
-            handle: Some(Arc::new(file)),
-            path: path.clone().map(Arc::new),
+            way: Arc::new(way),
             number: None,
             is_open: true,
         };
         let id = self.add(known)?;
-        self.held.push_back(id);
-        if self.held.len() > MAX_OPEN
-            && let Some(oldest) = self.held.pop_front()
-        {
-            self.known[oldest.0 as usize].handle = None;
-        }
         Some(WatchedFile {
             file: id,
             size,
@@ -229,12 +207,10 @@ impl Files {
         if let Some(Entry::File(file)) = self.entries.get(&key) {
             return Some(*file);
         }
-        let path = Some(Arc::new(path));
         let id = self.add(FileEntry {
             key,
             size,
-            handle: None,
-            path,
+            way: Arc::new(Way::Places(vec![path])),
             number: Some(number),
             is_open: false,
         })?;
@@ -308,21 +284,19 @@ impl Files {
         if end < known.size.saturating_add(4096) {
             return None;
         }
-        let size = size_of(known.handle.as_ref()?)?;
+        let size = size_of(&known.way, known.key)?;
         let has_grown = size > known.size;
         known.size = known.size.max(size);
         has_grown.then_some(size)
     }
 
-    /// Our own open description, where there is one.
-    pub fn handle(&self, file: FileId) -> Option<Arc<File>> {
-        self.known[file.0 as usize].handle.clone()
-    }
-
-    /// Where it is, and what it has to be there.
-    pub fn place(&self, file: FileId) -> Option<(Arc<PathBuf>, FileKey)> {
+    /// How it is reached, and what it has to be there.
+    pub fn access(&self, file: FileId) -> Access {
         let known = &self.known[file.0 as usize];
-        Some((Arc::clone(known.path.as_ref()?), known.key))
+        Access {
+            way: Arc::clone(&known.way),
+            key: known.key,
+        }
     }
 
     /// The command has read a file up to `end`; gives the files that it has done with.
@@ -336,8 +310,7 @@ impl Files {
             return None;
         }
         let done = self.read.pop_front()?;
-        let known = &mut self.known[done.0 as usize];
-        (known.handle, known.is_open) = (None, false);
+        self.known[done.0 as usize].is_open = false;
         Some(done)
     }
 
@@ -350,39 +323,6 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::find::key_of;
-
-    /// A file that was found, and that is not in the page cache as a whole.
-    fn found(files: &mut Files, file: &tempfile::NamedTempFile) -> FileId {
-        let (key, size) = key_of(file.as_file()).expect("a regular file");
-        files.missed(key);
-        files.seek(key);
-        assert_eq!(files.look(key, Instant::now()), State::Sought);
-        let ours = file.reopen().expect("it is there");
-        let found = Some(FoundFile {
-            file: ours,
-            size,
-            path: None,
-        });
-        let search = FinishedSearch {
-            key,
-            found,
-            is_dropping: false,
-        };
-        let found = files.found(search, Instant::now());
-        found.expect("worth watching").file
-    }
-
-    #[test]
-    fn a_file_that_is_deleted_is_closed() {
-        let (mut files, dir) = (Files::default(), tempfile::tempdir().expect("room"));
-        let new = || tempfile::NamedTempFile::new_in(dir.path()).expect("room");
-        let (kept, deleted) = (new(), new());
-        let (of_kept, of_deleted) = (found(&mut files, &kept), found(&mut files, &deleted));
-        drop(deleted);
-        files.close_deleted();
-        assert!(files.handle(of_kept).is_some() && files.handle(of_deleted).is_none());
-    }
 
     #[test]
     fn the_files_of_a_listing_are_passed_in_its_order() {

@@ -9,7 +9,9 @@
 //!                               /proc/4711/map_files/...  or mapped
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```
-//! Our own open description has another position and other readahead: nothing of the command's changes.
+//! Our own open description has another position and other readahead: nothing of the command's changes. It is there for a moment: an open
+//! file keeps its file system mounted, the bytes of a deleted file on the disk, and a write lease from being given. So what is kept of a
+//! file is the [`Way`] to it.
 //!
 //! Never: a file that is not the one of the event, one that is no regular file, or one that a program has a write lease of: opening it
 //! would break the lease.
@@ -43,6 +45,35 @@ pub struct FoundFile {
     pub size: u64,
     /// Where it is, for the files beside it.
     pub path: Option<PathBuf>,
+    pub way: Way,
+}
+
+/// How a file is reached again.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// By its inode, on the file system that is mounted here.
+    Inode(Arc<PathBuf>),
+    /// At one of these, the best first: its name, a link of /proc that is good while a program has it open.
+    Places(Vec<PathBuf>),
+}
+
+impl Way {
+    /// The file, if it is still the same.
+    pub fn open(&self, wanted: FileKey) -> Option<File> {
+        let is_it = |file: &File| key_of(file).is_some_and(|(key, _)| key == wanted);
+        match self {
+            Way::Inode(_) if leases::may_have(wanted.ino) => None,
+            Way::Inode(mount) => {
+                let folder = folder_of(mount, wanted)?;
+                let file = handle::open(&folder, wanted.ino).ok().filter(is_it)?;
+                let _ = readahead::only_as_asked(&file);
+                Some(file)
+            }
+            Way::Places(places) => places
+                .iter()
+                .find_map(|place| open(place, wanted.ino).filter(is_it)),
+        }
+    }
 }
 
 /// The numbers of an open file, if it is a regular one, and its size.
@@ -58,8 +89,9 @@ pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
 
 /// Opens a regular file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we
 /// wait for.
-pub fn open(path: &Path) -> Option<File> {
-    opened(&look(path).and_then(UnopenedFile::regular).ok()?)
+fn open(path: &Path, inode: u64) -> Option<File> {
+    let looked = look(path).and_then(UnopenedFile::regular).ok()?;
+    opened(&looked).filter(|_| looked.meta().ino() == inode)
 }
 
 fn opened(looked: &UnopenedFile) -> Option<File> {
@@ -76,8 +108,8 @@ fn opened(looked: &UnopenedFile) -> Option<File> {
 
 #[derive(Default)]
 pub struct Finder {
-    /// A folder of each file system whose files can be opened by inode.
-    mounts: Mutex<HashMap<u32, Option<Arc<File>>>>,
+    /// Where the file systems are mounted whose files can be opened by inode.
+    mounts: Mutex<HashMap<u32, Option<Arc<PathBuf>>>>,
     /// Whether the file systems of these devices drop what is cached of a file when that is opened.
     dropping: Dropping,
 }
@@ -110,22 +142,22 @@ impl Finder {
     }
 
     fn by_inode(&self, wanted: FileKey) -> Option<FoundFile> {
-        let mount = self.mount(wanted);
-        let mount = mount.as_ref()?;
-        if leases::may_have(wanted.ino) {
-            return None;
-        }
-        let file = handle::open(mount, wanted.ino).ok()?;
-        let _ = readahead::only_as_asked(&file);
-        let (key, size) = key_of(&file)?;
+        let way = Way::Inode(self.mount(wanted)?);
+        let file = way.open(wanted)?;
+        let (_, size) = key_of(&file)?;
         let path = fs::read_link(descriptor_path(&file)).ok();
         // A file that has no name in memory has the path of the root.
         let path = path.filter(|path| path.parent().is_some());
-        (key == wanted).then_some(FoundFile { file, size, path })
+        Some(FoundFile {
+            file,
+            size,
+            path,
+            way,
+        })
     }
 
-    /// A folder of the file system of this file. Not asked for under the lock: it may wait.
-    fn mount(&self, wanted: FileKey) -> Option<Arc<File>> {
+    /// Where the file system of this file is mounted. Not asked for under the lock: it may wait.
+    fn mount(&self, wanted: FileKey) -> Option<Arc<PathBuf>> {
         let known = || self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = known().get(&wanted.dev) {
             return mount.clone();
@@ -136,15 +168,22 @@ impl Finder {
     }
 }
 
-fn mount_of(wanted: FileKey) -> Option<File> {
+fn mount_of(wanted: FileKey) -> Option<PathBuf> {
     let (major, minor) = wanted.device();
     let number = DeviceNumber { major, minor };
     let mut mounts = Host::here().mounts().into_iter();
     let mount = mounts.find(|mount| mount.number == number && mount.root == Path::new("/"))?;
-    let place = look(&mount.point).ok();
-    let place = place.filter(|place| place.meta().is_dir())?;
-    let folder = place.open(OFlags::RDONLY | OFlags::DIRECTORY).ok();
-    folder.filter(|mount| handle::is_supported(mount))
+    let folder = folder_of(&mount.point, wanted)?;
+    handle::is_supported(&folder).then_some(mount.point)
+}
+
+/// The folder where the file system of a file is mounted.
+fn folder_of(mount: &Path, of: FileKey) -> Option<File> {
+    let place = look(mount).ok()?;
+    let meta = place.meta();
+    let is_mount = meta.is_dir() && file_key(meta.dev(), meta.ino()).dev == of.dev;
+    let place = Some(place).filter(|_| is_mount)?;
+    place.open(OFlags::RDONLY | OFlags::DIRECTORY).ok()
 }
 
 fn in_folder(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
@@ -176,11 +215,10 @@ fn beside(process: &Path, wanted: FileKey) -> Option<FoundFile> {
             .map(|entry| entry.file_name())
             .next()?;
         let path = fs::read_link(&folder).ok()?.join(name);
-        let FoundFile { file, size, .. } = taken(&path, wanted)?;
+        let found = taken(&path, wanted)?;
         Some(FoundFile {
-            file,
-            size,
             path: Some(path),
+            ..found
         })
     })
 }
@@ -195,7 +233,13 @@ fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
     let file = opened(&looked)?;
     let (key, size) = key_of(&file)?;
     let path = fs::read_link(link).ok().filter(|path| path.is_absolute());
-    (key == wanted).then_some(FoundFile { file, size, path })
+    let places = path.iter().cloned().chain([link.to_path_buf()]).collect();
+    (key == wanted).then_some(FoundFile {
+        file,
+        size,
+        path,
+        way: Way::Places(places),
+    })
 }
 
 fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
@@ -242,8 +286,11 @@ mod tests {
             .is_none(),
             "of another device"
         );
-        drop(found);
+        let way = found.way;
+        drop(found.file);
+        assert!(way.open(key).is_some(), "it is there");
         drop(file);
+        assert!(way.open(key).is_none(), "deleted");
         assert!(find(me, key, false).is_none(), "closed");
         assert!(find(u32::MAX, key, true).is_none(), "no such thread");
     }

@@ -4,21 +4,20 @@
 //!   demand  is the first byte there?  the command reads it; only when it has arrived is of interest
 //!   ahead   what of it is absent? ──► readahead(2) in pieces ──► wait for the last byte of each
 //! ```
-//! readahead(2) returns when the requests are with the device. To learn when the bytes are there, a thread reads one byte of the last
-//! page, which waits for that page alone and copies nothing else. There are as many threads as jobs in flight, up to a limit; they are begun
-//! when they are first needed.
+//! readahead(2) returns when the requests are with the device. To learn when the bytes are there, a thread asks for one byte of the last
+//! page until the kernel has it, and opens the file again after [`HELD`]: the command may unmount its file system, delete the file or ask
+//! for a lease meanwhile. There are as many threads as jobs in flight, up to a limit; they are begun when they are first needed.
 
-use super::find;
+use super::find::{Way, key_of};
 use super::tasks::{TaskKind, Tasks};
 use foreread_pagecache::advisor::{Job, Outcome};
 use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,12 +25,76 @@ use std::time::{Duration, Instant};
 const CACHED_TIME: Duration = Duration::from_micros(40);
 const CACHED_BYTES_PER_NS: u64 = 8;
 
-/// How a job reaches its file.
+/// How long a file is held open at once, while bytes of it are waited for.
+const HELD: Duration = Duration::from_millis(20);
+/// Pauses between two looks for a byte: the first, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+/// Bytes that have not come by then do not come.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// How a job reaches its file, if it is still the same.
 #[derive(Clone)]
-pub enum Access {
-    Open(Arc<File>),
-    /// A folder has it: it is opened for this job, if it is still the same.
-    Path(Arc<PathBuf>, FileKey),
+pub struct Access {
+    pub way: Arc<Way>,
+    pub key: FileKey,
+}
+
+impl Access {
+    pub fn open(&self) -> Option<File> {
+        self.way.open(self.key)
+    }
+}
+
+/// A file that is open for a moment.
+struct OpenedFile<'a> {
+    access: &'a Access,
+    file: Option<File>,
+    since: Instant,
+}
+
+impl OpenedFile<'_> {
+    fn of(access: &Access) -> Option<OpenedFile<'_>> {
+        let file = Some(access.open()?);
+        Some(OpenedFile {
+            access,
+            file,
+            since: Instant::now(),
+        })
+    }
+
+    /// Waits for the byte at `at`.
+    fn wait(&mut self, at: u64) -> bool {
+        let began = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        while began.elapsed() < MAX_WAIT {
+            let Some(file) = &self.file else {
+                return false;
+            };
+            match look(file, at) {
+                Ok(bytes) => return bytes == 1,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                // A file system that always waits, such as overlayfs.
+                Err(Errno::OPNOTSUPP) => match resident::is_there(file, at) {
+                    Some(true) => return true,
+                    Some(false) => {}
+                    None => return file.read_at(&mut [0], at).is_ok_and(|n| n == 1),
+                },
+                Err(_) => return false,
+            }
+            let is_held = self.since.elapsed() + pause <= HELD;
+            if !is_held {
+                self.file = None;
+            }
+            std::thread::sleep(pause);
+            if !is_held {
+                self.file = self.access.open();
+                self.since = Instant::now();
+            }
+            pause = (pause * 5 / 4).min(LONGEST_PAUSE);
+        }
+        false
+    }
 }
 
 /// A job, and what is needed to do it.
@@ -76,17 +139,10 @@ impl TaskKind for JobKind {
 }
 
 fn carry_out(task: Task) -> FinishedJob {
-    let file = match &task.access {
-        Access::Open(file) => Some(Arc::clone(file)),
-        Access::Path(path, key) => find::open(path)
-            .filter(|file| find::key_of(file).is_some_and(|(found, _)| found == *key))
-            .map(Arc::new),
-    };
+    let mut file = OpenedFile::of(&task.access);
     // A fetch is of whole pages, and a file ends inside its last one.
-    let size = file
-        .as_deref()
-        .and_then(find::key_of)
-        .map_or(0, |(_, size)| size);
+    let opened = file.as_ref().and_then(|opened| opened.file.as_ref());
+    let size = opened.and_then(key_of).map_or(0, |(_, size)| size);
     let range = task.job.range.start..task.job.range.end.min(size);
     let done = |outcome| JobResult {
         outcome,
@@ -97,12 +153,13 @@ fn carry_out(task: Task) -> FinishedJob {
         outcome,
         asked,
         first,
-    } = match file {
+    } = match &mut file {
         None => done(Outcome::Failed),
         Some(_) if range.is_empty() => done(Outcome::Failed),
-        Some(file) if task.job.is_demand => done(wait_for(&file, &range)),
-        Some(file) => ahead(&file, range, task.piece),
+        Some(file) if task.job.is_demand => done(wait_for(file, &range)),
+        Some(file) => ahead(file, range, task.piece),
     };
+    drop(file);
     FinishedJob {
         task,
         outcome,
@@ -113,12 +170,15 @@ fn carry_out(task: Task) -> FinishedJob {
 }
 
 /// Waits until the bytes that the command reads are there.
-fn wait_for(file: &File, range: &Range<u64>) -> Outcome {
-    if is_there(file, range.start) && is_there(file, range.end - 1) {
+fn wait_for(opened: &mut OpenedFile<'_>, range: &Range<u64>) -> Outcome {
+    let (first, last) = (range.start, range.end - 1);
+    if let Some(file) = &opened.file
+        && is_there(file, first)
+        && is_there(file, last)
+    {
         return Outcome::AtHand;
     }
-    let came = touch(file, range.start) && touch(file, range.end - 1);
-    if came {
+    if opened.wait(first) && opened.wait(last) {
         Outcome::Arrived
     } else {
         Outcome::Failed
@@ -133,12 +193,15 @@ struct JobResult {
 }
 
 /// Reads what is absent, and waits for it.
-fn ahead(file: &File, range: Range<u64>, piece: u64) -> JobResult {
+fn ahead(opened: &mut OpenedFile<'_>, range: Range<u64>, piece: u64) -> JobResult {
     let began = Instant::now();
     let done = |outcome, asked, first| JobResult {
         outcome,
         asked,
         first,
+    };
+    let Some(file) = &opened.file else {
+        return done(Outcome::Failed, 0, began);
     };
     let says = resident::cached(file, &range).is_ok_and(|cached| cached.is_some());
     let Ok(absent) = resident::fetch_absent(file, range.clone(), piece) else {
@@ -147,13 +210,13 @@ fn ahead(file: &File, range: Range<u64>, piece: u64) -> JobResult {
     if absent.is_empty() && is_there(file, range.end - 1) {
         return done(Outcome::AtHand, 0, began);
     }
-    let mut came = absent.first().is_none_or(|part| touch(file, part.start));
+    let mut came = absent.first().is_none_or(|part| opened.wait(part.start));
     let first = Instant::now();
     came = came
         && absent
             .iter()
-            .all(|part| touch(file, part.end.min(range.end) - 1))
-        && touch(file, range.end - 1);
+            .all(|part| opened.wait(part.end.min(range.end) - 1))
+        && opened.wait(range.end - 1);
     let asked: u64 = absent.iter().map(|part| part.end - part.start).sum();
     if came && !says && was_cached(began.elapsed(), asked) {
         return done(Outcome::AtHand, 0, first);
@@ -173,19 +236,18 @@ fn was_cached(after: Duration, bytes: u64) -> bool {
 
 /// Whether the byte at `at` can be had without waiting.
 pub fn is_there(file: &File, at: u64) -> bool {
+    look(file, at) == Ok(1)
+}
+
+/// Reads the byte at `at` without waiting for it.
+fn look(file: &File, at: u64) -> Result<usize, Errno> {
     let mut byte = [0];
-    let got = preadv2(
+    preadv2(
         file,
         &mut [IoSliceMut::new(&mut byte)],
         at,
         ReadWriteFlags::NOWAIT,
-    );
-    got == Ok(1)
-}
-
-/// Waits for the byte at `at`.
-fn touch(file: &File, at: u64) -> bool {
-    file.read_at(&mut [0], at).is_ok_and(|bytes| bytes == 1)
+    )
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //! ```
 //! Never: a wait of the run for a thread.
 
-use super::find::{Finder, FoundFile};
+use super::find::{Finder, FoundFile, Way};
 use super::tasks::{TaskKind, Tasks};
+use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// A file that is looked for.
 #[derive(Clone)]
@@ -21,10 +23,20 @@ pub struct SoughtFile {
     pub read: Option<Range<u64>>,
 }
 
+/// A file that was found, and closed again.
+pub struct SearchedFile {
+    pub size: u64,
+    /// Where it is, for the files beside it.
+    pub path: Option<PathBuf>,
+    pub way: Way,
+    /// All of it is in the page cache.
+    pub is_cached: bool,
+}
+
 /// What came of it.
 pub struct FinishedSearch {
     pub key: FileKey,
-    pub found: Option<FoundFile>,
+    pub found: Option<SearchedFile>,
     /// Its file system drops what is cached of a file when that is opened: nothing can be read ahead for another program.
     pub is_dropping: bool,
 }
@@ -51,13 +63,25 @@ impl TaskKind for SearchKind {
             is_dropping: self.0.is_dropping(key),
         };
         // Not opened again: that would drop what the command has read.
-        if !search.is_dropping {
-            search.found = self.0.find(task.thread, key, task.is_mapped);
+        if search.is_dropping {
+            return search;
         }
-        if let Some(found) = &search.found {
+        if let Some(found) = self.0.find(task.thread, key, task.is_mapped) {
             search.is_dropping = self.0.look(key, &found.file, task.read.as_ref());
+            let FoundFile {
+                file,
+                size,
+                path,
+                way,
+            } = found;
+            let cached = resident::cached(&file, &(0..size)).ok().flatten();
+            search.found = (!search.is_dropping).then_some(SearchedFile {
+                size,
+                path,
+                way,
+                is_cached: cached.is_some_and(|bytes| bytes >= size),
+            });
         }
-        search.found = search.found.filter(|_| !search.is_dropping);
         search
     }
 }

@@ -124,6 +124,14 @@ impl SlowDisk {
         std::fs::write(path, kib.to_string()).expect("root may");
     }
 
+    /// Unmounts a writable one, which nothing may hold, and mounts it again.
+    #[track_caller]
+    pub fn remount(&self) {
+        let mount = self.mount();
+        assert!(self.runs(&["umount", text(&mount)]), "it is busy");
+        assert!(self.runs(&["mount", "-o", "noatime", &self.device, text(&mount)]));
+    }
+
     /// Drops the pages of every file on it.
     pub fn forget(&self) {
         assert!(
