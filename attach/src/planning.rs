@@ -32,6 +32,8 @@ pub struct PlanReport {
     pub left_out: Vec<LeftOut>,
     /// Reads beyond what a plan may have.
     pub dropped: u64,
+    /// Traces that say that reads are missing in them.
+    pub incomplete: Vec<LeftOut>,
 }
 
 /// The plan of recorded runs, one in each trace.
@@ -53,16 +55,19 @@ pub fn of_traces(
         made_from.push(trace.display().to_string());
     }
     let dropped = making.runs.dropped;
-    let left_out = LeftOut::named(making.bad.into_iter().map(|(path, why)| LeftOut {
-        path: path.into(),
-        why,
-    }));
-    let mut plan = making.runs.plan(selection);
+    let left_out = LeftOut::named(std::mem::take(&mut making.bad).into_iter().map(
+        |(path, why)| LeftOut {
+            path: path.into(),
+            why,
+        },
+    ));
+    let mut plan = std::mem::take(&mut making.runs).plan(selection);
     plan.made_from = made_from;
     Ok(PlanReport {
         plan,
         left_out,
         dropped,
+        incomplete: making.incomplete,
     })
 }
 
@@ -72,6 +77,7 @@ struct PlanBuilder {
     /// Numbers of files by name.
     numbers: HashMap<String, u32>,
     bad: HashMap<String, String>,
+    incomplete: Vec<LeftOut>,
     account: Account,
 }
 
@@ -82,6 +88,12 @@ impl PlanBuilder {
         let written_ns = fs::metadata(trace)
             .ok()
             .and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
+        let notes = import.header.notes.iter();
+        let missing = notes.filter(|note| note.contains("missing") || note.contains("were lost"));
+        self.incomplete.extend(missing.map(|why| LeftOut {
+            path: trace.into(),
+            why: why.clone(),
+        }));
         let mut numbers = Vec::new();
         let (mut began, mut order) = (None, 0);
         for item in import.items {

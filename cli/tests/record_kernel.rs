@@ -591,3 +591,108 @@ fn where_tracefs_cannot_be_written_it_samples() {
     let summary: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert_eq!(summary["by"], "sample", "{summary}");
 }
+
+/// How many bytes of a file a trace has as read or touched, each of them once.
+fn seen_bytes(trace: &Path, name: &str) -> u64 {
+    let all = steps(trace, None);
+    let of_file = all.iter().filter(|(own, _)| own.ends_with(name));
+    let reads = of_file
+        .flat_map(|(_, steps)| steps)
+        .filter(|(op, ..)| matches!(op, Op::Read | Op::Fault));
+    let mut ranges: Vec<(u64, u64)> = reads.map(|(_, at, len)| (*at, at + len)).collect();
+    ranges.sort_unstable();
+    let (mut bytes, mut until) = (0, 0);
+    for (start, end) in ranges {
+        bytes += end.saturating_sub(start.max(until));
+        until = end.max(until);
+    }
+    bytes
+}
+
+/// Drops the pages of a file.
+fn forget(path: &Path) {
+    let script = "import os,sys;f=os.open(sys.argv[1],0);os.fsync(f);os.posix_fadvise(f,0,0,4)";
+    let done = Command::new("python3")
+        .args(["-S", "-c", script])
+        .arg(path)
+        .status();
+    assert!(done.expect("it runs").success());
+}
+
+/// A mapping that the kernel fills by itself: no exception says which page it is about.
+#[test]
+fn a_mapping_that_is_filled_is_in_the_trace() {
+    if !has(&["python3", "-V"]) {
+        return;
+    }
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    let script = r#"
+import ctypes, os, sys
+how, path = sys.argv[1:]
+c, size, fd = ctypes.CDLL(None), os.path.getsize(path), os.open(path, os.O_RDONLY)
+c.mmap.restype = ctypes.c_void_p
+c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+at = c.mmap(None, size, 1, 0x8001 if how == 'populate' else 1, fd, 0)
+if how == 'advise':
+    assert c.madvise(ctypes.c_void_p(at), ctypes.c_size_t(size), 22) == 0
+if how == 'lock':
+    assert c.mlock(ctypes.c_void_p(at), ctypes.c_size_t(size)) == 0
+if how == 'touch':
+    [ctypes.string_at(at + n, 1) for n in range(0, size, 4096)]
+"#;
+    for how in ["touch", "populate", "advise", "lock"] {
+        for is_cached in [false, true] {
+            if !is_cached {
+                forget(&data);
+            }
+            let words = [&python(script)[..], &[how, text(&data)]].concat();
+            let Some(got) = record(&trace, &[], &words) else {
+                return;
+            };
+            assert_eq!(got.code, Some(0), "{how}: {}", got.err);
+            assert_eq!(seen_bytes(&trace, "/data"), 1 << 20, "{how} {is_cached}");
+        }
+    }
+}
+
+/// Reads of io_uring that the kernel gives to threads of its own, which follow no program.
+#[test]
+fn reads_of_workers_of_io_uring_are_in_the_trace() {
+    if !has(&["fio", "--version"]) {
+        return;
+    }
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    let file = format!("--filename={}", text(&data));
+    let [own, other] = [false, true].map(|is_other| {
+        let mut fio = vec![
+            "fio",
+            "--name=x",
+            &file,
+            "--rw=read",
+            "--bs=64k",
+            "--iodepth=8",
+        ];
+        fio.extend(["--size=1m", "--invalidate=0", "--ioengine=io_uring"]);
+        fio.push(if is_other {
+            "--sqthread_poll=1"
+        } else {
+            "--force_async=1"
+        });
+        fio
+    });
+    for words in [&own, &other] {
+        forget(&data);
+        let Some(got) = record(&trace, &[], words) else {
+            return;
+        };
+        assert_eq!(got.code, Some(0), "{}", got.err);
+        assert_eq!(
+            seen_bytes(&trace, "/data"),
+            1 << 20,
+            "{words:?}: {}",
+            got.err
+        );
+    }
+}

@@ -72,6 +72,8 @@ pub struct Before {
 pub struct Capture {
     ending: active::InstanceRemoval,
     spill: Spill,
+    /// Reads of io_uring's workers are recorded.
+    sees_workers: bool,
     decoder: Arc<Decoder>,
     before: Vec<Before>,
     /// Until then descriptors were still being looked at: a call that began before may have moved them.
@@ -130,6 +132,8 @@ pub struct Understood {
     pub event_ns: Option<f64>,
 }
 
+/// Where the second instance is refused.
+const UNSEEN_WORKERS: &str = "reads of io_uring's workers (iou-wrk, iou-sqp: SQPOLL, IOSQE_ASYNC, overlayfs) are missing: the kernel refused to record them";
 const WRONG: &str = "record it again, with fewer processes";
 
 impl Capture {
@@ -145,6 +149,7 @@ impl Capture {
             out.clear();
             events += 1;
         }
+        let lost_of_workers = first.merge.lost_of_workers;
         let mut ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
         // The search begins there, and has a limit: it is the same in every run.
         ran.sort();
@@ -165,7 +170,7 @@ impl Capture {
             .map(|place| (*place, self.info(*place)))
             .collect();
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
-        let header = self.header(&counts, nameless);
+        let header = self.header(&counts, nameless, lost_of_workers);
         let (files, event_bytes) = (wanted.len() as u64, self.spill.bytes);
         let mut second = self.steps(learned, names, left_out.clone(), path)?;
         second.follow.only_of(&places);
@@ -234,7 +239,7 @@ impl Capture {
         })
     }
 
-    fn header(&self, counts: &Counts, nameless: u64) -> Header {
+    fn header(&self, counts: &Counts, nameless: u64, lost_of_workers: u64) -> Header {
         let mut notes = vec![
             "of a mapped file the first touch of each block that the kernel maps (64 KiB, or a large folio) is seen, later \
              ones are not"
@@ -256,6 +261,13 @@ impl Capture {
             ));
         }
         notes.extend(self.off.as_ref().map(ToString::to_string));
+        if !self.sees_workers {
+            notes.push(UNSEEN_WORKERS.to_string());
+        } else if lost_of_workers > 0 {
+            notes.push(format!(
+                "events of io_uring's workers were lost at {lost_of_workers} places: some of their reads are missing"
+            ));
+        }
         if !self.decoder.missing.is_empty() {
             notes.push(format!(
                 "this kernel has no tracepoint {}",

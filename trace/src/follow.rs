@@ -626,8 +626,15 @@ impl Follow {
         }
         self.touches
             .finish(thread, &mut self.held, &mut self.counts);
-        let told = self.mapped_page(thread, place, |page| (first..=last).contains(&page));
-        let Some(page) = told.or_else(|| self.touches.page(thread, first, last)) else {
+        let filled = self.touches.filled_from(thread, place, first);
+        if filled.is_some_and(|page| page > last) {
+            return;
+        }
+        let told = filled.or_else(|| {
+            self.mapped_page(thread, place, |page| (first..=last).contains(&page))
+                .or_else(|| self.touches.page(thread, first, last))
+        });
+        let Some(page) = told else {
             self.left_out
                 .count("touches of pages that were mapped already (offset not certain)");
             return;

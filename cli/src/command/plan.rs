@@ -99,6 +99,13 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
         }
     };
     name(&planned.left_out);
+    for LeftOut { path, why } in &planned.incomplete {
+        note(format!(
+            "the plan has less than the program reads: {}: {}",
+            path.display(),
+            one_line(why)
+        ));
+    }
     if planned.dropped > 0 {
         note(format!(
             "{} reads were left out: a plan has at most 2097152 ranges",

@@ -9,7 +9,7 @@
 //! anything; times are only reported.
 
 use super::drain::Spill;
-use super::event::{Decoder, NEEDED};
+use super::event::{Decoder, NEEDED, enable_workers};
 use super::names::Finder;
 use super::processes::{
     Followed, before_of, descriptors_of, family, follow_family, no_process, processes, unsure,
@@ -37,6 +37,8 @@ const TICK_MS: u32 = 100;
 
 /// Memory for the events of a CPU to begin with: all of 64 MiB takes longer to fetch than many a command runs.
 const FIRST_BUFFER_KB: u64 = 8 << 10;
+/// The same for workers of io_uring.
+const WORKER_BUFFER_KB: u64 = 1 << 10;
 
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -52,6 +54,8 @@ pub struct RecordOptions {
 /// A recording under way.
 pub struct ActiveRecording {
     instance: Arc<Instance>,
+    /// What workers of io_uring read; nothing where the kernel refuses it.
+    workers: Option<Instance>,
     root: tracefs::Root,
     decoder: Decoder,
     followed: Followed,
@@ -105,7 +109,10 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
         sized.map_or_else(|_| size(), |sized| sized.join().expect("it does not panic"))?;
         decoder
     })?;
-    let spill = Spill::new(instance.raw()?, &asked.folder).map_err(refused)?;
+    let workers = of_workers(&root).ok();
+    let rings = workers.as_ref().map(Instance::raw).transpose()?;
+    let rings = rings.unwrap_or_default();
+    let spill = Spill::new(instance.raw()?, rings, &asked.folder).map_err(refused)?;
     let began_ns = now_ns();
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(refused)?);
     let ending = Arc::<AtomicBool>::default();
@@ -138,6 +145,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     } = begun;
     Ok(ActiveRecording {
         instance,
+        workers,
         root,
         decoder,
         followed,
@@ -151,6 +159,15 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
         began_ns,
         roots,
     })
+}
+
+/// An instance that records what workers of io_uring read, of all programs.
+fn of_workers(root: &tracefs::Root) -> Result<Instance, Failure> {
+    let instance = Instance::create(root)?;
+    instance.set("buffer_size_kb", &WORKER_BUFFER_KB.to_string())?;
+    enable_workers(&instance)?;
+    instance.set("tracing_on", "1")?;
+    Ok(instance)
 }
 
 /// The thread that takes events while the recording runs.
@@ -306,6 +323,10 @@ impl ActiveRecording {
         if off_now.is_none() {
             self.instance.set("tracing_on", "0")?;
         }
+        let sees_workers = self.workers.is_some();
+        if let Some(workers) = &self.workers {
+            let _ = workers.set("tracing_on", "0");
+        }
         rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(refused)?;
         let DrainedEvents {
             mut spill,
@@ -317,9 +338,11 @@ impl ActiveRecording {
         let closed = spill.close();
         // The kernel waits for all CPUs there, while we have other things to do.
         let (instance, root) = (self.instance, self.root);
+        let workers = self.workers;
         let ending = threads::spawn("foreread-end", move || {
             let cost = cost_of_an_event(&instance);
             drop(instance);
+            drop(workers);
             drop(root);
             cost.ok()
         });
@@ -330,6 +353,7 @@ impl ActiveRecording {
         Ok(Capture {
             ending,
             spill,
+            sees_workers,
             decoder: Arc::new(self.decoder),
             before: self.before,
             settled_ns: self.settled_ns,

@@ -6,11 +6,14 @@
 //! ```
 //! While the command runs nothing is decoded: on a small machine that would be taken from the command. Never: a file
 //! with a name; what is left of a killed run is nothing.
+//!
+//! A second instance has what workers of io_uring read, of all programs: the kernel begins them by itself, and follows none. Of those only
+//! the events count whose thread a followed one has begun.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};
 use foreread_os::poll::readable;
-use foreread_trace::follow::event::{Event, What};
+use foreread_trace::follow::event::{CLONE_UNTRACED, Event, What};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -30,17 +33,25 @@ const MAX_RAN: usize = 1 << 16;
 pub struct Spill {
     rings: Vec<File>,
     files: Vec<BufWriter<File>>,
+    /// How many of them are of the program; the others are of workers.
+    of_program: usize,
     /// Bytes taken.
     pub bytes: u64,
     page: Vec<u8>,
 }
 
 impl Spill {
-    /// Takes from `rings` into files without names in `folder`.
+    /// Takes from `rings`, and those `of_workers`, into files without names in `folder`.
     ///
     /// # Errors
     /// A file cannot be made there.
-    pub fn new(rings: Vec<File>, folder: &Path) -> std::io::Result<Spill> {
+    pub fn new(
+        mut rings: Vec<File>,
+        of_workers: Vec<File>,
+        folder: &Path,
+    ) -> std::io::Result<Spill> {
+        let of_program = rings.len();
+        rings.extend(of_workers);
         let file = |_| {
             Ok(BufWriter::with_capacity(
                 BUFFER_BYTES,
@@ -51,6 +62,7 @@ impl Spill {
         Ok(Spill {
             rings,
             files,
+            of_program,
             bytes: 0,
             page: empty_page(),
         })
@@ -107,6 +119,9 @@ impl Spill {
         }
         Ok(Merge {
             cpus,
+            of_program: self.of_program,
+            workers: HashSet::new(),
+            lost_of_workers: 0,
             ran: HashSet::new(),
         })
     }
@@ -176,6 +191,11 @@ impl<R: Read> Cpu<R> {
 /// The events of all CPUs, by time.
 pub struct Merge {
     cpus: Vec<Cpu<BufReader<File>>>,
+    of_program: usize,
+    /// Threads that the kernel has begun for the program.
+    workers: HashSet<u32>,
+    /// Places where events of workers were lost, of any program.
+    pub lost_of_workers: u64,
     /// The programs that were begun, so far.
     pub ran: HashSet<OsString>,
 }
@@ -186,6 +206,21 @@ impl Merge {
     /// # Errors
     /// The files cannot be read.
     pub fn next(&mut self, decoder: &Decoder) -> std::io::Result<Option<Event>> {
+        while let Some((event, is_of_worker)) = self.next_of_all(decoder)? {
+            match event.what {
+                What::Lost if is_of_worker => self.lost_of_workers += 1,
+                _ if is_of_worker && !self.workers.contains(&event.thread) => {}
+                What::Born(child, flags) if flags & CLONE_UNTRACED != 0 => {
+                    self.workers.insert(child);
+                    return Ok(Some(event));
+                }
+                _ => return Ok(Some(event)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_of_all(&mut self, decoder: &Decoder) -> std::io::Result<Option<(Event, bool)>> {
         let mut first: Option<(u64, usize)> = None;
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
             cpu.fill(decoder, &mut self.ran)?;
@@ -195,6 +230,9 @@ impl Merge {
                 first = Some((event.at_ns, number));
             }
         }
-        Ok(first.and_then(|(_, number)| self.cpus[number].events.pop()))
+        Ok(first.and_then(|(_, number)| {
+            let event = self.cpus[number].events.pop()?;
+            Some((event, number >= self.of_program))
+        }))
     }
 }

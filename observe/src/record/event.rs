@@ -96,6 +96,20 @@ const DECISIONS: &[(&str, EventKind, &[&str])] = &[
     ),
 ];
 
+/// What workers of io_uring are recorded by, and which threads have their names.
+const OF_WORKERS: [&str; 2] = ["filemap/mm_filemap_get_pages", "iomap/iomap_dio_rw_begin"];
+const ARE_WORKERS: &str = "comm ~ \"iou-*\"";
+
+/// Switches on what workers of io_uring read, in an instance of its own: of all programs.
+///
+/// # Errors
+/// The kernel refuses an event.
+pub fn enable_workers(instance: &Instance) -> Result<(), Failure> {
+    OF_WORKERS
+        .iter()
+        .try_for_each(|event| instance.enable(event, Some(ARE_WORKERS)).map(drop))
+}
+
 /// Without these nothing can be said of a read.
 pub const NEEDED: &[&str] = &[
     "syscalls/sys_enter_read",

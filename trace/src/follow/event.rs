@@ -91,3 +91,5 @@ pub enum What {
 pub const CLONE_VM: u64 = 0x100;
 /// See there.
 pub const CLONE_FILES: u64 = 0x400;
+/// The kernel's own: of a thread that it begins to work for io_uring, too.
+pub const CLONE_UNTRACED: u64 = 0x80_0000;

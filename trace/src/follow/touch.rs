@@ -9,6 +9,8 @@
 //! touches of those make no fault, so a record reaches from its page to the end of what was mapped with it. Example: with
 //! a readahead of 128 KiB a scan faults once in each folio of 32 pages, and each record has 128 KiB. The pages in front of
 //! the touched one are in no record. What of the range was read is `replay/scans.rs`'s to say.
+//! Where the kernel fills a mapping by itself (MAP_POPULATE, MADV_POPULATE_READ, mlock) no exception has an address: each event is of all
+//! pages that it names.
 //! Never: a page as the touched one that the address does not name.
 
 use super::Counts;
@@ -29,11 +31,17 @@ pub struct Touches {
     page_bytes: u64,
     threads: HashMap<u32, Touch>,
     folios: Folios,
+    /// This machine says which address a fault is about.
+    sees_addresses: bool,
 }
 
 #[derive(Default)]
 struct Touch {
     address: Option<u64>,
+    /// The address was of a fault that is done or open.
+    is_used: bool,
+    /// Of a mapping that the kernel fills: the file, and the first page that it has not come to.
+    filled: Option<(FileKey, u64)>,
     open: Option<Open>,
     /// The page was not there: it may be waited for.
     went: bool,
@@ -86,10 +94,12 @@ impl Touches {
             page_bytes,
             threads: HashMap::new(),
             folios: Folios::default(),
+            sees_addresses: false,
         }
     }
 
     pub fn address(&mut self, thread: u32, address: u64) {
+        self.sees_addresses = true;
         self.threads.insert(
             thread,
             Touch {
@@ -101,6 +111,17 @@ impl Touches {
 
     pub fn address_of(&self, thread: u32) -> Option<u64> {
         self.threads.get(&thread)?.address
+    }
+
+    /// The kernel fills a mapping for this thread: gives the first of these pages that it has not come to.
+    pub fn filled_from(&self, thread: u32, place: FileKey, first: u64) -> Option<u64> {
+        let touch = self.threads.get(&thread);
+        let has_address = touch.is_some_and(|touch| touch.address.is_some() && !touch.is_used);
+        let filled = touch.and_then(|touch| touch.filled);
+        let until = filled
+            .filter(|(of, _)| *of == place)
+            .map(|(_, until)| until);
+        (self.sees_addresses && !has_address).then(|| first.max(until.unwrap_or(0)))
     }
 
     pub fn folio(&mut self, place: FileKey, first: u64, pages: u64) {
@@ -133,7 +154,10 @@ impl Touches {
     /// A fault that found its page, and mapped those up to `last` with it.
     pub fn found(&mut self, thread: u32, place: FileKey, page: u64, last: u64, ticket: u64) {
         let end = last.saturating_add(1);
-        self.threads.entry(thread).or_default().open = Some(Open {
+        let filled = end.max(self.folios.end(place, page).unwrap_or(0));
+        let touch = self.threads.entry(thread).or_default();
+        (touch.is_used, touch.filled) = (true, Some((place, filled)));
+        touch.open = Some(Open {
             place,
             page,
             end,
@@ -144,6 +168,7 @@ impl Touches {
     /// A fault that went to the file.
     pub fn begin(&mut self, thread: u32, place: FileKey, page: u64, ticket: u64) {
         let touch = self.threads.entry(thread).or_default();
+        (touch.is_used, touch.filled) = (true, Some((place, page.saturating_add(1))));
         (touch.open, touch.went) = (
             Some(Open {
                 place,
@@ -190,6 +215,7 @@ impl Touches {
             return false;
         }
         touch.open = None;
+        touch.filled = Some((place, last.saturating_add(1)));
         self.done(
             Open {
                 end: last.saturating_add(1),
