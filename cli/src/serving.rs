@@ -15,6 +15,7 @@ use foreread::source::Defaults;
 #[cfg(feature = "object")]
 use foreread::source::disk_cache::DiskCache;
 use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
+use foreread_os::ends;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_report::number::{amount, percent, size_b};
 use foreread_report::tuning;
@@ -198,6 +199,7 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 pub fn end_disk_cache(engine: &Engine) {
     #[cfg(feature = "object")]
     if let Some(cache) = engine.disk_cache() {
+        ends::waits_for("pieces for the cache on disk");
         cache.flush(WRITE_PATIENCE);
         say(disk_line(cache));
     }

@@ -18,6 +18,7 @@ use foreread_observe::record::Target;
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, possible, start};
 use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
+use foreread_os::ends;
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
@@ -207,10 +208,12 @@ impl RunningRecording {
     fn end(self, out: &Path) -> Result<RecordOutcome, Fail> {
         match self {
             RunningRecording::Traced(running) => {
+                ends::waits_for("the kernel's tracing");
                 let captured = running.finish().map_err(with_other_ways)?;
                 let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
                 let lost = captured.lost.overrun + captured.lost.dropped;
                 let off = captured.off.clone();
+                ends::waits_for("the names of files that were read");
                 let trace = captured.understand(out)?;
                 Ok(RecordOutcome {
                     spent: Spent {

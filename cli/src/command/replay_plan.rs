@@ -19,6 +19,7 @@ use foreread_attach::planning::of_traces;
 use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
 use foreread_observe::record::Target;
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, start};
+use foreread_os::ends;
 use foreread_pagecache::program;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, text};
@@ -132,6 +133,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     };
     let status = signals.until_end(program.pid(), || {
         let ended = wait(&mut program, filler.as_ref(), &ended_by);
+        ends::waits_for("reads of the plan");
         filler.iter().for_each(Filler::stop);
         ended
     });
@@ -154,6 +156,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     if args.report || matches!(status, End::Alone) && !fails {
         say(in_words(&filled, judged.as_ref()));
     }
+    ends::waits_for("the output");
     let code = status.code();
     let json = || to_json(&args.plan, &filled, judged.as_ref(), code);
     outputs.emit(String::new, json, &[])?;
@@ -232,11 +235,13 @@ impl Program {
         let Program::Recorded(running) = self else {
             return None;
         };
+        ends::waits_for("the kernel's tracing");
         let captured = running
             .take()?
             .finish()
             .map_err(|error| note(format!("the report is incomplete: {error}")))
             .ok()?;
+        ends::waits_for("the names of files that were read");
         let understood = captured.understand(Path::new("the report"));
         let judged = understood.and_then(|understood| judge(filled, understood.items));
         judged

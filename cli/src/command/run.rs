@@ -15,6 +15,7 @@ use foreread_attach::run::{RunOptions, RunReport, WatchBy, page};
 use foreread_core::policy::PolicySpec;
 use foreread_lab::advice::{in_shell, mount_behind, record_lines};
 use foreread_observe::record::Target;
+use foreread_os::ends;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -117,6 +118,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let mut running = start(&options)?;
     let status = signals.until_end(running.pid(), || running.wait(&enough));
     let status = status.map_err(cannot_wait)?;
+    ends::waits_for("the kernel's tracing, or a storage");
     let report = running.finish();
     #[cfg(feature = "otlp")]
     send(began.elapsed(), &report, status);

@@ -17,6 +17,7 @@ use foreread::front::nbd::NbdTls;
 use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::source::SourceName;
 use foreread_attach::warm::engine::{PlanFollower, ranges_for};
+use foreread_os::ends;
 use listenfd::ListenFd;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -184,11 +185,15 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     out::print(server.uris().join("\n") + "\n")?;
     serving::say_ready();
     let ran = server.run();
+    ends::waits_for("the plan");
     drop(following);
+    ends::waits_for("the statistics");
     reporter.end();
     serving::end_disk_cache(&engine);
     say(serving::line(&engine.stats(), &front(&counter())));
+    ends::waits_for("the recording");
     let recorded = recording::end(recording);
+    ends::waits_for("requests to the source");
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
 }
