@@ -204,7 +204,7 @@ fn no_other_server_gets_a_credential() {
             }
         }
     }
-    assert!(followed >= 100, "{followed}");
+    assert!(followed >= 50, "{followed}");
 }
 
 /// What is followed has the right bytes.

@@ -64,8 +64,16 @@ fn shown(word: &OsStr) -> OsString {
         Some((option, value)) if text.starts_with("--") => (format!("{option}="), value),
         _ => (String::new(), text),
     };
+    // Of several settings each may name a source.
+    let one = |part: &str| match part.split_once('=') {
+        Some((key, value)) if !key.contains(['/', ':', '?']) => {
+            format!("{key}={}", secrets::shown(value))
+        }
+        _ => secrets::shown(part),
+    };
+    // A password may have a comma.
     let whole = secrets::shown(value);
-    let parts: Vec<String> = whole.split(',').map(secrets::shown).collect();
+    let parts: Vec<String> = whole.split(',').map(one).collect();
     format!("{option}{}", parts.join(",")).into()
 }
 
