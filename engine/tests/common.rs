@@ -173,6 +173,11 @@ pub fn alone(module: &str, test: &str, work: fn()) {
         .env(ALONE, "1")
         .output()
         .expect("started");
+    passed(&out);
+}
+
+/// Fails with what a test in another process printed, if that failed.
+pub fn passed(out: &std::process::Output) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         out.status.success(),

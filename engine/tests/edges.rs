@@ -4,7 +4,7 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{check_memory, named, only, quiet, read_and_check, watch};
+use crate::common::{check_memory, named, only, passed, quiet, read_and_check, watch};
 use foreread::front::nbd::NbdSettings;
 use foreread::source::{FileSource, Mem, Nbd, Source};
 use foreread::{Advice, Options, ReadError, Reader};
@@ -334,15 +334,8 @@ fn again(test: &str, variable: &str) -> std::process::Child {
     child.spawn().expect("started")
 }
 
-fn finish(child: std::process::Child) {
-    let out = child.wait_with_output().expect("ended");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        out.status.success(),
-        "{}{}",
-        text(&out.stdout),
-        text(&out.stderr)
-    );
+fn ended(child: std::process::Child) {
+    passed(&child.wait_with_output().expect("ended"));
 }
 
 /// With no descriptor left, clients wait or are turned away, those that are in are served, and room that is made is used.
@@ -350,7 +343,7 @@ fn finish(child: std::process::Child) {
 fn without_descriptors_connected_clients_are_served() {
     const CHILD: &str = "FOREREAD_TEST_DESCRIPTORS";
     if std::env::var_os(CHILD).is_none() {
-        return finish(again(
+        return ended(again(
             "without_descriptors_connected_clients_are_served",
             CHILD,
         ));
@@ -406,7 +399,7 @@ fn an_interrupted_call_is_made_again() {
             let _ = kill_process(pid, Signal::CONT);
             std::thread::sleep(Duration::from_millis(7));
         }
-        return finish(child);
+        return ended(child);
     }
     let slow = Faulty::slow(named(16 * MIB), 1, Duration::from_millis(4));
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");

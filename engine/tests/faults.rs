@@ -6,17 +6,17 @@
 //!
 //! | fault | what happens | tests |
 //! |---|---|---|
-//! | F1 | EIO on readahead | faults::failing_readahead_fails_no_read regressions::slash2_368 regressions::arrow_46346 |
-//! | F2 | EIO on demand | faults::the_nth_fetch_fails_for_every_n regressions::mountpoint_933 |
+//! | F1 | EIO on readahead | faults::failing_readahead_fails_no_read |
+//! | F2 | EIO on demand | faults::the_nth_fetch_fails_for_every_n |
 //! | F3 | a short read, not at the end | edges::short_answers_are_continued |
-//! | F4 | a short read at the end | files::at_and_past_the_end faults::an_early_end_is_short regressions::fsspec_2150 |
-//! | F5 | a reply shorter than asked at an edge of ours | regressions::hf_mount_12 |
-//! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread regressions::fsspec_110 regressions::s3fs_220 |
-//! | F7 | replaced | files::replies_never_mix_versions regressions::mountpoint_136 object::a_stream_over_a_replaced_object_never_mixes |
+//! | F4 | a short read at the end | files::at_and_past_the_end faults::an_early_end_is_short |
+//! | F5 | a reply shorter than asked at an edge of ours | nbd::an_answer_is_as_long_as_was_asked_for |
+//! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread |
+//! | F7 | replaced | files::replies_never_mix_versions object::a_stream_over_a_replaced_object_never_mixes |
 //! | F8 | a server that ignores the range, or answers wrongly | stores::answers_that_no_retry_can_mend nbd::a_server_that_answers_wrongly_is_left |
-//! | F9 | a hung request, a dribbling body | regressions::aws_js_8098 regressions::wal_rus_28 object::each_deadline_ends_what_it_is_for |
-//! | F10 | a caller goes away | faults::dropped_while_busy regressions::foyer_1286 uring::dropped_at_every_moment |
-//! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle regressions::rocksdb_14337 |
+//! | F9 | a hung request, a dribbling body | nbd::an_answer_that_dribbles_ends nbd::a_large_answer_that_goes_on_coming_is_not_ended object::each_deadline_ends_what_it_is_for |
+//! | F10 | a caller goes away | faults::dropped_while_busy uring::dropped_at_every_moment |
+//! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle faults::the_nth_mapping_of_files_is_refused_for_every_n |
 //! | F12 | the memory is used up | edges::readahead_is_refused_before_demand bytes::reads_larger_than_the_cache |
 //! | F14 | the kernel's cache above us | fuse::a_replaced_file_is_another_number_and_never_a_mix |
 //! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |

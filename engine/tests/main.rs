@@ -66,7 +66,6 @@ mod read_spans;
 #[cfg(feature = "object")]
 mod redirects;
 #[cfg(feature = "nbd")]
-mod regressions;
 mod replay;
 #[cfg(all(feature = "object", feature = "fuse"))]
 mod servers_mounted;

@@ -21,6 +21,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+fn sequential() -> Options {
+    Options::default()
+        .cache_bytes(4 * MIB)
+        .policy("linux-6.18:max=128K")
+}
+
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
     let served = Served::new(named(16 * MIB + 13));
@@ -176,33 +182,39 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
     }
 }
 
+/// A server that ends before its client.
+struct Mortal(JoinHandle<std::io::Result<()>>, NbdStop);
+
+impl Mortal {
+    fn start(path: &Path, size: u64) -> Mortal {
+        let options = Options::default().policy("none");
+        let reader = Reader::open(Arc::new(named(size)), options).expect("opened");
+        let place = Listen::Unix(path.to_path_buf());
+        let (server, stop) =
+            Server::bind(&[place], reader, NbdSettings::default()).expect("a place");
+        Mortal(std::thread::spawn(move || server.run()), stop)
+    }
+
+    fn end(self) {
+        self.1.stop();
+        self.0.join().expect("no panic").expect("served to the end");
+    }
+}
+
 /// The server dies under its client, and comes back: reads fail meanwhile, at once when it has been dead for a while, and go
 /// on afterwards.
 #[test]
 fn a_server_that_died_is_connected_to_again() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
-    let start = || {
-        let reader = Reader::open(Arc::new(named(8 * MIB)), Options::default().policy("none"))
-            .expect("opened");
-        let (server, stop) = Server::bind(
-            &[Listen::Unix(dir.path().join("s"))],
-            reader,
-            NbdSettings::default(),
-        )
-        .expect("a place");
-        (std::thread::spawn(move || server.run()), stop)
-    };
-    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, NbdStop)| {
-        stop.stop();
-        thread.join().expect("no panic").expect("served to the end");
-    };
+    let path = dir.path().join("s");
+    let start = || Mortal::start(&path, 8 * MIB);
     let server = start();
-    let uri = format!("nbd+unix:///?socket={}", dir.path().join("s").display());
+    let uri = format!("nbd+unix:///?socket={}", path.display());
     let reader = Reader::open(uri.as_str(), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 4096];
     crate::common::read_and_check(&reader, &mut buf, 0, 0);
-    end(server);
+    server.end();
     let error = reader.read_at(&mut buf, MIB).expect_err("it is dead");
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
     crate::common::read_and_check(&reader, &mut buf, 0, 0);
@@ -217,7 +229,7 @@ fn a_server_that_died_is_connected_to_again() {
     }
     testing::check(&buf, 2 * MIB, 0).expect("right bytes");
     // Restarted in less time than a read waits: no read fails.
-    end(server);
+    server.end();
     let server = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(200));
@@ -227,7 +239,7 @@ fn a_server_that_died_is_connected_to_again() {
         server.join().expect("started")
     });
     drop(reader);
-    end(server);
+    server.end();
 }
 
 /// A large read whose end fails can only be ended by hanging up: half of it is out.
@@ -415,31 +427,18 @@ fn a_server_that_comes_back_is_found_again() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
-    let start = |size: u64| {
-        let reader = Reader::open(Arc::new(named(size)), Options::default()).expect("opened");
-        let (server, stop) = Server::bind(
-            &[Listen::Unix(path.clone())],
-            reader,
-            NbdSettings::default(),
-        )
-        .expect("a place");
-        (std::thread::spawn(move || server.run()), stop)
-    };
-    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, NbdStop)| {
-        stop.stop();
-        thread.join().expect("no panic").expect("served");
-    };
+    let start = |size| Mortal::start(&path, size);
     let first = start(MIB);
     let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
     testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
-    end(first);
+    first.end();
     let error = source
         .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
         .expect_err("no server");
     assert!(error.to_string().contains("No such file"), "{error}");
     let second = start(MIB);
     testing::check(&read(&source, 50, 100), 50, 0).expect("right bytes");
-    end(second);
+    second.end();
     // Another size is another version, until it is accepted.
     let third = start(2 * MIB);
     let error = source
@@ -453,7 +452,7 @@ fn a_server_that_comes_back_is_found_again() {
     );
     assert_eq!(source.accept(), 2 * MIB);
     testing::check(&read(&source, MIB, 100), MIB, 0).expect("right bytes");
-    end(third);
+    third.end();
 }
 
 /// A server that answers wrongly loses its connection, and gives never a wrong byte.
@@ -505,6 +504,119 @@ fn a_server_that_answers_wrongly_is_left() {
     server.join().expect("no panic");
 }
 
+/// A bug of hf-mount (issue 12): a reply was cut where the prefetched buffer ended; the kernel took it for the end of the file, and all readers
+/// of the page cache with it.
+#[test]
+fn an_answer_is_as_long_as_was_asked_for() {
+    watch();
+    let size = 3 * MIB + 777;
+    // The source stops short all the time as well.
+    let short = Faulty::new(named(size), |call: Call| {
+        FaultAction::Cut(4096 * (1 + call.nth as usize % 7) - 5)
+    });
+    let served = Served::of(
+        Reader::open(Arc::new(short), sequential()).expect("opened"),
+        NbdSettings::default(),
+    );
+    let mut client = served.client();
+    let mut rng = Rng(12);
+    let mut at = 0;
+    while at < size {
+        let len = (1 + rng.below(150_000)).min(size - at);
+        client.send(command::READ, at, at, len as u32);
+        assert_eq!(client.answer(), (at, 0));
+        // As many bytes as were asked for, or the next answer would not be one.
+        testing::check(&client.data(len as usize), at, 0).expect("right bytes");
+        at += len;
+    }
+}
+
+/// With one window for all connections, clients that read in order would look like one at random.
+#[test]
+fn each_client_has_its_own_window() {
+    let reader = Reader::open(Arc::new(named(64 * MIB)), sequential()).expect("opened");
+    let watched = reader.try_clone().expect("opened");
+    let served = Served::of(reader, NbdSettings::default());
+    let mut clients = [served.client(), served.client(), served.client()];
+    for i in 0..256_u64 {
+        for (me, client) in clients.iter_mut().enumerate() {
+            let offset = me as u64 * 20 * MIB + i * 4096;
+            client.send(command::READ, i, offset, 4096);
+            assert_eq!(client.answer(), (i, 0));
+            testing::check(&client.data(4096), offset, 0).expect("right bytes");
+        }
+    }
+    quiet(&watched);
+    let stats = watched.stats();
+    let served_ahead = stats.hits + stats.late_hits;
+    // Of 768 reads, each stream misses its first and hardly another.
+    assert!(served_ahead >= 768 - 9, "{served_ahead} of 768, {stats:?}");
+    // Three windows of at most 128 KiB that were not read yet.
+    let asked = 3 * 256 * 4096;
+    assert!(
+        stats.source_bytes <= asked + 3 * 2 * (128 << 10),
+        "{} for {asked}",
+        stats.source_bytes
+    );
+}
+
+/// How a server greets.
+fn hello() -> Vec<u8> {
+    let [magic, options] = [wire::MAGIC, wire::OPTION_MAGIC].map(u64::to_be_bytes);
+    [&magic[..], &options, &[0, 3]].concat()
+}
+
+/// The handshake of a server by hand, with an export of 16 MiB. Gives the first request.
+fn first_request(stream: &mut UnixStream) -> wire::Request {
+    stream.write_all(&hello()).expect("sent");
+    let mut head = [0; 20];
+    stream.read_exact(&mut head).expect("flags and an option");
+    let len = u32::from_be_bytes(head[16..].try_into().expect("four"));
+    let mut data = vec![0; len as usize];
+    stream.read_exact(&mut data).expect("its data");
+    let flags = wire::transmission::HAS_FLAGS | wire::transmission::READ_ONLY;
+    let export = [&[0, 0][..], &(16 * MIB).to_be_bytes(), &flags.to_be_bytes()].concat();
+    let mut reply = Vec::new();
+    for (kind, data) in [(wire::reply::INFO, &export[..]), (wire::reply::ACK, &[])] {
+        reply.extend(wire::OPTION_REPLY_MAGIC.to_be_bytes());
+        reply.extend(wire::option::GO.to_be_bytes());
+        reply.extend(kind.to_be_bytes());
+        reply.extend((data.len() as u32).to_be_bytes());
+        reply.extend(data);
+    }
+    stream.write_all(&reply).expect("sent");
+    let mut bytes = [0; wire::Request::BYTES];
+    stream.read_exact(&mut bytes).expect("a request");
+    wire::Request::parse(&bytes).expect("a request")
+}
+
+/// The limit on a whole answer grows with its length: this one takes three times as long as a server may be silent.
+#[test]
+fn a_large_answer_that_goes_on_coming_is_not_ended() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let request = first_request(&mut stream);
+        let mut data = vec![0; request.len as usize];
+        testing::fill(&mut data, request.offset, 0);
+        let head = wire::simple(0, request.cookie);
+        stream.write_all(&head).expect("sent");
+        for piece in data.chunks(data.len().div_ceil(12)) {
+            std::thread::sleep(Duration::from_millis(60));
+            stream.write_all(piece).expect("sent");
+        }
+    });
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    let source = Nbd::open_within(&uri, Duration::from_millis(240)).expect("connected");
+    let mut buf = vec![0; 4 << 20];
+    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 4096);
+    assert_eq!(read.expect("it goes on coming"), 4 << 20);
+    testing::check(&buf, 4096, 0).expect("right bytes");
+}
+
 /// A server whose answer goes on byte by byte, never silent for long: the read ends, and so does the handshake.
 #[test]
 fn an_answer_that_dribbles_ends() {
@@ -522,41 +634,14 @@ fn an_answer_that_dribbles_ends() {
                 }
             }
         };
-        let hello = [
-            &wire::MAGIC.to_be_bytes()[..],
-            &wire::OPTION_MAGIC.to_be_bytes(),
-            &[0, 3],
-        ]
-        .concat();
         let (mut slow, _) = listener.accept().expect("a client");
-        dribble(&mut slow, &hello);
+        dribble(&mut slow, &hello());
         drop(slow);
         // A read that failed is tried again, each time on a new connection.
         for stream in listener.incoming() {
             let mut stream = stream.expect("a client");
-            stream.write_all(&hello).expect("sent");
-            stream
-                .read_exact(&mut [0; 4 + 16 + 8])
-                .expect("the flags and the option");
-            let mut reply = |kind: u32, data: &[u8]| {
-                let head = [
-                    &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
-                    &7_u32.to_be_bytes(),
-                    &kind.to_be_bytes(),
-                ];
-                let all = [&head.concat(), &(data.len() as u32).to_be_bytes()[..], data].concat();
-                stream.write_all(&all).expect("sent");
-            };
-            reply(3, &[&[0, 0][..], &MIB.to_be_bytes(), &[0, 1]].concat());
-            reply(1, &[]);
-            let mut request = [0; 28];
-            stream.read_exact(&mut request).expect("a request");
-            let head = [
-                &wire::SIMPLE_MAGIC.to_be_bytes()[..],
-                &[0; 4],
-                &request[8..16],
-            ]
-            .concat();
+            let request = first_request(&mut stream);
+            let head = wire::simple(0, request.cookie);
             stream.write_all(&head).expect("sent");
             dribble(&mut stream, &[0; 200]);
         }

@@ -145,10 +145,7 @@ fn tls_may_be_optional() {
     assert_eq!(plain.answer(), (1, 0));
     testing::check(&plain.data(4096), MIB, 0).expect("right bytes");
     let mut client = TlsClient::new(served.path(), &certificates).begin();
-    client
-        .0
-        .write_all(&TlsClient::request(command::READ, 2, 2 * MIB, 4096))
-        .expect("sent");
+    client.send(command::READ, 2, 2 * MIB, 4096);
     assert_eq!(client.answer(), (2, 0));
 }
 
@@ -309,9 +306,7 @@ fn requests_in_one_record_are_all_answered() {
         while !left.is_empty() {
             let (cookie, error) = client.answer();
             assert_eq!(error, 0);
-            let mut data = vec![0; 70_000];
-            client.0.read_exact(&mut data).expect("its bytes");
-            testing::check(&data, cookie * 100_000, 0).expect("right bytes");
+            testing::check(&client.data(70_000), cookie * 100_000, 0).expect("right bytes");
             left.retain(|other| *other != cookie);
         }
     }
@@ -321,12 +316,9 @@ fn requests_in_one_record_are_all_answered() {
         client.0.flush().expect("sent");
     }
     assert_eq!(client.answer(), (1, 0));
-    client.0.read_exact(&mut [0; 9]).expect("its bytes");
+    client.data(9);
     // An end that both sides say, so that no machine in between can make it up.
-    client
-        .0
-        .write_all(&TlsClient::request(command::DISC, 2, 0, 0))
-        .expect("sent");
+    client.send(command::DISC, 2, 0, 0);
     assert_eq!(client.0.read(&mut [0; 1]).expect("a clean end"), 0);
     served.wait_for(0);
 }
@@ -349,23 +341,15 @@ fn writes_arrive_whole() {
     );
     let mut client = TlsClient::new(served.path(), &certificates).begin();
     for (cookie, offset, len) in [(1, 4096, 4096), (2, 1 << 20, 1_000_000), (3, 99, 300_000)] {
-        client
-            .0
-            .write_all(&TlsClient::request(command::WRITE, cookie, offset, len))
-            .expect("sent");
+        client.send(command::WRITE, cookie, offset, len);
         client
             .0
             .write_all(&testing::pattern(offset, len as usize, 0))
             .expect("sent");
         assert_eq!(client.answer(), (cookie, 0));
-        client
-            .0
-            .write_all(&TlsClient::request(command::READ, cookie, offset, len))
-            .expect("sent");
+        client.send(command::READ, cookie, offset, len);
         assert_eq!(client.answer(), (cookie, 0));
-        let mut data = vec![0; len as usize];
-        client.0.read_exact(&mut data).expect("its bytes");
-        testing::check(&data, offset, 0).expect("right bytes");
+        testing::check(&client.data(len as usize), offset, 0).expect("right bytes");
     }
 }
 
@@ -423,10 +407,7 @@ fn bad_clients_lose_their_connection_and_no_other() {
     );
     // Answers that are not taken, and half a request.
     let mut greedy = TlsClient::new(served.path(), &certificates).begin();
-    greedy
-        .0
-        .write_all(&TlsClient::request(command::READ, 1, 0, 16 << 20))
-        .expect("sent");
+    greedy.send(command::READ, 1, 0, 16 << 20);
     let mut half = TlsClient::new(served.path(), &certificates).begin();
     half.0
         .write_all(&TlsClient::request(command::READ, 1, 0, 1)[..9])
@@ -441,18 +422,9 @@ fn bad_clients_lose_their_connection_and_no_other() {
     served.wait_for(1);
     drop((greedy, half, plain));
     for cookie in 0..10 {
-        good.0
-            .write_all(&TlsClient::request(
-                command::READ,
-                cookie,
-                cookie * MIB,
-                4096,
-            ))
-            .expect("sent");
+        good.send(command::READ, cookie, cookie * MIB, 4096);
         assert_eq!(good.answer(), (cookie, 0));
-        let mut data = vec![0; 4096];
-        good.0.read_exact(&mut data).expect("its bytes");
-        testing::check(&data, cookie * MIB, 0).expect("right bytes");
+        testing::check(&good.data(4096), cookie * MIB, 0).expect("right bytes");
     }
 }
 
@@ -480,12 +452,9 @@ fn the_end_of_the_server_is_a_clean_end() {
     };
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = TlsClient::new(served.path(), &certificates).begin();
-    client
-        .0
-        .write_all(&TlsClient::request(command::READ, 1, 0, 4096))
-        .expect("sent");
+    client.send(command::READ, 1, 0, 4096);
     assert_eq!(client.answer(), (1, 0));
-    client.0.read_exact(&mut [0; 4096]).expect("its bytes");
+    client.data(4096);
     drop(served);
     assert_eq!(client.0.read(&mut [0; 1]).expect("a clean end"), 0);
 }

@@ -205,6 +205,19 @@ impl TlsClient {
         .bytes()
     }
 
+    /// Sends a request of this many bytes.
+    pub fn send(&mut self, command: u16, cookie: u64, offset: u64, len: u32) {
+        let request = TlsClient::request(command, cookie, offset, len);
+        self.0.write_all(&request).expect("sent");
+    }
+
+    /// The bytes of an answer.
+    pub fn data(&mut self, len: usize) -> Vec<u8> {
+        let mut data = vec![0; len];
+        self.0.read_exact(&mut data).expect("its bytes");
+        data
+    }
+
     /// Cookie and error of the next answer.
     pub fn answer(&mut self) -> (u64, u32) {
         let mut head = [0; 16];
