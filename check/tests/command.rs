@@ -18,12 +18,12 @@ fn short_help_fits_24_lines_of_80_columns() {
 #[test]
 fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     let dir = tempfile::tempdir().expect("a folder");
-    let options: [&[&str]; 5] = [
-        &["bench", "sim", "--json", "OUT"],
-        &["bench", "policies", "--json", "OUT"],
-        &["bench", "policies", "--html", "OUT"],
-        &["reproduce", "crume-2014", "--json", "OUT"],
-        &["reproduce", "crume-2014", "--html", "OUT"],
+    let options = [
+        "bench sim --json OUT",
+        "bench policies --json OUT",
+        "bench policies --html OUT",
+        "reproduce crume-2014 --json OUT",
+        "reproduce crume-2014 --html OUT",
     ];
     none_follows_a_link(&options, dir.path(), Path::new(""));
 }

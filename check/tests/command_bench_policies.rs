@@ -51,32 +51,6 @@ fn text_json_and_page_are_of_the_same_runs() {
     assert_eq!(lines(Path::new(&runs)), kept);
 }
 
-#[test]
-fn a_recorded_workload_takes_the_place_of_the_design() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let trace = dir.path().join("reads.csv");
-    let rows = (0..40).map(|n| format!("{},4096,{}\n", n * 4096, n * 1000));
-    std::fs::write(
-        &trace,
-        format!("offset,length,start_ns\n{}", rows.collect::<String>()),
-    )
-    .expect("written");
-    let trace = trace.to_string_lossy();
-    let args = [
-        "bench", "policies", "--trace", &trace, "--only", "@nvme", "--policy", "none", "--json",
-        "-",
-    ];
-    let got: Value = serde_json::from_str(foreread(args).is_done()).expect("JSON");
-    let cells = got["cells"].as_array().expect("rows");
-    // Two caches, 8 opponents of which the judged one is one.
-    assert_eq!(cells.len(), 2 * 8);
-    assert!(
-        cells
-            .iter()
-            .all(|c| c["workload"] == "trace:reads.csv" && c["device"] == "nvme")
-    );
-}
-
 /// SIGTERM during the cells of a device: runs that were over are kept, and the command says how to continue.
 #[test]
 fn a_signal_keeps_what_was_measured() {
@@ -121,29 +95,6 @@ fn a_signal_keeps_what_was_measured() {
     assert!(kept.len() > 5 && kept.iter().all(is_json), "{kept:?}");
     let after = format!("after {} of ", kept.len());
     assert!(err.contains(&after), "{err}");
-}
-
-#[test]
-fn what_does_not_fit_is_refused_before_anything_runs() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let runs = dir.path().join("runs.jsonl");
-    let file = runs.to_string_lossy();
-    foreread(with(&["--resume", &file, "--only", "@none", "--json", "-"])).is_refused();
-    assert_eq!(lines(&runs).len(), 0);
-    foreread(with(&["--resume", &file, "--json", "-"])).is_done();
-    let refused = |more: &[&str], part: &str| {
-        let got = foreread(with(more));
-        assert!(got.is_refused().contains(part), "{}", got.err);
-    };
-    refused(&["--policy", "linux-6.81"], "nearest: linux-6.18");
-    refused(&["--policy", "linux-6.18:mux=4M"], "max");
-    refused(&["--only", "fsspec-rondom"], "no such cell: fsspec-rondom");
-    refused(
-        &["--json", &file, "--resume", &file, "--force"],
-        "one file named twice: --json and --resume",
-    );
-    refused(&["--trace", "/gone.csv"], "no such trace");
-    assert_eq!(lines(&runs).len(), 78, "the file is as it was");
 }
 
 /// The other recording is no trace at all: it is not loaded where it is not chosen.

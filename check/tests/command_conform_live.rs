@@ -23,15 +23,7 @@ fn the_running_kernel_decides_as_we_do() {
     if lacks().is_some() {
         return;
     }
-    let got = foreread([
-        "conform",
-        "linux",
-        "--read-ahead-kb",
-        "128",
-        "--operations",
-        "1000",
-        "--json",
-    ]);
+    let got = foreread("conform linux --read-ahead-kb 128 --operations 1000 --json".split(' '));
     if got.code == Some(3) && got.err.contains("short of memory") {
         println!("skipped: needs more free memory: {}", got.err);
         return;

@@ -124,12 +124,7 @@ fn complaints(browser: &str, folder: &Path, html: &str) -> Vec<String> {
     let page = folder.join("page.html");
     std::fs::write(&page, html).expect("written");
     let seen = Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-        ])
+        .args("--headless --no-sandbox --disable-gpu --no-first-run".split(' '))
         .args([
             "--disable-background-networking",
             "--disable-sync",

@@ -1,5 +1,6 @@
-//! What Ctrl-C leaves of `compare`: the tables that were measured, and what was not.
+//! `compare`: a series in all its forms, and what Ctrl-C leaves: the tables that were measured, and what was not.
 
+use crate::common::foreread;
 use crate::common::process::signal;
 use crate::common::recorded::text;
 use assert_cmd::cargo::cargo_bin;
@@ -37,4 +38,39 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
             && err.ends_with("boot-ide on model:rbd\n"),
         "{err}"
     );
+}
+
+#[test]
+fn a_series_for_people_for_programs_and_as_a_page() {
+    let series = |more: &[&str]| {
+        let fixed = "interleaved --on model:hdd-theory --size 16M --runs 2 --vary streams=1,4";
+        let words = ["compare"].into_iter().chain(fixed.split(' '));
+        foreread(words.chain(more.iter().copied()))
+    };
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let (html, json) = (dir.path().join("x.html"), dir.path().join("x.json"));
+    let (html_text, json_text) = (html.to_string_lossy(), json.to_string_lossy());
+    let got = series(&["--html", &html_text, "--json", &json_text]);
+    let text = got.is_done();
+    let verdict = text.lines().next().unwrap_or_default();
+    assert!(
+        verdict.contains("streams") && verdict.contains("fastest"),
+        "{text}"
+    );
+    for part in [
+        "\n\ninterleaved on model:hdd-theory by streams: ",
+        "\nstreams  ",
+        "\n      4  ",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let page = std::fs::read_to_string(&html).expect("written");
+    assert!(page.ends_with("</html>\n") && page.contains("rbd-plain"));
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let value = read(&std::fs::read_to_string(&json).expect("written"));
+    assert_eq!(value["schema"], "foreread.vary/1");
+    assert_eq!(value["reports"].as_array().map(Vec::len), Some(2));
+    // With '-' the JSON takes the place of the text.
+    let only = series(&["--json", "-"]);
+    assert_eq!(read(only.is_done()), value);
 }

@@ -11,7 +11,6 @@ mod common;
 mod compare;
 mod configuration;
 mod doctor;
-mod explain;
 #[cfg(feature = "object")]
 mod golden;
 #[cfg(feature = "mount")]
@@ -51,4 +50,3 @@ mod trace;
 mod tune;
 #[cfg(feature = "mount")]
 mod units;
-mod vary;

@@ -3,9 +3,7 @@ use crate::common::process::{can_mount, signal};
 use crate::common::{first_line, foreread};
 use foreread_trace::Item;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -124,41 +122,6 @@ fn mounted_read_and_unmounted_by_a_signal() {
             "the folder could be removed, so nothing is mounted there"
         );
     }
-}
-
-#[cfg(feature = "metrics")]
-#[test]
-fn metrics_tell_which_file_has_readahead() {
-    if !can_mount() {
-        return;
-    }
-    let source = source();
-    let mounted = Mounted::new(source.path(), &["--metrics", "127.0.0.1:0"]);
-    let host = mounted
-        .begin
-        .split("http://")
-        .nth(1)
-        .and_then(|rest| rest.split('/').next())
-        .expect("an address")
-        .to_string();
-    let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
-    assert_eq!(file.read_to_end(&mut Vec::new()).expect("read"), 3_000_000);
-    let mut stream = std::net::TcpStream::connect(host).expect("connected");
-    std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.1\r\n\r\n").expect("sent");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("text");
-    let shown = |parts: &[&str]| {
-        let found = text
-            .lines()
-            .any(|line| parts.iter().all(|part| line.contains(part)));
-        assert!(found, "{parts:?} in\n{text}");
-    };
-    shown(&["foreread_front_open 1"]);
-    shown(&["foreread_front_sent_bytes_total 3000000"]);
-    shown(&["foreread_stream_readahead{", "/file,", "why=\"running\"} 1"]);
-    mounted.signal("-TERM");
-    drop(file);
-    assert!(mounted.ended().0.success());
 }
 
 /// One file, by the usual command.
@@ -361,16 +324,7 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     let plan = home.path().join("m.plan").display().to_string();
     let name = "hf://u/r/dir/model.safetensors";
     let out = Command::new(env!("CARGO_BIN_EXE_foreread"))
-        .args([
-            "plan",
-            "--format",
-            "safetensors",
-            "--tensors",
-            "b",
-            "-o",
-            &plan,
-            name,
-        ])
+        .args(format!("plan --format safetensors --tensors b -o {plan} {name}").split(' '))
         .env_remove("HF_TOKEN")
         .envs(variables.clone())
         .output()
@@ -424,55 +378,6 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     );
 }
 
-/// A list of files by the control socket: taken and counted.
-#[cfg(feature = "object")]
-#[test]
-fn a_mount_takes_the_order_of_files() {
-    if !can_mount() {
-        return;
-    }
-    let server = foreread_testing::BucketServer::start().expect("a port");
-    (0..50).for_each(|n| server.put(&format!("d/{n}"), vec![n; 1000]));
-    let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("control").display().to_string();
-    let mounted = Mounted::with(
-        Path::new("s3://bucket/"),
-        &["--control", &socket],
-        server.variables(),
-    );
-    let mut client = UnixStream::connect(&socket).expect("it listens");
-    let names = (0..50).rev().map(|n| format!("d/{n}\0"));
-    let names = names.collect::<String>() + "d/none\0";
-    client.write_all(names.as_bytes()).expect("sent");
-    client.shutdown(Shutdown::Write).expect("ended");
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).expect("an answer");
-    assert_eq!(answer, "50 files, 1 unknown\n");
-    for n in (0..50).rev() {
-        assert_eq!(
-            fs::read(mounted.dir.path().join(format!("d/{n}"))).expect("read"),
-            vec![n; 1000]
-        );
-    }
-    mounted.signal("-TERM");
-    let (status, err) = mounted.ended();
-    assert!(status.success() && !Path::new(&socket).exists(), "{err}");
-    let local = foreread([
-        "mount",
-        &folder.path().display().to_string(),
-        "/tmp",
-        "--control",
-        &socket,
-    ]);
-    assert!(
-        local
-            .is_refused()
-            .contains("--control needs a prefix of a store"),
-        "{}",
-        local.err
-    );
-}
-
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
 #[test]
 fn what_is_read_through_a_mount_is_recorded() {
@@ -505,43 +410,6 @@ fn what_is_read_through_a_mount_is_recorded() {
         |end, &(from, to)| if from <= end { end.max(to) } else { end },
     );
     assert_eq!(end, 3_000_000, "every byte was asked for: {ranges:?}");
-}
-
-/// The plan's file is read through the mount while no program reads; what is not there is passed over, and the mount ends as any other.
-#[test]
-fn a_mount_follows_a_plan() {
-    if !can_mount() {
-        return;
-    }
-    let source = source();
-    let plan = tempfile::NamedTempFile::new().expect("a file");
-    let text = "foreread-plan 1\nfrom: by hand\nruns: 0\nfiles: 2\nranges: 2\nf 3000000 - file\nf 10 - gone\n\
-                r 0 0 3000000 - - - 1 0\nr 1 0 10 - - - 1 0\nend\n";
-    fs::write(plan.path(), text).expect("written");
-    let place = plan.path().to_str().expect("a name");
-    let mut mounted = Mounted::new(source.path(), &["--plan", place, "--stats-every", "1s"]);
-    let mut seen = String::new();
-    // The kernel's requests come out of order, so that the source may be read twice here and there: what was sent is exact.
-    while !seen.contains("sent 3.00 MB") {
-        assert!(
-            seen.lines().count() < 120 && mounted.err.read_line(&mut seen).expect("a line") > 0,
-            "{seen}"
-        );
-    }
-    let copy = fs::read(mounted.dir.path().join("file")).expect("read");
-    assert_eq!(copy, fs::read(source.path().join("file")).expect("read"));
-    mounted.signal("-INT");
-    let (status, err) = mounted.ended();
-    assert!(status.success(), "{seen}{err}");
-    let dir = tempfile::tempdir().expect("a folder");
-    let [from, to] = [source.path(), dir.path()].map(|path| path.to_str().expect("a name"));
-    let got = foreread(["mount", from, to, "--plan", "/no/plan"]);
-    assert!(
-        got.is_refused()
-            .contains("cannot read the plan: No such file"),
-        "{}",
-        got.err
-    );
 }
 
 /// A folder that is mounted in the background; taken away whatever happens.

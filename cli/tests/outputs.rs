@@ -14,49 +14,26 @@ fn text(path: &Path) -> &str {
 }
 
 /// Options that name an output, each with what it needs: `OUT` is the file, `IN` a trace.
-const OPTIONS: &[&[&str]] = &[
-    &["trace", "import", "IN", "-o", "OUT"],
-    &["trace", "export", "IN", "--format", "csv", "-o", "OUT"],
-    &["trace", "info", "IN", "--json", "OUT"],
-    &[
-        "compare",
-        "sequential",
-        "--on",
-        "model:nvme",
-        "--json",
-        "OUT",
-    ],
-    &[
-        "compare",
-        "sequential",
-        "--on",
-        "model:nvme",
-        "--html",
-        "OUT",
-    ],
-    &[
-        "compare",
-        "sequential",
-        "--on",
-        "model:nvme",
-        "--vary",
-        "policy.max=16K,1M",
-        "--html",
-        "OUT",
-    ],
-    &["explain", "IN", "--json", "OUT"],
-    &["explain", "IN", "--html", "OUT"],
-    &["tune", "IN", "--on", "model:nvme", "--json", "OUT"],
-    &["tune", "IN", "--on", "model:nvme", "--html", "OUT"],
-    &["probe", "model:hdd-theory", "-o", "OUT"],
-    &["probe", "model:hdd-theory", "--json", "OUT"],
-    &["sweep", "IN", "--on", "model:nvme", "--json", "OUT"],
-    &["record", "-o", "OUT", "--", "true"],
-    &["run", "--json", "OUT", "--", "true"],
-    &["run", "--html", "OUT", "--", "true"],
-    &["plan", "IN", "-o", "OUT"],
+const OPTIONS: &[&str] = &[
+    "trace import IN -o OUT",
+    "trace export IN --format csv -o OUT",
+    "trace info IN --json OUT",
+    "compare sequential --on model:nvme --json OUT",
+    "compare sequential --on model:nvme --html OUT",
+    "compare sequential --on model:nvme --vary policy.max=16K,1M --html OUT",
+    "explain IN --json OUT",
+    "explain IN --html OUT",
+    "tune IN --on model:nvme --json OUT",
+    "tune IN --on model:nvme --html OUT",
+    "probe model:hdd-theory -o OUT",
+    "probe model:hdd-theory --json OUT",
+    "sweep IN --on model:nvme --json OUT",
+    "record -o OUT -- true",
+    "run --json OUT -- true",
+    "run --html OUT -- true",
+    "plan IN -o OUT",
     #[cfg(feature = "serve")]
-    &["serve", "IN", "--tcp", "0", "--record", "OUT"],
+    "serve IN --tcp 0 --record OUT",
 ];
 
 #[test]
@@ -74,63 +51,6 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     ]);
     assert!(source.exists(), "a trace to work with");
     none_follows_a_link(OPTIONS, dir.path(), &source);
-}
-
-#[test]
-fn force_replaces_the_link_and_not_what_it_points_to() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| dir.path().join(name);
-    fs::write(path("reads.csv"), "offset,len\n0,4096\n4096,4096\n").expect("room");
-    let source = path("trace.frt");
-    foreread([
-        "trace",
-        "import",
-        text(&path("reads.csv")),
-        "-o",
-        text(&source),
-    ]);
-    fs::write(path("kept"), "kept").expect("room");
-    for arguments in [
-        vec!["trace", "info", text(&source), "--json"],
-        vec!["trace", "import", text(&path("reads.csv")), "-o"],
-        vec!["trace", "export", text(&source), "--format", "csv", "-o"],
-        vec![
-            "compare",
-            "sequential",
-            "--on",
-            "model:nvme",
-            "--size",
-            "1M",
-            "--runs",
-            "1",
-            "--policy",
-            "none",
-            "--html",
-        ],
-    ] {
-        let out = path("out");
-        symlink(path("kept"), &out).expect("made");
-        let got = foreread(arguments.iter().copied().chain([text(&out), "--force"]));
-        assert_eq!(got.code, Some(0), "{arguments:?}: {}", got.err);
-        assert!(
-            fs::symlink_metadata(&out).expect("there").is_file(),
-            "{arguments:?}: the link is replaced"
-        );
-        assert!(!fs::read(&out).expect("there").is_empty());
-        assert_eq!(fs::read(path("kept")).expect("there"), b"kept");
-        fs::remove_file(&out).expect("removed");
-    }
-    // These are written as they are.
-    for out in ["/dev/null", "/dev/stdout"] {
-        let got = foreread(["trace", "info", text(&source), "--json", out]);
-        assert_eq!(got.code, Some(0), "{out}: {}", got.err);
-        assert_eq!(
-            out == "/dev/stdout",
-            got.out.contains("\"schema\""),
-            "{out}: {}",
-            got.out
-        );
-    }
 }
 
 /// The logs of a folder have names that anyone can know before.
@@ -251,18 +171,10 @@ fn the_folder_of_event_logs_is_made() {
     );
     // On a model there are no logs, and no folder is made.
     let none = dir.path().join("none").display().to_string();
-    let got = foreread([
-        "compare",
-        "sequential",
-        "--on",
-        "model:nvme",
-        "--size",
-        "1M",
-        "--runs",
-        "1",
-        "--event-log",
-        &none,
-    ]);
+    let got = foreread(
+        format!("compare sequential --on model:nvme --size 1M --runs 1 --event-log {none}")
+            .split(' '),
+    );
     assert!(
         got.code == Some(0) && !Path::new(&none).exists(),
         "{}",

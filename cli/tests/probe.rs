@@ -45,18 +45,9 @@ fn a_model_is_probed_written_and_simulated() {
         assert!(out.contains(part), "{part}\n{out}");
     }
     let times = |model: &str| {
-        let got = foreread([
-            "compare",
-            "sequential",
-            "--on",
-            model,
-            "--size",
-            "8M",
-            "--runs",
-            "2",
-            "--json",
-            "-",
-        ]);
+        let got = foreread(
+            format!("compare sequential --on {model} --size 8M --runs 2 --json -").split(' '),
+        );
         json(got.is_done())["rows"][0]["time_s"]["mean"]
             .as_f64()
             .expect("a time")
@@ -125,16 +116,14 @@ fn a_file_is_probed() {
             && points.iter().any(|p| p["request_bytes"] == 8 << 20)
     };
     let ask = |seconds| {
-        foreread([
-            "probe",
-            text(&path),
-            "--seconds",
-            seconds,
-            "-o",
-            text(&model),
-            "--json",
-            "-",
-        ])
+        foreread(
+            format!(
+                "probe {} --seconds {seconds} -o {} --json -",
+                path.display(),
+                model.display()
+            )
+            .split(' '),
+        )
     };
     let mut got = ask("1");
     // One second is too short for every point while the disk is busy with something else.
@@ -221,38 +210,6 @@ fn a_block_device_is_probed() {
         given_back.is_ok_and(|status| status.success()),
         "losetup --detach"
     );
-}
-
-#[test]
-fn what_cannot_be_probed_is_refused_in_one_line() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
-    let small = dir.path().join("small");
-    std::fs::write(&small, [0; 20_000]).expect("written");
-    for (args, part) in [
-        (
-            vec!["probe", text(&small), "--buffered"],
-            "too few to measure",
-        ),
-        (
-            vec!["probe", "model:rbd", "-o", "model.txt"],
-            "name it FILE.toml",
-        ),
-        (
-            vec!["probe", "model:rbd", "--verify", "x.toml"],
-            "checked against a storage",
-        ),
-        (
-            vec!["probe", text(&small), "--verify", "gone.toml"],
-            "gone.toml",
-        ),
-        (vec!["probe", "model:rbd", "--seconds", "0"], "--time"),
-        (vec!["probe", "model:rdb"], "nearest: rbd"),
-        (vec!["probe", "model:gone.toml"], "No such file"),
-        (vec!["probe"], "SOURCE"),
-    ] {
-        let got = foreread(&args);
-        assert!(got.is_refused().contains(part), "{args:?}: {}", got.err);
-    }
 }
 
 /// In memory there is no direct I/O: nothing is measured unawares.

@@ -2,10 +2,8 @@
 //!
 //! Needs root and tracefs, else it is skipped; what a test needs besides it names.
 
-use crate::common::foreread;
 use crate::common::process::{children, eventually, instances, signal};
 use crate::common::recorded;
-use foreread_core::event::Advice;
 use foreread_trace::Op;
 use recorded::{has, python, ranges, record, scratch, steps, text};
 use std::collections::BTreeMap;
@@ -37,62 +35,6 @@ os.read(fd, 13)
 m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
 m[90 * 4096]
 "#;
-
-#[test]
-fn every_call_is_recorded_with_its_bytes() {
-    let (dir, data) = scratch();
-    let trace = dir.path().join("t.frt");
-    if !has(&["python3", "--version"]) {
-        return;
-    }
-    let script = format!("import os; os.chdir({:?})\n{CALLS}", text(dir.path()));
-    let Some(got) = record(&trace, &["--json", "-"], &python(&script)) else {
-        return;
-    };
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    // What reads the JSON knows what comes next.
-    assert!(
-        !got.err.contains("next: ") && got.err.contains(" 0 lost"),
-        "{}",
-        got.err
-    );
-    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-    assert_eq!(
-        (&json["schema"], &json["lost_events"]),
-        (&"foreread.record/1".into(), &0.into())
-    );
-    assert_eq!(json["counts"]["contradicted"], 0);
-    let all = steps(&trace, None)
-        .remove(text(&data))
-        .expect("the file has its name");
-    let (will, sequential) = (Op::Hint(Advice::WillNeed), Op::Hint(Advice::Sequential));
-    let want = [
-        (sequential, 4096, 8192),
-        (Op::Read, 0, 1000),
-        (Op::Read, 1000, 500),
-        (Op::Read, 300_000, 128),
-        (Op::Read, 77_777, 4096),
-        (Op::Read, 500_000, 30),
-        (will, 65_536, 16_384),
-        (Op::Read, 300_128, 72),
-        (Op::Read, 20_480, 3000),
-        (Op::Read, 23_480, 2000),
-    ];
-    assert_eq!(all[..want.len()], want, "{all:?}");
-    // An offset in the program's memory: whole pages around it.
-    let (op, offset, len) = all[want.len()];
-    assert!(
-        op == Op::Read && offset <= 400_000 && offset > 390_000 && offset + len >= 405_000,
-        "{all:?}"
-    );
-    // A fork shares the position.
-    assert_eq!(
-        all[want.len() + 1..][..2],
-        [(Op::Read, 25_480, 11), (Op::Read, 25_491, 13)]
-    );
-    let touched = |(op, offset, _): &(Op, u64, u64)| *op == Op::Fault && *offset == 90 * 4096;
-    assert!(all[want.len() + 3..].iter().any(touched), "{all:?}");
-}
 
 #[test]
 fn what_was_open_before_and_what_threads_read_is_known() {
@@ -257,22 +199,12 @@ fn lost_events_are_counted_and_fail_when_asked() {
 }
 
 #[test]
-fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
+fn signals_reach_the_command_and_a_kill_leaves_nothing() {
     let (dir, _) = scratch();
     let trace = dir.path().join("t.frt");
-    let Some(got) = record(&trace, &["-q"], &["sh", "-c", "echo hello; exit 7"]) else {
+    if record(&trace, &["-q"], &["true"]).is_none() {
         return;
-    };
-    assert_eq!(
-        (got.code, got.out.as_str(), got.err.as_str()),
-        (Some(7), "hello\n", "")
-    );
-    assert_eq!(
-        record(&trace, &["-q"], &["sh", "-c", "kill -9 $$"])
-            .expect("as before")
-            .code,
-        Some(137)
-    );
+    }
     let args = [
         "record",
         "--by",
@@ -351,22 +283,11 @@ fn child_called(pid: u32, word: &str) -> Option<u32> {
 }
 
 #[test]
-fn what_cannot_be_run_has_a_shells_code() {
-    let (dir, data) = scratch();
+fn without_root_one_line_names_another_way() {
+    let (dir, _) = scratch();
     let trace = dir.path().join("t.frt");
     if record(&trace, &["-q"], &["true"]).is_none() {
         return;
-    }
-    // As a shell has it, and as `run` and `replay` do.
-    for (program, code) in [("/no/such/program", 127), (text(&data), 126)] {
-        let got = foreread(["record", "--force", "-o", text(&trace), "--", program]);
-        let said = format!("foreread: cannot run: {program}: ");
-        assert!(
-            got.code == Some(code) && got.err.starts_with(&said),
-            "{:?}: {}",
-            got.code,
-            got.err
-        );
     }
     if has(&["setpriv", "--version"]) {
         let args = [

@@ -5,7 +5,7 @@ use crate::common::server::Server;
 use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, Record};
 use std::io::IoSliceMut;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const SIZE: u64 = 3_000_000;
@@ -32,10 +32,6 @@ impl Recorded {
 
     fn uri(&self) -> &str {
         &self.server.line
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
     }
 
     /// Ends it by SIGTERM, and gives its last line and what it recorded.
@@ -110,35 +106,6 @@ fn what_one_client_asks_for_is_recorded_in_its_order() {
             "{pair:?}"
         );
     }
-}
-
-/// A client of other people, with several connections and several requests on each.
-#[test]
-fn a_copy_reads_every_byte_once() {
-    if Command::new("nbdcopy").arg("--version").output().is_err() {
-        println!("skipped: needs nbdcopy (libnbd-bin)");
-        return;
-    }
-    let served = Recorded::new(&[]);
-    let copied = Command::new("nbdcopy")
-        .arg(served.uri())
-        .arg(served.at("copy"))
-        .status()
-        .expect("nbdcopy");
-    assert!(copied.success());
-    assert!(
-        std::fs::read(served.at("copy")).expect("there")
-            == std::fs::read(served.at("disk")).expect("there")
-    );
-    let (_, _, records) = served.ended();
-    let mut read = ranges(&records);
-    read.sort_unstable();
-    let end = read.iter().fold(0, |end, &(offset, len)| {
-        assert_eq!(offset, end, "no byte twice, none left out");
-        offset + len
-    });
-    assert_eq!(end, SIZE);
-    assert!(records.is_sorted_by_key(|r| r.start_ns));
 }
 
 #[test]

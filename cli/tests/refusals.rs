@@ -12,7 +12,7 @@ use crate::common::{foreread, foreread_at, foreread_in};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Command lines that are refused, in a folder with `data` (1 MiB), `empty`, `reads.csv`, `cut.frt` and the folder `dir`. `''` is an empty word. Their lines are in
+/// Command lines that are refused, in a folder with `data` (1 MiB), `empty`, `reads.csv`, `strace`, `cut.frt` and the folder `dir`. `''` is an empty word. Their lines are in
 /// `snapshots/refusals.txt`.
 #[cfg(all(
     feature = "object",
@@ -73,6 +73,40 @@ replay a.plan true
 replay gone.plan
 tune true
 tune gone.frt
+explain strace --on strace
+explain strace --on nbd+unix:///x?socket=no/such/socket
+explain strace --on model:rdb
+explain strace --policy linux-6
+explain strace --policy linux-6.18,rbd-plain
+explain strace --file nowhere
+explain gone.frt
+explain random --records 5
+tune
+tune strace
+tune random
+tune strace --on nbd://host/x
+probe
+probe reads.csv --buffered
+probe model:rbd -o model.txt
+probe model:rbd --verify x.toml
+probe data --verify gone.toml
+probe model:rbd --seconds 0
+probe model:rdb
+probe model:gone.toml
+sweep sequential --on data
+sweep sequential --on model:none-such
+sweep sequentiel
+sweep sequential --policy linux
+sweep sequential --resume /dev/null/x
+sweep sequential --resume reads.csv
+sweep sequential --vary streams=1,2
+compare random --vary record=1,2
+compare interleaved --on model:rbd --vary streams
+compare interleaved --on model:rbd --vary streems=1,2
+compare interleaved --on model:rbd --policy rbd-plain --vary policy.triger=1,2
+compare interleaved --on model:rbd --vary streams=0,1
+compare interleaved --on model:rbd --policy rbd-plain --vary policy.trigger=1,x
+compare interleaved --on model:rbd --vary streams=1,1000000
 plan -o out.plan gone.frt
 plan --format gguf -o out.plan data
 trace info data
@@ -93,6 +127,9 @@ warm s3://b/k data
 mount data
 mount gone dir
 mount s3://bucket/dir dir --attr-ttl soon
+mount dir dir --control s
+mount dir dir --plan gone
+serve data --unix s --plan gone
 serve data
 serve data --unix s --cache 5
 serve data --unix s --policy linux-3.12
@@ -111,7 +148,9 @@ fn folder() -> tempfile::TempDir {
     put("data", &[7; 1 << 20]);
     put("empty", b"");
     put("reads.csv", b"offset,length\n0,4096\n4096,4096\n");
-    let whole = std::fs::read("../trace/tests/traces/foreread/v1.frt").expect("there");
+    let trace = |name: &str| std::fs::read(format!("../trace/tests/traces/{name}")).expect("there");
+    put("strace", &trace("strace/full.strace"));
+    let whole = trace("foreread/v1.frt");
     put("cut.frt", &whole[..whole.len() - 40]);
     std::fs::create_dir(dir.path().join("dir")).expect("room");
     dir
@@ -138,7 +177,7 @@ fn what_is_wrong_is_one_line() {
         text += &entry(words, &got);
     }
     let names = std::fs::read_dir(dir.path()).expect("there").count();
-    assert_eq!(names, 5, "no output was begun");
+    assert_eq!(names, 6, "no output was begun");
     same("refusals", &text);
 }
 

@@ -1,5 +1,4 @@
-//! `compare TRACE`: every mode on the fixtures of the formats, what a trace cannot do, and that a conversion changes no
-//! figure. Never: judges a policy.
+//! `compare TRACE`: the format may be named, and a conversion changes no figure. The modes are those of the tests of the lab.
 
 use crate::common::foreread;
 use serde_json::{Value, json};
@@ -65,65 +64,6 @@ fn compare(trace: &Path, more: &[&str]) -> Value {
     serde_json::from_str(got.is_done()).expect("JSON")
 }
 
-fn time(table: &Value) -> f64 {
-    table["rows"][0]["time_s"]["mean"]
-        .as_f64()
-        .expect("measured")
-}
-
-#[test]
-fn without_a_mode_each_trace_is_replayed_in_its_best() {
-    let folder = tempfile::tempdir().expect("a scratch directory");
-    let rbd = from_hex("rbd-replay/every-action.hex", folder.path());
-    let all = [
-        (rbd, "deps", json!(1.0)),
-        (fixture("foreread/v1.frt"), "deps", json!(1.0)),
-        (fixture("strace/full.strace"), "closed", json!(1.0)),
-        (fixture("strace/plain.strace"), "afap", Value::Null),
-        (fixture("csv/dftracer.csv"), "afap", Value::Null),
-    ];
-    for (trace, mode, think) in all {
-        let table = compare(&trace, &[]);
-        let name = trace
-            .file_name()
-            .and_then(|name| name.to_str())
-            .expect("UTF-8");
-        let got = (&table["workload"], &table["mode"], &table["think"]);
-        assert_eq!(
-            got,
-            (&json!(name), &json!(mode), &think),
-            "{}",
-            trace.display()
-        );
-        assert_eq!(table["rows"].as_array().map(Vec::len), Some(2));
-        assert!(time(&table) > 0.0);
-    }
-}
-
-#[test]
-fn each_mode_keeps_the_time_that_it_promises() {
-    let folder = tempfile::tempdir().expect("a scratch directory");
-    let trace = table(folder.path(), 4);
-    let of = |more: &[&str]| {
-        let table = compare(&trace, more);
-        (table["mode"].clone(), table["think"].clone(), time(&table))
-    };
-    let (mode, think, asap) = of(&["--mode", "asap"]);
-    assert_eq!((mode, think), (json!("afap"), Value::Null));
-    let (mode, think, closed) = of(&["--mode", "closed"]);
-    assert_eq!((mode, think), (json!("closed"), json!(1.0)));
-    let (mode, think, half) = of(&["--mode", "closed", "--think", "0.5"]);
-    assert_eq!((mode, think), (json!("closed"), json!(0.5)));
-    let (mode, think, open) = of(&["--mode", "open"]);
-    assert_eq!((mode, think), (json!("open"), Value::Null));
-    // 39 pauses of 2 ms, or the last read 117 ms after the first: what the device takes comes on top.
-    assert!(
-        closed > 0.078 && closed - half > 0.038 && half > 0.039 && half > asap,
-        "{closed} {half} {asap}"
-    );
-    assert!(open > 0.117 && open < 0.12 && asap < 0.038, "{open} {asap}");
-}
-
 #[test]
 fn what_the_content_leaves_open_the_user_says() {
     let unsure = fixture("alibaba/unsure.csv");
@@ -131,20 +71,6 @@ fn what_the_content_leaves_open_the_user_says() {
     assert_eq!(
         (&table["workload"], &table["mode"]),
         (&json!("unsure.csv"), &json!("afap"))
-    );
-}
-
-/// `trace:FILE` is a trace even where it is called like a workload.
-#[test]
-fn a_trace_may_be_called_like_a_workload() {
-    let folder = tempfile::tempdir().expect("a scratch directory");
-    let path = folder.path().join("random");
-    std::fs::rename(table(folder.path(), 4), &path).expect("one file system");
-    let marked = format!("trace:{}", path.display());
-    let table = compare(Path::new(&marked), &[]);
-    assert_eq!(
-        (&table["workload"], &table["mode"]),
-        (&json!("random"), &json!("afap"))
     );
 }
 

@@ -1,4 +1,4 @@
-//! `foreread run`: the command's exit code, its signals, its output; what is left behind.
+//! `run`, `record` and `replay` of a command: its exit code, its signals, its output; what `run` leaves behind.
 //!
 //! Those of tracefs need root and tracefs, else they are skipped.
 
@@ -6,7 +6,7 @@ use crate::common::process::{instances, signal, wait_until};
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str]) -> Output {
@@ -30,45 +30,49 @@ fn can_watch() -> bool {
     can
 }
 
-#[test]
-fn the_exit_code_and_the_output_are_the_commands() {
-    if !can_watch() {
-        return;
-    }
-    let done = run(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
-    assert_eq!(
-        (done.status.code(), text(&done.stdout).as_str()),
-        (Some(7), "out\n")
-    );
-    let said = text(&done.stderr);
-    assert!(
-        said.starts_with("err\nforeread: nothing to gain: "),
-        "{said}"
-    );
-    let done = run(&["-q", "--json", "-", "--", "sh", "-c", "kill -TERM $$"]);
-    assert_eq!(
-        (done.status.code(), text(&done.stderr).as_str()),
-        (Some(128 + 15), "")
-    );
-    let json = text(&done.stdout);
-    assert!(
-        json.contains("\"schema\": \"foreread.run/1\"") && json.contains("\"exit_code\": 143"),
-        "{json}"
-    );
+/// Each way to run a command, without a word of its own: `replay` always, the others where reads can be watched.
+fn ways(dir: &Path) -> Vec<Vec<String>> {
+    let (data, plan) = (dir.join("data"), dir.join("plan"));
+    fs::write(&data, "x").expect("room");
+    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
+    let plan_of_data = format!("{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n", data.display());
+    fs::write(&plan, plan_of_data).expect("room");
+    let (plan, trace) = (plan.display(), dir.join("t.frt"));
+    let watching = [
+        format!("replay {plan} --report --"),
+        "run -q --".to_string(),
+        format!("record -q --force -o {} --", trace.display()),
+    ];
+    let ways = [format!("replay {plan} --")].into_iter();
+    let ways = ways.chain(watching.into_iter().filter(|_| can_watch()));
+    let foreread = cargo_bin("foreread").display().to_string();
+    let words = |way: String| way.split(' ').map(str::to_string).collect::<Vec<_>>();
+    ways.map(|way| [vec![foreread.clone()], words(way)].concat())
+        .collect()
 }
 
 #[test]
-fn a_command_that_cannot_run_has_a_shells_code() {
-    if can_watch() {
-        let done = run(&["--", "/no/such/command"]);
-        assert_eq!(done.status.code(), Some(127));
-        assert!(
-            text(&done.stderr).contains("cannot run: /no/such/command"),
-            "{}",
-            text(&done.stderr)
-        );
-        let done = run(&["--", "/etc/passwd"]);
-        assert_eq!(done.status.code(), Some(126));
+fn the_exit_code_and_the_output_are_the_commands() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    for way in ways(dir.path()) {
+        let done = |words: &[&str]| {
+            let mut command = Command::new(&way[0]);
+            let done = command.args(&way[1..]).args(words).output();
+            let done = done.expect("foreread runs");
+            (done.status.code(), text(&done.stdout), text(&done.stderr))
+        };
+        let is_reported = way.contains(&"--report".to_string());
+        let (code, out, err) = done(&["sh", "-c", "echo out; echo err >&2; exit 7"]);
+        assert_eq!((code, out.as_str()), (Some(7), "out\n"), "{way:?}");
+        assert!(err == "err\n" || is_reported, "{way:?}: {err}");
+        assert_eq!(done(&["sh", "-c", "kill -9 $$"]).0, Some(137), "{way:?}");
+        // As a shell has it.
+        for (program, shells) in [("/no/such/command", 127), ("/etc/passwd", 126)] {
+            let (code, _, err) = done(&[program]);
+            assert_eq!(code, Some(shells), "{way:?}: {err}");
+            let line = format!("foreread: cannot run: {program}: ");
+            assert!(err.starts_with(&line), "{way:?}: {err}");
+        }
     }
 }
 
@@ -76,23 +80,7 @@ fn a_command_that_cannot_run_has_a_shells_code() {
 #[test]
 fn ignored_signals_stay_ignored_for_the_command() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
-    let plan = dir.path().join("plan");
-    fs::write(dir.path().join("data"), "x").expect("room");
-    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
-    fs::write(
-        &plan,
-        format!(
-            "{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n",
-            dir.path().join("data").display()
-        ),
-    )
-    .expect("room");
-    let (foreread, plan) = (
-        cargo_bin("foreread").display().to_string(),
-        plan.display().to_string(),
-    );
-    let trace = dir.path().join("t.frt").display().to_string();
-    let signals = |traps: &str, before: &[&str]| {
+    let signals = |traps: &str, before: &[String]| {
         let script = format!("{traps} exec \"$@\"");
         let done = Command::new("sh")
             .args(["-c", &script, "sh"])
@@ -111,19 +99,12 @@ fn ignored_signals_stay_ignored_for_the_command() {
             text(&done.stdout).lines().map(of).collect::<Vec<_>>(),
         )
     };
+    let ways = ways(dir.path());
     for traps in ["", "trap '' HUP;", "trap '' HUP INT QUIT TERM PIPE USR1;"] {
         let alone = signals(traps, &[]);
         assert_eq!(alone.0, Some(0));
-        let mut ways = vec![vec![foreread.as_str(), "replay", &plan, "--"]];
-        if can_watch() {
-            ways.push(vec![&foreread, "replay", &plan, "--report", "--"]);
-            ways.push(vec![&foreread, "run", "-q", "--"]);
-            ways.push(vec![
-                &foreread, "record", "-q", "--force", "-o", &trace, "--",
-            ]);
-        }
-        for way in ways {
-            assert_eq!(signals(traps, &way), alone, "{traps} {way:?}");
+        for way in &ways {
+            assert_eq!(signals(traps, way), alone, "{traps} {way:?}");
         }
     }
 }

@@ -29,7 +29,13 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("tune", &[]),
     ("probe", &[]),
     ("record", &[]),
-    ("explain", &[]),
+    (
+        "explain",
+        &[
+            "explain ../trace/tests/traces/strace/full.strace --policy linux-6.18",
+            "explain strided --on model:nvme --policy linux-6.18",
+        ],
+    ),
     ("watch", &[]),
     (
         "trace",

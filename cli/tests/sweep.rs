@@ -138,35 +138,3 @@ fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
     assert_eq!(two.len(), 6);
     assert!(one.iter().all(|cell| two.contains(cell)));
 }
-
-/// A trace is loaded when its first cell begins; an error in it ends the sweep.
-#[test]
-fn a_trace_that_cannot_be_read_ends_the_sweep_by_its_name() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let at = |name: &str| dir.path().join(name).display().to_string();
-    let (broken, out) = (at("broken.frt"), at("cells.jsonl"));
-    std::fs::write(&broken, "FRTRACE and nothing that follows").expect("written");
-    let asked = "--on model:nvme --policy none --jobs 1 --resume".split(' ');
-    let names = ["sweep", &broken, TRACES[0]].into_iter();
-    let got = foreread(names.chain(asked).chain([&*out]));
-    assert!(got.is_refused().contains("broken.frt"), "{}", got.err);
-    // The larger trace comes first: its cell was measured, and is kept.
-    let kept = std::fs::read_to_string(&out).expect("made");
-    assert_eq!(kept.lines().count(), 1);
-}
-
-#[test]
-fn what_cannot_be_swept_is_refused() {
-    for (asked, why) in [
-        ("sequential --on Cargo.toml", "simulated"),
-        ("sequential --on model:none-such", "model"),
-        ("sequentiel", "sequential"),
-        ("sequential --policy linux", "linux-2.6.0"),
-        ("sequential --resume /dev/null/x", "--resume"),
-        ("sequential --resume Cargo.toml", "line 1 is not a cell"),
-        ("sequential --vary streams=1,2", "unknown parameter"),
-    ] {
-        let got = foreread(["sweep"].into_iter().chain(asked.split(' ')));
-        assert!(got.is_refused().contains(why), "{}", got.err);
-    }
-}

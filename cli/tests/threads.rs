@@ -143,55 +143,24 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
     .expect("room");
     let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
     let cells = path("cells.jsonl");
-    let alone: [&[&str]; 5] = [
-        &["warm", &data],
-        &["replay", &plan],
-        &[
-            "compare",
-            "interleaved",
-            "--on",
-            &data,
-            "--size",
-            "64K",
-            "--runs",
-            "1",
-            "--policy",
-            "none",
-        ],
-        &[
-            "sweep",
-            "random:count=64",
-            "--on",
-            "model:nvme",
-            "--runs",
-            "1",
-            "--resume",
-            &cells,
-        ],
-        &[
-            "tune",
-            "--on",
-            "model:nvme",
-            "--runs",
-            "1",
-            "-o",
-            &trace,
-            "--force",
-            "--",
-            "cat",
-            &data,
-        ],
+    let alone = [
+        format!("warm {data}"),
+        format!("replay {plan}"),
+        format!("compare interleaved --on {data} --size 64K --runs 1 --policy none"),
+        format!("sweep random:count=64 --on model:nvme --runs 1 --resume {cells}"),
+        format!("tune --on model:nvme --runs 1 -o {trace} --force -- cat {data}"),
     ];
-    let beside: [&[&str]; 4] = [
-        &["run", "--"],
-        &["replay", &plan, "--"],
-        &["replay", &plan, "--report", "--"],
-        &["record", "-o", &trace, "--force", "--"],
+    let beside = [
+        "run --".to_string(),
+        format!("replay {plan} --"),
+        format!("replay {plan} --report --"),
+        format!("record -o {trace} --force --"),
     ];
     for most in [1, 2, 3, 4, 5, 7] {
-        for arguments in alone {
-            let what = format!("{most}: {arguments:?}");
-            let (status, err) = ended(&what, &mut group.start(most, arguments), |_| {});
+        for arguments in &alone {
+            let what = format!("{most}: {arguments}");
+            let words = Vec::from_iter(arguments.split(' '));
+            let (status, err) = ended(&what, &mut group.start(most, &words), |_| {});
             if !err.contains("not root")
                 && !err.contains("tracefs")
                 && !err.contains("unexpected argument")
@@ -199,11 +168,12 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
                 is_no_bug(&what, status, &err);
             }
         }
-        for arguments in beside {
+        for arguments in &beside {
             // It runs until its input ends, which is when foreread is seen to run beside it.
-            let mut child = group.start(most, &[arguments, &["cat"]].concat());
+            let words = Vec::from_iter(arguments.split(' ').chain(["cat"]));
+            let mut child = group.start(most, &words);
             let mut input = child.stdin.take();
-            let what = format!("{most}: {arguments:?}");
+            let what = format!("{most}: {arguments}");
             let (status, err) = ended(&what, &mut child, |child| {
                 if !group.named("cat").is_empty()
                     && child.try_wait().is_ok_and(|ended| ended.is_none())

@@ -10,14 +10,14 @@ fn text(path: &Path) -> &str {
 }
 
 /// Runs each command line, in which `OUT` is an output and `IN` is `source`; the outputs are in `folder`.
-pub fn none_follows_a_link(options: &[&[&str]], folder: &Path, source: &Path) {
+pub fn none_follows_a_link(options: &[&str], folder: &Path, source: &Path) {
     let path = |name: &str| folder.join(name);
     for (number, option) in options.iter().enumerate() {
         // A model file has to be called so.
         let out = path(&format!("out{number}.toml"));
         let arguments = |out: &Path| -> Vec<String> {
-            let word = |word: &&str| word.replace("OUT", text(out)).replace("IN", text(source));
-            option.iter().map(word).collect()
+            let word = |word: &str| word.replace("OUT", text(out)).replace("IN", text(source));
+            option.split(' ').map(word).collect()
         };
         fs::write(path("kept"), "kept").expect("room");
         for is_link in [true, false] {

@@ -8,7 +8,7 @@
 use super::text;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub struct SlowDisk {
     dir: tempfile::TempDir,
@@ -138,21 +138,6 @@ impl SlowDisk {
             self.runs(&["python3", "-S", "-c", FORGET, text(&self.mount())]),
             "pages are dropped"
         );
-    }
-
-    /// What a command takes, from an empty cache; its exit code has to be this.
-    pub fn time(&self, words: &[&str], code: i32) -> Duration {
-        self.forget();
-        let began = Instant::now();
-        let mut command = Command::new(words[0]);
-        let status = command
-            .args(&words[1..])
-            .stdout(Stdio::null())
-            .status()
-            .expect("it starts");
-        let took = began.elapsed();
-        assert_eq!(status.code(), Some(code), "{words:?}");
-        took
     }
 }
 
