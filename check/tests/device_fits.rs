@@ -2,30 +2,12 @@
 
 use foreread_check::reproduce::published::Paper;
 use foreread_check::reproduce::sweep::{self, Sweep};
-use foreread_sim::device::Command;
 use foreread_sim::device::fit::Form;
 use foreread_sim::device::presets::{self, Preset};
+use foreread_sim::device::{Command, alone_ns};
 
 fn preset(name: &str) -> &'static Preset {
     presets::find(name).expect("a preset")
-}
-
-/// Nanoseconds of one read on the idle device.
-fn read_ns(name: &str, bytes: u64) -> f64 {
-    let mut device = preset(name).build(0);
-    let command = Command {
-        id: 0,
-        file: 0,
-        start: 0,
-        len: bytes,
-    };
-    device.submit(0, command);
-    let (mut last, mut out) = (0, Vec::new());
-    while let Some(at) = device.next_time() {
-        last = at;
-        device.advance(at, &mut out);
-    }
-    last as f64
 }
 
 fn largest(errors: &[f64]) -> f64 {
@@ -48,7 +30,11 @@ fn flash_of_2010_is_within_its_stated_errors() {
     for Sweep { device, rows, .. } in sweep::all() {
         let errors: Vec<f64> = rows
             .iter()
-            .map(|(size, mb_per_s)| *size as f64 / read_ns(&device, *size) * 1e3 / mb_per_s - 1.0)
+            .map(|(size, mb_per_s)| {
+                *size as f64 / alone_ns(&mut *preset(&device).build(0), *size) as f64 * 1e3
+                    / mb_per_s
+                    - 1.0
+            })
             .collect();
         states(&device, largest(&errors));
         let squares: f64 = errors.iter().map(|e| e * e).sum();

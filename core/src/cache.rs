@@ -11,6 +11,7 @@
 mod ghost;
 mod group;
 mod index;
+mod links;
 mod lru;
 mod two_lists;
 

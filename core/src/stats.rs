@@ -120,20 +120,6 @@ impl Stats {
             .saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
     }
 
-    /// Bytes read from the source for each thousand that reads asked for: 1000 is ideal, 2000 is twice as much, less is a cache that
-    /// was used again. Nothing before the first read.
-    ///
-    /// ```
-    /// let stats = foreread_core::stats::Stats::of(|stats| (stats.source_bytes, stats.demand_bytes) = (300, 200));
-    /// assert_eq!(stats.read_for_thousand_asked(), Some(1500));
-    /// ```
-    #[must_use]
-    pub fn read_for_thousand_asked(&self) -> Option<u64> {
-        let thousand = u128::from(self.source_bytes) * 1000;
-        let read = thousand.checked_div(u128::from(self.demand_bytes))?;
-        Some(u64::try_from(read).unwrap_or(u64::MAX))
-    }
-
     /// The counters that `set` sets, the others 0. Counters are added with minor versions, so other crates have no literal.
     ///
     /// ```

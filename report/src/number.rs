@@ -243,19 +243,6 @@ pub fn cut(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// A difference as a signed per cent with its own three digits: `+12.3`, `-0.0954`, `0`.
-#[must_use]
-pub fn signed_percent(part: f64) -> String {
-    match part * 100.0 {
-        0.0 => "0".to_string(),
-        p if p.abs() < 0.0005 || p.abs() >= 99_999.5 => format!("{p:+.2e}"),
-        p => {
-            let decimals = 2.0 - p.abs().log10().floor();
-            format!("{p:+.*}", decimals.max(0.0) as usize)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,19 +333,5 @@ mod tests {
             ["four", "fiv…", ""]
         );
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
-    }
-
-    #[test]
-    fn a_difference_has_a_sign_and_three_digits() {
-        for (part, shown) in [
-            (0.0, "0"),
-            (-9.536e-7, "-9.54e-5"),
-            (9.54e-6, "+0.000954"),
-            (0.25, "+25.0"),
-            (-0.012_345, "-1.23"),
-            (99.0, "+9900"),
-        ] {
-            assert_eq!(signed_percent(part), shown);
-        }
     }
 }

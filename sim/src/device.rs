@@ -94,6 +94,17 @@ fn span_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
+/// Nanoseconds that an idle device takes for one read from its start.
+pub fn alone_ns(device: &mut dyn Device, bytes: u64) -> u64 {
+    device.submit(0, Command::new(0, 0, 0, bytes));
+    let (mut last, mut out) = (0, Vec::new());
+    while let Some(at) = device.next_time() {
+        last = at;
+        device.advance(at, &mut out);
+    }
+    last
+}
+
 /// Lets `device` work until it has nothing left, and returns the time of each arrival: for tests.
 #[cfg(test)]
 pub(crate) fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {

@@ -33,7 +33,7 @@ pub struct Summary {
     /// Middle value; the mean of the middle two when `n` is even.
     pub median: f64,
     /// Ends of the 95 % interval of the mean, by Student's t with `n - 1` degrees of freedom. One value knows
-    /// nothing of its spread: both ends are then the value itself, and [`Summary::half_width`] is undefined.
+    /// nothing of its spread: both ends are then the value itself.
     pub ci95: [f64; 2],
 }
 
@@ -58,11 +58,6 @@ impl Summary {
             median,
             ci95: [mean - half, mean + half],
         })
-    }
-
-    /// Half the width of the 95 % interval. Undefined for a single value.
-    pub fn half_width(&self) -> Option<f64> {
-        (self.n > 1).then(|| (self.ci95[1] - self.ci95[0]) / 2.0)
     }
 }
 
@@ -236,10 +231,10 @@ mod tests {
         let five = Summary::of(&[1.0, 2.0, 3.0, 4.0, 100.0]).expect("defined");
         assert_eq!((five.n, five.mean, five.median), (5, 22.0, 3.0));
         // sd 43.617, standard error 19.506, t 2.776.
-        near(five.half_width().expect("defined"), 54.158, 0.01);
+        near(five.ci95[1] - five.mean, 54.158, 0.01);
         assert_eq!(Summary::of(&[1.0, 3.0]).expect("defined").median, 2.0);
         let one = Summary::of(&[7.0]).expect("defined");
-        assert_eq!((one.ci95, one.half_width()), ([7.0, 7.0], None));
+        assert_eq!(one.ci95, [7.0, 7.0]);
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
         assert_eq!(Summary::of(&[1.0, f64::INFINITY]), None);

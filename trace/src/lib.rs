@@ -177,6 +177,14 @@ pub struct Lacks {
 type NamedLack = (&'static str, fn(&mut Lacks) -> &mut bool);
 
 impl Lacks {
+    /// Nothing but offsets and lengths is known.
+    pub const ALL: Lacks = Lacks {
+        starts: true,
+        ends: true,
+        opens: true,
+        threads: true,
+        ops: true,
+    };
     /// A request to a device is known without its open description and its thread.
     pub(crate) const REQUEST: Lacks = Lacks {
         starts: false,

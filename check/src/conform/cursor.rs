@@ -138,20 +138,6 @@ impl<S> Cursor<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_core::policy::kernel::Folio;
-
-    fn cached(folios: &[(u64, u32)]) -> Folios {
-        let mut index = Folios::default();
-        folios.iter().for_each(|&(first, order)| {
-            index.insert(Folio {
-                first,
-                order,
-                marked: false,
-            })
-        });
-        index
-    }
-
     fn cursor(index: &Folios) -> Cursor<'_, &Folios> {
         Cursor {
             folios: index,
@@ -162,7 +148,7 @@ mod tests {
     /// Forward: as many pages too late as the probe begins behind the first of its folio (4.9).
     #[test]
     fn the_kernels_hole_is_late() {
-        let index = cached(&[(8, 3), (16, 2), (21, 0), (48, 4), (64, 1), (128, 6)]);
+        let index = Folios::of([(8, 3), (16, 2), (21, 0), (48, 4), (64, 1), (128, 6)]);
         let kernel = cursor(&index);
         assert_eq!(
             (kernel.hole(8, 32), kernel.hole(16, 32), kernel.hole(20, 32)),
@@ -193,7 +179,7 @@ mod tests {
             "what is there is known exactly"
         );
         // A folio that ends with its leaf: the page number crosses one page later than the slot.
-        let index = cached(&[(62, 1), (64, 1), (96, 5), (128, 5)]);
+        let index = Folios::of([(62, 1), (64, 1), (96, 5), (128, 5)]);
         let at_the_edge = cursor(&index);
         assert_eq!(
             (
@@ -209,7 +195,7 @@ mod tests {
             (Some(192), Some(192))
         );
         // One of 512 fills eight: seven leaves behind, the last seven pages look beyond it.
-        let huge = cached(&[(7168, 9)]);
+        let huge = Folios::of([(7168, 9)]);
         let kernel = cursor(&huge);
         assert_eq!(
             (
@@ -232,7 +218,7 @@ mod tests {
     /// Backward: the folio before the miss counts as one page.
     #[test]
     fn the_kernels_history_is_short() {
-        let index = cached(&[(4, 0), (5, 0), (6, 1), (8, 3)]);
+        let index = Folios::of([(4, 0), (5, 0), (6, 1), (8, 3)]);
         let kernel = cursor(&index);
         assert_eq!(
             (
@@ -263,21 +249,24 @@ mod tests {
     /// A folio that fills several leaves counts as one page, and the next look-up is before its first leaf.
     #[test]
     fn the_kernels_history_of_a_huge_folio() {
-        let alone = cached(&[(128, 7)]);
+        let alone = Folios::of([(128, 7)]);
         assert_eq!(cursor(&alone).history(256, 999), (1, false));
         // Both as recorded on 6.18.44; `alone` too.
         assert_eq!(
-            cursor(&cached(&[(1024, 8), (1280, 8)])).history(1536, 256),
+            cursor(&Folios::of([(1024, 8), (1280, 8)])).history(1536, 256),
             (5, false)
         );
-        assert_eq!(cursor(&cached(&[(640, 6)])).history(704, 256), (64, false));
-        let filled = cached(&[(64, 6), (128, 6)]);
+        assert_eq!(
+            cursor(&Folios::of([(640, 6)])).history(704, 256),
+            (64, false)
+        );
+        let filled = Folios::of([(64, 6), (128, 6)]);
         assert_eq!(
             cursor(&filled).history(192, 999),
             (128, false),
             "one leaf: in step"
         );
-        let behind = cached(&[(0, 6), (64, 6), (128, 7)]);
+        let behind = Folios::of([(0, 6), (64, 6), (128, 7)]);
         assert_eq!(
             cursor(&behind).history(256, 999),
             (3, false),
@@ -288,40 +277,18 @@ mod tests {
     /// Over a multiple of 4096 it lands that much too low (both recorded on 6.18.44).
     #[test]
     fn the_kernels_history_over_a_node() {
-        let mut index = cached(&[(4138, 1), (4140, 2)]);
-        (4000..4138).for_each(|first| {
-            index.insert(Folio {
-                first,
-                order: 0,
-                marked: false,
-            })
-        });
+        let mut index = Folios::of([(4138, 1), (4140, 2)]);
+        index.extend((4000..4138).map(|first| (first, 0)));
         assert_eq!(
             cursor(&index).history(4144, 256),
             (45, false),
             "page 2 is looked at for page 4098"
         );
-        index.insert(Folio {
-            first: 2,
-            order: 0,
-            marked: false,
-        });
+        index.extend([(2, 0)]);
         assert_eq!(cursor(&index).history(4144, 256), (46, false));
-        let mut index = cached(&[]);
-        (28_000..28_800).for_each(|first| {
-            index.insert(Folio {
-                first,
-                order: 0,
-                marked: false,
-            })
-        });
-        (28_800..28_928).step_by(4).for_each(|first| {
-            index.insert(Folio {
-                first,
-                order: 2,
-                marked: false,
-            })
-        });
+        let mut index = Folios::default();
+        index.extend((28_000..28_800).map(|first| (first, 0)));
+        index.extend((28_800..28_928).step_by(4).map(|first| (first, 2)));
         assert_eq!(cursor(&index).history(28_928, 256), (192, false));
     }
 
@@ -329,42 +296,42 @@ mod tests {
     /// without having seen the start.
     #[test]
     fn the_kernels_history_over_a_leaf() {
-        let one = cached(&[(60, 1), (62, 1), (64, 1)]);
+        let one = Folios::of([(60, 1), (62, 1), (64, 1)]);
         assert_eq!(
             cursor(&one).history(66, 32),
             (6, false),
             "in step from page 64 on"
         );
-        let low = cached(&[(60, 2), (64, 2), (128, 2)]);
+        let low = Folios::of([(60, 2), (64, 2), (128, 2)]);
         assert_eq!(
             cursor(&low).history(132, 32),
             (8, false),
             "66, 65, 64 for 130 to 128, then 63 to 60 for 127 to 124"
         );
-        let low = cached(&[(60, 2), (128, 2), (124, 2)]);
+        let low = Folios::of([(60, 2), (128, 2), (124, 2)]);
         assert_eq!(
             cursor(&low).history(132, 32),
             (1, false),
             "page 66 is not there, and looked at for page 130"
         );
-        let low = cached(&[(64, 2), (128, 2)]);
+        let low = Folios::of([(64, 2), (128, 2)]);
         assert_eq!(
             cursor(&low).history(132, 32),
             (4, false),
             "pages 66, 65 and 64 for 130, 129 and 128"
         );
-        let low = cached(&[(0, 5), (32, 5), (64, 2), (128, 2)]);
+        let low = Folios::of([(0, 5), (32, 5), (64, 2), (128, 2)]);
         assert_eq!(
             cursor(&low).history(132, 400),
             (68, false),
             "over the next leaf it stays 64 too low"
         );
-        let start = cached(&[(0, 2)]);
+        let start = Folios::of([(0, 2)]);
         assert_eq!(
             (cursor(&start).history(4, 32), cursor(&start).history(3, 32)),
             ((1, false), (1, false))
         );
-        let start = cached(&[(0, 1)]);
+        let start = Folios::of([(0, 1)]);
         assert_eq!(
             (cursor(&start).history(2, 32), cursor(&start).history(1, 32)),
             ((2, true), (1, true))

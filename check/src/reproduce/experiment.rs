@@ -15,7 +15,7 @@ use super::{Options, ReproduceError, asked, bytes, rules, sweep};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_report::number::MB;
 use foreread_report::progress::Progress;
-use foreread_sim::device::Command;
+use foreread_sim::device::alone_ns;
 use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::sliced::Slices;
 use foreread_sim::simulator::RunResult;
@@ -101,7 +101,8 @@ impl<'a> Experiments<'a> {
             return Ok(Some(number));
         }
         if let ["idle_ms", size, device] = words {
-            return Ok(Some(idle_ms(self.device(device)?, bytes(size)?)));
+            let mut device = self.device(device)?.build(0);
+            return Ok(Some(alone_ns(&mut *device, bytes(size)?) as f64 / 1e6));
         }
         if let Some(value) = sweep::value(words, |name| self.device(name))? {
             return Ok(value);
@@ -199,24 +200,6 @@ fn margin_s(runs: &[RunResult]) -> Option<f64> {
     let (n, mean) = (runs.len() as f64, mean(runs, |run| run.time_s)?);
     let squares: f64 = runs.iter().map(|run| (run.time_s - mean).powi(2)).sum();
     (runs.len() > 1).then(|| SIGMAS * (squares / (n - 1.0) / n).sqrt())
-}
-
-/// Milliseconds of one read on the idle device.
-fn idle_ms(preset: &Preset, bytes: u64) -> f64 {
-    let mut device = preset.build(0);
-    let command = Command {
-        id: 0,
-        file: 0,
-        start: 0,
-        len: bytes,
-    };
-    device.submit(0, command);
-    let (mut last, mut out) = (0, Vec::new());
-    while let Some(at) = device.next_time() {
-        last = at;
-        device.advance(at, &mut out);
-    }
-    last as f64 / 1e6
 }
 
 fn unknown(words: &[&str]) -> ReproduceError {

@@ -30,43 +30,57 @@ pub struct Paper {
 
 /// The papers, in the order of their numbers.
 pub const PAPERS: [Paper; 6] = [
-    Paper {
-        name: "wu-2010a",
-        citation: "[Wu 2010a]",
-        number: "000",
-        csv: include_str!("published/wu-2010a.csv"),
-    },
-    Paper {
-        name: "wu-2010b",
-        citation: "[Wu 2010b]",
-        number: "001",
-        csv: include_str!("published/wu-2010b.csv"),
-    },
-    Paper {
-        name: "wu-2013",
-        citation: "[Wu 2013]",
-        number: "002",
-        csv: include_str!("published/wu-2013.csv"),
-    },
-    Paper {
-        name: "bhattacharya-2003",
-        citation: "[Bhattacharya 2003]",
-        number: "003",
-        csv: include_str!("published/bhattacharya-2003.csv"),
-    },
-    Paper {
-        name: "crume-2014",
-        citation: "[Crume 2014]",
-        number: "004",
-        csv: include_str!("published/crume-2014.csv"),
-    },
-    Paper {
-        name: "le-moal-2025",
-        citation: "[Le Moal 2025]",
-        number: "005",
-        csv: include_str!("published/le-moal-2025.csv"),
-    },
+    paper(
+        "wu-2010a",
+        "[Wu 2010a]",
+        "000",
+        include_str!("published/wu-2010a.csv"),
+    ),
+    paper(
+        "wu-2010b",
+        "[Wu 2010b]",
+        "001",
+        include_str!("published/wu-2010b.csv"),
+    ),
+    paper(
+        "wu-2013",
+        "[Wu 2013]",
+        "002",
+        include_str!("published/wu-2013.csv"),
+    ),
+    paper(
+        "bhattacharya-2003",
+        "[Bhattacharya 2003]",
+        "003",
+        include_str!("published/bhattacharya-2003.csv"),
+    ),
+    paper(
+        "crume-2014",
+        "[Crume 2014]",
+        "004",
+        include_str!("published/crume-2014.csv"),
+    ),
+    paper(
+        "le-moal-2025",
+        "[Le Moal 2025]",
+        "005",
+        include_str!("published/le-moal-2025.csv"),
+    ),
 ];
+
+const fn paper(
+    name: &'static str,
+    citation: &'static str,
+    number: &'static str,
+    csv: &'static str,
+) -> Paper {
+    Paper {
+        name,
+        citation,
+        number,
+        csv,
+    }
+}
 
 /// A published figure, and how we get ours.
 #[derive(Clone, Debug, Deserialize)]

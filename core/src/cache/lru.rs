@@ -7,58 +7,34 @@
 //!   newest ◄──► touched ◄──► ... ◄──► ... ◄──► victim
 //! ```
 
+use super::links::{Link, List, NONE};
 use alloc::vec::Vec;
-
-/// No slot.
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy)]
-struct Link {
-    hotter: u32,
-    colder: u32,
-}
 
 /// The order of all groups in use.
 pub struct Evictor {
     links: Vec<Link>,
-    hottest: u32,
-    coldest: u32,
+    list: List,
 }
 
 impl Evictor {
     pub fn new() -> Evictor {
         Evictor {
             links: Vec::new(),
-            hottest: NONE,
-            coldest: NONE,
+            list: List::EMPTY,
         }
     }
 
     /// A group comes into use at the hot end.
     pub fn insert(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
-            self.links.resize(
-                slot as usize + 1,
-                Link {
-                    hotter: NONE,
-                    colder: NONE,
-                },
-            );
+            self.links.resize(slot as usize + 1, Link::NONE);
         }
-        self.links[slot as usize] = Link {
-            hotter: NONE,
-            colder: self.hottest,
-        };
-        match self.hottest {
-            NONE => self.coldest = slot,
-            hottest => self.links[hottest as usize].hotter = slot,
-        }
-        self.hottest = slot;
+        self.list.push(&mut self.links, slot);
     }
 
     /// A page of the group was demanded, or its policy asked to keep it.
     pub fn touch(&mut self, slot: u32) {
-        if self.hottest != slot {
+        if self.list.newest != slot {
             self.remove(slot);
             self.insert(slot);
         }
@@ -66,24 +42,16 @@ impl Evictor {
 
     /// The group is given up.
     pub fn remove(&mut self, slot: u32) {
-        let Link { hotter, colder } = self.links[slot as usize];
-        match hotter {
-            NONE => self.hottest = colder,
-            hotter => self.links[hotter as usize].colder = colder,
-        }
-        match colder {
-            NONE => self.coldest = hotter,
-            colder => self.links[colder as usize].hotter = hotter,
-        }
+        self.list.remove(&mut self.links, slot);
     }
 
     /// The groups from the cold end, the next victim first.
     pub fn victims(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut at = self.coldest;
+        let mut at = self.list.oldest;
         core::iter::from_fn(move || {
             let slot = at;
             (slot != NONE).then(|| {
-                at = self.links[slot as usize].hotter;
+                at = self.links[slot as usize].newer;
                 slot
             })
         })

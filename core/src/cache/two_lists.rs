@@ -16,33 +16,13 @@
 //! kernel 6.18 read in a control group (decision 0302).
 
 use super::GROUP_PAGES;
+use super::links::{Link, List, NONE};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// No page.
-const NONE: u32 = u32::MAX;
 /// Pages of a GiB, from which on the active list may be the longer one.
 const GIB_PAGES: u64 = 1 << 18;
-
-#[derive(Clone, Copy)]
-struct PageLink {
-    newer: u32,
-    older: u32,
-}
-
-#[derive(Clone, Copy)]
-struct List {
-    newest: u32,
-    oldest: u32,
-    len: u64,
-}
-
-const EMPTY: List = List {
-    newest: NONE,
-    oldest: NONE,
-    len: 0,
-};
 
 /// What is known of the pages of a group, a bit each.
 #[derive(Clone, Copy, Default)]
@@ -60,7 +40,7 @@ struct Marks {
 
 /// The order of all pages of a kernel's cache.
 pub struct PageLists {
-    links: Vec<PageLink>,
+    links: Vec<Link>,
     marks: Vec<Marks>,
     inactive: List,
     active: List,
@@ -106,8 +86,8 @@ impl PageLists {
         PageLists {
             links: Vec::new(),
             marks: Vec::new(),
-            inactive: EMPTY,
-            active: EMPTY,
+            inactive: List::EMPTY,
+            active: List::EMPTY,
             gone: GonePages {
                 age: 0,
                 pages: BTreeMap::new(),
@@ -122,12 +102,8 @@ impl PageLists {
     pub fn insert(&mut self, slot: u32, key: (u32, u64), pages: u64) {
         if self.marks.len() <= slot as usize {
             self.marks.resize(slot as usize + 1, Marks::default());
-            let none = PageLink {
-                newer: NONE,
-                older: NONE,
-            };
-            self.links
-                .resize((slot as usize + 1) * GROUP_PAGES as usize, none);
+            let nodes = (slot as usize + 1) * GROUP_PAGES as usize;
+            self.links.resize(nodes, Link::NONE);
         }
         for bit in bits(pages) {
             let mark = &mut self.marks[slot as usize];
@@ -289,16 +265,7 @@ impl PageLists {
             mark.active &= !own;
             &mut self.inactive
         };
-        self.links[node as usize] = PageLink {
-            newer: NONE,
-            older: list.newest,
-        };
-        match list.newest {
-            NONE => list.oldest = node,
-            newest => self.links[newest as usize].newer = node,
-        }
-        list.newest = node;
-        list.len += 1;
+        list.push(&mut self.links, node);
     }
 
     fn unlink(&mut self, node: u32) {
@@ -309,16 +276,7 @@ impl PageLists {
         } else {
             &mut self.inactive
         };
-        let PageLink { newer, older } = self.links[node as usize];
-        match newer {
-            NONE => list.newest = older,
-            newer => self.links[newer as usize].older = older,
-        }
-        match older {
-            NONE => list.oldest = newer,
-            older => self.links[older as usize].newer = newer,
-        }
-        list.len -= 1;
+        list.remove(&mut self.links, node);
     }
 }
 

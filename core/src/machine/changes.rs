@@ -6,7 +6,7 @@
 use super::{AskedFor, Asker, MAX_IDS, Machine, Question};
 use crate::cache::GROUP_PAGES;
 use crate::event::{Advice, Error};
-use crate::policy::Why;
+use crate::policy::{Answer, Ask, Policy, Why};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -115,26 +115,10 @@ impl Machine {
         if advice == Advice::WillNeed {
             range = self.heard(range);
         }
-        let question = AskedFor {
-            request: range,
-            at: range.start(),
-            random: false,
-        };
-        self.ask(
-            Asker { file, open, stream },
-            question,
-            |policy, ask, answer| policy.on_advice(ask, advice, answer),
-        );
-        self.note(open, None, Question::Advice, range.start());
-        self.apply(
-            file,
-            open,
-            stream,
-            PageRange::default(),
-            ByteRange::default(),
-            None,
-        );
-        self.commit(None);
+        let asker = Asker { file, open, stream };
+        self.take_hint(asker, range, |policy, ask, answer| {
+            policy.on_advice(ask, advice, answer)
+        });
         if advice == Advice::DontNeed {
             self.drop_unneeded(file, range);
         }
@@ -146,24 +130,30 @@ impl Machine {
             return;
         };
         let range = self.heard(range);
+        let asker = Asker { file, open, stream };
+        self.take_hint(asker, range, |_, _, answer| {
+            answer.why = Some(Why::Asked);
+            answer.read(range.start(), range.len(), None);
+        });
+    }
+
+    /// Plans and submits what `answer` says to a hint of `range`.
+    fn take_hint(
+        &mut self,
+        asker: Asker,
+        range: ByteRange,
+        answer: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Answer),
+    ) {
+        let Asker { file, open, stream } = asker;
         let question = AskedFor {
             request: range,
             at: range.start(),
             random: false,
         };
-        self.ask(Asker { file, open, stream }, question, |_, _, answer| {
-            answer.why = Some(Why::Asked);
-            answer.read(range.start(), range.len(), None);
-        });
+        self.ask(Asker { file, open, stream }, question, answer);
         self.note(open, None, Question::Advice, range.start());
-        self.apply(
-            file,
-            open,
-            stream,
-            PageRange::default(),
-            ByteRange::default(),
-            None,
-        );
+        let (pages, bytes) = (PageRange::default(), ByteRange::default());
+        self.apply(file, open, stream, pages, bytes, None);
         self.commit(None);
     }
 

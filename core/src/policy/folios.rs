@@ -251,18 +251,6 @@ mod tests {
     };
     const END: u64 = 4000;
 
-    fn cached(folios: &[(u64, u32)]) -> Folios {
-        let mut index = Folios::default();
-        folios.iter().for_each(|&(first, order)| {
-            index.insert(Folio {
-                first,
-                order,
-                marked: false,
-            })
-        });
-        index
-    }
-
     /// `index:order`, marked ones with an m, the part read page by page, the order used.
     fn told(placed: &Placement) -> String {
         let folio = |f: &Folio| {
@@ -330,7 +318,7 @@ mod tests {
         assert_eq!(place(ALL, &empty, 11, (4, 8, 8, 2)), "4:2m 8:1 10:0 o2");
         assert_eq!(place(ALL, &empty, 11, (12, 4, 4, 4)), "o2");
         assert_eq!(
-            place(ALL, &cached(&[(0, 1)]), 11, (0, 0, 0, 2)),
+            place(ALL, &Folios::of([(0, 1)]), 11, (0, 0, 0, 2)),
             "o2",
             "no pages, and the order stays"
         );
@@ -353,23 +341,23 @@ mod tests {
     #[test]
     fn what_is_cached() {
         assert_eq!(
-            place(ALL, &cached(&[(20, 0)]), END, (16, 8, 8, 4)),
+            place(ALL, &Folios::of([(20, 0)]), END, (16, 8, 8, 4)),
             "16:0 17:0 18:0 19:0 21:0 22:0 23:0 raw 16+8-8 o3".replace("16:0 ", "16:0m ")
         );
         assert_eq!(
-            place(ALL, &cached(&[(21, 0)]), END, (16, 8, 8, 2)),
+            place(ALL, &Folios::of([(21, 0)]), END, (16, 8, 8, 2)),
             "16:2m 20:0 22:0 23:0 raw 20+4-8 o2"
         );
         assert_eq!(
-            place(ALL, &cached(&[(17, 0)]), END, (16, 4, 1, 0)),
+            place(ALL, &Folios::of([(17, 0)]), END, (16, 4, 1, 0)),
             "16:0 18:0 19:0m raw 17+3-1 o0"
         );
         assert_eq!(
-            place(ALL, &cached(&[(19, 0)]), END, (16, 4, 1, 0)),
+            place(ALL, &Folios::of([(19, 0)]), END, (16, 4, 1, 0)),
             "16:0 17:0 18:0 raw 19+1-1 o0"
         );
         assert_eq!(
-            place(SINGLE, &cached(&[(18, 1)]), END, (16, 6, 4, 5)),
+            place(SINGLE, &Folios::of([(18, 1)]), END, (16, 6, 4, 5)),
             "16:0 17:0 20:0 21:0 raw 16+6-4 o0"
         );
     }
@@ -379,9 +367,12 @@ mod tests {
     fn smallest_folios() {
         let empty = Folios::default();
         assert_eq!(place(BLOCKS, &empty, END, (5, 8, 3, 0)), "4:2 8:2m 12:2 o2");
-        assert_eq!(place(BLOCKS, &cached(&[(4, 2)]), END, (5, 8, 3, 0)), "o2");
         assert_eq!(
-            place(BLOCKS, &cached(&[(8, 2)]), END, (4, 8, 3, 0)),
+            place(BLOCKS, &Folios::of([(4, 2)]), END, (5, 8, 3, 0)),
+            "o2"
+        );
+        assert_eq!(
+            place(BLOCKS, &Folios::of([(8, 2)]), END, (4, 8, 3, 0)),
             "4:2 raw 8+4-3 o2"
         );
         let mut placed = Placement::default();

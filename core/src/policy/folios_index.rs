@@ -24,6 +24,25 @@ impl Folios {
         by_first: BTreeMap::new(),
     };
 
+    /// Folios without marks, each by its first page and its order.
+    pub fn of(folios: impl IntoIterator<Item = (u64, u32)>) -> Folios {
+        let mut index = Folios::default();
+        index.extend(folios);
+        index
+    }
+
+    /// Inserts folios without marks.
+    pub fn extend(&mut self, folios: impl IntoIterator<Item = (u64, u32)>) {
+        for (first, order) in folios {
+            let marked = false;
+            self.insert(Folio {
+                first,
+                order,
+                marked,
+            });
+        }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -103,21 +122,9 @@ impl Sight for &Folios {
 mod tests {
     use super::*;
 
-    fn cached(folios: &[(u64, u32)]) -> Folios {
-        let mut index = Folios::default();
-        folios.iter().for_each(|&(first, order)| {
-            index.insert(Folio {
-                first,
-                order,
-                marked: false,
-            })
-        });
-        index
-    }
-
     #[test]
     fn folios_do_not_meet() {
-        let mut index = cached(&[(0, 2), (4, 2), (8, 0), (16, 4)]);
+        let mut index = Folios::of([(0, 2), (4, 2), (8, 0), (16, 4)]);
         assert_eq!(index.at(7).map(|f| f.first), Some(4));
         assert_eq!(
             (index.at(9), index.at(15), index.at(32)),
@@ -150,7 +157,7 @@ mod tests {
 
     #[test]
     fn exact_probes() {
-        let index = cached(&[(0, 2), (4, 2), (10, 0), (11, 0), (12, 2)]);
+        let index = Folios::of([(0, 2), (4, 2), (10, 0), (11, 0), (12, 2)]);
         let exact = &index;
         assert_eq!(
             (

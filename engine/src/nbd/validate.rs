@@ -181,17 +181,18 @@ mod tests {
     type Outcome = Result<Order, (u32, &'static str, u32)>;
 
     fn of(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
-        let request = Request {
-            flags,
-            command,
-            cookie: 1,
-            offset,
-            len,
-        };
-        validate(&request, &export()).map_err(|r| (r.error, r.message, r.payload))
+        on(&export(), command, flags, offset, len)
     }
 
     fn writable(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
+        let export = Export {
+            flags: 0,
+            ..export()
+        };
+        on(&export, command, flags, offset, len)
+    }
+
+    fn on(export: &Export, command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
         let request = Request {
             flags,
             command,
@@ -199,14 +200,7 @@ mod tests {
             offset,
             len,
         };
-        validate(
-            &request,
-            &Export {
-                flags: 0,
-                ..export()
-            },
-        )
-        .map_err(|r| (r.error, r.message, r.payload))
+        validate(&request, export).map_err(|r| (r.error, r.message, r.payload))
     }
 
     #[test]

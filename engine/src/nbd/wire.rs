@@ -51,7 +51,6 @@ pub mod reply {
     pub const ERR_INVALID: u32 = ERR + 3;
     pub const ERR_TLS_REQD: u32 = ERR + 5;
     pub const ERR_UNKNOWN: u32 = ERR + 6;
-    pub const ERR_TOO_BIG: u32 = ERR + 9;
 }
 
 /// What an `INFO` reply says.
@@ -70,7 +69,6 @@ pub mod transmission {
     pub const READ_ONLY: u16 = 1 << 1;
     pub const SEND_FLUSH: u16 = 1 << 2;
     pub const SEND_FUA: u16 = 1 << 3;
-    pub const SEND_TRIM: u16 = 1 << 5;
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub const SEND_DF: u16 = 1 << 7;
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
@@ -105,10 +103,8 @@ pub mod chunk {
     pub const DONE: u16 = 1;
     pub const NONE: u16 = 0;
     pub const OFFSET_DATA: u16 = 1;
-    pub const OFFSET_HOLE: u16 = 2;
     pub const BLOCK_STATUS: u16 = 5;
     pub const ERROR: u16 = (1 << 15) + 1;
-    pub const ERROR_OFFSET: u16 = (1 << 15) + 2;
 }
 
 /// The metadata context of holes, and its flags. Both are set for a hole: it reads as zeroes.

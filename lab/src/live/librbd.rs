@@ -64,12 +64,6 @@ pub static PEERS: [Peer; 3] = [
     },
 ];
 
-/// A row of this name is one of these.
-#[must_use]
-pub fn is_row(name: &str) -> bool {
-    PEERS.iter().any(|peer| peer.name == name)
-}
-
 impl Peer {
     /// librbd set up like this, with its socket at `socket`.
     #[must_use]
@@ -226,7 +220,6 @@ mod tests {
 
     #[test]
     fn the_rows_have_names_of_their_own() {
-        assert!(is_row("librbd-crume") && !is_row("rbd-plain") && !is_row("kernel"));
         assert!(PEERS.iter().all(|peer| {
             foreread_core::policy::ALL
                 .iter()

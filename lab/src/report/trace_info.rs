@@ -215,17 +215,10 @@ mod tests {
 
     #[test]
     fn lines_are_narrow_and_without_control_characters() {
-        let lacks = Lacks {
-            starts: true,
-            ends: true,
-            opens: true,
-            threads: true,
-            ops: true,
-        };
         let notes = vec!["a\u{1b}[31m".to_string()];
         let text = render(&of(
             Header {
-                lacks,
+                lacks: Lacks::ALL,
                 level: Level::BelowCache,
                 notes,
                 ..Header::default()

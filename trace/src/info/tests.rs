@@ -155,15 +155,8 @@ fn the_file_systems_own_data_is_counted_by_itself() {
 
 #[test]
 fn what_it_lacks_is_said_in_words() {
-    let lacks = Lacks {
-        starts: true,
-        ends: true,
-        opens: true,
-        threads: true,
-        ops: true,
-    };
     let header = Header {
-        lacks,
+        lacks: Lacks::ALL,
         level: Level::BelowCache,
         ..Header::default()
     };

@@ -58,22 +58,15 @@ fn csv_comes_back_as_it_was() {
     assert_eq!((read.items, left_out), (full(), vec![]));
     assert_eq!(read.header.expect("read").lacks, Lacks::default());
     // What the trace lacks has no column, and is lacking again.
-    let lacks = Lacks {
-        starts: true,
-        ends: true,
-        opens: true,
-        threads: true,
-        ops: true,
-    };
     let header = Header {
-        lacks,
+        lacks: Lacks::ALL,
         ..Header::default()
     };
     let items = vec![file("a", None), Item::Record(Record::read(0, 1, 2))];
     let (read, _) = again("csv", "csv", &header, &items);
     assert_eq!(
         (read.items, read.header.expect("read").lacks),
-        (items, lacks)
+        (items, Lacks::ALL)
     );
 }
 
