@@ -16,6 +16,8 @@ use foreread_os::threads;
 use foreread_pagecache::program::send;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 #[cfg(any(feature = "lab", feature = "object"))]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,6 +103,12 @@ impl CommandSignals {
         self.relay.over();
         ended
     }
+}
+
+/// The exit code of a command, as a shell has it: 128 and the number of the signal that ended it.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map_or(255, |signal| 128 + (signal & 127));
+    status.code().unwrap_or_else(signal) as u8
 }
 
 /// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.

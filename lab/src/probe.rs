@@ -14,6 +14,7 @@ pub mod grid;
 mod live;
 mod measure;
 mod run;
+mod station;
 pub mod verify;
 mod virt;
 
@@ -21,8 +22,8 @@ pub use fit::Fit;
 pub use live::glance::{Glance, glance};
 pub use live::small_files::{FileTimes, small_files};
 pub use live::today;
-pub use measure::MIN_BYTES;
 pub use run::{ProbeOptions, ProbeOutcome, costs, model_toml, probe};
+pub use station::MIN_BYTES;
 
 use crate::setting::Setting;
 use foreread_report::block::{self, Block};

@@ -12,6 +12,7 @@
 //! was not recorded as a demand (readahead in a trace is left out, and counted).
 
 mod infer;
+mod kept;
 mod lanes;
 mod layout;
 mod load;
@@ -20,7 +21,7 @@ mod scans;
 
 use foreread_os::failure::Failure;
 use foreread_sim::workload::{Job, Link, Request, Workload};
-use load::{KeptRecord, What};
+use kept::{KeptRecord, What};
 use std::sync::Arc;
 
 pub use layout::{LayoutError, bases, laid_out};

@@ -15,6 +15,7 @@
     )
 )]
 
+mod look;
 pub mod record;
 pub mod recorder;
 pub mod sample;

@@ -12,7 +12,7 @@ mod blocks;
 pub mod drain;
 pub mod event;
 pub mod names;
-pub(crate) mod processes;
+mod processes;
 pub mod sampled;
 #[cfg(test)]
 mod tests;

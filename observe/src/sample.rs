@@ -19,7 +19,7 @@ mod calls;
 mod mappings;
 mod threads;
 
-use crate::record::processes::{family, threads_of};
+use crate::look::{family, threads_of};
 use crate::touch::Touch;
 use crate::tracefs::now_ns;
 pub use mappings::BLOCK_BYTES;

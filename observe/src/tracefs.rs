@@ -20,12 +20,24 @@ pub use instance::{Instance, Stats};
 
 use foreread_os::failure::Failure;
 use rustix::fs::StatFs;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 fn refused(what: &str, path: &Path, error: std::io::Error) -> Failure {
     let remedy = "see 'dmesg' for what the kernel says of it";
     Failure::cannot(what, path.display(), remedy).caused_by(error)
+}
+
+/// Writes a value to a file of tracefs.
+fn write(path: &Path, value: &str) -> Result<(), Failure> {
+    let done = OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(path)
+        .and_then(|mut f| f.write_all(value.as_bytes()));
+    done.map_err(|error| refused(&format!("cannot write '{value}'"), path, error))
 }
 
 /// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).

@@ -13,7 +13,7 @@
 
 mod draw;
 
-use crate::page::harmless;
+use crate::markup::harmless;
 
 #[derive(Clone, Debug, Default)]
 pub struct Figure {

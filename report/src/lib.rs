@@ -12,6 +12,7 @@
 pub mod block;
 pub mod figure;
 pub mod json;
+mod markup;
 pub mod names;
 pub mod number;
 pub mod page;

@@ -13,13 +13,11 @@
 //! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
 //! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
 
-mod text;
 mod values;
 
-pub(crate) use text::{escape, harmless};
-
-use super::figure::Figure;
-use super::number::{UNDEFINED, plural};
+use crate::figure::Figure;
+use crate::markup::{escape, json_in_script};
+use crate::number::{UNDEFINED, plural};
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 
@@ -199,7 +197,7 @@ impl Page {
             figures => drawings(&self.figures, &mut open),
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
             sections => self.sections.iter().map(|s| s.value(&mut open)).collect::<Vec<_>>(),
-            json => safe(text::json_in_script(json)),
+            json => safe(json_in_script(json)),
             style => safe(include_str!("page/style.css").to_string()),
             version => env!("CARGO_PKG_VERSION"),
         };

@@ -8,9 +8,23 @@
 //! Source: the documentation of the Hub's API, and what `huggingface_hub` takes.
 
 use super::http_server::ServedAnswer as Answer;
-use super::hub_server::{Blob, Files};
-use std::collections::BTreeSet;
+use foreread::source::Source;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use url::form_urlencoded;
+
+/// A file's bytes.
+#[derive(Clone)]
+pub(super) struct Blob {
+    pub source: Arc<dyn Source>,
+    /// In hexadecimal digits: 64 of a large file, 40 of a small one.
+    pub tag: String,
+    pub is_lfs: bool,
+    /// Another server that has them.
+    pub elsewhere: Option<String>,
+}
+
+pub(super) type Files = BTreeMap<String, Blob>;
 
 /// A repository, as its API shows it.
 pub(super) struct Info<'a> {

@@ -15,7 +15,7 @@
 //! Example: `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before keeps the first.
 
 use super::http_server::{HttpServer, ServedAnswer as Answer, ServedRequest, lock};
-use super::hub_api::{self, Info};
+use super::hub_api::{self, Blob, Files, Info};
 use super::range_server::read;
 use foreread::source::{Mem, Source};
 use percent_encoding::percent_decode_str;
@@ -37,19 +37,6 @@ pub enum HubRoute {
     /// The content server.
     Content,
 }
-
-/// A file's bytes.
-#[derive(Clone)]
-pub(super) struct Blob {
-    pub source: Arc<dyn Source>,
-    /// In hexadecimal digits: 64 of a large file, 40 of a small one.
-    pub tag: String,
-    pub is_lfs: bool,
-    /// Another server that has them.
-    elsewhere: Option<String>,
-}
-
-pub(super) type Files = BTreeMap<String, Blob>;
 
 #[derive(Clone)]
 struct Commit {

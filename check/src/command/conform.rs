@@ -2,14 +2,11 @@
 //!
 //! Never: a cluster of ours that is left behind.
 
-use super::conform_live;
+use super::conform_live::{self, ConformLiveArgs};
 use crate::conform::linux::{self, Level, Verdict};
-use crate::conform::live::FileSystem;
 use clap::ValueEnum;
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_cli::fail::Fail;
 use foreread_cli::out;
-use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -20,27 +17,6 @@ pub enum ConformWhat {
     Linux,
     /// librbd's, against rbd-aligned
     Rbd,
-}
-
-/// What `--fs` takes beside the names of [`FileSystem::ALL`].
-pub const ALL_FS: &str = "all";
-
-fn file_systems() -> PossibleValuesParser {
-    let named = FileSystem::ALL.map(|fs| PossibleValue::new(fs.name()).help(fs.about()));
-    let refused = FileSystem::REFUSED.map(|(name, _)| PossibleValue::new(name).hide(true));
-    let all = [PossibleValue::new(ALL_FS).help("All of them")];
-    PossibleValuesParser::new(named.into_iter().chain(all).chain(refused))
-}
-
-/// Whether files are mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ConformMmap {
-    /// Reads and hints only
-    No,
-    /// Page faults and readahead(2), with reads in between
-    Yes,
-    /// A run of each
-    Both,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,31 +77,8 @@ pub struct ConformArgs {
     /// Seed of the reads [default: random for linux, 1 for rbd]
     #[arg(long, value_name = "N", conflicts_with = "check")]
     pub seed: Option<u64>,
-    /// linux, live: file systems [default: all that this machine has]
-    #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
-        value_parser = file_systems())]
-    pub fs: Vec<String>,
-    /// linux, live: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
-    #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
-        value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
-    pub read_ahead_kb: Vec<u64>,
-    /// linux, live: whether files are mapped [default: both]
-    #[arg(
-        long,
-        value_name = "WHETHER",
-        hide_short_help = true,
-        conflicts_with = "check"
-    )]
-    pub mmap: Option<ConformMmap>,
-    /// linux, live: operations for each combination of these three [default: 10000]
-    #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    pub operations: Option<u64>,
-    /// linux: keep the recordings in this folder
-    #[arg(short, long, value_name = "DIR", conflicts_with = "check")]
-    pub out: Option<PathBuf>,
-    /// linux, live: write JSON to a file, or to stdout (schema foreread.conform-linux/2)
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true, conflicts_with = "check")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub live: ConformLiveArgs,
 }
 
 /// Random sequences beside librbd's tables.
@@ -143,14 +96,14 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
                 "leave them out",
             ))
         }
-        ConformWhat::Linux if args.check.is_none() => conform_live::run(args),
+        ConformWhat::Linux if args.check.is_none() => conform_live::run(&args.live, args.seed),
         ConformWhat::Linux => linux(args),
         ConformWhat::Rbd if args.check.is_some() => Err(Fail::input(
             "--check is for 'conform linux'",
             "",
             "librbd is asked live: leave them out",
         )),
-        ConformWhat::Rbd if conform_live::is_asked(args) => Err(Fail::input(
+        ConformWhat::Rbd if args.live.is_asked() => Err(Fail::input(
             "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'",
             "",
             "leave them out",

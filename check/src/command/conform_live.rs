@@ -2,14 +2,17 @@
 //!
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
-use super::conform::{ALL_FS, ConformArgs, ConformMmap};
 use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::Outputs;
 use foreread_cli::progress::Bar;
 use foreread_cli::signals;
 use foreread_report::json;
 use serde::Serialize;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,6 +22,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const READ_AHEAD_KIB: [u64; 7] = [0, 4, 65, 128, 1000, 1024, 8192];
 /// Some three minutes for all combinations.
 const OPERATIONS: u64 = 10_000;
+
+/// What `--fs` takes beside the names of [`FileSystem::ALL`].
+pub const ALL_FS: &str = "all";
+
+fn file_systems() -> PossibleValuesParser {
+    let named = FileSystem::ALL.map(|fs| PossibleValue::new(fs.name()).help(fs.about()));
+    let refused = FileSystem::REFUSED.map(|(name, _)| PossibleValue::new(name).hide(true));
+    let all = [PossibleValue::new(ALL_FS).help("All of them")];
+    PossibleValuesParser::new(named.into_iter().chain(all).chain(refused))
+}
+
+/// Whether files are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformMmap {
+    /// Reads and hints only
+    No,
+    /// Page faults and readahead(2), with reads in between
+    Yes,
+    /// A run of each
+    Both,
+}
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -30,23 +54,54 @@ struct Report<'a> {
     left_out: &'a [String],
 }
 
-/// Whether options stand there that are for this alone.
-pub fn is_asked(args: &ConformArgs) -> bool {
-    let ConformArgs {
-        fs,
-        read_ahead_kb,
-        mmap,
-        operations,
-        out,
-        json,
-        ..
-    } = args;
-    let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
-    chosen || operations.is_some() || out.is_some() || json.is_some()
+/// The options of the running kernel alone.
+#[derive(Debug, clap::Args)]
+pub struct ConformLiveArgs {
+    /// linux, live: file systems [default: all that this machine has]
+    #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
+        value_parser = file_systems())]
+    pub fs: Vec<String>,
+    /// linux, live: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
+    #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
+        value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
+    pub read_ahead_kb: Vec<u64>,
+    /// linux, live: whether files are mapped [default: both]
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        hide_short_help = true,
+        conflicts_with = "check"
+    )]
+    pub mmap: Option<ConformMmap>,
+    /// linux, live: operations for each combination of these three [default: 10000]
+    #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub operations: Option<u64>,
+    /// linux: keep the recordings in this folder
+    #[arg(short, long, value_name = "DIR", conflicts_with = "check")]
+    pub out: Option<PathBuf>,
+    /// linux, live: write JSON to a file, or to stdout (schema foreread.conform-linux/2)
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true, conflicts_with = "check")]
+    pub json: Option<OsString>,
+}
+
+impl ConformLiveArgs {
+    /// Whether one of them is given.
+    pub fn is_asked(&self) -> bool {
+        let ConformLiveArgs {
+            fs,
+            read_ahead_kb,
+            mmap,
+            operations,
+            out,
+            json,
+        } = self;
+        let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
+        chosen || operations.is_some() || out.is_some() || json.is_some()
+    }
 }
 
 /// Records, compares, prints; a divergence is a failed check.
-pub fn run(args: &ConformArgs) -> Result<(), Fail> {
+pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
     if let Some(folder) = args.out.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input(
             "no such folder for recordings",
@@ -74,7 +129,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     for signal in signals::ending() {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(signals::no_handler)?;
     }
-    let seed = args.seed.unwrap_or_else(drawn);
+    let seed = seed.unwrap_or_else(drawn);
     let wanted = wanted(args, seed);
     note(format!("seed {seed}"));
     let checked = check(&wanted, &stop, &mut Bar::new())?;
@@ -123,10 +178,10 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     )
 }
 
-fn wanted(args: &ConformArgs, seed: u64) -> CellSelection {
+fn wanted(args: &ConformLiveArgs, seed: u64) -> CellSelection {
     let asked = &args.read_ahead_kb;
     CellSelection {
-        file_systems: file_systems(&args.fs),
+        file_systems: chosen_file_systems(&args.fs),
         read_ahead_kib: if asked.is_empty() {
             READ_AHEAD_KIB.to_vec()
         } else {
@@ -166,7 +221,7 @@ pub fn judge(
     }
 }
 
-fn file_systems(asked: &[String]) -> Vec<FileSystem> {
+fn chosen_file_systems(asked: &[String]) -> Vec<FileSystem> {
     let wants = |fs: &FileSystem| asked.iter().any(|name| name == fs.name());
     FileSystem::ALL
         .into_iter()

@@ -17,9 +17,9 @@
 //! ```
 
 use super::pages::PageMachine;
-use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
+use super::recording::{Act, Call, CheckError, Episode, Header, Item, Lines, Op, PAGE};
 
-use super::world::{Call, EpisodeEffects, World};
+use super::world::{EpisodeEffects, World};
 use super::worlds::Worlds;
 use foreread_core::policy::PolicySpec;
 use foreread_trace::unpack::unpack;

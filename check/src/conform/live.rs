@@ -29,6 +29,7 @@ mod player;
 mod pressure;
 mod record;
 mod steps;
+mod story;
 mod table;
 mod tee;
 mod trace;

@@ -8,8 +8,7 @@
 //!              └ an empty cache, fresh descriptors     └ what was done │ answers (may be absent) │ evicted
 //! ```
 
-use super::world::{Call, StreamState};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Read};
 
 /// The kernel's page.
@@ -136,6 +135,77 @@ impl Default for Advice {
     fn default() -> Advice {
         Advice::Number(0)
     }
+}
+
+/// An entry of [`Op::calls`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the fields of the format")]
+pub enum Call {
+    /// A page was absent.
+    Sync {
+        index: u64,
+        req: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pre: Option<Pre>,
+    },
+    /// A mark was met.
+    Async {
+        index: u64,
+        req: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pre: Option<Pre>,
+    },
+    /// A window, as wanted.
+    Window {
+        start: u64,
+        order: u32,
+        size: u64,
+        async_size: u64,
+    },
+    /// A read page by page.
+    Raw { index: u64, nr: u64, lookahead: u64 },
+}
+
+impl Call {
+    /// The same without the state before it.
+    pub(crate) fn without_pre(self) -> Call {
+        match self {
+            Call::Sync { index, req, .. } => Call::Sync {
+                index,
+                req,
+                pre: None,
+            },
+            Call::Async { index, req, .. } => Call::Async {
+                index,
+                req,
+                pre: None,
+            },
+            other => other,
+        }
+    }
+}
+
+/// A descriptor before a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of the format")]
+pub struct Pre {
+    pub order: u32,
+    pub size: u64,
+    pub async_size: u64,
+    pub ra_pages: u64,
+    pub mmap_miss: u64,
+    pub prev_pos: i64,
+}
+
+/// A descriptor after an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of the format")]
+pub struct StreamState {
+    pub start: u64,
+    pub size: u64,
+    pub async_size: u64,
+    pub prev_pos: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

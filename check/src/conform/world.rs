@@ -12,14 +12,14 @@
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
 use super::cursor::Cursor;
-use super::recording::{Act, Episode, Header, Op, PAGE, TABLE};
+use super::recording::{Act, Call, Episode, Header, Op, PAGE, Pre, StreamState, TABLE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
     Folio, FolioWindow, Folios, KernelReader, Placement, Raw, ReadaheadCall, Shape, Sight, Todo,
     Touch,
 };
 use foreread_core::units::PageRange;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -31,77 +31,6 @@ pub(crate) const FAULT_AROUND: u64 = 16;
 const SEGMENTS: usize = 128;
 /// Folios of one file: 4 GiB in single pages. More than any recording has.
 const MAX_FOLIOS: usize = 1 << 20;
-
-/// An entry of `calls`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "t", rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the fields of the format")]
-pub enum Call {
-    /// A page was absent.
-    Sync {
-        index: u64,
-        req: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pre: Option<Pre>,
-    },
-    /// A mark was met.
-    Async {
-        index: u64,
-        req: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pre: Option<Pre>,
-    },
-    /// A window, as wanted.
-    Window {
-        start: u64,
-        order: u32,
-        size: u64,
-        async_size: u64,
-    },
-    /// A read page by page.
-    Raw { index: u64, nr: u64, lookahead: u64 },
-}
-
-impl Call {
-    /// The same without the state before it.
-    pub(crate) fn without_pre(self) -> Call {
-        match self {
-            Call::Sync { index, req, .. } => Call::Sync {
-                index,
-                req,
-                pre: None,
-            },
-            Call::Async { index, req, .. } => Call::Async {
-                index,
-                req,
-                pre: None,
-            },
-            other => other,
-        }
-    }
-}
-
-/// A descriptor before a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of the format")]
-pub struct Pre {
-    pub order: u32,
-    pub size: u64,
-    pub async_size: u64,
-    pub ra_pages: u64,
-    pub mmap_miss: u64,
-    pub prev_pos: i64,
-}
-
-/// A descriptor after an operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of the format")]
-pub struct StreamState {
-    pub start: u64,
-    pub size: u64,
-    pub async_size: u64,
-    pub prev_pos: i64,
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EpisodeEffects {

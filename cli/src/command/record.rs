@@ -11,7 +11,7 @@ use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
-use crate::signals::{CommandSignals, ENDING_COMMAND};
+use crate::signals::{CommandSignals, ENDING_COMMAND, exit_code};
 use crate::traces::{passed_over, size_of, written};
 use foreread_lab::advice::in_shell;
 use foreread_observe::record::Target;
@@ -24,7 +24,6 @@ use foreread_trace::own;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -147,7 +146,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         let remedy = "record it again while no other program uses tracefs";
         return Err(Fail::check(off.to_string(), out.display(), remedy));
     }
-    match status.map(code) {
+    match status.map(exit_code) {
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
     }
@@ -245,12 +244,6 @@ impl RunningRecording {
     }
 }
 
-/// As a shell has it: 128 and the number of the signal that ended it.
-pub fn code(status: ExitStatus) -> u8 {
-    let signal = || status.signal().map_or(255, |signal| 128 + (signal & 127));
-    status.code().unwrap_or_else(signal) as u8
-}
-
 fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "record it again")
 }
@@ -342,7 +335,7 @@ impl RecordOutcome {
             "seconds": self.spent.seconds,
             "event_ns": self.spent.event_ns,
             "drain_cpu_seconds": self.spent.drain_cpu_seconds,
-            "exit_code": status.map(code),
+            "exit_code": status.map(exit_code),
             "files": self.trace.files,
             "files_without_name": self.trace.nameless,
             "events": self.trace.events,

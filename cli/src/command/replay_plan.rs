@@ -8,11 +8,11 @@
 //! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
 
 use super::plan::{left_out_json, name, objects};
-use super::record::code;
 use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
+use crate::signals::exit_code;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use crate::traces::{self, size_of};
 use foreread_attach::planning::of_traces;
@@ -193,7 +193,7 @@ impl End {
         match self {
             End::Alone => None,
             End::Interrupted(signal) => Some(128 + (*signal & 127) as u8),
-            End::Command(status) => Some(code(*status)),
+            End::Command(status) => Some(exit_code(*status)),
         }
     }
 }

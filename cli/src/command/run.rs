@@ -8,7 +8,7 @@
 
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
-use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
+use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait, exit_code};
 use foreread::OpenError;
 use foreread_attach::run::command::start;
 use foreread_attach::run::{RunOptions, RunReport, WatchBy, page};
@@ -130,7 +130,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let json = || to_json(&report, status);
     let html = || page(&report, &name(args), next(&report, &args.command), &json());
     outputs.emit(String::new, json, &[("html", &html)])?;
-    match status.map_or(0, super::record::code) {
+    match status.map_or(0, exit_code) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
     }
@@ -140,7 +140,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
 #[cfg(feature = "otlp")]
 fn send(took: std::time::Duration, report: &RunReport, status: Option<ExitStatus>) {
     let mut fields = serde_json::to_value(report).unwrap_or_default();
-    let code = status.map_or(0, super::record::code);
+    let code = status.map_or(0, exit_code);
     if let Some(fields) = fields.as_object_mut() {
         fields.insert("exit_code".to_string(), json!(code));
     }
@@ -235,7 +235,7 @@ fn in_words(report: &RunReport) -> String {
 }
 
 fn to_json(report: &RunReport, status: Option<ExitStatus>) -> String {
-    let code = status.map(super::record::code);
+    let code = status.map(exit_code);
     let mut whole = json!({ "schema": "foreread.run/1", "exit_code": code });
     let fields = serde_json::to_value(report).unwrap_or_default();
     if let (Some(whole), Some(fields)) = (whole.as_object_mut(), fields.as_object()) {

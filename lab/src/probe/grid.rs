@@ -1,4 +1,4 @@
-//! Which points are measured: sizes one at a time, and some sizes at every depth.
+//! Which points are measured, and where their reads are: sizes one at a time, and some sizes at every depth.
 //!
 //! ```text
 //!   depth 64 │ o     o           o: random      one read at a time shows what a request costs;
@@ -12,6 +12,7 @@
 //! Never: a point that the source is too small for, or one that needs more memory than [`ARENA_BYTES`].
 
 use super::Pattern;
+use foreread_sim::rng::Rng;
 
 /// Smallest request: a page of memory, and the least that most storage moves.
 pub const MIN_BYTES: u64 = 4 << 10;
@@ -73,6 +74,37 @@ pub fn tasks(span: u64) -> Vec<Task> {
         }
     }
     tasks
+}
+
+/// The offsets of a point's reads, one after the other.
+pub(super) struct Offsets {
+    pub task: Task,
+    slots: u64,
+    next: u64,
+    rng: Rng,
+}
+
+impl Offsets {
+    /// Reads of `task` in a span of at least one of them. Sequential ones begin at a place drawn from `seed`.
+    pub(super) fn new(task: Task, span: u64, seed: u64) -> Offsets {
+        let slots = (span / task.bytes).max(1);
+        let mut rng = Rng::new(seed);
+        Offsets {
+            task,
+            slots,
+            next: rng.below(slots),
+            rng,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        let slot = match self.task.pattern {
+            Pattern::Sequential => self.next,
+            Pattern::Random => self.rng.below(self.slots),
+        };
+        self.next = (slot + 1) % self.slots;
+        slot * self.task.bytes
+    }
 }
 
 #[cfg(test)]

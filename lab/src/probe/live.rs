@@ -7,10 +7,8 @@ pub mod glance;
 pub mod small_files;
 
 use super::Spread;
-use super::grid::{ARENA_BYTES, Task};
-use super::measure::{Slice, Station, too_small};
-use super::run::{About, cached};
-use super::virt::Offsets;
+use super::grid::{ARENA_BYTES, Offsets, Task};
+use super::station::{About, Slice, Station, cached, too_small};
 use foreread::source::{FileSource, Source, default_readahead_bytes};
 use foreread::{Options, Reader};
 use foreread_os::failure::{Failure, FailureKind};

@@ -11,13 +11,12 @@
 
 use super::grid::{self, Task};
 use super::live::Watch;
-use super::run::About;
+use super::station::{MIN_BYTES, Slice, Station, too_small};
 use super::{Pattern, Point, Spread};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::rng::Rng;
 use foreread_sim::stats::{latency_histogram, percentile_ns};
-use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -35,34 +34,6 @@ const LASTING_PART: f64 = 0.1;
 /// Reads from which on there is a 99th percentile.
 const P99_READS: u64 = 100;
 
-pub(super) struct Slice {
-    pub reads: u64,
-    pub bytes_per_s: f64,
-    /// That of its second half.
-    pub late_bytes_per_s: f64,
-    pub latency: Histogram<u64>,
-    /// How long it took, with what did not count.
-    pub seconds: f64,
-}
-
-/// Where slices are measured.
-pub(super) trait Station {
-    /// What is known before anything is measured. `buffered`: the page cache may answer.
-    fn about(&self, buffered: bool) -> Result<About, Failure>;
-
-    /// Bytes that are read, from the start.
-    fn span(&self) -> u64;
-
-    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure>;
-
-    /// Nanoseconds of a hit of the engine's cache for each KiB: the call, the look-up and the copy.
-    fn host_ns_per_kib(&self) -> Result<Spread, Failure>;
-
-    fn is_virtual(&self) -> bool {
-        false
-    }
-}
-
 pub(super) struct MeasuredPoints {
     pub points: Vec<Point>,
     pub seconds: f64,
@@ -70,15 +41,6 @@ pub(super) struct MeasuredPoints {
     pub left_out: usize,
     /// The throughput that lasts, in 10^6 bytes a second, where there was time to see it.
     pub lasting_mb_s: Option<f64>,
-}
-
-/// A smaller file or device is not measured: requests of several sizes have to fit in it several times.
-pub const MIN_BYTES: u64 = 8 << 20;
-
-/// There is too little to read.
-pub(super) fn too_small(bytes: u64) -> Failure {
-    let remedy = "name a file of 8 MiB or more on the same disk, best of 1 GiB, or its block device (findmnt shows it)";
-    Failure::input(format!("{bytes} bytes are too few to measure"), "", remedy)
 }
 
 /// Measures all points in about `seconds`.

@@ -1,6 +1,7 @@
 //! A probe from its beginning to its end: measure, fit, advise.
 
-use super::measure::{MeasuredPoints, Station, measure};
+use super::measure::{MeasuredPoints, measure};
+use super::station::{About, Station, cached};
 use super::virt::OnModel;
 use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread, live};
 use crate::compare::CompareOn;
@@ -73,26 +74,6 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     let measured = measure(&mut *station, asked.seconds, progress)?;
     let host = station.host_ns_per_kib()?;
     found(&*station, about, measured, host)
-}
-
-/// What is known before anything is measured.
-pub(super) struct About {
-    pub source: String,
-    pub how: String,
-    pub capacity_bytes: u64,
-    pub direct: bool,
-    pub readahead_bytes: Option<u64>,
-    pub disk: Option<Device>,
-    pub notes: Vec<String>,
-}
-
-/// The page cache would be measured.
-pub(super) fn cached(place: &str) -> Failure {
-    let why =
-        "direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage";
-    let remedy = "probe the block device, or a file on another file system, or add --buffered to measure reads through \
-                  the cache";
-    Failure::input(place, why, remedy)
 }
 
 /// No model fits so few points.

@@ -2,14 +2,12 @@
 //!
 //! A closed loop: `depth` commands under way, the next one given when one is done. Never: the real time.
 
-use super::grid::Task;
-use super::measure::{Slice, Station};
-use super::run::About;
-use super::{Pattern, Spread};
+use super::Spread;
+use super::grid::{Offsets, Task};
+use super::station::{About, Slice, Station};
 use foreread_os::failure::Failure;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::device::{Command, Device};
-use foreread_sim::rng::Rng;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,37 +59,6 @@ impl Station for OnModel {
 
     fn is_virtual(&self) -> bool {
         true
-    }
-}
-
-/// The offsets of a point's reads, one after the other.
-pub(super) struct Offsets {
-    task: Task,
-    slots: u64,
-    next: u64,
-    rng: Rng,
-}
-
-impl Offsets {
-    /// Reads of `task` in a span of at least one of them. Sequential ones begin at a place drawn from `seed`.
-    pub(super) fn new(task: Task, span: u64, seed: u64) -> Offsets {
-        let slots = (span / task.bytes).max(1);
-        let mut rng = Rng::new(seed);
-        Offsets {
-            task,
-            slots,
-            next: rng.below(slots),
-            rng,
-        }
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        let slot = match self.task.pattern {
-            Pattern::Sequential => self.next,
-            Pattern::Random => self.rng.below(self.slots),
-        };
-        self.next = (slot + 1) % self.slots;
-        slot * self.task.bytes
     }
 }
 

@@ -11,7 +11,8 @@
 //!
 //! Never: more reads outstanding than were recorded.
 
-use super::load::{KeptRecord, LoadedTrace, What};
+use super::kept::{KeptRecord, What};
+use super::load::LoadedTrace;
 use super::{Mode, scaled};
 use foreread_sim::workload::{Job, Link};
 use std::cmp::Reverse;

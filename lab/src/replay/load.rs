@@ -3,46 +3,17 @@
 //! A trace is kept whole, since a workload is run again and again: so there is a limit of records, and a way to take the
 //! first ones only. Never: keeps bytes of a file, or a time that is not in the trace.
 
-use foreread_core::event::Advice;
+use super::kept::{KeptRecord, What};
 use foreread_core::machine::MAX_IDS;
 use foreread_sim::workload::Workload;
 use foreread_trace::error::TracePosition;
-use foreread_trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceError};
+use foreread_trace::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The most records that are replayed, some 250 bytes each with all that is made of them: 512 MiB.
 pub const MAX_RECORDS: u64 = 1 << 21;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    Read,
-    /// It touches a page of a mapping.
-    Touch,
-    /// It gives a hint.
-    Hint(Advice),
-    /// It is passed over, and is kept for those that wait for it.
-    Nothing,
-}
-
-/// A record, as far as a replay needs it.
-#[derive(Clone, Debug)]
-pub struct KeptRecord {
-    pub what: What,
-    /// An index into [`LoadedTrace::opens`].
-    pub open: u32,
-    pub thread: u32,
-    pub offset: u64,
-    /// Bytes. Of a touch those that are read of what was mapped with its page, see `scans.rs`.
-    pub len: u64,
-    pub start_ns: Option<u64>,
-    pub end_ns: Option<u64>,
-    pub executable: bool,
-    /// It passes the page cache by (O_DIRECT).
-    pub direct: bool,
-    pub after: Vec<After>,
-}
 
 /// How much was passed over, clipped or taken for granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

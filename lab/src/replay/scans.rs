@@ -12,7 +12,7 @@
 //! pages at random is therefore not taken for one that reads 64 KiB at each. What this does not see: a scan from the end
 //! to the start, and a scan by threads that each take a part smaller than what is mapped at once.
 
-use super::load::{KeptRecord, What};
+use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, HashMap};
 

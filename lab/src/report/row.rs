@@ -254,6 +254,13 @@ pub struct Row {
     pub overfetch: Option<f64>,
 }
 
+/// A measured value and the ends of its interval, which may be infinite; both are the value if it has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub value: f64,
+    pub interval: [f64; 2],
+}
+
 impl Report {
     /// Pairs of rows that were tested.
     #[must_use]
@@ -324,6 +331,31 @@ impl Row {
     #[must_use]
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())
+    }
+
+    /// Its interval is that of the time, turned into rates. An interval of time that reaches down to zero has no upper end as a rate.
+    pub(super) fn throughput(&self) -> Option<Spread> {
+        let (value, time) = (self.throughput_mb_s?, self.time_s.as_ref()?);
+        let rate = |time_s: f64| {
+            if time_s > 0.0 {
+                value * time.mean / time_s
+            } else {
+                f64::INFINITY
+            }
+        };
+        Some(Spread {
+            value,
+            interval: [rate(time.ci95[1]), rate(time.ci95[0])],
+        })
+    }
+
+    /// Megabytes from the source: a mean that is reported without an interval.
+    pub(super) fn source_mb(&self) -> Option<Spread> {
+        let value = self.source_bytes? as f64 / number::MB;
+        Some(Spread {
+            value,
+            interval: [value, value],
+        })
     }
 }
 

@@ -236,39 +236,6 @@ impl Series {
 /// Most notes on single values.
 const MAX_NOTES: usize = 4;
 
-/// A measured value and the ends of its interval, which may be infinite; both are the value if it has none.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub value: f64,
-    pub interval: [f64; 2],
-}
-
-/// Throughput; its interval is that of the time, turned into rates. An interval of time that reaches down to zero has
-/// no upper end as a rate.
-pub(super) fn throughput(row: &Row) -> Option<Spread> {
-    let (value, time) = (row.throughput_mb_s?, row.time_s.as_ref()?);
-    let rate = |time_s: f64| {
-        if time_s > 0.0 {
-            value * time.mean / time_s
-        } else {
-            f64::INFINITY
-        }
-    };
-    Some(Spread {
-        value,
-        interval: [rate(time.ci95[1]), rate(time.ci95[0])],
-    })
-}
-
-/// Bytes from the source: a mean that is reported without an interval.
-pub(super) fn source(row: &Row) -> Option<Spread> {
-    let value = row.source_bytes? as f64 / number::MB;
-    Some(Spread {
-        value,
-        interval: [value, value],
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Table as Measured, samples};
@@ -393,7 +360,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
     #[test]
     fn the_interval_of_a_rate_is_that_of_the_time() {
         let report = Report::of(&samples::boot());
-        let point = throughput(&report.rows[2]).expect("measured");
+        let point = report.rows[2].throughput().expect("measured");
         let time = report.rows[2].time_s.as_ref().expect("measured");
         let rate = |s: f64| 4.096 / s;
         assert!((point.value - rate(time.mean)).abs() < 1e-9, "{point:?}");
@@ -404,7 +371,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         // So few and so different runs that the time may be anything.
         let wild = samples::runs("none", &[1.0, 9.0], 0, 0, 0);
         let wild = Report::of(&samples::table("w", "s", vec![wild]));
-        let point = throughput(&wild.rows[0]).expect("measured");
+        let point = wild.rows[0].throughput().expect("measured");
         assert_eq!(point.interval[1], f64::INFINITY);
     }
 

@@ -3,7 +3,6 @@
 //! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
 
 use super::row::{NOTE_OF_PAGES, NOTE_OF_UNUSED, Relation, Report, Row, Time};
-use super::series::throughput;
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, TIE, count, latency_us, mb, or_dash, share, three};
 use foreread_report::width;
@@ -99,7 +98,7 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
         number::span_s(time.mean * unit, half.map(|half| half * unit))
     };
     let rate = move |row: &Row| {
-        let point = throughput(row).filter(|_| report.runs > 1)?;
+        let point = row.throughput().filter(|_| report.runs > 1)?;
         Some(point.interval.map(finite).join(" to "))
     };
     let refaults = report.rows.iter().any(|row| row.refault_bytes > Some(0));

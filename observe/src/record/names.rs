@@ -17,6 +17,7 @@
 //!
 //! Never: more entries of folders than the limit, or a link followed while searching.
 
+use crate::look::{place_of, place_of_open};
 use foreread_os::host::Host;
 use foreread_os::host::maps::mapped_files;
 use foreread_os::threads::{END_PATIENCE, Task};
@@ -112,29 +113,6 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
 #[must_use]
 pub fn file_key(dev: u64, ino: u64) -> FileKey {
     FileKey::new(rustix::fs::major(dev), rustix::fs::minor(dev), ino)
-}
-
-/// The file at `path`, links followed, if it is one that can be read ahead.
-#[must_use]
-pub fn place_of(path: &Path) -> Option<(FileKey, u64)> {
-    place(path, AtFlags::empty())
-}
-
-/// The same for a descriptor's link in /proc: no server is asked, and the size may be that of a moment ago.
-#[must_use]
-pub(crate) fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
-    place(link, AtFlags::STATX_DONT_SYNC)
-}
-
-fn place(path: &Path, flags: AtFlags) -> Option<(FileKey, u64)> {
-    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).ok()?;
-    let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
-    is_file.then(|| {
-        (
-            FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
-            stat.stx_size,
-        )
-    })
 }
 
 impl Finder {

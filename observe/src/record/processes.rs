@@ -3,7 +3,7 @@
 //! All of it is read from /proc, so it is a look at what changes meanwhile: a process that has ended by then has nothing.
 
 use super::Before;
-use super::names::place_of_open;
+use crate::look::{family, place_of_open, threads_of};
 use crate::sample::{place_of_descriptor, process_of};
 use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
@@ -71,38 +71,6 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
         });
     }
     found
-}
-
-pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    tasks
-        .filter_map(|task| task.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-/// A process and all that it has begun.
-pub(crate) fn family(pid: u32) -> Vec<u32> {
-    let mut all = Vec::new();
-    let mut next = vec![pid];
-    while let Some(pid) = next.pop() {
-        let threads = threads_of(pid);
-        if threads.is_empty() || all.contains(&pid) {
-            continue;
-        }
-        all.push(pid);
-        for thread in threads {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"))
-                .unwrap_or_default();
-            next.extend(
-                text.split_whitespace()
-                    .filter_map(|word| word.parse::<u32>().ok()),
-            );
-        }
-    }
-    all
 }
 
 /// What is followed, with all that it begins.

@@ -12,8 +12,9 @@
 
 use super::active::{namer, unix_now_ns};
 use super::names::Finder;
-use super::processes::{Followed, family};
+use super::processes::Followed;
 use super::{FORMAT, Target, Understood, notes_of_names, refused};
+use crate::look::family;
 use crate::sample::{BLOCK_BYTES, EndedWait, Sampler, StorageUse, may_look};
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::{now_ns, thread_cpu_seconds};

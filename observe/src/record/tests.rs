@@ -6,7 +6,7 @@
 use super::Capture;
 use super::Target;
 use super::active::{RecordOptions, start};
-use super::names::place_of;
+use crate::look::place_of;
 use foreread_core::event::Advice;
 use foreread_trace::follow::LearnedFiles;
 use foreread_trace::follow::call::ENTRIES;

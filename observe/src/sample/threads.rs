@@ -10,7 +10,7 @@
 
 use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};
-use crate::record::names::place_of_open;
+use crate::look::place_of_open;
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::now_ns;
 use foreread_pagecache::page_bytes;

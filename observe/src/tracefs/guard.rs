@@ -10,15 +10,19 @@
 //! The lock decides, as for every other cleaner: the guard never touches the instance of a process that
 //! lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
 
-use super::instance::{PREFIX, remove};
+use super::write;
 use foreread_pagecache::program;
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{copy, sink, stdin};
+use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// What the names of our instances begin with.
+pub(super) const PREFIX: &str = "foreread-";
 
 /// The first argument of a guard; the second is the name of the instance.
 const WORD: &str = "--tracefs-guard";
@@ -64,6 +68,16 @@ fn guard(name: &str) {
             return;
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Switches an instance off and removes it. A failure is reported when the next instance is made.
+pub(super) fn remove(path: &Path) {
+    let _ = write(&path.join("tracing_on"), "0");
+    // The kernel switches its events off with it. A busy one remains, and its events would cost the machine's programs time.
+    if fs::remove_dir(path).is_err() {
+        let _ = write(&path.join("events/enable"), "0");
+        let _ = fs::remove_dir(path);
     }
 }
 

@@ -12,8 +12,8 @@
 //! Never: a write to a file outside of it, or to the instance of another process that lives.
 
 use super::format::EventFormat;
-use super::guard::Guard;
-use super::{Root, refused};
+use super::guard::{Guard, PREFIX, remove};
+use super::{Root, refused, write};
 use foreread_os::failure::Failure;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
@@ -21,8 +21,6 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// What the names of our instances begin with.
-pub(super) const PREFIX: &str = "foreread-";
 /// Names that are tried, when cleaners of other processes are faster than our lock.
 const MAX_TRIES: u32 = 16;
 
@@ -305,15 +303,6 @@ impl Drop for Instance {
     }
 }
 
-fn write(path: &Path, value: &str) -> Result<(), Failure> {
-    let done = OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(path)
-        .and_then(|mut f| f.write_all(value.as_bytes()));
-    done.map_err(|error| refused(&format!("cannot write '{value}'"), path, error))
-}
-
 fn parse_stats(text: &str) -> Stats {
     let of = |key: &str| {
         let line = text
@@ -357,16 +346,6 @@ fn remove_stale(instances: &Path) {
         if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&entry.path());
         }
-    }
-}
-
-/// Whatever fails here is met again, and told, when an instance is made.
-pub(super) fn remove(path: &Path) {
-    let _ = write(&path.join("tracing_on"), "0");
-    // The kernel switches its events off with it. A busy one remains, and its events would cost the machine's programs time.
-    if fs::remove_dir(path).is_err() {
-        let _ = write(&path.join("events/enable"), "0");
-        let _ = fs::remove_dir(path);
     }
 }
 

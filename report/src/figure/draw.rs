@@ -5,8 +5,8 @@
 //! Never: a text that is not cleaned, a reference to anything outside the file, a point outside its frame.
 
 use super::{Bar, Bars, COLOURS, Figure, FigureData, Line, Lines, clean, colours};
+use crate::markup::escape;
 use crate::number;
-use crate::page::escape;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;

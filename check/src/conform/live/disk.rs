@@ -7,7 +7,7 @@
 //! The files are written in a first mount and read in a second, read-only one: then no journal, no time stamp and no
 //! write-back has a hand in the cache. Never: an existing device or file.
 
-use super::file_system::{Driver, FileSystem, run};
+use super::file_system::{BTRFS_UUID, Driver, FileSystem, run};
 use super::{LiveError, RETRY, began};
 use crate::conform::recording::PAGE;
 use foreread_os::host::devices::{btrfs_setting, disk_setting, read_setting, write_setting};
@@ -33,8 +33,6 @@ pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_
 const DISK_BYTES: u64 = 512 << 20;
 /// What the loop device's backing file is called, before our process number.
 const BACKING: &str = "foreread-conform-";
-/// The readahead of btrfs is not the device's; its folder in sysfs has this name.
-pub(super) const BTRFS_UUID: &str = "7a1c7d5e-0f0b-4e3c-9a52-f0e6ead00001";
 /// Pages of the largest command of a file system that is on no one device: 128 KiB.
 const BDI_IO_PAGES: u64 = 32;
 /// How long a device may stay busy, in looks of 20 us to 1 ms.

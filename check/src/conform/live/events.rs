@@ -7,7 +7,7 @@
 //!            pid                      name                 fields
 //! ```
 
-use crate::conform::world::{Call, Pre};
+use crate::conform::recording::{Call, Pre};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {

@@ -2,13 +2,11 @@
 //!
 //! Never: touches a page behind the end of the file, which is a signal.
 
-use super::patterns::{PAGE, Story, length, place, spread};
 use super::steps::Step;
-use crate::conform::recording::TABLE;
+use super::story::{DrawSteps, Story, hint, length, place, spread};
+use crate::conform::recording::{PAGE, TABLE};
 use foreread_sim::rng::Rng;
 use std::ops::Range;
-
-type DrawSteps = fn(&mut Rng, &mut Story);
 
 /// Their names in a recording.
 pub(super) const KINDS: [(&str, DrawSteps); 10] = [
@@ -159,7 +157,7 @@ fn mixed(rng: &mut Rng, story: &mut Story) {
     let pages = map(rng, story, "r", NORMAL);
     while !story.full() {
         match rng.below(8) {
-            0 => super::patterns::hint(rng, story),
+            0 => hint(rng, story),
             1 => {
                 let from = place(rng, story.size) / PAGE * PAGE;
                 story.advise(1, "dontneed", from, PAGE * (1 + rng.below(64)));

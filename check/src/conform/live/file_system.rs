@@ -5,6 +5,9 @@ use crate::conform::recording::PAGE;
 use std::path::Path;
 use std::process::Command;
 
+/// The readahead of btrfs is not the device's; its folder in sysfs has this name.
+pub(super) const BTRFS_UUID: &str = "7a1c7d5e-0f0b-4e3c-9a52-f0e6ead00001";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
     Ext4,
@@ -161,7 +164,7 @@ impl FileSystem {
         let args: &[&str] = match self.driver() {
             Driver::Ext4 => &["-q", "-F", "-b", &block, device],
             Driver::Xfs => &["-q", "-f", "-b", &sized, device],
-            Driver::Btrfs => &["-q", "-f", "-U", super::disk::BTRFS_UUID, device],
+            Driver::Btrfs => &["-q", "-f", "-U", BTRFS_UUID, device],
             Driver::Erofs => &[device, &folder],
         };
         run(program, args, package).map(|_| ())

@@ -5,43 +5,10 @@
 
 use super::disk::SIZES;
 use super::faults;
-use super::player::LONGEST;
 use super::steps::{EpisodeScript, Step};
+use super::story::{DrawSteps, Story, hint, length, place, spread};
+use crate::conform::recording::PAGE;
 use foreread_sim::rng::Rng;
-
-/// Request sizes in bytes: within a page, around it, odd ones, and up to the largest.
-const LENGTHS: [u64; 26] = [
-    1,
-    100,
-    512,
-    4095,
-    4096,
-    4096,
-    4096,
-    4097,
-    8192,
-    8192,
-    9338,
-    12_288,
-    16_384,
-    16_384,
-    20_480,
-    32_768,
-    65_536,
-    65_536,
-    74_697,
-    100_000,
-    131_072,
-    200_704,
-    262_144,
-    320_474,
-    1 << 20,
-    LONGEST,
-];
-pub(super) const PAGE: u64 = 4096;
-
-/// A pattern of reads.
-type DrawSteps = fn(&mut Rng, &mut Story);
 
 const READS: [(&str, DrawSteps); 16] = [
     ("seq", sequential),
@@ -61,41 +28,6 @@ const READS: [(&str, DrawSteps); 16] = [
     ("sof", start_of_file),
     ("mix", mixed),
 ];
-
-/// An episode as it grows.
-pub(super) struct Story {
-    pub size: u64,
-    pub fds: u32,
-    pub steps: Vec<Step>,
-    /// Operations that it should have.
-    pub wanted: usize,
-    /// Operations that it has at least, where a pattern is only then worth asking.
-    pub least: usize,
-}
-
-impl Story {
-    pub fn read(&mut self, fd: u32, off: u64, len: u64) {
-        self.steps.push(Step::Pread { fd, off, len });
-    }
-
-    pub fn advise(&mut self, fd: u32, advice: &'static str, off: u64, len: u64) {
-        self.steps.push(Step::Fadvise {
-            fd,
-            advice,
-            off,
-            len,
-        });
-    }
-
-    pub fn full(&self) -> bool {
-        self.steps.len() >= self.wanted
-    }
-
-    /// Pages of the file.
-    pub fn pages(&self) -> u64 {
-        self.size.div_ceil(PAGE)
-    }
-}
 
 /// The next episode of reads and hints.
 pub(super) fn reads(rng: &mut Rng) -> EpisodeScript {
@@ -131,31 +63,6 @@ fn episode(rng: &mut Rng, kind: &'static str, draw: DrawSteps) -> EpisodeScript 
         fds: story.fds,
         steps: story.steps,
     }
-}
-
-/// A request size; long ones are rarer than the list has them, as they cost the most.
-pub(super) fn length(rng: &mut Rng) -> u64 {
-    let len = LENGTHS[rng.below(LENGTHS.len() as u64) as usize];
-    if len >= 1 << 20 && rng.below(4) > 0 {
-        PAGE
-    } else {
-        len
-    }
-}
-
-/// A byte of the file: at its front, on a page, or anywhere.
-pub(super) fn place(rng: &mut Rng, size: u64) -> u64 {
-    match rng.below(4) {
-        0 => 0,
-        1 => rng.below(size),
-        _ => rng.below(size) / PAGE * PAGE,
-    }
-}
-
-/// A number below 2, 4, ... or 2 to the power of `bits`, each bound as likely as the next.
-pub(super) fn spread(rng: &mut Rng, bits: u64) -> u64 {
-    let power = 1 + rng.below(bits);
-    rng.below(1 << power)
 }
 
 fn sequential(rng: &mut Rng, story: &mut Story) {
@@ -302,25 +209,6 @@ fn descriptors(rng: &mut Rng, story: &mut Story) {
         }
         story.steps.push(Step::Pread { fd, off: *off, len });
         *off += len;
-    }
-}
-
-/// Draws a hint of one that reads or decides.
-pub(super) fn hint(rng: &mut Rng, story: &mut Story) {
-    let fd = rng.below(u64::from(story.fds)) as u32;
-    let range = (place(rng, story.size), length(rng));
-    match rng.below(6) {
-        0 => story.advise(fd, "normal", 0, 0),
-        1 => story.advise(fd, "sequential", 0, 0),
-        2 => story.advise(fd, "random", 0, 0),
-        3 => story.advise(fd, "noreuse", range.0, range.1),
-        4 => story.advise(
-            fd,
-            "willneed",
-            range.0,
-            if rng.below(8) == 0 { 0 } else { range.1 },
-        ),
-        _ => story.advise(fd, "willneed", range.0, PAGE * (1 + rng.below(700))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is taken of a trace, what is refused, and what is counted.
 
 use super::*;
+use foreread_core::event::Advice;
 use foreread_trace::{FileInfo, Lacks, LeftOut};
 
 fn import(items: Vec<Item>, level: Level) -> Import {

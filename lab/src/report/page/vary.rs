@@ -2,8 +2,8 @@
 //!
 //! Never: a plateau of a parameter that is a word, or of a line without a slope.
 
-use crate::report::row::Row;
-use crate::report::series::{Series, Spread, source, throughput};
+use crate::report::row::{Row, Spread};
+use crate::report::series::Series;
 use foreread_report::block::{self, Block};
 use foreread_report::figure::{Figure, Line, Lines, Point};
 use foreread_report::number;
@@ -94,7 +94,7 @@ fn plateaus(series: &Series) -> Vec<String> {
             "{name} has 98 % of its best throughput from {key}={label} on: {here} of {best} MB/s."
         ))
     };
-    lines(series, throughput, true)
+    lines(series, Row::throughput, true)
         .iter()
         .filter_map(said)
         .collect()
@@ -124,7 +124,7 @@ fn figures(series: &Series) -> [Figure; 2] {
         true => "Throughput, MB/s, with 95 % intervals (more is better)",
         false => "Throughput, MB/s (more is better)",
     };
-    let fast = lines(series, throughput, true);
+    let fast = lines(series, Row::throughput, true);
     let caption = match fast.iter().any(|line| line.ring.is_some()) {
         true => "A ring: the first value with at least 98 % of the line's best.",
         false => "",
@@ -133,7 +133,7 @@ fn figures(series: &Series) -> [Figure; 2] {
         plot(title, fast).with_caption(caption),
         plot(
             "Read from the source, MB (less is better)",
-            lines(series, source, false),
+            lines(series, Row::source_mb, false),
         ),
     ]
 }

@@ -1,0 +1,65 @@
+//! Where a probe measures: what a storage is before anything is measured, and one slice of a point.
+
+use super::Spread;
+use super::grid::Task;
+use foreread_os::failure::Failure;
+use foreread_os::host::devices::Device;
+use hdrhistogram::Histogram;
+use std::time::Duration;
+
+pub(super) struct Slice {
+    pub reads: u64,
+    pub bytes_per_s: f64,
+    /// That of its second half.
+    pub late_bytes_per_s: f64,
+    pub latency: Histogram<u64>,
+    /// How long it took, with what did not count.
+    pub seconds: f64,
+}
+
+/// Where slices are measured.
+pub(super) trait Station {
+    /// What is known before anything is measured. `buffered`: the page cache may answer.
+    fn about(&self, buffered: bool) -> Result<About, Failure>;
+
+    /// Bytes that are read, from the start.
+    fn span(&self) -> u64;
+
+    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure>;
+
+    /// Nanoseconds of a hit of the engine's cache for each KiB: the call, the look-up and the copy.
+    fn host_ns_per_kib(&self) -> Result<Spread, Failure>;
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
+}
+
+/// What is known before anything is measured.
+pub(super) struct About {
+    pub source: String,
+    pub how: String,
+    pub capacity_bytes: u64,
+    pub direct: bool,
+    pub readahead_bytes: Option<u64>,
+    pub disk: Option<Device>,
+    pub notes: Vec<String>,
+}
+
+/// A smaller file or device is not measured: requests of several sizes have to fit in it several times.
+pub const MIN_BYTES: u64 = 8 << 20;
+
+/// There is too little to read.
+pub(super) fn too_small(bytes: u64) -> Failure {
+    let remedy = "name a file of 8 MiB or more on the same disk, best of 1 GiB, or its block device (findmnt shows it)";
+    Failure::input(format!("{bytes} bytes are too few to measure"), "", remedy)
+}
+
+/// The page cache would be measured.
+pub(super) fn cached(place: &str) -> Failure {
+    let why =
+        "direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage";
+    let remedy = "probe the block device, or a file on another file system, or add --buffered to measure reads through \
+                  the cache";
+    Failure::input(place, why, remedy)
+}
