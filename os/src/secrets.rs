@@ -49,66 +49,52 @@ pub fn has_some(name: &str) -> bool {
 pub fn shown_message(text: &str) -> String {
     let mut message = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, name, behind)) = quoted(rest) {
-        message += &shown_words(before);
-        message += &shown(name);
-        rest = behind;
-    }
-    message + &shown_words(rest)
-}
-
-/// The first name in quotes with blanks that may hide something: what is before it, the name, what is behind it.
-fn quoted(text: &str) -> Option<(&str, &str, &str)> {
-    let is_quote = |c: char| matches!(c, '\'' | '"' | '`');
-    for (at, quote) in text.char_indices().filter(|(_, c)| is_quote(*c)) {
-        let begins = text[..at]
-            .chars()
-            .next_back()
-            .is_none_or(|c| !c.is_alphanumeric());
-        let inner = &text[at + 1..];
-        let ends = |(end, _): &(usize, &str)| {
-            let next = inner[end + 1..].chars().next();
-            next.is_none_or(|c| !c.is_alphanumeric())
-        };
-        let end = inner.match_indices(quote).find(ends).map(|(end, _)| end);
-        if let Some(end) = end.filter(|_| begins)
-            && is_name_with_blanks(&inner[..end])
-        {
-            return Some((&text[..=at], &inner[..end], &inner[end..]));
-        }
-    }
-    None
-}
-
-/// A URL with blanks before its `@`. A command with a URL in it is looked at word by word.
-fn is_name_with_blanks(text: &str) -> bool {
-    let blank = text.find(char::is_whitespace);
-    let slashes = text.find("//");
-    let (blank, at) = (blank.unwrap_or(text.len()), text.rfind('@').unwrap_or(0));
-    slashes.is_some_and(|slashes| slashes < blank && blank < at)
-}
-
-fn shown_words(text: &str) -> String {
-    let is_gap =
-        |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '<' | '>' | '(' | ')');
-    let mut message = String::with_capacity(text.len());
-    for part in text.split_inclusive(is_gap) {
-        let (word, gap) = match part.char_indices().next_back().filter(|(_, c)| is_gap(*c)) {
-            Some((at, _)) => part.split_at(at),
-            None => (part, ""),
-        };
+    while !rest.is_empty() {
+        let end = rest.find(is_gap).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
         // The colon or comma behind a name in a sentence is none of the name.
         let end = word.trim_end_matches([':', ',', ';', '.']).len();
-        let (word, end) = word.split_at(end);
-        message.push_str(&if may_hide(word) {
-            shown(word)
-        } else {
-            word.to_string()
-        });
-        message.push_str(end);
-        message.push_str(gap);
+        let (name, end) = word.split_at(end);
+        let own = match may_hide(name) {
+            true => shown(name),
+            false => name.to_string(),
+        };
+        let more = match end.is_empty() && name.contains("//") {
+            true => more_of_name(&own, behind),
+            false => 0,
+        };
+        message += &own;
+        message += end;
+        let gap = behind.chars().next().filter(|_| more == 0);
+        message.extend(gap);
+        rest = &behind[more + gap.map_or(0, char::len_utf8)..];
     }
     message
+}
+
+fn is_gap(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '<' | '>' | '(' | ')')
+}
+
+/// How much of what is behind a word is of the same name, which has a blank or a quote in it: up to a user's `@`, or of its query. `shown` is
+/// the word without its secrets.
+fn more_of_name(shown: &str, behind: &str) -> usize {
+    let clause = behind.find([';', ':']).unwrap_or(behind.len());
+    let after = |at: usize| {
+        let end = behind[at..]
+            .find(is_gap)
+            .map_or(behind.len(), |end| at + end);
+        behind[..end].trim_end_matches([':', ',', ';', '.']).len()
+    };
+    let next = after(behind.chars().next().map_or(0, char::len_utf8));
+    let is_host = !shown.split("//").nth(1).unwrap_or_default().contains('/');
+    match behind[..clause].rfind('@') {
+        Some(at) if shown.ends_with("//...") || is_host && at < next => after(at),
+        _ if shown.ends_with("?...") && behind[..next].contains('=') => {
+            next + more_of_name(shown, &behind[next..])
+        }
+        _ => 0,
+    }
 }
 
 /// Whether a word of a message may be a name with a secret: a URL, one with fewer slashes, a user without one, an RBD image.
@@ -284,8 +270,8 @@ fn without_query(scheme: &str, text: &str) -> String {
             ];
             shown_keys(path, query, &shown)
         }
-        // A bucket and a key have no query.
-        Some((path, query)) if url || query.contains('=') || BUCKETS.contains(&scheme) => {
+        // Any URL may have a query.
+        Some((path, query)) if !scheme.is_empty() || query.contains('=') => {
             if query.is_empty() {
                 format!("{path}?")
             } else {
@@ -509,13 +495,23 @@ mod tests {
             ),
             ("no such file: /a//b", "no such file: /a//b"),
             ("see https://h/x.", "see https://h/x."),
+            ("at http://u:p\"q\"<r>(s)@h/x; try", "at http://...; try"),
+            ("at http://u:p\nq@h/x: no", "at http://...: no"),
+            ("at http://u p@h/x: no", "at http://u: no"),
+            ("at https://h/x?a b=c d=e: no", "at https://h/x?...: no"),
+            ("at ftp://h/x?t (a 404)", "at ftp://h/x?... (a 404)"),
+            (
+                "run 'foreread serve nbd://h:10809 --x a@b'",
+                "run 'foreread serve nbd://h:10809 --x a@b'",
+            ),
+            ("nbd://h refuses a@b", "nbd://h refuses a@b"),
             (
                 "invalid value 'http://u:p w@h/x' for '--tcp'",
-                "invalid value 'http://h/x' for '--tcp'",
+                "invalid value 'http://...' for '--tcp'",
             ),
             (
                 "another file's 'a' is no name's of 's3://k:s s@b/c d'",
-                "another file's 'a' is no name's of 's3://b/c d'",
+                "another file's 'a' is no name's of 's3://... d'",
             ),
             (
                 "cannot open https%3a%2F%2Fu%3Ap%40h%2Fx: no such file",
