@@ -6,6 +6,7 @@ use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread::front::observe::Observer;
 use foreread_observe::recorder::Recorder;
+use foreread_os::ends;
 use foreread_os::output::AtomicFile;
 use foreread_report::number::count;
 use foreread_trace::format::Output;
@@ -55,8 +56,10 @@ pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
     else {
         return Ok(());
     };
+    ends::waits_for("the recording");
     let recorded = recorder.finish()?;
     file.keep().map_err(|error| refused(&path, &error))?;
+    ends::waits_for("requests to the source");
     let plural = if recorded.records == 1 {
         "record"
     } else {

@@ -205,6 +205,7 @@ pub fn end_disk_cache(engine: &Engine) {
     }
     #[cfg(not(feature = "object"))]
     let _ = engine;
+    ends::waits_for("requests to the source");
 }
 
 /// One line on the cache on disk, since the start.
@@ -295,6 +296,7 @@ impl Reporter {
     }
 
     pub fn end(self) {
+        ends::waits_for("the statistics");
         drop(self.end);
         // It may wait for a stderr that no program reads.
         let _ = self.thread.within(END_PATIENCE);

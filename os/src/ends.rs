@@ -10,15 +10,14 @@
 
 use crate::threads;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// From the begin of a step to the first line, and the least time between two.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct EndState {
-    /// The step, and when it began.
-    step: Option<(String, Instant)>,
+    step: Option<String>,
     /// Counts steps.
     number: u64,
     has_thread: bool,
@@ -67,7 +66,7 @@ impl End {
 
     fn begin(&'static self, what: &str, first: Duration, say: fn(&str)) {
         let mut state = self.lock();
-        (state.step, state.number) = (Some((what.to_string(), Instant::now())), state.number + 1);
+        (state.step, state.number) = (Some(what.to_string()), state.number + 1);
         self.changed.notify_all();
         if !state.has_thread {
             let watch = move || self.watch(first, say);
@@ -78,33 +77,31 @@ impl End {
     /// Says each step that takes long, for as long as the process is there.
     fn watch(&self, first: Duration, say: fn(&str)) {
         let mut state = self.lock();
-        let (mut number, mut wait) = (state.number, first);
+        let (mut number, mut waited) = (state.number, Duration::ZERO);
         loop {
-            if state.number != number {
-                (number, wait) = (state.number, first);
-            }
-            let Some((_, since)) = &state.step else {
+            if state.step.is_none() {
                 state = self
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
-            };
-            let left = wait.saturating_sub(since.elapsed());
-            if !left.is_zero() {
-                let waited = self.changed.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                continue;
             }
-            if let Some((what, since)) = state.step.clone() {
+            if state.number != number {
+                (number, waited) = (state.number, Duration::ZERO);
+            }
+            // 2 s, then 2 s more, 4 s, 8 s.
+            let time = first.max(waited);
+            let wait = self.changed.wait_timeout(state, time);
+            let (after, result) = wait.unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            let step = state.step.clone().filter(|_| state.number == number);
+            if let (true, Some(what)) = (result.timed_out(), step) {
+                waited += time;
                 drop(state);
-                say(&format!(
-                    "the end waits for {what} ({:.0} s)",
-                    since.elapsed().as_secs_f64()
-                ));
+                let seconds = waited.as_secs();
+                say(&format!("the end waits for {what} ({seconds} s)"));
                 state = self.lock();
             }
-            wait *= 2;
         }
     }
 }

@@ -190,18 +190,13 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let said = out::print(ready(&args.dir));
     serving::say_ready();
     let ran = mount.run();
-    ends::waits_for("the list of files that is read ahead");
     drop(control);
     ending.close();
-    ends::waits_for("the unmounting");
     let _ = waits.within(END_PATIENCE);
-    ends::waits_for("the statistics");
     reporter.end();
     serving::end_disk_cache(&engine);
     say(serving::line(&engine.stats(), &front(&counter())));
-    ends::waits_for("the recording");
     let recorded = recording::end(recording);
-    ends::waits_for("requests to the source");
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded

@@ -187,13 +187,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let ran = server.run();
     ends::waits_for("the plan");
     drop(following);
-    ends::waits_for("the statistics");
     reporter.end();
     serving::end_disk_cache(&engine);
     say(serving::line(&engine.stats(), &front(&counter())));
-    ends::waits_for("the recording");
     let recorded = recording::end(recording);
-    ends::waits_for("requests to the source");
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
 }
