@@ -150,6 +150,20 @@ fn amazon(request: &Request) -> Option<(u16, String)> {
         );
         return Some((200, keys));
     }
+    if line.starts_with("POST /token ") {
+        let asked: serde_json::Value = serde_json::from_str(&request.body).expect("JSON");
+        assert_eq!(asked["grantType"], "refresh_token");
+        let is_known = asked["refreshToken"] == format!("{CANARY}-first");
+        let answer = format!(
+            "{{\"accessToken\":\"{CANARY}\",\"expiresIn\":3600,\"refreshToken\":\"{CANARY}-second\"}}"
+        );
+        let refused = "{\"error\":\"invalid_grant\"}".to_string();
+        return Some(if is_known {
+            (200, answer)
+        } else {
+            (400, refused)
+        });
+    }
     if line.contains("/container") {
         assert_eq!(header(request, "authorization"), Some(CANARY));
         return Some((200, keys("IDCONTAINER")));
@@ -197,7 +211,12 @@ fn home() -> tempfile::TempDir {
             "[default]\nregion = eu-1\n[profile corp]\nsso_session = s\nsso_account_id = 1\nsso_role_name = r\n\
              [profile old]\nsso_start_url = https://old\nsso_region = eu-1\nsso_account_id = 1\nsso_role_name = r\n\
              [profile nologin]\nsso_start_url = https://none\nsso_region = eu-1\nsso_account_id = 1\nsso_role_name = r\n\
+             [profile ended]\nsso_session: e\nsso_account_id: 1\nsso_role_name: r\n\
              [sso-session s]\nsso_start_url = https://start\nsso_region = eu-1\n\
+             [sso-session e]\n    sso_start_url = https://start\n    sso_region = eu-1\n\
+             [profile login]\nlogin_session = arn:l\nregion = eu-1\n\
+             [profile bylogin]\nrole_arn = arn:r\nsource_profile = login\n\
+             [profile half]\naws_access_key_id = IDHALF\n\
              [profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = x\n\
              [profile circle]\nrole_arn = arn:r\nsource_profile = circle2\n\
              [profile circle2]\nrole_arn = arn:r\nsource_profile = circle\n\
@@ -212,17 +231,35 @@ fn home() -> tempfile::TempDir {
     let token = |url: &str, at: &str| {
         format!("{{\"startUrl\":\"{url}\",\"accessToken\":\"{CANARY}\",\"expiresAt\":\"{at}\"}}")
     };
-    write(
-        home.path(),
-        ".aws/sso/cache/a.json",
-        &token("https://start", "2036-01-02T03:04:05Z"),
-    );
-    write(
-        home.path(),
-        ".aws/sso/cache/b.json",
-        &token("https://old", "2020-01-02T03:04:05Z"),
-    );
+    // By the SHA-1 of "s" and of "https://old".
+    let logins = [
+        (S_LOGIN, token("https://start", "2036-01-02T03:04:05Z")),
+        (OLD_LOGIN, token("https://old", "2020-01-02T03:04:05UTC")),
+        // Another program's of the same start URL, which lasts longer.
+        (
+            "aws-toolkit",
+            token("https://start", "2037-01-02T03:04:05Z").replace(CANARY, "other"),
+        ),
+        (E_LOGIN, ended_login()),
+    ];
+    for (name, login) in logins {
+        write(home.path(), &format!(".aws/sso/cache/{name}.json"), &login);
+    }
     home
+}
+
+/// Names of files of logins: the SHA-1 of "s", of "e" and of "https://old".
+const S_LOGIN: &str = "a0f1490a20d0211c997b44bc357e1972deab8ae3";
+const E_LOGIN: &str = "58e6b3a414a1e090dfc6029add0f3555ccba127f";
+const OLD_LOGIN: &str = "3dbfcfb8178f8ce8f73712c57098fc9f2cb54d8c";
+
+/// A login whose token has ended, and whose refresh token has not.
+fn ended_login() -> String {
+    format!(
+        "{{\"startUrl\":\"https://start\",\"region\":\"eu-1\",\"accessToken\":\"old\",\"expiresAt\":\"2020-01-02T03:04:05Z\",\
+         \"clientId\":\"c\",\"clientSecret\":\"{CANARY}\",\"registrationExpiresAt\":\"2036-01-02T03:04:05Z\",\
+         \"refreshToken\":\"{CANARY}-first\"}}"
+    )
 }
 
 #[test]
@@ -236,6 +273,7 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
         ("AWS_ENDPOINT_URL", url.as_str()),
         ("AWS_ENDPOINT_URL_STS", &url),
         ("AWS_ENDPOINT_URL_SSO", &url),
+        ("AWS_ENDPOINT_URL_SSO_OIDC", &url),
         ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
         ("HOME", &here),
     ];
@@ -259,6 +297,7 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
         ("IDBASE", profile("base"), "profile base"),
         ("IDROLE", profile("role"), "role arn:r by profile base"),
         ("IDSSO", profile("corp"), "profile corp (SSO)"),
+        ("IDSSO", profile("ended"), "profile ended (SSO)"),
         ("IDPROCESS", profile("program"), "profile program"),
         ("IDCONTAINER", pod.to_vec(), "role of the container"),
         ("IDMACHINE", Vec::new(), "role reader of this machine"),
@@ -275,6 +314,16 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
         assert!(error.to_string().contains("ExpiredToken"), "{error}");
         assert!(error.why.contains(link), "{error}");
     }
+    // The renewed login is kept: its first refresh token is worth nothing now.
+    assert_eq!(services.count("/token "), 1);
+    let login = home.path().join(format!(".aws/sso/cache/{E_LOGIN}.json"));
+    let login: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(login).expect("there")).expect("JSON");
+    assert_eq!(login["refreshToken"], format!("{CANARY}-second"));
+    assert_eq!(
+        (login["clientId"].as_str(), login["accessToken"].as_str()),
+        (Some("c"), Some(CANARY))
+    );
     // An option goes before the variables.
     *services.valid.lock().expect("no panic") = "Credential=IDBASE/".to_string();
     let settings = ObjectSettings {
@@ -287,7 +336,10 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
 #[test]
 fn a_link_that_fails_says_what_to_run() {
     let services = Services::start("nothing", |request| {
-        let fails = request.line.contains("Action=") || request.line.contains("/container");
+        let line = &request.line;
+        let fails = ["Action=", "/container", "/token "]
+            .iter()
+            .any(|part| line.contains(part));
         fails.then(|| {
             (
                 403,
@@ -313,6 +365,26 @@ fn a_link_that_fails_says_what_to_run() {
             vec![("AWS_PROFILE", "nologin")],
             "there is no login",
             "aws sso login --profile nologin",
+        ),
+        (
+            vec![("AWS_PROFILE", "ended")],
+            "has expired, and is not renewed: the token service: it answered 403",
+            "aws sso login --profile ended",
+        ),
+        (
+            vec![("AWS_PROFILE", "login")],
+            "profile login has login_session, and nothing by which",
+            "aws configure export-credentials --profile login",
+        ),
+        (
+            vec![("AWS_PROFILE", "bylogin")],
+            "profile login has login_session",
+            "aws configure export-credentials --profile login",
+        ),
+        (
+            vec![("AWS_PROFILE", "half")],
+            "profile half has aws_access_key_id",
+            "credential_process",
         ),
         (vec![("AWS_PROFILE", "mfa")], "mfa_serial", "single sign-on"),
         (
@@ -349,6 +421,9 @@ fn a_link_that_fails_says_what_to_run() {
         let common = [
             ("AWS_ENDPOINT_URL", url.as_str()),
             ("AWS_ENDPOINT_URL_STS", &url),
+            ("AWS_ENDPOINT_URL_SSO_OIDC", &url),
+            // A link that fails is not passed over to the role of the machine.
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
             ("HOME", &here),
         ];
         let error = open(
@@ -361,6 +436,62 @@ fn a_link_that_fails_says_what_to_run() {
             "{error}"
         );
     }
+}
+
+/// A default profile of `aws login` is not passed over to the role of the machine either.
+#[test]
+fn the_default_profile_is_no_exception() {
+    let services = Services::start("", amazon);
+    let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
+    write(
+        home.path(),
+        ".aws/config",
+        "[default]\nlogin_session = arn:l\n",
+    );
+    let here = home.path().display().to_string();
+    let variables = [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
+        ("HOME", &here),
+    ];
+    let error = open("s3://bucket/key", settings(&variables)).err();
+    let error = error.expect("refused");
+    assert!(
+        error.why.contains("profile default has login_session"),
+        "{error}"
+    );
+    assert_eq!(services.count("/latest/"), 0);
+}
+
+/// A container whose packets of IMDSv2 go one hop: the token is asked for, and never comes.
+#[test]
+fn a_machine_whose_service_says_nothing_is_named() {
+    let quiet = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = format!("http://{}", quiet.local_addr().expect("bound"));
+    let services = Services::start("Credential=", |_| None);
+    let url = services.url();
+    let variables = [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &at),
+    ];
+    let error = open("s3://bucket/key", settings(&variables))
+        .err()
+        .expect("refused");
+    for words in [
+        "the metadata service of this machine",
+        "no answer within 1s",
+        "hop limit of 2",
+    ] {
+        assert!(error.why.contains(words), "{error}");
+    }
+    let without = [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ];
+    let error = open("s3://bucket/key", settings(&without))
+        .err()
+        .expect("refused");
+    assert!(!error.why.contains("metadata"), "{error}");
 }
 
 /// One link of each chain whose credentials end: the name of an object, the variables, and what the link's service is asked by.

@@ -17,8 +17,9 @@
 pub mod aws;
 pub mod azure;
 pub mod google;
+pub mod hosts;
 mod process;
-mod profile;
+pub mod profile;
 pub mod web;
 
 use super::network;
@@ -75,6 +76,11 @@ pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 pub trait Chain<C>: Send + Sync {
     /// What the first link that has something has; nothing where none has.
     fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;
+
+    /// Why a link that should have had something had nothing.
+    fn missing(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// Credentials that a chain found, and their renewal.
@@ -133,8 +139,7 @@ where
     C: Send + Sync + PartialEq + 'static,
     H: Chain<C> + 'static,
 {
-    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    let key = KEYS.hash_one((store, key));
+    let key = identified(store, key);
     if network::hold().has_none(key, PAUSE) {
         return Ok(None);
     }
@@ -147,9 +152,19 @@ where
     }
     let has_some = keeper.lock().held.is_some();
     if !has_some {
-        network::hold().set_none(key);
+        network::hold().set_none(key, keeper.chain.missing());
     }
     Ok(has_some.then_some(keeper))
+}
+
+/// What the chain of equal `key` said of a link that should have had something ([`Chain::missing`]), where it had nothing.
+pub fn missing(store: &'static str, key: impl Hash) -> Option<Arc<str>> {
+    network::hold().missing(identified(store, key))
+}
+
+fn identified(store: &'static str, key: impl Hash) -> u64 {
+    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    KEYS.hash_one((store, key))
 }
 
 /// Is it on this machine?

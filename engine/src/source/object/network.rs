@@ -111,8 +111,8 @@ pub struct SharedNetwork {
     servers: Vec<(String, Weak<Server>)>,
     /// Keepers of credentials, by what identifies their settings.
     keepers: Vec<(u64, Weak<dyn Any + Send + Sync>)>,
-    /// Keys of chains that had no credentials, and when they were asked.
-    without: Vec<(u64, Instant)>,
+    /// Keys of chains that had no credentials, when they were asked, and what they said of a link that should have had some.
+    without: Vec<(u64, Instant, Option<Arc<str>>)>,
 }
 
 /// The same, locked.
@@ -174,14 +174,20 @@ impl SharedNetwork {
 
     /// Did the chain of that key have no credentials, less than that time ago?
     pub fn has_none(&mut self, key: u64, time: Duration) -> bool {
-        self.without.retain(|(_, at)| at.elapsed() < time);
-        self.without.iter().any(|(of, _)| *of == key)
+        self.without.retain(|(_, at, _)| at.elapsed() < time);
+        self.without.iter().any(|(of, ..)| *of == key)
     }
 
     /// The chain of that key has no credentials.
-    pub fn set_none(&mut self, key: u64) {
+    pub fn set_none(&mut self, key: u64, missing: Option<Arc<str>>) {
         self.without.truncate(MAX_WITHOUT - 1);
-        self.without.insert(0, (key, Instant::now()));
+        self.without.insert(0, (key, Instant::now(), missing));
+    }
+
+    /// What a chain without credentials said of a link that should have had some.
+    pub fn missing(&self, key: u64) -> Option<Arc<str>> {
+        let mut chains = self.without.iter();
+        chains.find(|(of, ..)| *of == key)?.2.clone()
     }
 
     /// What is known of that server.

@@ -43,6 +43,14 @@ pub enum Refusal {
     Length { got: u64, asked: u64 },
     #[error("the server sends it compressed ({0}), so that offsets are not those of the object")]
     Encoded(String),
+    #[error(
+        "the server unpacks what is stored compressed, so that offsets are not those of the object"
+    )]
+    Unpacked,
+    #[error("it is a folder")]
+    Folder,
+    #[error("the server does not say how long the object is (Content-Range: {0})")]
+    NoSize(String),
     #[error("the server left the ETag out")]
     NoEtag,
     #[error("the object has changed: {0}")]
@@ -147,9 +155,8 @@ const NOT_ALLOWED_CODES: [&str; 8] = [
     "XMinioAdminNoSuchUser",
 ];
 /// Codes that say as much as the messages beside them.
-const PLAIN_CODES: [&str; 10] = [
+const PLAIN_CODES: [&str; 9] = [
     "AuthorizationHeaderMalformed",
-    "AccessDenied",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "NoSuchKey",
@@ -208,16 +215,81 @@ pub fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
 
+/// Where a message of Amazon says which right is missing; the name of the user before it may be long.
+const NOT_AUTHORIZED: &str = "not authorized to perform";
+
 /// What a server says beside a code, where the code does not say as much: its first line.
 pub fn message_beside(code: &str, message: &str) -> String {
     let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
         .concat()
         .contains(&code);
-    match is_known {
-        true => String::new(),
-        false => {
-            let line = one_line(message.lines().next().unwrap_or_default());
-            redacted_message(&line).chars().take(MAX_MESSAGE).collect()
+    let line = message.lines().next().unwrap_or_default();
+    if is_known || letters(line) == letters(code) {
+        return String::new();
+    }
+    let line = line.find(NOT_AUTHORIZED).map_or(line, |at| &line[at..]);
+    redacted_message(&one_line(line))
+        .chars()
+        .take(MAX_MESSAGE)
+        .collect()
+}
+
+/// The letters of a text, small, for words that servers write in several ways.
+fn letters(text: &str) -> String {
+    let letters = text.chars().filter(char::is_ascii_alphabetic);
+    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+/// What some refusals mean, by the words of their servers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// The key that decrypts it comes with each request: SSE-C, and its like of Google and Azure.
+    RequestKey,
+    /// The caller may not use the key that decrypts it, or the key is switched off.
+    ServiceKey,
+    /// The bucket has to be in the name of the host.
+    VirtualHost,
+}
+
+/// Letters of codes and messages, and what they mean. Source: error responses of S3, Google Cloud Storage and Azure Blob Storage; of OSS, COS,
+/// OBS and TOS.
+const MEANINGS: [(&str, Meaning); 12] = [
+    ("serversideencryption", Meaning::RequestKey),
+    ("customerencryptionkey", Meaning::RequestKey),
+    ("customerspecifiedencryption", Meaning::RequestKey),
+    ("customerprovidedkey", Meaning::RequestKey),
+    ("kmsdecrypt", Meaning::ServiceKey),
+    ("kmskey", Meaning::ServiceKey),
+    ("awskms", Meaning::ServiceKey),
+    ("keyvault", Meaning::ServiceKey),
+    ("virtualhost", Meaning::VirtualHost),
+    ("virtualstyle", Meaning::VirtualHost),
+    ("leveldomain", Meaning::VirtualHost),
+    ("pathstyle", Meaning::VirtualHost),
+];
+
+impl Meaning {
+    fn of(code: &str, message: &str) -> Option<Meaning> {
+        // KMS.DisabledException
+        if code.starts_with("KMS.") {
+            return Some(Meaning::ServiceKey);
+        }
+        let text = letters(code) + " " + &letters(message);
+        let found = MEANINGS.iter().find(|(words, _)| text.contains(words));
+        found.map(|(_, meaning)| *meaning)
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Meaning::RequestKey => {
+                "copy it with a key of the store (SSE-S3, SSE-KMS): a key of the caller (SSE-C) is not sent"
+            }
+            Meaning::ServiceKey => {
+                "allow these credentials to use the key that decrypts it (kms:Decrypt), and see that the key is enabled"
+            }
+            Meaning::VirtualHost => {
+                "set AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true: this server wants the bucket in the name of its host"
+            }
         }
     }
 }
@@ -309,8 +381,20 @@ impl Refusal {
         }
     }
 
+    fn meaning(&self) -> Option<Meaning> {
+        match self {
+            Refusal::Status { code, message, .. } | Refusal::ErrorForListing { code, message } => {
+                Meaning::of(code, message)
+            }
+            _ => None,
+        }
+    }
+
     /// Others may be taken in place of the credentials that were refused.
     pub fn is_of_credentials(&self) -> bool {
+        if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) {
+            return false;
+        }
         match self {
             // The content network looks at no token.
             Refusal::Status { code, .. } if code == ADDRESS_REFUSED => false,
@@ -393,6 +477,7 @@ impl Refusal {
         match self {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::Foreign { errno, .. } => *errno,
+            Refusal::Folder => Errno::ISDIR,
             Refusal::TooMany(_) => Errno::TOOBIG,
             Refusal::ErrorForListing { code, .. } | Refusal::Status { code, .. }
                 if NOT_ALLOWED_CODES.contains(&code.as_str()) =>
@@ -460,6 +545,9 @@ impl Refusal {
         if let (true, Some(link)) = (self.is_of_credentials(), &account.link) {
             why = format!("{why} (credentials: {})", link.name);
         }
+        if let (true, Some(missing)) = (self.is_of_credentials(), &account.missing) {
+            why = format!("{why}; {missing}");
+        }
         SourceOpenError {
             what: name.clone(),
             why,
@@ -470,6 +558,9 @@ impl Refusal {
     }
 
     fn remedy(&self, account: &Account) -> String {
+        if let Some(meaning) = self.meaning() {
+            return meaning.remedy().to_string();
+        }
         // An error that comes with a 200 has the remedy of the status that it should have had.
         let meant = |status| Refusal::Status {
             status,
@@ -499,7 +590,11 @@ impl Refusal {
             Refusal::WholeObject => {
                 "use a server that knows ranges (nginx, S3), or download the object"
             }
-            Refusal::Encoded(_) => "switch compression off for it on the server",
+            Refusal::Encoded(_) | Refusal::Unpacked => {
+                "switch compression off for it on the server"
+            }
+            Refusal::Folder => "write it with / at its end",
+            Refusal::NoSize(_) => "use a server that says it there, or by HEAD",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {
                 "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host has no address"
@@ -545,6 +640,8 @@ pub struct Account {
     pub is_unsigned: bool,
     /// Whose credentials requests carry.
     pub link: Option<Link>,
+    /// Why there are none, where a link should have had some.
+    pub missing: Option<Arc<str>>,
 }
 
 /// A link of a chain of credentials.
@@ -563,6 +660,7 @@ impl Account {
             advice,
             is_unsigned: link.is_none(),
             link,
+            missing: None,
         }
     }
 
@@ -572,6 +670,7 @@ impl Account {
             advice,
             is_unsigned: false,
             link: None,
+            missing: None,
         }
     }
 }
@@ -684,6 +783,114 @@ mod tests {
             said.to_string(),
             "the server answered 400 QuotaPaused (paid until May, see https://h/a?...)"
         );
+    }
+
+    /// A refusal whose reason is not the credentials' own, as servers word it: what is missing is said, and what to do.
+    #[test]
+    fn a_reason_beside_the_code_has_its_remedy() {
+        let user = "User: arn:aws:sts::111122223333:assumed-role/".to_string() + &"r".repeat(200);
+        let kms = user
+            + "/s is not authorized to perform: kms:Decrypt on resource: arn:aws:kms:eu-1:1:key/2";
+        let (own, service, host) = (
+            "(SSE-C)",
+            "(kms:Decrypt)",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true",
+        );
+        for (of, code, message, said, remedy) in [
+            (403, "AccessDenied", kms.as_str(), "kms:Decrypt", service),
+            (
+                403,
+                "AccessDenied",
+                "Permission denied on Cloud KMS key. Please ensure",
+                "KMS key",
+                service,
+            ),
+            (
+                400,
+                "KMS.DisabledException",
+                "arn:aws:kms:eu-1:1:key/2 is disabled.",
+                "is disabled",
+                service,
+            ),
+            (
+                403,
+                "KeyVaultEncryptionKeyNotFound",
+                "",
+                "KeyVault",
+                service,
+            ),
+            (
+                400,
+                "InvalidRequest",
+                "The object was stored using a form of Server Side Encryption. The correct parameters must be provided",
+                "Server Side Encryption",
+                own,
+            ),
+            (
+                403,
+                "AccessDenied",
+                "Requests specifying Server-Side Encryption with Customer provided keys",
+                "Server-Side",
+                own,
+            ),
+            (
+                400,
+                "ResourceIsEncryptedWithCustomerEncryptionKey",
+                "",
+                "CustomerEncryptionKey",
+                own,
+            ),
+            (
+                409,
+                "BlobUsesCustomerSpecifiedEncryption",
+                "The blob is encrypted",
+                "Encryption",
+                own,
+            ),
+            (
+                403,
+                "SecondLevelDomainForbidden",
+                "addressed using OSS third level domain.",
+                "OSS",
+                host,
+            ),
+            (
+                403,
+                "PathStyleDomainForbidden",
+                "addressed using COS virtual-styled domain.",
+                "COS",
+                host,
+            ),
+            (
+                400,
+                "VirtualHostDomainRequired",
+                "Virtual host domain is required",
+                "Virtual",
+                host,
+            ),
+            (
+                403,
+                "InvalidPathAccess",
+                "must be addressed using virtual host style",
+                "virtual",
+                host,
+            ),
+        ] {
+            let refusal = status(of, code, message);
+            let line = refusal.to_string();
+            assert!(line.contains(said) && line.len() < 250, "{line}");
+            let told = refusal.remedy(&Account::without_chain(
+                &crate::source::object::store::FOREIGN,
+            ));
+            assert!(told.contains(remedy), "{code}: {told}");
+            assert_eq!(
+                refusal.is_of_credentials(),
+                of == 403 && remedy == service,
+                "{code}"
+            );
+        }
+        let plain = status(403, "AccessDenied", "Access Denied.");
+        assert_eq!(plain.to_string(), "the server answered 403 AccessDenied");
     }
 
     #[test]

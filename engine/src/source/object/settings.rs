@@ -287,12 +287,6 @@ impl ObjectSettings {
         below.map_or_else(|| PathBuf::from(path), |(rest, home)| home.join(rest))
     }
 
-    /// The endpoint of S3: the option, or the first of these variables that is set.
-    pub fn endpoint_of(&self, variables: &[&str]) -> Option<&str> {
-        let named = variables.iter().find_map(|name| self.variable(name));
-        self.endpoint_url.as_deref().or(named)
-    }
-
     /// Certificates to trust beside the system's, of S3.
     pub fn ca_bundle(&self) -> Option<PathBuf> {
         let named = self.variable("AWS_CA_BUNDLE");
@@ -302,10 +296,14 @@ impl ObjectSettings {
 
     /// Does a variable say yes?
     pub fn is_on(&self, name: &str) -> bool {
-        let value = self.variable(name);
-        let yes = ["1", "true", "on", "yes", "y"];
-        value.is_some_and(|value| yes.iter().any(|word| value.eq_ignore_ascii_case(word)))
+        self.variable(name).is_some_and(is_yes)
     }
+}
+
+/// Is it a word for yes?
+pub fn is_yes(value: &str) -> bool {
+    let yes = ["1", "true", "on", "yes", "y"];
+    yes.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

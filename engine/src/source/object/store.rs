@@ -27,12 +27,13 @@ use futures_util::future::BoxFuture;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{BackoffConfig, HeaderValue, ObjectStore, RetryConfig};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
 /// Of a store that the program has set up itself.
-const FOREIGN: Advice = Advice {
+pub(super) const FOREIGN: Advice = Advice {
     refused: "check the credentials that the store was built with",
     unsigned: "build the store with credentials",
     absent: "check the path",
@@ -105,6 +106,14 @@ impl Store {
         }
     }
 
+    /// Where requests carry no credentials: says why the chain of `store` has none, if it knows.
+    fn with_missing(mut self, store: &'static str, settings: &ObjectSettings) -> Store {
+        if self.account.is_unsigned && !settings.no_sign_request {
+            self.account.missing = credentials::missing(store, chain_key(settings));
+        }
+        self
+    }
+
     /// Of a store that has a chain of credentials, of which `keeper` has what a link had. `server` is a name that all its objects share.
     fn new<C: Send + Sync + PartialEq + 'static>(
         objects: Arc<dyn ObjectStore>,
@@ -140,6 +149,11 @@ pub trait Listing: Send + Sync {
     /// It knows any beginning of keys, and not only one that ends with `/`.
     fn knows_any_prefix(&self) -> bool {
         true
+    }
+
+    /// An empty folder may be an object of its name, without a `/` at its end ([`Page::marks_folder`]).
+    fn marks_folders(&self) -> bool {
+        false
     }
 }
 
@@ -371,8 +385,18 @@ where
     if settings.no_sign_request {
         return Ok(None);
     }
-    let key = (&settings.variables, &settings.profile, &settings.ca_file);
-    credentials::keeper(store, key, chain)
+    credentials::keeper(store, chain_key(settings), chain)
+}
+
+/// What a chain depends on.
+fn chain_key(settings: &ObjectSettings) -> impl Hash {
+    let ObjectSettings {
+        variables,
+        profile,
+        ca_file,
+        ..
+    } = settings;
+    (variables, profile, ca_file)
 }
 
 /// With retries left, object_store would also go on with a broken body by itself.

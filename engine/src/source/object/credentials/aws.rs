@@ -3,52 +3,85 @@
 //! ```text
 //!   AWS_ACCESS_KEY_ID ──► AWS_WEB_IDENTITY_TOKEN_FILE ──► profile ──► the service of a container ──► 169.254.169.254 ──► none
 //!   profile:  role_arn ──► keys of source_profile or credential_source ──► AssumeRole
-//!             sso_session, sso_start_url ──► the token that `aws sso login` left ──► GetRoleCredentials
+//!             sso_session, sso_start_url ──► the token that `aws sso login` left for it ──► GetRoleCredentials
+//!                                              └─ ended ──► CreateToken by the refresh token, and kept as the AWS tools keep it
 //!             aws_access_key_id;  credential_process
 //! ```
 //! A profile that is asked for by an option leaves the variables out, as the AWS CLI does. A link that is set up and fails is an error, and no reason to go
-//! on: the next link would read as another user. Never: asks for a code, or writes into `~/.aws`.
+//! on: the next link would read as another user; so is a profile whose way to credentials is not known here (`aws login`). Never: asks for a code,
+//! or writes into `~/.aws` but a token of single sign-on that it has renewed: the old refresh token may be worth nothing from then on.
 //! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has keys: the keys sign one request to the token
 //! service, whose answer is valid for an hour.
 //! Source: AWS SDKs and Tools reference guide, standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
 
-use super::profile::{self, Profiles, Section};
+use super::hosts::Hosts;
+use super::profile::{self, ProfileInUse, Profiles, Section};
 use super::web::{self, MachineService};
 use super::{Chain, ChainAnswer, FoundCredential, process};
 use crate::source::object::refusal::{Unfit, line_of};
 use crate::source::object::settings::ObjectSettings;
+use chrono::{DateTime, SecondsFormat, Utc};
+use foreread_os::output;
 use futures_util::future::BoxFuture;
 use object_store::aws::{AwsAuthorizer, AwsCredential};
 use serde_json::Value;
+use sha1::{Digest, Sha1};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 use url::Url;
 
 /// Profiles that refer to each other, at most.
 const MAX_PROFILES: usize = 8;
-/// Files of single sign-on that are looked at.
-const MAX_SSO_FILES: usize = 200;
+/// A token of single sign-on is renewed this long before it ends.
+const SSO_RENEWED_BEFORE: Duration = Duration::from_secs(60);
+/// Keys of a profile that say how it comes to credentials, beside those that begin with `login_`.
+const CREDENTIAL_KEYS: [&str; 8] = [
+    "aws_access_key_id",
+    "aws_secret_access_key",
+    "credential_process",
+    "credential_source",
+    "source_profile",
+    "sso_account_id",
+    "sso_role_name",
+    "web_identity_token_file",
+];
 /// The firmware of Amazon's machines says one of these.
 const MAKERS: [&str; 3] = ["Amazon EC2", "amazon", "EC2"];
 
 /// The chain for some settings.
-pub struct AwsChain(pub ObjectSettings);
+pub struct AwsChain {
+    settings: ObjectSettings,
+    /// Why the service of the machine has given none, where there should be one.
+    missing: OnceLock<Arc<str>>,
+}
 
 impl Chain<AwsCredential> for AwsChain {
     fn find(&self) -> BoxFuture<'_, ChainAnswer<AwsCredential>> {
         Box::pin(self.find_first())
     }
+
+    fn missing(&self) -> Option<Arc<str>> {
+        self.missing.get().cloned()
+    }
 }
 
 impl AwsChain {
+    pub fn new(settings: ObjectSettings) -> AwsChain {
+        AwsChain {
+            settings,
+            missing: OnceLock::new(),
+        }
+    }
+
     async fn find_first(&self) -> ChainAnswer<AwsCredential> {
-        if self.0.profile.is_none() {
+        if self.settings.profile.is_none() {
             if let Some(found) = self.variables()? {
                 return Ok(Some(found));
             }
             let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
-            let both = (self.0.variable(file), self.0.variable(role));
+            let both = (self.settings.variable(file), self.settings.variable(role));
             if let (Some(_), None) = both {
                 let remedy = "set AWS_ROLE_ARN, or unset AWS_WEB_IDENTITY_TOKEN_FILE";
                 return Err(Unfit::new(
@@ -57,7 +90,7 @@ impl AwsChain {
                 ));
             }
             if let (Some(file), Some(role)) = both {
-                let session = self.0.variable("AWS_ROLE_SESSION_NAME");
+                let session = self.settings.variable("AWS_ROLE_SESSION_NAME");
                 return self.web_identity(file, role, session, "web identity").await;
             }
         }
@@ -71,8 +104,8 @@ impl AwsChain {
     }
 
     fn variables(&self) -> ChainAnswer<AwsCredential> {
-        let key = self.0.variable("AWS_ACCESS_KEY_ID");
-        let secret = self.0.variable("AWS_SECRET_ACCESS_KEY");
+        let key = self.settings.variable("AWS_ACCESS_KEY_ID");
+        let secret = self.settings.variable("AWS_SECRET_ACCESS_KEY");
         let (Some(key_id), Some(secret_key)) = (key, secret) else {
             let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither";
             let why = "one of two variables of a key is missing";
@@ -86,9 +119,12 @@ impl AwsChain {
         let credential = AwsCredential {
             key_id: key_id.to_string(),
             secret_key: secret_key.to_string(),
-            token: self.0.variable("AWS_SESSION_TOKEN").map(str::to_string),
+            token: self
+                .settings
+                .variable("AWS_SESSION_TOKEN")
+                .map(str::to_string),
         };
-        let (link, remedy) = if self.0.key_is_argument {
+        let (link, remedy) = if self.settings.key_is_argument {
             (
                 "the arguments key and secret",
                 "check key, secret and token, and that they may read it",
@@ -103,8 +139,8 @@ impl AwsChain {
     }
 
     async fn profile(&self) -> ChainAnswer<AwsCredential> {
-        let (name, is_asked) = profile::name_of(&self.0);
-        let all = Profiles::read(&self.0)?;
+        let (name, is_asked) = profile::name_of(&self.settings);
+        let all = Profiles::read(&self.settings)?;
         if all.get(name).is_none() {
             if is_asked {
                 let why = format!("there is no profile {name}; there are: {}", all.names());
@@ -155,7 +191,17 @@ impl AwsChain {
             if let Some(command) = keys.get("credential_process") {
                 return of_process(name, command).await;
             }
-            Ok(None)
+            // The next link would read as another user.
+            let is_way = |key: &&String| {
+                key.starts_with("login_") || CREDENTIAL_KEYS.contains(&key.as_str())
+            };
+            keys.keys().find(is_way).map_or(Ok(None), |key| {
+                let why = format!("profile {name} has {key}, and nothing by which credentials are found here");
+                let remedy = format!(
+                    "make a profile with 'credential_process = aws configure export-credentials --profile {name} --format process', and name that"
+                );
+                Err(Unfit::new(why, &remedy))
+            })
         })
     }
 
@@ -224,7 +270,7 @@ impl AwsChain {
         link: &str,
     ) -> ChainAnswer<AwsCredential> {
         let remedy = "check AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN";
-        let path = self.0.expand(file);
+        let path = self.settings.expand(file);
         let token = web::read_file("the web identity token", &path, remedy)?;
         let query = [
             ("Action", "AssumeRoleWithWebIdentity"),
@@ -246,20 +292,22 @@ impl AwsChain {
         link: &str,
         remedy: &str,
     ) -> ChainAnswer<AwsCredential> {
-        let own = self.0.region.as_deref().or(self.0.variable("AWS_REGION"));
-        let region = own.or(region).or(self.0.variable("AWS_DEFAULT_REGION"));
+        let own = self
+            .settings
+            .region
+            .as_deref()
+            .or(self.settings.variable("AWS_REGION"));
+        let region = own
+            .or(region)
+            .or(self.settings.variable("AWS_DEFAULT_REGION"));
         let region = region.unwrap_or("us-east-1");
-        let end = if region.starts_with("cn-") { ".cn" } else { "" };
-        let own = format!("https://sts.{region}.amazonaws.com{end}/");
-        let endpoint = self.0.variable("AWS_ENDPOINT_URL_STS").unwrap_or(&own);
         let unfit = |why: String| Unfit::new(format!("{link}: {why}"), remedy);
-        let mut url = Url::parse(endpoint)
-            .map_err(|_| unfit("AWS_ENDPOINT_URL_STS is no URL".to_string()))?;
+        let mut url = self.service("STS", region, "").map_err(unfit)?;
         url.query_pairs_mut()
             .append_pair("Version", "2011-06-15")
             .extend_pairs(query);
         let signed = signed_headers(&url, region, signed_by).map_err(unfit)?;
-        let client = web::client(self.0.ca_file.as_deref())?;
+        let client = web::client(self.settings.ca_file.as_deref())?;
         let request = client.post(url).headers(signed);
         let answer = web::send(request).await;
         let answer = answer.map_err(|why| unfit(format!("the token service: {why}")))?;
@@ -279,26 +327,37 @@ impl AwsChain {
         )))
     }
 
+    /// The URL of a call of a service, which is sent a token or is signed.
+    fn service(&self, service: &str, region: &str, path: &str) -> Result<Url, String> {
+        let profile = ProfileInUse::of(&self.settings);
+        let named = profile.endpoint(&self.settings, service);
+        let endpoint = named.unwrap_or_else(|| {
+            let hosts = Hosts::of(&self.settings, &profile, region);
+            let service = match service {
+                "STS" => "sts",
+                "SSO" => "portal.sso",
+                _ => "oidc",
+            };
+            format!("https://{}", hosts.host(service))
+        });
+        let url = Url::parse(&format!("{}/{path}", endpoint.trim_end_matches('/')));
+        let allows_http = self.settings.is_on("AWS_ALLOW_HTTP");
+        let url = url.ok().filter(|url| super::is_private(url) || allows_http);
+        url.ok_or_else(|| format!("the endpoint that is set for {service} is no URL with https"))
+    }
+
     /// Single sign-on, with the token of `aws sso login`.
     async fn sso(&self, name: &str, sso: Sso<'_>) -> ChainAnswer<AwsCredential> {
         let remedy = format!("aws sso login --profile {name}");
         let unfit = |why: &str| Unfit::new(format!("profile {name}: {why}"), &remedy);
-        let token = self.sso_token(sso.start_url);
-        let token = token.ok_or_else(|| unfit("there is no login (single sign-on)"))?;
-        if token
-            .expires
-            .is_some_and(|expires| expires <= SystemTime::now())
-        {
-            return Err(unfit("the session of single sign-on has expired"));
-        }
-        let own = format!("https://portal.sso.{}.amazonaws.com", sso.region);
-        let endpoint = self.0.variable("AWS_ENDPOINT_URL_SSO").unwrap_or(&own);
-        let url = format!("{}/federation/credentials", endpoint.trim_end_matches('/'));
-        let client = web::client(self.0.ca_file.as_deref())?;
+        let token = self.sso_token(&sso).await.map_err(|why| unfit(&why))?;
+        let url = self.service("SSO", sso.region, "federation/credentials");
+        let url = url.map_err(|why| unfit(&why))?;
+        let client = web::client(self.settings.ca_file.as_deref())?;
         let request = client
             .get(url)
             .query(&[("role_name", sso.role), ("account_id", sso.account)])
-            .header("x-amz-sso_bearer_token", &token.token);
+            .header("x-amz-sso_bearer_token", &token);
         let what = format!("profile {name}, single sign-on");
         let json = web::send_for_json(&what, request, &remedy).await?;
         let part = |key| web::text(&json, &["roleCredentials", key]);
@@ -317,31 +376,84 @@ impl AwsChain {
         )))
     }
 
-    /// The token that a login left for a start URL.
-    fn sso_token(&self, start_url: &str) -> Option<web::Token> {
-        let folder = self.0.home()?.join(".aws/sso/cache");
-        let files = std::fs::read_dir(folder)
-            .ok()?
-            .flatten()
-            .take(MAX_SSO_FILES);
-        let tokens = files.filter_map(|file| {
-            let text = web::read_file("the login", &file.path(), "").ok()?;
-            let json = serde_json::from_str::<Value>(&text).ok()?;
-            let is_of_it = web::text(&json, &["startUrl"])? == start_url;
-            let token = web::text(&json, &["accessToken"]).filter(|text| web::is_header(text))?;
-            let expires = super::time_of(web::text(&json, &["expiresAt"])?);
-            is_of_it.then(|| web::Token {
-                token: token.to_string(),
-                expires,
+    /// The token that a login left for this session, which no other program shares; renewed where it has ended.
+    async fn sso_token(&self, sso: &Sso<'_>) -> Result<String, String> {
+        let hash = Sha1::digest(sso.login.as_bytes());
+        let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let home = self.settings.home();
+        let path = home.map(|home| home.join(format!(".aws/sso/cache/{name}.json")));
+        let text = path
+            .as_deref()
+            .and_then(|path| web::read_file("the login", path, "").ok());
+        let json = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let (Some(path), Some(json)) = (path, json) else {
+            return Err("there is no login (single sign-on)".to_string());
+        };
+        let token = web::text(&json, &["accessToken"]).filter(|text| web::is_header(text));
+        let expires = web::text(&json, &["expiresAt"]).and_then(time_of_tools);
+        let is_valid =
+            expires.is_none_or(|expires| expires > SystemTime::now() + SSO_RENEWED_BEFORE);
+        if let Some(token) = token.filter(|_| is_valid) {
+            return Ok(token.to_string());
+        }
+        let ended = "the session of single sign-on has expired";
+        self.sso_renewed(sso, &path, json)
+            .await
+            .map_err(|why| match why.is_empty() {
+                true => ended.to_string(),
+                false => format!("{ended}, and is not renewed: {why}"),
             })
+    }
+
+    /// A new token by the refresh token of a login. The error is empty where there is none.
+    async fn sso_renewed(
+        &self,
+        sso: &Sso<'_>,
+        path: &Path,
+        mut login: Value,
+    ) -> Result<String, String> {
+        let part = |key| web::text(&login, &[key]).ok_or_else(String::new);
+        let registered = part("registrationExpiresAt").ok().and_then(time_of_tools);
+        if registered.is_some_and(|until| until <= SystemTime::now()) {
+            return Err(String::new());
+        }
+        let body = serde_json::json!({
+            "grantType": "refresh_token",
+            "clientId": part("clientId")?,
+            "clientSecret": part("clientSecret")?,
+            "refreshToken": part("refreshToken")?,
         });
-        tokens.max_by_key(|token| token.expires)
+        let url = self.service("SSO_OIDC", sso.region, "token")?;
+        let client = web::client(self.settings.ca_file.as_deref()).map_err(|unfit| unfit.why)?;
+        let request = client
+            .post(url)
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        let answer = web::send_for_json("the token service", request, "").await;
+        let answer = answer.map_err(|unfit| unfit.why)?;
+        let token = web::text(&answer, &["accessToken"]).filter(|text| web::is_header(text));
+        let token = token
+            .ok_or("the token service: its answer has no token")?
+            .to_string();
+        let seconds = answer.get("expiresIn").and_then(Value::as_u64);
+        let expires = DateTime::<Utc>::from(super::in_seconds(seconds.unwrap_or(0)));
+        login["accessToken"] = token.as_str().into();
+        login["expiresAt"] = expires.to_rfc3339_opts(SecondsFormat::Secs, true).into();
+        if let Some(refresh) = web::text(&answer, &["refreshToken"]) {
+            login["refreshToken"] = refresh.into();
+        }
+        if let Err(error) = output::write(path, login.to_string().as_bytes(), true) {
+            tracing::warn!("the renewed session of single sign-on is not kept: {error}");
+        }
+        Ok(token)
     }
 
     /// The service of a container: ECS, and EKS pod identity.
     async fn container(&self) -> ChainAnswer<AwsCredential> {
-        let relative = self.0.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-        let full = self.0.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        let relative = self
+            .settings
+            .variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let full = self.settings.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
         let url = match (relative, full) {
             (Some(path), _) => format!("http://169.254.170.2{path}"),
             (None, Some(url)) => url.to_string(),
@@ -356,8 +468,13 @@ impl AwsChain {
             ));
         }
         let mut request = MachineService::Named.client()?.get(url);
-        let file = self.0.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-        let token = match (file, self.0.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")) {
+        let file = self
+            .settings
+            .variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        let token = match (
+            file,
+            self.settings.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+        ) {
             (Some(file), _) => Some(web::read_file("the token", Path::new(file), remedy)?),
             (None, token) => token.map(str::to_string),
         };
@@ -376,12 +493,17 @@ impl AwsChain {
 
     /// The service of a machine (IMDSv2); one that does not answer is none.
     async fn machine(&self) -> ChainAnswer<AwsCredential> {
-        if self.0.is_on("AWS_EC2_METADATA_DISABLED") {
+        if self.settings.is_on("AWS_EC2_METADATA_DISABLED") {
             return Ok(None);
         }
-        let named = self.0.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-        let service = MachineService::of(named.is_some(), &MAKERS);
+        let named = self.settings.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        // The AWS tools wait for it as long.
+        let service = match named {
+            Some(_) => MachineService::Expected,
+            None => MachineService::of(false, &MAKERS),
+        };
         let client = service.client()?;
+        let begun = Instant::now();
         let root = named
             .unwrap_or("http://169.254.169.254")
             .trim_end_matches('/');
@@ -390,6 +512,13 @@ impl AwsChain {
             .put(format!("{root}/latest/api/token"))
             .header(seconds, "21600");
         let Some(token) = web::good(token).await.filter(|token| web::is_header(token)) else {
+            if let Some(limit) = service.was_late(begun) {
+                let why = format!(
+                    "the metadata service of this machine ({root}) gave no answer within {limit:?}: a container needs a hop limit \
+                     of 2 (aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2)"
+                );
+                let _ = self.missing.set(why.into());
+            }
             return Ok(None);
         };
         let get = |path: &str| {
@@ -411,7 +540,8 @@ impl AwsChain {
 
 /// What a profile says of single sign-on.
 struct Sso<'a> {
-    start_url: &'a str,
+    /// By which the AWS tools name a login: the session, or the start URL of a profile without one.
+    login: &'a str,
     region: &'a str,
     account: &'a str,
     role: &'a str,
@@ -444,8 +574,9 @@ impl<'a> Sso<'a> {
                 "correct ~/.aws/config",
             ));
         }
+        let start_url = key("sso_start_url")?;
         Ok(Some(Sso {
-            start_url: key("sso_start_url")?,
+            login: session.map_or(start_url, String::as_str),
             region,
             account: key("sso_account_id")?,
             role: key("sso_role_name")?,
@@ -453,13 +584,9 @@ impl<'a> Sso<'a> {
     }
 }
 
-/// What the profile in use says, such as its region; nothing where it cannot be read.
-pub fn profile_in_use(settings: &ObjectSettings) -> Section {
-    let all = Profiles::read(settings).unwrap_or_default();
-    let keys = all.get(profile::name_of(settings).0).into_iter().flatten();
-    let said = keys.filter(|(_, value)| !value.is_empty());
-    said.map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+/// A time as the AWS tools write it; the older ones end it with UTC.
+fn time_of_tools(text: &str) -> Option<SystemTime> {
+    super::time_of(&text.replace("UTC", "Z"))
 }
 
 fn has_keys(keys: &Section) -> bool {

@@ -14,7 +14,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder};
 use serde_json::Value;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use url::form_urlencoded;
 
 /// Of a service that a setting names, or that is reached over a network.
@@ -65,6 +65,12 @@ impl MachineService {
             MachineService::Expected => MACHINE_LIMIT,
             MachineService::Guessed => GUESS_LIMIT,
         }
+    }
+
+    /// The time that it had for an answer, where there should be such a service and that time is up.
+    pub fn was_late(self, begun: Instant) -> Option<Duration> {
+        let is_late = self != MachineService::Guessed && begun.elapsed() >= self.limit();
+        is_late.then(|| self.limit())
     }
 
     /// A client for it.

@@ -2,19 +2,25 @@
 //!
 //! The region is that of the settings, or of the profile, or us-east-1; a bucket elsewhere says where it is. Buckets of S3 Express One Zone are
 //! directory buckets: their requests are signed for a session, and their names come in no order.
+//!
+//! ```text
+//!   path style, as usual               https://HOST/BUCKET/KEY
+//!   AWS_VIRTUAL_HOSTED_STYLE_REQUEST   https://BUCKET.HOST/KEY     OSS, COS, OBS and TOS know this alone
+//! ```
 
 use super::{
     BucketKey, Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check,
     connector, keeper_of, line, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
-use crate::source::object::credentials::aws::{AwsChain, profile_in_use};
+use crate::source::object::credentials::aws::AwsChain;
+use crate::source::object::credentials::hosts::Hosts;
+use crate::source::object::credentials::profile::ProfileInUse;
 use crate::source::object::page;
 use crate::source::object::refusal::{Advice, Unfit};
 use crate::source::object::reply::Wire;
-use crate::source::object::settings::ObjectSettings;
+use crate::source::object::settings::{ObjectSettings, is_yes};
 use object_store::aws::AmazonS3Builder;
-use std::cell::LazyCell;
 use std::sync::Arc;
 
 pub const S3: StoreKind = StoreKind {
@@ -51,6 +57,7 @@ const VARIABLES: &[&str] = &[
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT_URL_STS",
     "AWS_ENDPOINT_URL_SSO",
+    "AWS_ENDPOINT_URL_SSO_OIDC",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_ROLE_ARN",
     "AWS_ROLE_SESSION_NAME",
@@ -65,6 +72,7 @@ const URLS: &[&str] = &[
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT_URL_STS",
     "AWS_ENDPOINT_URL_SSO",
+    "AWS_ENDPOINT_URL_SSO_OIDC",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
@@ -92,15 +100,17 @@ impl Place for S3Place {
             ..settings.clone()
         };
         // A token goes to each of them.
-        for name in ["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_SSO"] {
+        for name in [
+            "AWS_ENDPOINT_URL_STS",
+            "AWS_ENDPOINT_URL_SSO",
+            "AWS_ENDPOINT_URL_SSO_OIDC",
+        ] {
             may_be_plain(settings.variable(name), settings, "AWS_ALLOW_HTTP")?;
         }
-        let profile = LazyCell::new(|| profile_in_use(settings));
-        let of_profile = |key| profile.get(key).cloned();
-        let endpoint = settings
-            .endpoint_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])
-            .map(str::to_string)
-            .or_else(|| of_profile("endpoint_url"));
+        let profile = ProfileInUse::of(settings);
+        let of_profile = |key| profile.get(key).map(str::to_string);
+        let endpoint = settings.endpoint_url.clone();
+        let endpoint = endpoint.or_else(|| profile.endpoint(settings, "S3"));
         let allow_http = may_be_plain(endpoint.as_deref(), settings, "AWS_ALLOW_HTTP")?;
         let named = [
             settings.region.as_deref(),
@@ -109,19 +119,26 @@ impl Place for S3Place {
         ];
         let region = named.into_iter().flatten().next().map(str::to_string);
         let region = region.or_else(|| of_profile("region"));
+        let region = region.as_deref().unwrap_or("us-east-1");
+        let mut hosts = Hosts::of(settings, &profile, region);
+        hosts.is_dual_stack |= profile.get("s3.use_dualstack_endpoint").is_some_and(is_yes);
+        let is_virtual = match settings.variable("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") {
+            Some(value) => is_yes(value),
+            None => profile.get("s3.addressing_style") == Some("virtual"),
+        };
         let connector = connector(settings, allow_http, &WIRE, None)?;
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.0.bucket)
-            .with_region(region.as_deref().unwrap_or("us-east-1"))
+            .with_region(region)
             .with_request_payer(settings.requester_pays || settings.is_on("AWS_REQUEST_PAYER"))
             .with_s3_express(self.is_directory_bucket())
-            .with_virtual_hosted_style_request(settings.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"))
+            .with_virtual_hosted_style_request(is_virtual)
             .with_retry(no_retries())
             .with_http_connector(connector);
-        if let Some(endpoint) = &endpoint {
-            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+        if let Some(url) = self.url(endpoint.as_deref(), &hosts, is_virtual) {
+            builder = builder.with_endpoint(url.trim_end_matches('/'));
         }
-        let keeper = keeper_of("S3", settings, || AwsChain(settings.clone()))?;
+        let keeper = keeper_of("S3", settings, || AwsChain::new(settings.clone()))?;
         builder = match &keeper {
             Some(keeper) => builder.with_credentials(Arc::new(Provider(keeper.clone()))),
             None => builder.with_skip_signature(true),
@@ -129,6 +146,12 @@ impl Place for S3Place {
         let remedy = "check the bucket's name and AWS_ENDPOINT_URL";
         let store = builder.build();
         let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
+        // Keys of another partition are those of another store.
+        let endpoint = endpoint.or_else(|| {
+            hosts
+                .other_domain()
+                .map(|domain| format!("https://s3.{domain}"))
+        });
         let endpoint = endpoint.unwrap_or_default();
         let listing: Arc<dyn Listing> = if self.is_directory_bucket() {
             Arc::new(PaginatedListing::without_order(store.clone()))
@@ -136,11 +159,31 @@ impl Place for S3Place {
             Arc::new(PaginatedListing::new(store.clone()))
         };
         let server = format!("{endpoint}/{}", self.0.bucket);
-        Ok(Store::new(store, listing, &ADVICE, keeper, &server))
+        let store = Store::new(store, listing, &ADVICE, keeper, &server);
+        Ok(store.with_missing("S3", settings))
     }
 }
 
 impl S3Place {
+    /// Where requests go, with the bucket in the name of the host where that is asked for; nothing for what object_store makes of the region.
+    fn url(&self, named: Option<&str>, hosts: &Hosts<'_>, is_virtual: bool) -> Option<String> {
+        let is_usual = !hosts.is_fips && !hosts.is_dual_stack && hosts.other_domain().is_none();
+        let url = match named {
+            Some(named) => named.to_string(),
+            None if is_usual || self.is_directory_bucket() => return None,
+            None => format!("https://{}", hosts.host("s3")),
+        };
+        let (scheme, host) = url.split_once("://")?;
+        let bucket = &self.0.bucket;
+        // Others write the bucket there themselves.
+        let has_bucket = host.strip_prefix(bucket.as_str());
+        let has_bucket = has_bucket.is_some_and(|rest| rest.starts_with('.'));
+        match is_virtual && !has_bucket {
+            true => Some(format!("{scheme}://{bucket}.{host}")),
+            false => Some(url),
+        }
+    }
+
     /// S3 Express One Zone.
     fn is_directory_bucket(&self) -> bool {
         self.0.bucket.ends_with("--x-s3")
@@ -193,6 +236,43 @@ mod tests {
             ..ObjectSettings::default()
         };
         assert_eq!(check(&settings, VARIABLES, URLS), Ok(()));
+    }
+
+    #[test]
+    fn the_bucket_is_in_the_host_where_that_is_asked_for() {
+        let place = read("s3://b.c/k").expect("a name");
+        let url = |named, region, is_fips, is_virtual| {
+            let hosts = Hosts {
+                region,
+                is_fips,
+                is_dual_stack: false,
+            };
+            place.url(named, &hosts, is_virtual)
+        };
+        let some = |text: &str| Some(text.to_string());
+        let oss = Some("https://oss.example:1/p");
+        assert_eq!(
+            url(oss, "eu-1", false, false),
+            some("https://oss.example:1/p")
+        );
+        assert_eq!(
+            url(oss, "eu-1", true, true),
+            some("https://b.c.oss.example:1/p")
+        );
+        let own = Some("http://b.c.oss.example");
+        assert_eq!(
+            url(own, "eu-1", false, true),
+            some("http://b.c.oss.example")
+        );
+        assert_eq!(url(None, "eu-1", false, true), None, "object_store's own");
+        assert_eq!(
+            url(None, "us-2", true, true),
+            some("https://b.c.s3-fips.us-2.amazonaws.com")
+        );
+        assert_eq!(
+            url(None, "cn-n-1", false, false),
+            some("https://s3.cn-n-1.amazonaws.com.cn")
+        );
     }
 
     #[test]
