@@ -598,9 +598,17 @@ pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, Sou
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(Arc::new(tree::Folder::open(path)?)),
         Ok(meta) if meta.is_file() => Ok(Arc::new(tree::Folder::only(path)?)),
-        _ => Ok(Arc::new(
-            tree::Single::open(&name).map_err(|error| with_slash(&name, error))?,
-        )),
+        _ => match tree::Single::open(&name) {
+            #[cfg(feature = "object")]
+            Err(error)
+                if is_of_store(&name) && error.errno == rustix::io::Errno::ISDIR.raw_os_error() =>
+            {
+                let folder = name.unredacted_text().map(|name| format!("{name}/"));
+                let folder = folder.ok_or(error)?;
+                Ok(Arc::new(object::Prefix::open(folder.as_str())?))
+            }
+            opened => Ok(Arc::new(opened.map_err(|error| with_slash(&name, error))?)),
+        },
     }
 }
 

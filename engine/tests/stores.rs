@@ -190,6 +190,195 @@ fn odd_keys_are_read_by_name_and_in_a_folder() {
     });
 }
 
+/// Google unpacks what is stored as gzip unless it is asked not to, by either of its protocols; a proxy may do so anywhere.
+#[test]
+fn what_is_stored_compressed_is_read_as_it_is_stored() {
+    let unpacked = |answer: &mut ServedAnswer| {
+        answer.status = 200;
+        answer.set("content-range", "");
+        answer.set("etag", "W/\"unpacked\"");
+        (answer.body, answer.is_chunked) = (vec![7; 1000], true);
+    };
+    each(|store| {
+        store.put("dir/x", pattern(0, 300_000, 0));
+        for (name, value) in [
+            ("x-goog-stored-content-encoding", "gzip"),
+            ("warning", "214 UploadServer gunzipped"),
+            ("", ""),
+        ] {
+            // Nothing says that it is unpacked: a store that keeps codings has parts of a known length.
+            if name.is_empty() && matches!(store.kind, Kind::Hub | Kind::Http) {
+                continue;
+            }
+            edit_objects(store, move |seen, answer| {
+                let is_stored = name.starts_with("x-goog");
+                if answer.status > 206 || seen.range().is_none() {
+                    return;
+                }
+                if is_stored {
+                    answer.set(name, value);
+                }
+                if seen.header("accept-encoding") == Some("gzip") {
+                    if is_stored {
+                        answer.set("content-encoding", "gzip");
+                    }
+                } else {
+                    unpacked(answer);
+                    if !name.is_empty() {
+                        answer.set(name, value);
+                    }
+                }
+            });
+            let what = format!("{:?}, {name}", store.kind);
+            let object = Object::open_with(store.name("dir/x"), patient(store));
+            let object = object.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(read_all(&object) == Ok(pattern(0, 300_000, 0)), "{what}");
+            if store.kind != Kind::Http {
+                let tree = prefix(store, "dir/");
+                let meta = tree.look(Path::new("x")).expect("there");
+                let (listed, _) = tree.open_listed(Path::new("x"), &meta).expect("opens");
+                assert!(read_all(&*listed) == Ok(pattern(0, 300_000, 0)), "{what}");
+            }
+        }
+        edit_objects(store, move |_, answer| {
+            unpacked(answer);
+            answer.set("x-goog-stored-content-encoding", "gzip");
+        });
+        let error = Object::open_with(store.name("dir/x"), patient(store)).err();
+        let error = error.expect("refused").to_string();
+        assert!(
+            error.contains("unpacks what is stored compressed"),
+            "{error}"
+        );
+    });
+}
+
+/// A blob that marks a folder is no file: of Data Lake, or left by a tool. Other stores have no such marks.
+#[test]
+fn the_mark_of_a_folder_of_azure_is_no_file() {
+    let Some(store) = Store::start(Kind::Azure) else {
+        return;
+    };
+    watch();
+    store.put("dir/x", pattern(0, 10, 0));
+    store.put("dir/full", Vec::new());
+    store.put("dir/full/y", pattern(0, 10, 0));
+    store.put("dir/void", Vec::new());
+    for (header, value, element) in [
+        (
+            "x-ms-resource-type",
+            "directory",
+            "<ResourceType>directory</ResourceType></Properties>",
+        ),
+        (
+            "x-ms-meta-hdi_isfolder",
+            "true",
+            "</Properties><Metadata><hdi_isfolder>true</hdi_isfolder></Metadata>",
+        ),
+        (
+            "X-Ms-Meta-Hdi_Isfolder",
+            "True",
+            "</Properties><Metadata><Other>1</Other><Hdi_Isfolder>True</Hdi_Isfolder></Metadata>",
+        ),
+    ] {
+        store.objects.edit(move |seen, answer| {
+            let path = seen.target.split('?').next().unwrap_or_default();
+            if !lists(seen) && (path.ends_with("/full") || path.ends_with("/void")) {
+                answer.set(header, value);
+            }
+            let has_metadata = seen.target.contains("include=metadata");
+            if lists(seen) && (has_metadata || header == "x-ms-resource-type") {
+                let text = String::from_utf8_lossy(&answer.body).into_owned();
+                let mut marked = String::new();
+                for part in text.split_inclusive("</Blob>") {
+                    let is_mark = ["dir/full<", "dir/void<"]
+                        .iter()
+                        .any(|key| part.contains(key));
+                    marked += &match is_mark {
+                        true => part.replacen("</Properties>", element, 1),
+                        false => part.to_string(),
+                    };
+                }
+                answer.body = marked.into_bytes();
+            }
+        });
+        let tree = prefix(&store, "dir/");
+        let listed = names(&tree, "").expect("listed");
+        let folders = listed
+            .iter()
+            .filter(|(_, (kind, _))| *kind == EntryKind::Folder);
+        let folders: Vec<&str> = folders.map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            (folders, listed.len()),
+            (vec!["full", "void"], 3),
+            "{header}"
+        );
+        for (folder, inside) in [("full", 1), ("void", 0)] {
+            let meta = tree.look(Path::new(folder)).map(|meta| meta.kind);
+            assert_eq!(meta, Ok(EntryKind::Folder), "{header}: {folder}");
+            let within = names(&tree, folder).map(|names| names.len());
+            assert_eq!(within, Ok(inside), "{header}: {folder}");
+            let below = Prefix::open_with(store.name(&format!("dir/{folder}/")), patient(&store));
+            assert!(
+                below.is_ok_and(|tree| names(&tree, "").is_ok()),
+                "{header}: {folder}"
+            );
+            let error = Object::open_with(store.name(&format!("dir/{folder}")), patient(&store));
+            let error = error.err().expect("a folder");
+            let isdir = rustix::io::Errno::ISDIR.raw_os_error();
+            assert_eq!(
+                (error.errno, error.remedy.as_str()),
+                (isdir, "write it with / at its end")
+            );
+        }
+        assert!(names(&tree, "nothing").is_err(), "{header}");
+    }
+}
+
+/// A server that does not say in a part how long the object is says so by HEAD.
+#[test]
+fn a_size_that_a_part_leaves_out_is_asked_for() {
+    let server = bucket();
+    server.edit(|_, answer| {
+        if let Some((range, _)) = answer
+            .header("content-range")
+            .and_then(|range| range.split_once('/'))
+        {
+            let range = format!("{range}/*");
+            answer.set("content-range", &range);
+        }
+    });
+    for name in ["s3://bucket/dir/large".to_string(), server.url("dir/large")] {
+        let object = Object::open_with(name.as_str(), memory_settings(&server));
+        let object = object.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((object.size(), object.check()), (300_017, Ok(300_017)));
+        assert!(read_all(&object) == Ok(pattern(0, 300_017, 0)), "{name}");
+        server.put("dir/large", pattern(0, 300_018, 1));
+        let read = read(&object, 150_000, 1000).map(drop);
+        assert!(
+            matches!(read, Err(SourceError::Changed { .. })),
+            "{name}: {read:?}"
+        );
+        server.put("dir/large", pattern(0, 300_017, 0));
+    }
+    // Neither says it, or nothing tells versions apart.
+    server.edit(|seen, answer| {
+        if seen.method == "HEAD" {
+            *answer = ServedAnswer::new(405, "");
+        }
+        let range = answer
+            .header("content-range")
+            .map(|range| range.replace("/300017", "/*"));
+        answer.set("content-range", &range.unwrap_or_default());
+    });
+    let error = Object::open_with("s3://bucket/dir/large", memory_settings(&server));
+    let error = error.err().expect("refused").to_string();
+    assert!(
+        error.contains("how long the object is (Content-Range: bytes 0-131071/*)"),
+        "{error}"
+    );
+}
+
 /// A generation and an ETag: a read of the version that was replaced is an error, and never the other's bytes. (A file of a hub stays at its commit: `hub.rs`.)
 #[test]
 fn a_replaced_object_is_noticed_by_its_version() {
@@ -478,7 +667,7 @@ fn dates_in_each_form_are_read() {
 type Form = fn(&ServedRequest, &mut ServedAnswer);
 
 /// What servers write of a version, or leave out. `listed`: of a listing.
-const FORMS: [(&str, Form); 9] = [
+const FORMS: [(&str, Form); 10] = [
     ("plain", |_, _| {}),
     ("bare", |seen, answer| {
         if !lists(seen) {
@@ -514,6 +703,14 @@ const FORMS: [(&str, Form); 9] = [
     ("listed: none", |seen, answer| {
         without(seen, answer, &["ETag"])
     }),
+    // Google's, by S3's protocol.
+    ("listed: generation", |seen, answer| {
+        if lists(seen) {
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            let more = "<Generation>1700000000000001</Generation><ETag>";
+            answer.body = text.replace("<ETag>", more).into_bytes();
+        }
+    }),
     ("listed: no date", |seen, answer| {
         without(seen, answer, &["LastModified", "Last-Modified"]);
     }),
@@ -545,7 +742,8 @@ fn without(seen: &ServedRequest, answer: &mut ServedAnswer, elements: &[&str]) {
 /// Of Google a version is the generation, a number, and of the hub what the hub says: there the ETag of a reply means nothing in any form.
 /// Azure has an ETag with every reply, and one without is refused (`answers_that_no_retry_can_mend`).
 fn has_form(kind: Kind, form: &str) -> bool {
-    !(kind == Kind::Azure && ["none", "412 without ETag"].contains(&form))
+    let is_own = kind == Kind::Google && form == "listed: generation";
+    !(is_own || kind == Kind::Azure && ["none", "412 without ETag"].contains(&form))
 }
 
 /// A listing and a reply write one version in two forms, or one of them says none; and a server that refuses its own version.
@@ -575,6 +773,9 @@ fn a_version_is_known_in_each_form() {
                 }
                 let (_, opened) = tree.open(Path::new("x")).expect("opens");
                 assert!(tree.is_same(&meta, &opened), "{what}: {meta:?} {opened:?}");
+                if ["plain", "listed: generation"].contains(&form) {
+                    assert!(tree.names_exactly(&meta), "{what}: a cache may keep it");
+                }
             }
             let object = open(store, "dir/x");
             assert!(read_all(&object) == Ok(pattern(0, 300_000, 0)), "{what}");

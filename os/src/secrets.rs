@@ -26,8 +26,9 @@ const HOSTS: [&str; 7] = [
 /// Schemes of buckets, whose keys have no query.
 const BUCKETS: [&str; 7] = ["s3", "gs", "gcs", "az", "azure", "abfs", "abfss"];
 /// How hosts of accounts end: `CONTAINER@ACCOUNT.HOST` has no user.
-const ACCOUNTS: [&str; 5] = [
+const ACCOUNTS: [&str; 6] = [
     ".core.windows.net",
+    ".storage.azure.net",
     ".core.chinacloudapi.cn",
     ".core.usgovcloudapi.net",
     ".core.cloudapi.de",

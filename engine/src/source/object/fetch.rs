@@ -16,6 +16,7 @@
 use super::client_error::LastError;
 use super::network::Turn;
 use super::refusal::Refusal;
+use super::reply::ObjectSize;
 use super::settings::ObjectSettings;
 use super::store::Store;
 use super::version::{Validator, Version};
@@ -225,6 +226,14 @@ impl Asker<'_> {
                 let said = Validator::new(etag.as_deref(), modified, 0);
                 return Ok(Front::empty(said, asked.elapsed()));
             }
+            Err(refusal @ Refusal::NoSize(_)) => {
+                let head = self.in_time(self.ask(GetOptions::new().with_head(true)));
+                let there = head.await.map_err(|other| match other.is_passing() {
+                    true => other,
+                    false => refusal,
+                })?;
+                return Ok(Front::empty(Version::new(there.meta), asked.elapsed()));
+            }
             Err(refusal) if held.is_none() && refusal.may_be_of_nothing() => {
                 return self.probe_whole(refusal, asked).await;
             }
@@ -249,7 +258,7 @@ impl Asker<'_> {
             Ok(whole) if whole.meta.size == 0 => {
                 Ok(Front::empty(Validator::of(&whole.meta), asked.elapsed()))
             }
-            Err(other) if other.is_passing() => Err(other),
+            Err(other) if other.is_passing() || other == Refusal::Folder => Err(other),
             // It said so, and says no more.
             Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => {
                 Ok(Front::empty(Validator::new(None, None, 0), asked.elapsed()))
@@ -394,10 +403,11 @@ impl Asker<'_> {
         condition: GetOptions,
     ) -> Result<FirstPiece, Refusal> {
         let wanted = Some(GetRange::Bounded(range.clone()));
-        let options = GetOptions {
+        let mut options = GetOptions {
             range: wanted,
             ..condition
         };
+        options.extensions.insert(ObjectSize(version.size()));
         let answer = self.ask(options).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
         let is_first = version.is_listed();

@@ -98,7 +98,7 @@ impl Prefix {
         let open = |settings| {
             let tree = Prefix::at(&name, &*place, settings);
             let tree = tree.map_err(|unfit| unfit.open_error(&name))?;
-            let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
+            let first = wait(tree.is_folder(&tree.key(Path::new("")).unwrap_or_default()));
             Ok::<_, SourceOpenError>((tree, first))
         };
         let (tree, first) = store::open_at(&*place, settings, open, |(_, first)| {
@@ -106,7 +106,7 @@ impl Prefix {
         })?;
         let first =
             first.map_err(|refusal| refusal.open_error(&name, &tree.store.account, None))?;
-        if !tree.prefix.is_empty() && first.is_none() {
+        if !tree.prefix.is_empty() && !first {
             let list = tree.store.account.advice.list;
             let remedy = format!("check bucket and prefix ({list} {name})");
             return Err(SourceOpenError {
@@ -217,6 +217,23 @@ impl Prefix {
         Ok(None)
     }
 
+    /// Is there something below a key with a `/` at its end, or an object that marks an empty folder?
+    async fn is_folder(&self, key: &str) -> Result<bool, Refusal> {
+        if self.first_of(key).await?.is_some() {
+            return Ok(true);
+        }
+        self.is_marked(key).await
+    }
+
+    async fn is_marked(&self, key: &str) -> Result<bool, Refusal> {
+        let plain = key.trim_end_matches('/');
+        if !self.listing.marks_folders() || plain.is_empty() {
+            return Ok(false);
+        }
+        let page = self.first_of(plain).await?;
+        Ok(page.is_some_and(|page| page.marks_folder))
+    }
+
     /// Names the keys that were left out of a page, unless they were named before.
     fn leave_out(&self, mut keys: Vec<OddKey>, why: &str) {
         {
@@ -255,6 +272,7 @@ impl Prefix {
             self.leave_out(page.odd, IS_ODD);
             pages.named(names.seen.len());
         }
+        names.there = names.there || self.is_marked(key).await?;
         let mut hidden = Vec::new();
         names.names.sort(&mut |name| {
             if hidden.len() < MAX_ODD {
@@ -337,6 +355,9 @@ impl Prefix {
             return self.meta_by_version(key, plain).await;
         }
         let (below, named) = try_join(self.first_of(key), self.first_of(plain)).await?;
+        if named.as_ref().is_some_and(|page| page.marks_folder) {
+            return Ok(Some(Meta::listed_folder()));
+        }
         let mut objects = named.into_iter().flat_map(|page| page.objects);
         let object = objects.find(|object| object.location.as_ref() == plain);
         if below.is_none() {

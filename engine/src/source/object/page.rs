@@ -56,6 +56,8 @@ pub struct Page {
     pub odd: Vec<OddKey>,
     /// Something is on it, and be it the marker of the folder.
     pub any: bool,
+    /// The key that was asked for, without a `/` at its end, is the mark of a folder (Azure).
+    pub marks_folder: bool,
     pub next: NextPage,
     /// The first of its keys and beginnings of keys.
     pub first: Option<String>,
@@ -87,6 +89,7 @@ pub struct ListedObject {
     pub etag: Option<String>,
     /// Google's word for a version.
     pub generation: Option<String>,
+    /// It is no file but the mark of a folder.
     pub is_folder: bool,
 }
 
@@ -195,16 +198,32 @@ impl NextPage {
     }
 }
 
-/// A page as S3 writes it.
+/// A page as S3 writes it. Google's listings by S3's protocol have generations too, which no reply of it is known by.
 ///
 /// # Errors
 /// It is no such page, or not all of it.
 pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
+    let mut said = text_of(body)?;
+    for object in &mut said.objects {
+        object.generation = None;
+    }
+    Page::of(said, wanted)
+}
+
+/// The same where a version is a generation.
+///
+/// # Errors
+/// It is no such page, or not all of it.
+pub fn of_google(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
+    Page::of(text_of(body)?, wanted)
+}
+
+fn text_of(body: &[u8]) -> Result<PageText, Refusal> {
     let (mut said, mut entry) = (PageText::default(), ListedObject::default());
     xml::read("ListBucketResult", body, |path, text| {
         said.take(path, &mut entry, text);
     })?;
-    Page::of(said, wanted)
+    Ok(said)
 }
 
 impl Page {
@@ -269,6 +288,7 @@ impl Page {
             return Ok(());
         }
         if entry.is_folder {
+            self.marks_folder |= rest.is_empty();
             self.folder(&entry.key, wanted);
             return Ok(());
         }

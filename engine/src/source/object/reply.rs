@@ -8,6 +8,9 @@
 //!   206  bytes 0-0/0, bytes */0;  204     ──► Empty
 //!   200  all that was asked for, or an object of up to 128 KiB, of which the part is cut ──► 206
 //!   200  anything else                    ──► WholeObject
+//!   206  bytes 0-9/*                      ──► 10 bytes of the size that is known; of an unknown one NoSize, and HEAD says it
+//!        unpacked on the way              ──► asked for as it is stored (`Accept-Encoding: gzip`); unpacked again: Unpacked
+//!        a folder of Azure                ──► Folder
 //!   Last-Modified in a form of RFC 9110   ──► the one that object_store knows; else none
 //! ```
 //! Example: a read asks for `bytes=4096-8191` of an object of 10,000 bytes, and its server knows no ranges. The reply is a 200 with 10,000
@@ -27,6 +30,7 @@ use object_store::{HeaderMap, HeaderValue};
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use url::Url;
 
@@ -44,6 +48,10 @@ const NO_CODINGS: [&str; 8] = [
 
 /// First and last byte of a request.
 pub type RequestRange = (u64, u64);
+
+/// Of a request: how long its object is, as far as is known.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectSize(pub u64);
 
 /// The value of a header, if it is text.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -128,10 +136,32 @@ fn check_coding(headers: &HeaderMap, stores_codings: bool) -> Result<(), Refusal
     }
 }
 
-/// Is a 206 what was asked for?
+/// The coding that Google has stored an object in. It sends the bytes in that coding to those who take it, and to others what they
+/// unpack to.
+fn stored_coding(headers: &HeaderMap) -> Option<&str> {
+    header(headers, "x-goog-stored-content-encoding").filter(|coding| *coding != "identity")
+}
+
+/// Does a reply have other bytes than the object? It is of another coding than is stored, or says so (RFC 7234, 5.5.6).
+fn is_unpacked(headers: &HeaderMap) -> bool {
+    let coding = header(headers, "content-encoding");
+    let is_other = stored_coding(headers).is_some_and(|stored| coding != Some(stored));
+    let warning = header(headers, "warning").unwrap_or_default();
+    is_other || warning.trim_start().starts_with("214")
+}
+
+/// Is it a folder of Azure: one of Data Lake, or a mark that a tool has left?
+fn is_folder(headers: &HeaderMap) -> bool {
+    let says =
+        |name, value| header(headers, name).is_some_and(|own| own.eq_ignore_ascii_case(value));
+    says("x-ms-resource-type", "directory") || says("x-ms-meta-hdi_isfolder", "true")
+}
+
+/// Is a 206 what was asked for? `known`: how long the object is, as far as is known.
 pub fn check_part(
     headers: &mut HeaderMap,
     (first, last): RequestRange,
+    known: Option<ObjectSize>,
     stores_codings: bool,
 ) -> Result<(), Refusal> {
     check_coding(headers, stores_codings)?;
@@ -141,7 +171,14 @@ pub fn check_part(
     if said.size == Some(0) {
         return Err(empty(headers));
     }
-    let ((from, to), size) = said.range.zip(said.size).ok_or_else(unreadable)?;
+    let (from, to) = said.range.ok_or_else(unreadable)?;
+    let has_version = ["etag", "last-modified"].map(|name| headers.contains_key(name));
+    let known = known.filter(|_| has_version.contains(&true));
+    let size = said.size.or(known.map(|ObjectSize(size)| size));
+    let size = size.ok_or_else(|| Refusal::NoSize(one_line(text)))?;
+    if size == 0 {
+        return Err(Refusal::OtherPart);
+    }
     // A part that is shorter because the object is: the caller, which knows the old size, compares it.
     if from != first || to != last.min(size - 1) || from > to {
         return Err(Refusal::OtherPart);
@@ -343,6 +380,7 @@ impl HttpConnector for Connector {
             inner: HttpClient::new(redirects),
             authorization: self.authorization.clone(),
             wire: self.wire,
+            unpacks: AtomicBool::new(false),
         }))
     }
 }
@@ -353,6 +391,7 @@ pub fn checked(inner: HttpClient, wire: &'static Wire) -> HttpClient {
         inner,
         authorization: None,
         wire,
+        unpacks: AtomicBool::new(false),
     })
 }
 
@@ -360,6 +399,8 @@ struct ReplyCheck {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
     wire: &'static Wire,
+    /// Its server unpacks what it stores compressed, unless it is asked not to.
+    unpacks: AtomicBool,
 }
 
 impl std::fmt::Debug for ReplyCheck {
@@ -367,6 +408,9 @@ impl std::fmt::Debug for ReplyCheck {
         f.write_str("ReplyCheck")
     }
 }
+
+/// The coding in which a server sends what it stores compressed as it is stored.
+const AS_STORED: &str = "gzip";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
@@ -395,10 +439,37 @@ impl ReplyCheck {
         }
     }
 
+    /// May a reply have the bytes that an object unpacks to? One without a length is no part of a store that keeps codings.
+    fn may_be_unpacked(&self, request: &HttpRequest, reply: &HttpResponse) -> bool {
+        let takes_stored = header(request.headers(), "accept-encoding") == Some(AS_STORED);
+        let headers = reply.headers();
+        let is_odd = self.wire.stores_codings
+            && request.headers().contains_key("range")
+            && reply.status().as_u16() == 200
+            && !headers.contains_key("content-length");
+        reply.status().is_success() && !takes_stored && (is_unpacked(headers) || is_odd)
+    }
+
+    /// Asks for the bytes that are stored, once.
+    async fn as_stored(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let stored = HeaderValue::from_static(AS_STORED);
+        request.headers_mut().insert("accept-encoding", stored);
+        let reply = self.inner.execute(request).await?;
+        if is_unpacked(reply.headers()) {
+            return Err(refuse(Refusal::Unpacked));
+        }
+        if reply.headers().contains_key("content-encoding") {
+            self.unpacks.store(true, Ordering::Relaxed);
+        }
+        Ok(reply)
+    }
+
     async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let range = header(request.headers(), "range").and_then(parse_range);
         let lists = request.extensions().get::<PageRequest>().cloned();
+        let known = request.extensions().get::<ObjectSize>().copied();
         let unless = request.headers().get("if-none-match").cloned();
+        let is_head = request.method() == http::Method::HEAD;
         if let Some(authorization) = &self.authorization {
             request
                 .headers_mut()
@@ -408,26 +479,44 @@ impl ReplyCheck {
             // Where nothing is said, any encoding would be allowed.
             request.headers_mut().insert(
                 "accept-encoding",
-                HeaderValue::from_static(self.wire.accept_encoding),
+                HeaderValue::from_static(match self.unpacks.load(Ordering::Relaxed) {
+                    true => AS_STORED,
+                    false => self.wire.accept_encoding,
+                }),
             );
         }
         if let Some(generation) = &self.wire.generation {
             generation.ask(request.headers_mut());
         }
         let asked = request.uri().clone();
+        let is_get = request.method() == http::Method::GET;
+        let again = (is_get && lists.is_none()).then(|| request.clone());
         let mut reply = self.inner.execute(request).await?;
+        if let Some(again) = again.filter(|again| self.may_be_unpacked(again, &reply)) {
+            reply = self.as_stored(again).await?;
+        }
         let status = reply.status().as_u16();
+        let stores_codings = self.wire.stores_codings || stored_coding(reply.headers()).is_some();
         if let Some(generation) = &self.wire.generation {
             generation.settle(reply.headers_mut());
         }
         settle_version(reply.headers_mut());
+        if (200..300).contains(&status) && is_folder(reply.headers()) {
+            return Err(refuse(Refusal::Folder));
+        }
         match (status, range, lists) {
+            (200..=299, None, None) if is_head => {
+                check_coding(reply.headers(), stores_codings).map_err(refuse)?;
+                if header(reply.headers(), "content-length").is_none() {
+                    return Err(refuse(Refusal::NoSize("none".to_string())));
+                }
+            }
             (200..=299, _, Some(wanted)) => return listed(reply, &wanted, self.wire).await,
             (206, Some(range), _) => {
-                check_part(reply.headers_mut(), range, self.wire.stores_codings).map_err(refuse)?
+                check_part(reply.headers_mut(), range, known, stores_codings).map_err(refuse)?
             }
             (200 | 203, Some(range), _) => {
-                let part = part_of_whole(reply, range, self.wire.stores_codings).await;
+                let part = part_of_whole(reply, range, stores_codings).await;
                 reply = part.map_err(refuse)?;
             }
             (204, Some(_), _) => return Err(refuse(empty(reply.headers()))),
@@ -494,8 +583,9 @@ pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
         rest.split_once(end).map(|(found, _)| found)
     };
     let code = between("<Code>", "</Code>").or(header(&parts.headers, "x-error-code"));
+    // KMS.DisabledException
     let code = code
-        .filter(|code| word(code))
+        .filter(|code| word(&code.replace('.', "")))
         .unwrap_or_default()
         .to_string();
     if (300..400).contains(&status) && code.is_empty() && region.is_none() {
@@ -599,7 +689,11 @@ mod tests {
             "\tbytes\t2-5/10",
         ] {
             let mut headers = headers(&[("content-range", text)]);
-            assert_eq!(check_part(&mut headers, (2, 5), false), Ok(()), "{text}");
+            assert_eq!(
+                check_part(&mut headers, (2, 5), None, false),
+                Ok(()),
+                "{text}"
+            );
             assert_eq!(header(&headers, "content-range"), Some("bytes 2-5/10"));
             assert_eq!(
                 header(&headers, "content-length"),
@@ -611,6 +705,7 @@ mod tests {
             let refused = check_part(
                 &mut headers(&[("content-range", text), ("etag", "\"e\"")]),
                 (0, 9),
+                None,
                 false,
             );
             assert_eq!(
@@ -622,8 +717,18 @@ mod tests {
                 "{text}"
             );
         }
+        for (known, etag, is_right) in [
+            (None, "\"e\"", false),
+            (Some(10), "\"e\"", true),
+            (Some(10), "", false),
+        ] {
+            let mut headers = headers(&[("content-range", "bytes 2-5/*"), ("etag", etag)]);
+            settle_version(&mut headers);
+            let checked = check_part(&mut headers, (2, 5), known.map(ObjectSize), false);
+            let refused = Err(Refusal::NoSize("bytes 2-5/*".to_string()));
+            assert_eq!(checked, if is_right { Ok(()) } else { refused });
+        }
         for text in [
-            "bytes 2-5/*",
             "bytes */10",
             "items 2-5/10",
             "2-5/10",
@@ -631,7 +736,12 @@ mod tests {
             "bytes x-5/10",
             "bytes 2-5/x",
         ] {
-            let refused = check_part(&mut headers(&[("content-range", text)]), (2, 5), false);
+            let refused = check_part(
+                &mut headers(&[("content-range", text)]),
+                (2, 5),
+                None,
+                false,
+            );
             assert_eq!(refused, Err(Refusal::ContentRange(text.to_string())));
         }
         for text in [
@@ -641,12 +751,17 @@ mod tests {
             "bytes 5-2/10",
         ] {
             assert_eq!(
-                check_part(&mut headers(&[("content-range", text)]), (2, 5), false),
+                check_part(
+                    &mut headers(&[("content-range", text)]),
+                    (2, 5),
+                    None,
+                    false
+                ),
                 Err(Refusal::OtherPart)
             );
         }
         assert_eq!(
-            check_part(&mut headers(&[]), (2, 5), false),
+            check_part(&mut headers(&[]), (2, 5), None, false),
             Err(Refusal::NoContentRange)
         );
     }

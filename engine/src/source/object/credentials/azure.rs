@@ -14,6 +14,7 @@ use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::azure::{AzureAccessKey, AzureCredential};
 use serde_json::Value;
+use std::borrow::Cow;
 use url::Url;
 
 /// What tokens are for.
@@ -35,12 +36,35 @@ impl Chain<AzureCredential> for AzureChain {
     }
 }
 
-/// What a connection string says.
-pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<&'a str> {
+/// The account of the emulator, and its key, which is no secret. Source: Azure Storage, use the Azurite emulator.
+const EMULATOR: &str = "devstoreaccount1";
+const EMULATOR_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// What a connection string says; keys are of any case.
+pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<Cow<'a, str>> {
     let text = settings.variable("AZURE_STORAGE_CONNECTION_STRING")?;
-    let parts = text.split(';').filter_map(|part| part.split_once('='));
-    let mut parts = parts.filter(|(name, value)| name.trim() == key && !value.is_empty());
-    parts.next().map(|(_, value)| value.trim())
+    let part = |key: &str| {
+        let mut parts = text.split(';').filter_map(|part| part.split_once('='));
+        let found = parts.find(|(name, value)| {
+            name.trim().eq_ignore_ascii_case(key) && !value.trim().is_empty()
+        });
+        found.map(|(_, value)| value.trim())
+    };
+    let of_emulator = || {
+        part("UseDevelopmentStorage").filter(|value| value.eq_ignore_ascii_case("true"))?;
+        let proxy = part("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1");
+        match key {
+            "AccountName" => Some(Cow::Borrowed(EMULATOR)),
+            "AccountKey" => Some(Cow::Borrowed(EMULATOR_KEY)),
+            "BlobEndpoint" => {
+                let proxy = proxy.trim_end_matches('/');
+                Some(Cow::Owned(format!("{proxy}:10000/{EMULATOR}")))
+            }
+            _ => None,
+        }
+    };
+    part(key).map(Cow::Borrowed).or_else(of_emulator)
 }
 
 /// A signature, as object_store takes it.
@@ -76,9 +100,8 @@ impl AzureChain {
             return Ok(None);
         }
         let first = |names: &[&'static str]| {
-            names
-                .iter()
-                .find_map(|name| Some((*name, self.settings.variable(name)?)))
+            let mut named = names.iter();
+            named.find_map(|name| Some((*name, Cow::Borrowed(self.settings.variable(name)?))))
         };
         let of_string = |key| Some((CONNECTION, connection_part(&self.settings, key)?));
         let key = first(&[
@@ -88,7 +111,7 @@ impl AzureChain {
         ]);
         if let Some((name, key)) = key.or_else(|| of_string("AccountKey")) {
             let remedy = format!("check {name}, and that it is of this account");
-            let key = AzureAccessKey::try_new(key)
+            let key = AzureAccessKey::try_new(&key)
                 .map_err(|_| Unfit::new(format!("{name} is no key of an account"), &remedy))?;
             let credential = AzureCredential::AccessKey(key);
             return Ok(Some(FoundCredential::new(
@@ -105,7 +128,7 @@ impl AzureChain {
                 let remedy =
                     format!("make a new signature for {name}: it expires, or may not read");
                 FoundCredential::new(
-                    signature(text),
+                    signature(&text),
                     &format!("the variable {name}"),
                     None,
                     &remedy,

@@ -6,9 +6,10 @@
 //! single pages, so they are asked for here: signed by object_store, read by our check of replies.
 //!
 //! ```text
-//!   ?restype=container&comp=list&delimiter=/&prefix=dir/ ──► Blobs: Blob (Name, Properties), BlobPrefix (Name); NextMarker
+//!   ?restype=container&comp=list&delimiter=/&include=metadata&prefix=dir/ ──► Blobs: Blob (Name, Properties, Metadata), BlobPrefix (Name); NextMarker
 //! ```
-//! Source: Azure Blob Storage REST API, List Blobs, Get Blob.
+//! A blob of 0 bytes may be the mark of a folder: one of Data Lake (`ResourceType`), or one that a tool has left (the metadata `hdi_isfolder`).
+//! Source: Azure Blob Storage REST API, List Blobs, Get Blob; Data Lake Storage, known issues (hdi_isfolder).
 
 use super::{
     Listing, Place, Store, StoreKind, check, connector, keeper_of, line, may_be_plain, no_retries,
@@ -32,8 +33,16 @@ pub const AZURE: StoreKind = StoreKind {
     parse,
 };
 
-/// Hosts of accounts end so.
-const HOSTS: [&str; 2] = [".blob.core.windows.net", ".dfs.core.windows.net"];
+/// What the hosts of accounts end with behind `.blob.` or `.dfs.`: of the public cloud, those of China, the US government and Germany, of zones
+/// and of Fabric.
+const AZURE_DOMAINS: [&str; 6] = [
+    "core.windows.net",
+    "core.chinacloudapi.cn",
+    "core.usgovcloudapi.net",
+    "core.cloudapi.de",
+    "storage.azure.net",
+    "fabric.microsoft.com",
+];
 /// The version of the interface that listings are asked for in.
 const API: &str = "2021-12-02";
 
@@ -77,7 +86,7 @@ const URLS: &[&str] = &["AZURE_STORAGE_ENDPOINT"];
 #[derive(Debug, PartialEq, Eq)]
 struct AzurePlace {
     /// Nothing where the settings have to say.
-    account: Option<String>,
+    account: Option<AccountHost>,
     container: String,
     key: String,
     /// Of a URL: `sv=...&sig=...`.
@@ -113,7 +122,7 @@ fn read(text: &str) -> Result<AzurePlace, Unfit> {
     let account = match host {
         "" => None,
         host => {
-            let account = HOSTS.iter().find_map(|end| host.strip_suffix(end));
+            let account = AccountHost::of(host);
             Some(account.ok_or_else(|| Unfit::new("it names no account of Azure", write))?)
         }
     };
@@ -124,7 +133,7 @@ fn of_url(text: &str, write: &str) -> Result<AzurePlace, Unfit> {
     let none = || Unfit::new("it is no URL of a blob", write);
     let url = Url::parse(text).map_err(|_| none())?;
     let host = url.host_str().unwrap_or_default();
-    let account = HOSTS.iter().find_map(|end| host.strip_suffix(end));
+    let account = AccountHost::of(host);
     if !url.username().is_empty() || url.password().is_some() || url.scheme() != "https" {
         return Err(none());
     }
@@ -140,7 +149,7 @@ fn of_url(text: &str, write: &str) -> Result<AzurePlace, Unfit> {
 }
 
 fn place(
-    account: Option<&str>,
+    account: Option<AccountHost>,
     container: &str,
     key: &str,
     signature: Option<&str>,
@@ -149,8 +158,9 @@ fn place(
         let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'$';
         !text.is_empty() && text.bytes().all(is_letter)
     };
-    (is_name(container) && account.is_none_or(is_name)).then(|| AzurePlace {
-        account: account.map(str::to_string),
+    let is_account = |account: &AccountHost| is_name(&account.account);
+    (is_name(container) && account.as_ref().is_none_or(is_account)).then(|| AzurePlace {
+        account,
         container: container.to_string(),
         key: key.to_string(),
         signature: signature.map(str::to_string),
@@ -166,25 +176,29 @@ impl Place for AzurePlace {
     /// A URL is often that of a public blob of any account: the login of this machine may be of another tenant, which its server refuses
     /// even where anyone may read, and no token goes to an account that asks for none.
     fn may_be_public(&self, settings: &ObjectSettings) -> bool {
-        let account = self.account.as_deref().filter(|_| self.is_url);
+        let account = self.account.as_ref().filter(|_| self.is_url);
         let is_plain = self.signature.is_none() && !settings.no_sign_request;
-        account.is_some_and(|account| {
-            let (_, is_own) = self.named_endpoint(account, settings);
+        account.is_some_and(|host| {
+            let (_, is_own) = self.named_endpoint(&host.account, settings);
             is_plain && !chain(settings, is_own).has_keys()
         })
     }
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
         check(settings, VARIABLES, URLS)?;
-        let account = self.account.as_deref().or(own_account(settings));
-        let Some(account) = account else {
+        let named = self.account.as_ref().map(|host| host.account.clone());
+        let Some(account) = named.or_else(|| own_account(settings)) else {
             let remedy = "set AZURE_STORAGE_ACCOUNT, or write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY";
             return Err(Unfit::new("it names no account", remedy));
         };
+        let account = account.as_str();
         let (named, is_own) = self.named_endpoint(account, settings);
         let allow_http = may_be_plain(named.as_deref(), settings, "AZURE_ALLOW_HTTP")?;
-        let own = format!("https://{account}.blob.core.windows.net");
-        let endpoint = named.unwrap_or(own);
+        let endpoint = named.unwrap_or_else(|| match &self.account {
+            Some(host) => format!("https://{}", host.blob),
+            None => format!("https://{account}.blob.{}", AZURE_DOMAINS[0]),
+        });
+        let settings = &of_cloud(settings, &endpoint);
         let connector = connector(settings, allow_http, &WIRE, None)?;
         let client = connector.connect(&ClientOptions::new());
         let remedy = "check account and container";
@@ -240,7 +254,14 @@ impl AzurePlace {
     fn named_endpoint(&self, account: &str, settings: &ObjectSettings) -> (Option<String>, bool) {
         let is_own = own_account(settings).is_none_or(|own| own == account);
         let named = settings.variable("AZURE_STORAGE_ENDPOINT");
-        let named = named.or(connection_part(settings, "BlobEndpoint"));
+        let named = named.map(str::to_string);
+        let part = |key| connection_part(settings, key).map(|text| text.into_owned());
+        let of_cloud = || {
+            let domain = part("EndpointSuffix").filter(|_| self.account.is_none())?;
+            let protocol = part("DefaultEndpointsProtocol").unwrap_or("https".to_string());
+            Some(format!("{protocol}://{account}.blob.{domain}"))
+        };
+        let named = named.or_else(|| part("BlobEndpoint")).or_else(of_cloud);
         let named = named.filter(|_| is_own && self.signature.is_none());
         (
             named.map(|text| text.trim_end_matches('/').to_string()),
@@ -256,11 +277,67 @@ fn chain(settings: &ObjectSettings, has_own_keys: bool) -> AzureChain {
     }
 }
 
-/// The account that the variables are of.
-fn own_account(settings: &ObjectSettings) -> Option<&str> {
+/// The account that the variables are of. A connection string with a signature names its endpoint alone.
+fn own_account(settings: &ObjectSettings) -> Option<String> {
     let named = settings.variable("AZURE_STORAGE_ACCOUNT");
     let named = named.or(settings.variable("AZURE_STORAGE_ACCOUNT_NAME"));
-    named.or(connection_part(settings, "AccountName"))
+    if let Some(named) = named {
+        return Some(named.to_string());
+    }
+    if let Some(named) = connection_part(settings, "AccountName") {
+        return Some(named.into_owned());
+    }
+    let url = Url::parse(&connection_part(settings, "BlobEndpoint")?).ok()?;
+    let of_path = || url.path_segments()?.next().map(str::to_string);
+    let of_host = AccountHost::of(url.host_str()?).map(|host| host.account);
+    of_host.or_else(of_path).filter(|name| !name.is_empty())
+}
+
+/// The host of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AccountHost {
+    account: String,
+    /// Of its blobs: those of Data Lake are at another one.
+    blob: String,
+}
+
+impl AccountHost {
+    /// `ACCOUNT[.ZONE].blob.DOMAIN`, or `dfs` in place of `blob`.
+    fn of(host: &str) -> Option<AccountHost> {
+        let host = host.to_ascii_lowercase();
+        AZURE_DOMAINS.iter().find_map(|domain| {
+            let front = host.strip_suffix(domain)?.strip_suffix('.')?;
+            let front = front.strip_suffix(".blob").or(front.strip_suffix(".dfs"))?;
+            Some(AccountHost {
+                account: front.split('.').next().unwrap_or(front).to_string(),
+                blob: format!("{front}.blob.{domain}"),
+            })
+        })
+    }
+}
+
+/// Where the clouds beside the public one give tokens. Source: Microsoft Entra, national clouds, authentication endpoints.
+const AUTHORITIES: [(&str, &str); 3] = [
+    (".core.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
+    (
+        ".core.usgovcloudapi.net",
+        "https://login.microsoftonline.us",
+    ),
+    (".core.cloudapi.de", "https://login.microsoftonline.de"),
+];
+
+/// Settings for an endpoint of any cloud.
+fn of_cloud(settings: &ObjectSettings, endpoint: &str) -> ObjectSettings {
+    let mut settings = settings.clone();
+    let host = endpoint.rsplit("//").next().unwrap_or_default();
+    let authority = AUTHORITIES.iter().find(|(end, _)| host.ends_with(end));
+    let name = "AZURE_AUTHORITY_HOST";
+    if let (Some((_, authority)), None) = (authority, settings.variable(name)) {
+        let variable = (name.to_string(), authority.to_string());
+        settings.variables.retain(|(own, _)| own != name);
+        settings.variables.push(variable);
+    }
+    settings
 }
 
 /// Pages of names of a container.
@@ -281,6 +358,7 @@ impl Listing for AzureListing {
                 ("restype", "container"),
                 ("comp", "list"),
                 ("delimiter", "/"),
+                ("include", "metadata"),
                 ("maxresults", &wanted.most.to_string()),
             ]);
             if !wanted.prefix.is_empty() {
@@ -308,6 +386,10 @@ impl Listing for AzureListing {
     fn begins_behind_keys(&self) -> bool {
         false
     }
+
+    fn marks_folders(&self) -> bool {
+        true
+    }
 }
 
 /// A page as Azure writes it.
@@ -323,6 +405,10 @@ fn page(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
             blob.size.clear();
             blob.is_folder = true;
         }
+        [_, "Blobs", "Blob", "Metadata", name] if is_folder_mark(name, text) => {
+            blob.size.clear();
+            blob.is_folder = true;
+        }
         [_, "Blobs", "Blob"] => said.push(std::mem::take(&mut blob)),
         [_, "Blobs", "BlobPrefix", "Name"] => said.push_prefix(std::mem::take(text)),
         [_, "NextMarker"] => said.token = std::mem::take(text),
@@ -332,6 +418,11 @@ fn page(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(said, wanted)
 }
 
+/// Metadata that marks a folder; its name is of any case.
+fn is_folder_mark(name: &str, value: &str) -> bool {
+    name.eq_ignore_ascii_case("hdi_isfolder") && value.trim().eq_ignore_ascii_case("true")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,7 +430,10 @@ mod tests {
 
     #[test]
     fn the_notations() {
-        let place = |account, key, signature| place(account, "box", key, signature).expect("one");
+        let host = |front: &str| AccountHost::of(&format!("{front}.blob.core.windows.net"));
+        let place = |account: Option<&str>, key, signature| {
+            place(account.and_then(host), "box", key, signature).expect("one")
+        };
         let of_url = |place| AzurePlace {
             is_url: true,
             ..place
@@ -392,8 +486,9 @@ mod tests {
         };
         let named = |name: &str| {
             let place = read(name).expect(name);
-            let account = place.account.as_deref().or(own_account(&settings));
-            place.named_endpoint(account.expect("one"), &settings)
+            let account = place.account.as_ref().map(|host| host.account.clone());
+            let account = account.or_else(|| own_account(&settings));
+            place.named_endpoint(&account.expect("one"), &settings)
         };
         assert_eq!(
             named("az://box/k"),
@@ -413,12 +508,125 @@ mod tests {
         );
     }
 
+    /// The endpoint and the account of an account's connection string, and where its cloud gives tokens.
+    #[test]
+    fn a_connection_string_names_account_and_cloud() {
+        let emulator = "http://127.0.0.1:10000/devstoreaccount1";
+        for (text, account, endpoint, authority) in [
+            (
+                "DefaultEndpointsProtocol=https;AccountName=one;AccountKey=a2V5;EndpointSuffix=core.chinacloudapi.cn",
+                "one",
+                "https://one.blob.core.chinacloudapi.cn",
+                Some("https://login.chinacloudapi.cn"),
+            ),
+            (
+                "accountname=one;endpointsuffix=core.usgovcloudapi.net;",
+                "one",
+                "https://one.blob.core.usgovcloudapi.net",
+                Some("https://login.microsoftonline.us"),
+            ),
+            (
+                "AccountName=one;EndpointSuffix=core.cloudapi.de",
+                "one",
+                "https://one.blob.core.cloudapi.de",
+                Some("https://login.microsoftonline.de"),
+            ),
+            (
+                "AccountName=one;EndpointSuffix=core.windows.net",
+                "one",
+                "https://one.blob.core.windows.net",
+                None,
+            ),
+            (
+                "BlobEndpoint=https://one.blob.core.windows.net/;SharedAccessSignature=sv=1&sig=x",
+                "one",
+                "https://one.blob.core.windows.net",
+                None,
+            ),
+            (
+                "UseDevelopmentStorage=true",
+                "devstoreaccount1",
+                emulator,
+                None,
+            ),
+            (
+                "usedevelopmentstorage=TRUE;DevelopmentStorageProxyUri=http://azurite/",
+                "devstoreaccount1",
+                "http://azurite:10000/devstoreaccount1",
+                None,
+            ),
+        ] {
+            let name = "AZURE_STORAGE_CONNECTION_STRING".to_string();
+            let settings = ObjectSettings {
+                variables: vec![(name, text.to_string())],
+                ..ObjectSettings::default()
+            };
+            let own = own_account(&settings).expect(text);
+            let place = read("az://box/k").expect("a name");
+            let (named, is_own) = place.named_endpoint(&own, &settings);
+            let named = named.expect(text);
+            assert_eq!(
+                (own.as_str(), named.as_str(), is_own),
+                (account, endpoint, true)
+            );
+            let cloud = of_cloud(&settings, &named);
+            assert_eq!(cloud.variable("AZURE_AUTHORITY_HOST"), authority, "{text}");
+        }
+    }
+
+    #[test]
+    fn accounts_of_each_cloud_are_known_by_their_hosts() {
+        for (host, account, blob) in [
+            (
+                "acc.dfs.core.windows.net",
+                "acc",
+                "acc.blob.core.windows.net",
+            ),
+            (
+                "ACC.DFS.core.chinacloudapi.cn",
+                "acc",
+                "acc.blob.core.chinacloudapi.cn",
+            ),
+            (
+                "acc.blob.core.usgovcloudapi.net",
+                "acc",
+                "acc.blob.core.usgovcloudapi.net",
+            ),
+            (
+                "acc.dfs.core.cloudapi.de",
+                "acc",
+                "acc.blob.core.cloudapi.de",
+            ),
+            (
+                "acc.z12.blob.storage.azure.net",
+                "acc",
+                "acc.z12.blob.storage.azure.net",
+            ),
+        ] {
+            let found = AccountHost::of(host).expect(host);
+            assert_eq!(
+                (found.account.as_str(), found.blob.as_str()),
+                (account, blob)
+            );
+            assert!(read(&format!("abfss://box@{host}/d/x")).is_ok(), "{host}");
+        }
+        for host in [
+            "core.windows.net",
+            "blob.core.windows.net",
+            "acc.file.core.windows.net",
+            "acc.blob.example.org",
+        ] {
+            assert_eq!(AccountHost::of(host), None, "{host}");
+        }
+    }
+
     #[test]
     fn a_page_has_blobs_prefixes_and_a_marker() {
         let body = "\u{feff}<?xml version=\"1.0\"?><EnumerationResults><Blobs><Blob><Name>d/a</Name><Properties>\
             <Last-Modified>Fri, 02 Jan 2026 03:04:05 GMT</Last-Modified><Etag>0x8D</Etag><Content-Length>7</Content-Length>\
             </Properties></Blob><Blob><Name>d/sub</Name><Properties><ResourceType>directory</ResourceType>\
-            <Content-Length>0</Content-Length></Properties></Blob><BlobPrefix><Name>d/sub/</Name></BlobPrefix></Blobs>\
+            <Content-Length>0</Content-Length></Properties></Blob><BlobPrefix><Name>d/sub/</Name></BlobPrefix><Blob><Name>d/void</Name>\
+            <Properties><Content-Length>0</Content-Length></Properties><Metadata><Hdi_isfolder>true</Hdi_isfolder></Metadata></Blob></Blobs>\
             <NextMarker>m</NextMarker></EnumerationResults>";
         let wanted = PageRequest {
             prefix: "d/".to_string(),
@@ -429,7 +637,7 @@ mod tests {
         let object = &page.objects[0];
         assert_eq!((object.location.as_ref(), object.size), ("d/a", 7));
         assert_eq!(object.e_tag.as_deref(), Some("0x8D"));
-        assert_eq!(page.folders, ["d/sub"]);
+        assert_eq!(page.folders, ["d/void", "d/sub"]);
         assert_eq!((page.objects.len(), page.next.token()), (1, Some("m")));
     }
 }

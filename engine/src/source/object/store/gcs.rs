@@ -43,7 +43,7 @@ static WIRE: Wire = Wire {
     }),
     has_versions: true,
     is_account: true,
-    page: page::of_s3,
+    page: page::of_google,
 };
 
 /// Variables that are looked at before they are used.
