@@ -5,7 +5,9 @@ use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Mem, Source, SourceError, SourceOpenError};
 use foreread::{Options, Reader};
-use foreread_testing::{self as testing, HubRoute, HubServer, Lie, RangeServer, pattern};
+use foreread_testing::{
+    self as testing, HubMirror, HubRoute, HubServer, Lie, RangeServer, pattern,
+};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
@@ -544,6 +546,57 @@ fn a_repository_is_a_tree_at_one_commit() {
         .filter(|seen| seen.target.contains("/main"))
         .count();
     assert_eq!(of_main, 2);
+}
+
+/// Mirrors of the hub that send large files themselves: from a listing, by name at a branch and at a commit, each version is that of the API.
+#[test]
+fn files_of_a_mirror_are_those_of_the_hub() {
+    for mirror in [
+        HubMirror::Linked,
+        HubMirror::OwnTag,
+        HubMirror::NoTag,
+        HubMirror::NoCommit,
+        HubMirror::Plain,
+        HubMirror::SameOrigin,
+    ] {
+        let hub = hub();
+        hub.set_token(TOKEN);
+        hub.put("u/r", "dir/a é", named(MIB));
+        hub.put_small("u/r", "dir/b", pattern(0, 1000, 0));
+        hub.make_private("u/r");
+        hub.mirror(mirror);
+        let commit = hub.main("u/r");
+        let tree = tree(&hub, "hf://u/r", Some(TOKEN)).expect("opened");
+        for (path, size) in [("dir/a é", MIB), ("dir/b", 1000)] {
+            let what = format!("{mirror:?}: {path}");
+            let path = Path::new(path);
+            let meta = tree.look(path).expect("there");
+            let (listed, _) = tree.open_listed(path, &meta).expect("opened");
+            read_right(&listed, 0, 2 << 20, 0);
+            read_right(&listed, size / 2, 1000, 0);
+            let (opened, now) = tree.open(path).expect("opened");
+            assert!(tree.is_same(&meta, &now), "{what}: {meta:?} {now:?}");
+            read_right(&opened, 0, 2 << 20, 0);
+            for revision in ["main", &commit, commit.to_ascii_uppercase().as_str()] {
+                let name = format!("hf://u/r@{revision}/{}", path.display());
+                let object = Object::open_with(&name, settings(&hub, Some(TOKEN)));
+                let object = object.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!((object.size(), object.check()), (size, Ok(size)), "{what}");
+                read_right(&object, 0, 2 << 20, 0);
+            }
+        }
+        // The mirror has other bytes of that name now, at the commit that it was asked for.
+        if mirror != HubMirror::SameOrigin {
+            let (listed, _) = {
+                let path = Path::new("dir/b");
+                let meta = tree.look(path).expect("there");
+                tree.open_listed(path, &meta).expect("opened")
+            };
+            hub.swap("u/r", "dir/b", pattern(0, 999, 1));
+            let error = read(&listed, 0, 1000).expect_err("changed");
+            assert!(matches!(error, SourceError::Changed { .. }), "{error:?}");
+        }
+    }
 }
 
 #[test]

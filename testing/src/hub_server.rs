@@ -38,6 +38,23 @@ pub enum HubRoute {
     Content,
 }
 
+/// How a mirror of a hub answers for files, in place of a redirect to the content server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HubMirror {
+    /// The bytes, with the ETag of the hub beside its own.
+    Linked,
+    /// The bytes, with an ETag of its own.
+    OwnTag,
+    /// The bytes, without an ETag.
+    NoTag,
+    /// The bytes, without the commit.
+    NoCommit,
+    /// The bytes, with neither the commit nor the hub's ETag.
+    Plain,
+    /// A redirect to an address of itself, with the ETag of the hub.
+    SameOrigin,
+}
+
 #[derive(Clone)]
 struct Commit {
     sha: String,
@@ -76,6 +93,7 @@ struct HubState {
     canned: Vec<CannedAnswer>,
     /// Where addresses lead, in place of the content server.
     content_at: Option<SocketAddr>,
+    mirror: Option<HubMirror>,
 }
 
 pub struct HubServer {
@@ -107,6 +125,7 @@ impl HubServer {
             used: HashMap::new(),
             canned: Vec::new(),
             content_at: None,
+            mirror: None,
         };
         let state = Arc::new(Mutex::new(state));
         let at = |is_hub| -> io::Result<Addresses> {
@@ -161,6 +180,17 @@ impl HubServer {
     pub fn put_elsewhere(&self, repository: &str, path: &str, size: u64, url: &str) {
         let source = Mem::generated(size, |_, bytes| bytes.fill(0));
         self.commit(repository, path, Arc::new(source), true, Some(url));
+    }
+
+    /// Other bytes for a file of all commits, under the name of those before: a mirror that goes wrong.
+    pub fn swap(&self, repository: &str, path: &str, bytes: Vec<u8>) {
+        let source: Arc<dyn Source> = Arc::new(Mem::new(bytes));
+        self.with(repository, |repository| {
+            let commits = repository.commits.iter_mut();
+            for blob in commits.filter_map(|commit| commit.files.get_mut(path)) {
+                blob.source = Arc::clone(&source);
+            }
+        });
     }
 
     fn commit(
@@ -310,6 +340,11 @@ impl HubServer {
         lock(&self.state).content_at = Some(proxy);
     }
 
+    /// Answers as a mirror from now on.
+    pub fn mirror(&self, mirror: HubMirror) {
+        lock(&self.state).mirror = Some(mirror);
+    }
+
     /// Addresses that were given.
     #[must_use]
     pub fn signatures(&self) -> u64 {
@@ -422,6 +457,15 @@ impl HubState {
             .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
             .collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        if let ["mirrored", tag] = &parts[..] {
+            if self.token.is_some() && !is_owner {
+                return Err((401, ""));
+            }
+            let blob = self.blobs.get(*tag).ok_or((404, ""))?.clone();
+            let mut answer = Answer::new(200, "");
+            answer.set("ETag", "\"mirrored\"");
+            return Ok(HubAnswer::Part(answer, blob));
+        }
         let (kind, rest) = match &parts[..] {
             ["api", "models", rest @ ..] => ("", rest),
             ["api", "datasets", rest @ ..] | ["datasets", rest @ ..] => ("datasets/", rest),
@@ -488,17 +532,36 @@ impl HubState {
     /// A file: its bytes, or where they are.
     fn resolve(&mut self, blob: Blob, sha: &str, at: Addresses) -> HubAnswer {
         let tag = format!("\"{}\"", blob.tag);
-        if !blob.is_lfs {
+        let size = blob.source.size().to_string();
+        let is_here = !blob.is_lfs || self.mirror.is_some_and(|of| of != HubMirror::SameOrigin);
+        if is_here {
+            let own = format!("\"own-{size}\"");
+            let (commit, etag) = match self.mirror {
+                Some(HubMirror::Linked | HubMirror::OwnTag) => (sha, own.as_str()),
+                Some(HubMirror::NoTag) => (sha, ""),
+                Some(HubMirror::NoCommit) => ("", tag.as_str()),
+                Some(HubMirror::Plain) => ("", own.as_str()),
+                Some(HubMirror::SameOrigin) | None => (sha, tag.as_str()),
+            };
             let mut answer = Answer::new(200, "");
-            answer.set("X-Repo-Commit", sha);
-            answer.set("ETag", &tag);
+            answer.set("X-Repo-Commit", commit);
+            answer.set("ETag", etag);
+            if self.mirror == Some(HubMirror::Linked) {
+                answer.set("X-Linked-Etag", &tag);
+                answer.set("X-Linked-Size", &size);
+            }
             return HubAnswer::Part(answer, blob);
         }
         self.signatures += 1;
         let mut answer = Answer::new(302, "Found. Redirecting");
         answer.set("X-Repo-Commit", sha);
         answer.set("X-Linked-Etag", &tag);
-        answer.set("X-Linked-Size", &blob.source.size().to_string());
+        answer.set("X-Linked-Size", &size);
+        if self.mirror == Some(HubMirror::SameOrigin) {
+            let url = format!("http://{}/mirrored/{}", at.hub, blob.tag);
+            answer.set("Location", &url);
+            return HubAnswer::Answer(answer);
+        }
         let (serial, epoch) = (self.signatures, self.epoch);
         let until = seconds_now().saturating_add(DAY.as_secs());
         let url = match &blob.elsewhere {

@@ -46,7 +46,7 @@ pub use faulty::{Call, FaultAction, Faulty, Other};
 pub use foreread::system::{SystemRequest, is_due, refuse};
 pub use hanging::{HangingSource, Latch, Method};
 pub use http_server::{HttpServer, Lie, ServedAnswer, ServedRequest};
-pub use hub_server::{HubRoute, HubServer};
+pub use hub_server::{HubMirror, HubRoute, HubServer};
 pub use link::{Link, Proxy};
 pub use lying_proxy::LyingProxy;
 pub use pattern::{Wrong, check, fill, name_of, pattern};

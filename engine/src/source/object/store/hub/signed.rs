@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   range of a file ──► an address? ── none, expired, refused ──► hub: resolve/COMMIT/PATH ──► 302: the address, ETag, size, commit
-//!                          │                                                              └──► 200, 206: a small file's bytes
+//!                          │                                                              └──► 200, 206: the bytes of a small file, or of a mirror
 //!                          ▼                                                              └──► a redirect of the hub: followed
 //!                      content network ── 400, 401, 403, 410 ──► as if there were none; of a new address: an error
 //!                          └──► 206 + the hub's ETag
@@ -15,13 +15,16 @@
 //! An address that is refused though it was never taken before, and was given while the request waited, is an error: another would be refused
 //! as well, and each reader would ask the hub for it.
 //!
+//! A mirror may send large files itself, with an ETag of another kind or none. Its reply is given the ETag that its API has for the file at that
+//! commit, and the first ETag of the mirror has to come again with every later reply. Where neither name nor reply has the commit, the API is asked.
+//!
 //! Example: eight parts of a file are asked for, and the address has expired. The first of them to be answered with 403 asks the hub
 //! again; the other seven wait for that and then use the new address. The reader notices nothing.
 
 use super::{Repository, escaped, page};
 use crate::source::object::client::{MAX_HOPS, target};
 use crate::source::object::credentials::Provider;
-use crate::source::object::page::{Page, PageRequest, http_date};
+use crate::source::object::page::{NextPage, Page, PageRequest, http_date};
 use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal, refuse};
 use crate::source::object::reply::{checked, header, refused, whole};
 use crate::source::object::store::Listing;
@@ -33,6 +36,7 @@ use object_store::client::{
     HttpService,
 };
 use object_store::{CredentialProvider, HeaderMap, HeaderValue};
+use percent_encoding::percent_decode_str;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -67,10 +71,18 @@ pub struct Hub {
 struct File {
     /// Locked while the hub is asked.
     place: Mutex<Option<SignedAddress>>,
-    /// The hub sends it.
-    is_small: OnceLock<()>,
+    /// The hub sends it, or a mirror.
+    is_here: OnceLock<()>,
+    /// What the API and a mirror name its version; nothing where the API does not say.
+    mirrored: OnceLock<Option<MirroredTag>>,
     /// Counts up with every use of any.
     used: AtomicU64,
+}
+
+struct MirroredTag {
+    of_hub: HeaderValue,
+    of_mirror: Option<HeaderValue>,
+    size: u64,
 }
 
 #[derive(Clone)]
@@ -90,7 +102,7 @@ struct SignedAddress {
 enum FileAddress {
     Signed(SignedAddress),
     /// The hub has answered itself.
-    Small(HttpResponse),
+    Here(HttpResponse),
 }
 
 /// What the hub answers to the question for a file.
@@ -135,12 +147,14 @@ impl Hub {
         client: HttpClient,
         tokens: Option<Provider<HeaderValue>>,
     ) -> Hub {
+        let named = Some(repository.revision.to_ascii_lowercase());
+        let named = named.filter(|revision| is_commit(revision));
         Hub {
             client,
             endpoint,
             repository,
             tokens,
-            commit: OnceLock::new(),
+            commit: named.map_or_else(OnceLock::new, OnceLock::from),
             files: std::sync::Mutex::default(),
             uses: AtomicU64::new(0),
         }
@@ -243,27 +257,18 @@ impl Hub {
         let mut old: Option<SignedAddress> = None;
         let begun = self.next_use();
         for _ in 0..MAX_HOPS {
-            if file.is_small.get().is_some()
+            if file.is_here.get().is_some()
                 && let HubReply::Here(reply) = self.locate(path, headers).await?
             {
-                return Ok(reply);
+                return self.named(reply, path, &file, headers).await;
             }
             let address = match self.address(&file, path, headers, old.as_ref()).await? {
                 FileAddress::Signed(address) => address,
-                FileAddress::Small(reply) => return Ok(reply),
+                FileAddress::Here(reply) => {
+                    return self.named(reply, path, &file, headers).await;
+                }
             };
-            if headers
-                .get("if-match")
-                .is_some_and(|own| *own != address.etag)
-            {
-                return Err(refuse(Refusal::Unmet));
-            }
-            if headers
-                .get("if-none-match")
-                .is_some_and(|own| *own == address.etag)
-            {
-                return Err(refuse(Refusal::Unmodified));
-            }
+            meets(headers, &address.etag).map_err(refuse)?;
             let reply = match self.content(&address, headers).await {
                 Err(error) if error.kind() == HttpErrorKind::Connect => {
                     // Another try asks the hub, which may name another place.
@@ -287,7 +292,8 @@ impl Hub {
                 400 | 401 | 403 | 410 => old = Some(address),
                 _ => {
                     address.is_proven.store(true, Ordering::Relaxed);
-                    return as_of_hub(reply, &address).map_err(refuse);
+                    let named = as_of_hub(reply, &address.etag, address.size);
+                    return named.map_err(refuse);
                 }
             }
         }
@@ -317,9 +323,9 @@ impl Hub {
             }
             HubReply::Here(reply) => {
                 if reply.status().is_success() {
-                    let _ = file.is_small.set(());
+                    let _ = file.is_here.set(());
                 }
-                Ok(FileAddress::Small(reply))
+                Ok(FileAddress::Here(reply))
             }
         }
     }
@@ -346,17 +352,81 @@ impl Hub {
     }
 
     async fn locate(&self, path: &str, headers: &HeaderMap) -> Result<HubReply, HttpError> {
-        let url = format!("{}/{}/{path}", self.files_url(), self.revision());
-        let located = self.ask(parse(&url)?, headers, None).await?;
-        let is_found = match &located {
-            HubReply::At(_) => true,
-            HubReply::Here(reply) => reply.status().is_success(),
-        };
-        if is_found && self.commit.get().is_none() {
-            let why = "it does not say which commit it is of (X-Repo-Commit); HF_ENDPOINT may name no hub";
-            return Err(refuse(Refusal::Garbled(why.to_string())));
+        let mut own = headers.clone();
+        // A mirror compares it with an ETag of its own.
+        own.remove("if-match");
+        loop {
+            let url = format!("{}/{}/{path}", self.files_url(), self.revision());
+            let located = self.ask(parse(&url)?, &own, None).await?;
+            let is_found = match &located {
+                HubReply::At(_) => true,
+                HubReply::Here(reply) => reply.status().is_success(),
+            };
+            if !is_found || self.commit.get().is_some() {
+                return Ok(located);
+            }
+            self.pin().await.map_err(|error| {
+                let why = "it does not say which commit it is of (X-Repo-Commit); HF_ENDPOINT may name no hub";
+                match Refusal::of(&error).is_passing() {
+                    true => error,
+                    false => refuse(Refusal::Garbled(why.to_string())),
+                }
+            })?;
         }
-        Ok(located)
+    }
+
+    /// A reply of the hub or of a mirror with bytes, with the ETag that the hub has for the file.
+    async fn named(
+        &self,
+        mut reply: HttpResponse,
+        path: &str,
+        file: &File,
+        asked: &HeaderMap,
+    ) -> Result<HttpResponse, HttpError> {
+        if !reply.status().is_success() {
+            return Ok(reply);
+        }
+        if let Some(etag) = reply.headers().get("x-linked-etag").cloned() {
+            let size = linked_size(reply.headers());
+            reply = as_of_hub(reply, &etag, size).map_err(refuse)?;
+        } else if !is_of_hub(reply.headers()) {
+            let of_mirror = reply.headers().get("etag").cloned();
+            if file.mirrored.get().is_none() {
+                let tag = self.tag_of(path).await?;
+                let _ = file.mirrored.set(tag.map(|(of_hub, size)| MirroredTag {
+                    of_hub,
+                    of_mirror: of_mirror.clone(),
+                    size,
+                }));
+            }
+            let mirrored = file.mirrored.get().and_then(Option::as_ref);
+            if let Some(tag) = mirrored.filter(|tag| tag.of_mirror == of_mirror) {
+                reply = as_of_hub(reply, &tag.of_hub, Some(tag.size)).map_err(refuse)?;
+            }
+        }
+        if let Some(etag) = reply.headers().get("etag") {
+            meets(asked, etag).map_err(refuse)?;
+        }
+        Ok(reply)
+    }
+
+    /// The ETag and the size that the API has for a file, whose path is escaped; nothing where it does not say.
+    async fn tag_of(&self, path: &str) -> Result<Option<(HeaderValue, u64)>, HttpError> {
+        let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
+        let wanted = PageRequest {
+            prefix: path,
+            most: 1,
+            next: NextPage::End,
+        };
+        let page = match self.names(&wanted).await {
+            Err(error) if Refusal::of(&error).is_passing() => return Err(error),
+            page => page.unwrap_or_default(),
+        };
+        let found = page.objects.first().and_then(|object| {
+            let etag = HeaderValue::from_str(object.e_tag.as_deref()?).ok()?;
+            Some((etag, object.size))
+        });
+        Ok(found)
     }
 
     /// Asks the hub, and follows it as long as it names no place of the content network.
@@ -366,19 +436,9 @@ impl Hub {
         headers: &HeaderMap,
         form: Option<&str>,
     ) -> Result<HubReply, HttpError> {
-        let mut token = None;
-        if let Some(tokens) = &self.tokens {
-            let found = tokens.get_credential().await;
-            token = Some(found.map_err(|error| refuse(Refusal::of(&error)))?);
-        }
+        let mut token = self.token().await?;
         for _ in 0..MAX_HOPS {
-            // What has left the hub once gets no token any more.
-            token = token.filter(|_| url.origin() == self.endpoint.origin());
-            let mut own = headers.clone();
-            own.remove("authorization");
-            if let Some(token) = &token {
-                own.insert("authorization", HeaderValue::clone(token));
-            }
+            let own = self.with_token(headers, &mut token, &url);
             let mut reply = self.send(&url, own, form).await?;
             settle_limit(reply.headers_mut());
             if let Some(commit) = header(reply.headers(), "x-repo-commit") {
@@ -386,10 +446,7 @@ impl Hub {
             }
             match target(&url, reply.status(), reply.headers()).map_err(refuse)? {
                 None => return Ok(HubReply::Here(reply)),
-                Some(to)
-                    if reply.headers().contains_key("x-linked-etag")
-                        && to.origin() != url.origin() =>
-                {
+                Some(to) if reply.headers().contains_key("x-linked-etag") => {
                     return SignedAddress::of(to, reply.headers())
                         .map(HubReply::At)
                         .map_err(refuse);
@@ -400,7 +457,33 @@ impl Hub {
         Err(refuse(Refusal::Redirects))
     }
 
-    /// Asks the content network.
+    async fn token(&self) -> Result<Option<Arc<HeaderValue>>, HttpError> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(None);
+        };
+        let found = tokens.get_credential().await;
+        found.map(Some).map_err(|error| refuse(Refusal::of(&error)))
+    }
+
+    /// The headers of a request, with the token where it goes to the hub. What has left the hub once gets none any more.
+    fn with_token(
+        &self,
+        headers: &HeaderMap,
+        token: &mut Option<Arc<HeaderValue>>,
+        url: &Url,
+    ) -> HeaderMap {
+        if url.origin() != self.endpoint.origin() {
+            *token = None;
+        }
+        let mut own = headers.clone();
+        own.remove("authorization");
+        if let Some(token) = token {
+            own.insert("authorization", HeaderValue::clone(token));
+        }
+        own
+    }
+
+    /// Asks the content network; a mirror may have the files of its content network itself.
     async fn content(
         &self,
         address: &SignedAddress,
@@ -413,8 +496,13 @@ impl Hub {
             }
         }
         let mut url = address.url.clone();
+        let mut token = match url.origin() == self.endpoint.origin() {
+            true => self.token().await?,
+            false => None,
+        };
         for _ in 0..MAX_HOPS {
-            let reply = self.send(&url, own.clone(), None).await?;
+            let own = self.with_token(&own, &mut token, &url);
+            let reply = self.send(&url, own, None).await?;
             match target(&url, reply.status(), reply.headers()).map_err(refuse)? {
                 None => return Ok(reply),
                 Some(to) => url = to,
@@ -443,9 +531,7 @@ impl Hub {
     }
 
     fn keep_commit(&self, said: &str) -> Result<(), HttpError> {
-        let is_commit =
-            (40..=64).contains(&said.len()) && said.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_commit {
+        if !is_commit(said) {
             return Err(refuse(Refusal::Garbled(
                 "the hub names a commit that is none".to_string(),
             )));
@@ -471,7 +557,7 @@ impl SignedAddress {
             ));
         }
         let etag = headers.get("x-linked-etag").ok_or(Refusal::NoEtag)?.clone();
-        let size = header(headers, "x-linked-size").and_then(|size| size.trim().parse().ok());
+        let size = linked_size(headers);
         let until = life(&url, headers)
             .and_then(|life| SystemTime::now().checked_add(life.mul_f64(USED_LIFE)));
         Ok(SignedAddress {
@@ -511,6 +597,38 @@ fn settle_limit(headers: &mut HeaderMap) {
     }
 }
 
+fn is_commit(text: &str) -> bool {
+    (40..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+fn linked_size(headers: &HeaderMap) -> Option<u64> {
+    header(headers, "x-linked-size").and_then(|size| size.trim().parse().ok())
+}
+
+/// Is the ETag of a reply the hub's own? It comes with the commit, and is a hash.
+fn is_of_hub(headers: &HeaderMap) -> bool {
+    let tag = header(headers, "etag").map(tag);
+    headers.contains_key("x-repo-commit") && tag.is_some_and(is_commit)
+}
+
+/// What an ETag says, however it is written.
+fn tag(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
+}
+
+/// Whether the version of a file is the one that a request is for.
+fn meets(asked: &HeaderMap, etag: &HeaderValue) -> Result<(), Refusal> {
+    let is_same = |name| {
+        let asked = header(asked, name).map(tag);
+        asked.map(|asked| etag.to_str().is_ok_and(|etag| tag(etag) == asked))
+    };
+    match (is_same("if-match"), is_same("if-none-match")) {
+        (Some(false), _) => Err(Refusal::Unmet),
+        (_, Some(true)) => Err(Refusal::Unmodified),
+        _ => Ok(()),
+    }
+}
+
 /// The address is not used again.
 async fn forget(file: &File, address: &SignedAddress) {
     let mut place = file.place.lock().await;
@@ -532,8 +650,12 @@ fn life(url: &Url, headers: &HeaderMap) -> Option<Duration> {
     until.checked_sub(now).filter(|life| !life.is_zero())
 }
 
-/// A reply of the content network, with what the hub says of the version.
-fn as_of_hub(mut reply: HttpResponse, address: &SignedAddress) -> Result<HttpResponse, Refusal> {
+/// A reply of the content network, or of a mirror, with what the hub says of the version.
+fn as_of_hub(
+    mut reply: HttpResponse,
+    etag: &HeaderValue,
+    linked: Option<u64>,
+) -> Result<HttpResponse, Refusal> {
     let is_whole = reply.status().as_u16() == 200;
     let headers = reply.headers_mut();
     let size = header(headers, "content-range")
@@ -542,14 +664,14 @@ fn as_of_hub(mut reply: HttpResponse, address: &SignedAddress) -> Result<HttpRes
     // The whole: a page of a proxy is no file.
     let whole = header(headers, "content-length").and_then(|len| len.trim().parse().ok());
     let size = size.or(whole.filter(|_| is_whole));
-    if let (Some(size), Some(linked)) = (size, address.size)
+    if let (Some(size), Some(linked)) = (size, linked)
         && size != linked
     {
         return Err(Refusal::Changed(format!(
-            "the content network has {size} bytes of it, and the hub says {linked}"
+            "its server has {size} bytes of it, and the hub says {linked}"
         )));
     }
-    headers.insert("etag", address.etag.clone());
+    headers.insert("etag", etag.clone());
     // Of the storage behind it.
     headers.remove("last-modified");
     Ok(reply)
@@ -632,14 +754,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_size_is_of_another_file() {
-        let address = |size| SignedAddress {
-            url: Url::parse("https://cdn/x").expect("a URL"),
-            etag: HeaderValue::from_static("\"hub\""),
-            size,
-            until: None,
-            given: 0,
-            is_proven: Arc::default(),
-        };
+        let etag = HeaderValue::from_static("\"hub\"");
         let part = || {
             reply(
                 206,
@@ -651,10 +766,10 @@ mod tests {
             )
         };
         for size in [None, Some(9)] {
-            let reply = as_of_hub(part(), &address(size)).expect("as asked for");
+            let reply = as_of_hub(part(), &etag, size).expect("as asked for");
             assert_eq!(header(reply.headers(), "etag"), Some("\"hub\""));
             assert!(!reply.headers().contains_key("last-modified"));
         }
-        assert!(as_of_hub(part(), &address(Some(8))).is_err());
+        assert!(as_of_hub(part(), &etag, Some(8)).is_err());
     }
 }
