@@ -9,11 +9,13 @@
 use crate::common::stores::{Kind, Store as Bucket};
 use crate::common::{alone, object_settings};
 use crate::disk_cache::{Rig, Store, files, flushed, read, whole};
+use crate::stores::lists;
 use foreread::source::Source;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, SharedBucket, SharedCache};
 use foreread_testing::ServedRequest;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tracing::field::{Field, Visit};
@@ -177,6 +179,56 @@ fn what_is_no_piece_in_a_bucket_is_fetched_again() {
         let late = machines.open("c");
         read(&late, &store, &whole(&store));
         assert_eq!(store.asked(), before);
+    });
+}
+
+/// A listing without an end is asked ever more rarely and given up: the reads go on by the store.
+#[test]
+fn a_bucket_whose_listing_has_no_end_is_given_up() {
+    let forms: [fn(u64) -> String; 3] = [
+        |_| String::new(),
+        |_| "same".to_string(),
+        |page| format!("name-{page}"),
+    ];
+    std::thread::scope(|scope| {
+        for form in forms {
+            scope.spawn(move || {
+                let bucket = Bucket::start(Kind::Memory).expect("a port");
+                let pages = AtomicU64::new(0);
+                bucket.names.edit(move |seen, answer| {
+                    if !lists(seen) {
+                        return;
+                    }
+                    let page = pages.fetch_add(1, Ordering::Relaxed);
+                    let query = seen.target.split_once('?').map_or("", |(_, query)| query);
+                    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+                    let prefix = pairs.find(|(name, _)| *name == "prefix").map_or("", |(_, of)| of);
+                    let prefix = percent_encoding::percent_decode_str(prefix).decode_utf8_lossy();
+                    let name = form(page);
+                    let key = match name.is_empty() {
+                        true => String::new(),
+                        false => format!("<Contents><Key>{prefix}{name}</Key><Size>1</Size></Contents>"),
+                    };
+                    let more = "<IsTruncated>true</IsTruncated><NextContinuationToken>";
+                    answer.status = 200;
+                    answer.body = format!(
+                        "<ListBucketResult>{more}{page}</NextContinuationToken>{key}</ListBucketResult>"
+                    )
+                    .into_bytes();
+                });
+                let machines = Machines {
+                    patience: Duration::from_secs(60),
+                    ..Machines::new(&bucket)
+                };
+                let store = Store::new("s/a", 3 * MIB);
+                let cache = machines.open("a");
+                read(&cache, &store, &whole(&store));
+                let asked = bucket.names.seen().iter().filter(|seen| lists(seen)).count();
+                assert!((2..=12).contains(&asked), "{asked}");
+                let counts = shared_counts(&cache);
+                assert_eq!((counts.read_errors, counts.hit_bytes), (1, 0), "{counts:?}");
+            });
+        }
     });
 }
 

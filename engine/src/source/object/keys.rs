@@ -18,6 +18,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, PutOptions, PutPayload};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -25,6 +27,12 @@ use tokio::time::timeout;
 /// Keys of one page, and of one listing.
 const MAX_KEYS: usize = 1000;
 const MAX_NAMES: usize = 1 << 20;
+/// A page with fewer new names, behind which others follow, is a poor one. S3 gives such where many objects were deleted.
+const MIN_NEW_NAMES: usize = 16;
+/// Poor pages in a row, after which a listing is given up, and the pauses before the next one.
+const MAX_POOR_PAGES: u32 = 10;
+const MIN_POOR_PAUSE: Duration = Duration::from_millis(10);
+const MAX_POOR_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is below a prefix.
 pub struct Keys {
@@ -125,7 +133,7 @@ impl Keys {
     }
 
     /// Names and sizes of the objects in a folder, whose key has a `/` at its end, page after page, each within
-    /// `limit`; the first million of them.
+    /// `limit`; the first million of them. A server that has no end is asked ever more rarely, and then given up.
     pub async fn names(
         &self,
         folder: &str,
@@ -135,8 +143,10 @@ impl Keys {
         let none = || Refusal::Garbled("its server lists no names".to_string());
         let listing = self.store.listing.as_ref().ok_or_else(none)?;
         let prefix = format!("{}{folder}", self.prefix);
-        let (mut next, mut named) = (NextPage::End, 0);
-        while named < MAX_NAMES {
+        let mut next = NextPage::End;
+        let (mut seen, hasher) = (HashSet::new(), RandomState::new());
+        let mut poor = 0;
+        while seen.len() < MAX_NAMES {
             let wanted = PageRequest {
                 prefix: prefix.clone(),
                 most: MAX_KEYS,
@@ -145,10 +155,11 @@ impl Keys {
             let page = timeout(limit, self.ask(|| listing.page(wanted.clone())))
                 .await
                 .unwrap_or(Err(Refusal::FirstByte(limit)))?;
-            // A page without names counts as well.
-            named += page.objects.len().max(1);
+            let before = seen.len();
             for object in &page.objects {
-                if let Some(name) = object.location.as_ref().strip_prefix(&prefix) {
+                if let Some(name) = object.location.as_ref().strip_prefix(&prefix)
+                    && seen.insert(hasher.hash_one(name))
+                {
                     each(name, object.size);
                 }
             }
@@ -159,6 +170,16 @@ impl Keys {
                 return Err(Refusal::Endless("the same page comes again".to_string()));
             }
             next = page.next;
+            let is_poor = seen.len() - before < MIN_NEW_NAMES;
+            poor = if is_poor { poor + 1 } else { 0 };
+            if poor == MAX_POOR_PAGES {
+                let why = format!("{poor} pages in a row have hardly a new name, and more follow");
+                return Err(Refusal::Endless(why));
+            }
+            if is_poor {
+                let pause = MIN_POOR_PAUSE.saturating_mul(1 << poor.min(16));
+                tokio::time::sleep(pause.min(MAX_POOR_PAUSE)).await;
+            }
         }
         Ok(())
     }
