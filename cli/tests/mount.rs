@@ -626,6 +626,36 @@ fn fstab_mounts_by_the_script() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("policy none;"), "{said}");
     assert!(is_mounted(mounted.0.path()));
+    // 'mount -a' mounts it once, and another source not at all.
+    let again = |source: &Path, more: &[&str]| {
+        let mut command = Command::new(&script);
+        let command = command.arg(source).arg(mounted.0.path()).args(more);
+        let command = command.env("FOREREAD", env!("CARGO_BIN_EXE_foreread"));
+        let output = command.output().expect("a shell");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let other = tempfile::tempdir().expect("a folder");
+    assert_eq!(again(source.path(), &["-o", "ro"]).0, Some(0));
+    let (code, said) = again(other.path(), &["-o", "ro"]);
+    assert!(
+        code == Some(32) && said.contains("shows another source"),
+        "{code:?} {said}"
+    );
     let place = mounted.0.path().display().to_string();
+    foreread(["umount", &place]).is_done();
+    // The type in one word has letters of flags, and is none; -f is one.
+    assert_eq!(
+        again(other.path(), &["-svf", "-o", "ro"]),
+        (Some(0), String::new())
+    );
+    assert!(!is_mounted(mounted.0.path()));
+    let (code, said) = again(source.path(), &["-tfuse.foreread", "-Nf", "-o", "ro"]);
+    assert!(
+        code == Some(0) && is_mounted(mounted.0.path()),
+        "{code:?} {said}"
+    );
     foreread(["umount", &place]).is_done();
 }

@@ -24,6 +24,7 @@ use foreread::source::disk_cache::KeptNames;
 use foreread::source::tree::Tree;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::ends;
+use foreread_os::host::{FOREREAD_MOUNT, Host, last_at};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use foreread_plan::Plan;
@@ -60,6 +61,11 @@ pub struct MountArgs {
     /// Messages go nowhere from then on: the unit foreread-mount@.service of systemd has them in the journal.
     #[arg(short, long)]
     pub detach: bool,
+    /// Do nothing where DIR shows this source already; an error where it shows another
+    ///
+    /// For mount(8): a line of fstab is mounted once.
+    #[arg(long, hide = true)]
+    pub once: bool,
     /// Options as mount(8) has them: allow_other,cache=1G
     ///
     /// Each option of this command, with _ or -, and env=FILE, a file of lines NAME=VALUE for keys. What mount(8) has for every file system is
@@ -103,6 +109,9 @@ fn names(text: &str) -> Result<String, String> {
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
+    if args.once && !background::is_behind() && shows_already(&args.dir, &args.source)? {
+        return Ok(());
+    }
     if args.detach && !background::is_behind() {
         return background::begin(&args::given());
     }
@@ -200,6 +209,44 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded
+}
+
+/// Whether the folder shows the source already.
+///
+/// # Errors
+/// It shows another one of foreread's.
+fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
+    // Its server may hang: what is mounted there is not touched.
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new(".")).canonicalize();
+    let place = above.ok().zip(dir.file_name());
+    let place = place.map(|(above, name)| above.join(name));
+    let mounts = Host::here().mounts();
+    let mount = place.and_then(|place| last_at(&mounts, &place).cloned());
+    let Some(mount) = mount.filter(|mount| mount.kind == FOREREAD_MOUNT) else {
+        return Ok(false);
+    };
+    if is_of(&mount.device, source) {
+        return Ok(true);
+    }
+    let what = format!("{} shows another source", dir.display());
+    let remedy = format!("unmount it first (foreread umount {})", dir.display());
+    Err(Fail::input(what, mount.device, remedy))
+}
+
+/// Whether the kernel's name of a mount is that of a source: what reads it is said behind it.
+fn is_of(device: &str, source: &SourceName) -> bool {
+    let path = source.path();
+    let absolute = std::path::absolute(path).unwrap_or_default();
+    let real = path.canonicalize().unwrap_or_default();
+    let files = [path, &absolute, &real].map(|path| format!("file:{}", path.display()));
+    let names = [source.to_string()].into_iter().chain(files);
+    names.into_iter().any(|name| {
+        // As the mount's option has it.
+        let is_odd = |c: char| c.is_control() || c == ',' || c == '\\';
+        let rest = device.strip_prefix(&name.replace(is_odd, "_"));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("_ "))
+    })
 }
 
 /// Those of `-o` are options by now, unless it is written where it is not looked for.

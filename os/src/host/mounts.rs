@@ -43,7 +43,7 @@ impl Mount {
         let (root, point) = (path(words.next()?), path(words.next()?));
         let mut words = words.skip_while(|word| *word != b"-").skip(1);
         let kind = text(words.next()?);
-        let device = text(words.next()?);
+        let device = path(words.next()?).to_string_lossy().into_owned();
         Some(Mount {
             id,
             number,
