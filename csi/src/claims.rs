@@ -2,10 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// All that is worked on; a clone is the same one.
 #[derive(Clone, Debug)]
-pub struct Claims<T>(Arc<Mutex<BTreeSet<T>>>);
+pub struct Claims<T>(Arc<ClaimState<T>>);
+
+#[derive(Debug)]
+struct ClaimState<T> {
+    all: Mutex<BTreeSet<T>>,
+    /// One was given back.
+    freed: Notify,
+}
 
 /// The right to work on one of them, given back when it is dropped.
 pub struct Claim<T: Ord> {
@@ -15,13 +23,16 @@ pub struct Claim<T: Ord> {
 
 impl<T> Default for Claims<T> {
     fn default() -> Claims<T> {
-        Claims(Arc::default())
+        Claims(Arc::new(ClaimState {
+            all: Mutex::default(),
+            freed: Notify::new(),
+        }))
     }
 }
 
 impl<T> Claims<T> {
     fn all(&self) -> MutexGuard<'_, BTreeSet<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -33,10 +44,24 @@ impl<T: Ord + Clone> Claims<T> {
             what: what.clone(),
         })
     }
+
+    /// Waits until no other has it.
+    pub async fn claimed(&self, what: &T) -> Claim<T> {
+        loop {
+            let mut freed = std::pin::pin!(self.0.freed.notified());
+            // Before the look: what is given back in between wakes it.
+            freed.as_mut().enable();
+            if let Some(claim) = self.claim(what) {
+                return claim;
+            }
+            freed.await;
+        }
+    }
 }
 
 impl<T: Ord> Drop for Claim<T> {
     fn drop(&mut self) {
         self.all.all().remove(&self.what);
+        self.all.0.freed.notify_waiters();
     }
 }

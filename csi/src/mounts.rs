@@ -11,13 +11,17 @@ use crate::claims::Claims;
 use crate::refusal::{one_line, refused};
 use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::threads::Task;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{StatVfs, statvfs};
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Error, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
 /// The kind of a mount of foreread where the kernel is older than 5.5.
@@ -25,15 +29,13 @@ const OLD_KIND: &str = "fuse";
 /// How long a mount is waited for that is asked whether it answers. Chosen: the kubelet asks every minute, a healthy one answers in less
 /// than a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Looks in this time whether another call's thread has its answer.
-const ANSWER_WAITS: u32 = 100;
 /// How long a mount or an unmount is waited for.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How the names of processes begin that unmount: a mount's, which in the background is begun as /proc/self/exe, and of the command that it
 /// may run.
 const SERVERS: [&str; 3] = ["exe", "foreread", "fusermount"];
-/// Looks in this time whether a server has ended.
-const SERVER_WAITS: u32 = 1000;
+/// How often a server is looked for that cannot be waited for.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Mounts that may be on one place.
 const MAX_STACKED: usize = 16;
 
@@ -78,14 +80,9 @@ impl MountTable {
     /// Whether a mount answers.
     pub async fn asked(&self, place: &Path) -> MountAnswer {
         let place = place.to_path_buf();
-        let mut waits = 0;
-        let claim = loop {
-            match self.asked.claim(&place) {
-                Some(claim) => break claim,
-                None if waits == ANSWER_WAITS => return MountAnswer::Silent,
-                None => waits += 1,
-            }
-            tokio::time::sleep(ANSWER_TIMEOUT / ANSWER_WAITS).await;
+        let claim = self.asked.claimed(&place);
+        let Ok(claim) = tokio::time::timeout(ANSWER_TIMEOUT, claim).await else {
+            return MountAnswer::Silent;
         };
         // Until the thread has its answer. Where the system refuses the thread, it is given back as well.
         let answer = within(ANSWER_TIMEOUT, move || {
@@ -99,19 +96,45 @@ impl MountTable {
         }
     }
 
-    /// Waits for the end of a server whose mount was taken away from a place: it would take what is mounted there next, by the name.
-    pub async fn vacated(&self, place: &Path) -> Result<(), Status> {
-        for _ in 0..SERVER_WAITS {
-            let given = self.host.programs_given(place);
-            let is_server = |name: &str| SERVERS.iter().any(|begin| name.starts_with(begin));
-            if !given.iter().any(|program| is_server(&program.name)) {
-                return Ok(());
+    /// Waits for the end of a server whose mount was taken away from a place, as it would take what is mounted there next, by the name; or
+    /// for its mount, where one that a killed plugin has begun comes to it. Whether there is a mount now.
+    pub async fn settled(&self, place: &Path) -> Result<bool, Status> {
+        let (own, at) = (self.clone(), place.to_path_buf());
+        let until = Instant::now() + CHANGE_TIMEOUT;
+        let settled = within(CHANGE_TIMEOUT, move || own.settles(&at, until)).await;
+        settled.flatten().ok_or_else(|| {
+            let what = format!("an earlier mount at {} has not ended", place.display());
+            let remedy = "end its process; the call is made again";
+            refused(Code::Unavailable, &what, remedy)
+        })
+    }
+
+    /// The same on this thread; nothing when the time is up.
+    fn settles(&self, place: &Path, until: Instant) -> Option<bool> {
+        loop {
+            // Before the looks: what changes in between wakes it.
+            let table = File::open("/proc/self/mountinfo").ok();
+            if self.at(place).is_some() {
+                return Some(true);
             }
-            tokio::time::sleep(CHANGE_TIMEOUT / SERVER_WAITS).await;
+            let mut given = self.host.programs_given(place);
+            let is_server = |name: &str| SERVERS.iter().any(|begin| name.starts_with(begin));
+            given.retain(|program| is_server(&program.name));
+            if given.is_empty() {
+                return Some(false);
+            }
+            let left = until.checked_duration_since(Instant::now())?;
+            let ends: Vec<OwnedFd> = given.iter().filter_map(|one| end_of(one.pid)).collect();
+            let limit = match ends.len() == given.len() && table.is_some() {
+                true => left,
+                false => left.min(LOOKS_EVERY),
+            };
+            let ends = ends.iter().map(|end| PollFd::new(end, PollFlags::IN));
+            let table = table.iter();
+            let changes = table.map(|table| PollFd::new(table, PollFlags::PRI | PollFlags::ERR));
+            let mut events: Vec<PollFd<'_>> = ends.chain(changes).collect();
+            let _ = poll(&mut events, Timespec::try_from(limit).ok().as_ref());
         }
-        let what = format!("an earlier mount at {} has not ended", place.display());
-        let remedy = "end its process; the call is made again";
-        Err(refused(Code::Unavailable, &what, remedy))
     }
 
     /// Shows what is mounted at one place at another, read-only.
@@ -203,6 +226,12 @@ pub fn remove_folder(place: &Path) -> Result<(), Status> {
         }
         _ => Ok(()),
     }
+}
+
+/// What can be read when a process has ended.
+fn end_of(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 async fn within<T: Send + 'static>(

@@ -35,6 +35,9 @@ use tonic::{Code, Request, Response, Status};
 /// Set by Kubernetes in the attributes of an inline volume.
 const IS_INLINE: &str = "csi.storage.k8s.io/ephemeral";
 
+/// Looks at a place before it is given up, whose mounts come and go.
+const MAX_LOOKS: u32 = 4;
+
 /// The service; a clone is the same one.
 #[derive(Clone)]
 pub struct NodeService(Arc<NodeParts>);
@@ -88,7 +91,18 @@ impl NodeParts {
     ) -> Result<(), Status> {
         let state = &self.command.state;
         let mut has_ended = false;
-        if let Some(mount) = self.mounts.at(place) {
+        let mut looks = 0;
+        // Once more where a mount has come meanwhile, which a killed plugin has begun.
+        while looks == 0 || self.mounts.settled(place).await? {
+            looks += 1;
+            if looks > MAX_LOOKS {
+                let what = format!("mounts come and go at {}", place.display());
+                let remedy = "end the processes that mount there; the call is made again";
+                return Err(refused(Code::Unavailable, &what, remedy));
+            }
+            let Some(mount) = self.mounts.at(place) else {
+                continue;
+            };
             if !is_ours(&mount) {
                 return Err(other(place, &mount.kind));
             }
@@ -111,7 +125,6 @@ impl NodeParts {
             }
         }
         self.room(name)?;
-        self.mounts.vacated(place).await?;
         make_folder(place)?;
         let done = self.command.mount(name, volume, keys, place).await;
         if done.is_err() {

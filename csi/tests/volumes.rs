@@ -1,9 +1,9 @@
 //! Volumes of a folder: one mount for all pods, which outlives the plugin, and comes back where its server has ended.
 
-use crate::common::{EPHEMERAL, Plugin, TestVolume, refused, wait_until};
+use crate::common::{EPHEMERAL, Plugin, TestVolume, foreread, refused, wait_until};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tonic::Code;
 
 /// A plugin that may mount below its own folder, with a volume of a folder there.
@@ -92,6 +92,63 @@ fn one_mount_for_all_pods_outlives_the_plugin() {
         fs::read_dir(plugin.path("state")).expect("there").count(),
         0
     );
+    let text = plugin.text("volume");
+    wait_until("the end of the mount's process", || {
+        plugin.servers(&text).is_empty()
+    });
+}
+
+/// The next plugin takes the mount that a killed one had begun when that comes, and waits for no process of it.
+#[test]
+fn a_mount_that_a_killed_plugin_has_begun_is_taken() {
+    let Some((plugin, volume)) = plugin(&[]) else {
+        return;
+    };
+    fs::create_dir(plugin.path("volume")).expect("made");
+    let place = plugin.path("volume").canonicalize().expect("there");
+    // By its name and its arguments it is the process of a mount that is on its way.
+    let program = plugin.path("foreread");
+    fs::copy("/bin/sh", &program).expect("copied");
+    let mut begun = Command::new(&program)
+        .args(["-c", "read line; exit 0", "x"])
+        .arg(&place)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("started");
+    std::thread::scope(|scope| {
+        let staged = foreread_os::threads::spawn_scoped(scope, "stage", || plugin.stage(&volume));
+        let staged = staged.expect("a thread");
+        let waits = || {
+            let threads = fs::read_dir(format!("/proc/{}/task", plugin.id())).expect("there");
+            let names = threads
+                .flatten()
+                .filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+            names
+                .into_iter()
+                .any(|name| name.starts_with("foreread-csi-mo"))
+        };
+        wait_until("the wait for the other process", waits);
+        let mut mount = Command::new(foreread().expect("found"));
+        let mount = mount
+            .args(["mount", "-d"])
+            .arg(plugin.path("source"))
+            .arg(&place);
+        assert!(
+            mount
+                .stdout(Stdio::null())
+                .status()
+                .expect("started")
+                .success()
+        );
+        staged.join().expect("no panic").expect("staged");
+    });
+    assert!(begun.try_wait().expect("there").is_none(), "it goes on");
+    plugin.publish(&volume, "pod-1").expect("published");
+    assert!(reads(&plugin, "pod-1"));
+    drop(begun.stdin.take());
+    begun.wait().expect("ended");
+    plugin.unpublish(&volume, "pod-1").expect("unpublished");
+    plugin.unstage(&volume).expect("unstaged");
     let text = plugin.text("volume");
     wait_until("the end of the mount's process", || {
         plugin.servers(&text).is_empty()
