@@ -26,6 +26,8 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes of a header that are read at most, as the library of safetensors has it.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// Bytes of an index in which its word is.
+const INDEX_HEAD_BYTES: u64 = 64 << 10;
 /// Parts of a file at most.
 pub const MAX_PARTS: usize = 1 << 20;
 
@@ -147,12 +149,20 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
             "an array of zarr is a folder".to_string(),
         )),
     };
-    done.map_err(|error| match is_lfs_pointer(source) {
-        true => LayoutError::Other {
-            what: "a pointer of Git LFS, not the file itself",
-            remedy: "fetch it: git lfs pull",
-        },
-        false => error,
+    done.map_err(|error| {
+        if is_lfs_pointer(source) {
+            return LayoutError::Other {
+                what: "a pointer of Git LFS, not the file itself",
+                remedy: "fetch it: git lfs pull",
+            };
+        }
+        if is_index(source) {
+            return LayoutError::Other {
+                what: "an index of the files of a model, not one of them",
+                remedy: "name the files that it lists, such as model-*.safetensors",
+            };
+        }
+        error
     })?;
     let (size, header, mut list) = (source.size()?, found.header, found.list);
     let is_beyond = |part: &&Part| part.range.start > part.range.end || part.range.end > size;
@@ -165,6 +175,16 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
         return Err(LayoutError::NoSuchName(names.to_string()));
     }
     Ok(header.into_iter().chain(list).collect())
+}
+
+/// `model.safetensors.index.json`, `pytorch_model.bin.index.json`: `{"metadata": {...}, "weight_map": {...}}`.
+fn is_index(source: &dyn ReadAt) -> bool {
+    let size = source.size().unwrap_or(0).min(INDEX_HEAD_BYTES);
+    let mut head = vec![0; size as usize];
+    let text = source
+        .read_at(&mut head, 0)
+        .map(|()| String::from_utf8_lossy(&head));
+    text.is_ok_and(|text| text.trim_start().starts_with('{') && text.contains("\"weight_map\""))
 }
 
 /// What a clone without Git LFS has in place of a large file.

@@ -186,6 +186,19 @@ fn a_pointer_of_git_lfs_is_called_one() {
     }
 }
 
+#[test]
+fn an_index_of_the_files_of_a_model_is_called_one() {
+    let index = br#" {"metadata": {"total_size": 9}, "weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
+    for format in [Format::Safetensors, Format::Zip, Format::Gguf] {
+        let error = of(format, index, &[]).expect_err("an index");
+        let LayoutError::Other { what, remedy } = error else {
+            panic!("{error}")
+        };
+        assert!(what.contains("an index of the files"), "{what}");
+        assert!(remedy.contains("model-*.safetensors"), "{remedy}");
+    }
+}
+
 fn zip_of(entries: &[(&str, usize)], large: bool) -> Vec<u8> {
     use std::io::Write;
     let mut writer = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
