@@ -152,9 +152,14 @@ fn is_unpacked(headers: &HeaderMap) -> bool {
 
 /// Is it a folder of Azure: one of Data Lake, or a mark that a tool has left?
 fn is_folder(headers: &HeaderMap) -> bool {
-    let says =
-        |name, value| header(headers, name).is_some_and(|own| own.eq_ignore_ascii_case(value));
-    says("x-ms-resource-type", "directory") || says("x-ms-meta-hdi_isfolder", "true")
+    // Proxies write other letters for an underscore.
+    [
+        ("x-ms-resource-type", "directory"),
+        ("x-ms-meta-hdi_isfolder", "true"),
+        ("x-ms-meta-hdi-isfolder", "true"),
+    ]
+    .iter()
+    .any(|(name, value)| header(headers, name).is_some_and(|own| own.eq_ignore_ascii_case(value)))
 }
 
 /// Is a 206 what was asked for? `known`: how long the object is, as far as is known.
