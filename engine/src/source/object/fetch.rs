@@ -232,7 +232,7 @@ impl Asker<'_> {
                     true => other,
                     false => refusal,
                 })?;
-                return Ok(Front::empty(Version::new(there.meta), asked.elapsed()));
+                return Ok(Front::empty(Validator::of(&there.meta), asked.elapsed()));
             }
             Err(refusal) if held.is_none() && refusal.may_be_of_nothing() => {
                 return self.probe_whole(refusal, asked).await;
