@@ -16,12 +16,11 @@ use rustix::fs::{StatVfs, statvfs};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tonic::{Code, Status};
 
 /// The kind of a mount of foreread where the kernel is older than 5.5.
@@ -99,42 +98,49 @@ impl MountTable {
     /// Waits for the end of a server whose mount was taken away from a place, as it would take what is mounted there next, by the name; or
     /// for its mount, where one that a killed plugin has begun comes to it. Whether there is a mount now.
     pub async fn settled(&self, place: &Path) -> Result<bool, Status> {
-        let (own, at) = (self.clone(), place.to_path_buf());
-        let until = Instant::now() + CHANGE_TIMEOUT;
-        let settled = within(CHANGE_TIMEOUT, move || own.settles(&at, until)).await;
-        settled.flatten().ok_or_else(|| {
+        let settled = async {
+            loop {
+                let (own, at) = (self.clone(), place.to_path_buf());
+                match within(CHANGE_TIMEOUT, move || own.settles(&at)).await {
+                    Some(Some(is_mounted)) => return is_mounted,
+                    Some(None) => {}
+                    // There is no thread for it now.
+                    None => tokio::time::sleep(LOOKS_EVERY).await,
+                }
+            }
+        };
+        let settled = tokio::time::timeout(CHANGE_TIMEOUT, settled).await;
+        settled.map_err(|_| {
             let what = format!("an earlier mount at {} has not ended", place.display());
             let remedy = "end its process; the call is made again";
             refused(Code::Unavailable, &what, remedy)
         })
     }
 
-    /// The same on this thread; nothing when the time is up.
-    fn settles(&self, place: &Path, until: Instant) -> Option<bool> {
-        loop {
-            // Before the looks: what changes in between wakes it.
-            let table = File::open("/proc/self/mountinfo").ok();
-            if self.at(place).is_some() {
-                return Some(true);
-            }
-            let mut given = self.host.programs_given(place);
-            let is_server = |name: &str| SERVERS.iter().any(|begin| name.starts_with(begin));
-            given.retain(|program| is_server(&program.name));
-            if given.is_empty() {
-                return Some(false);
-            }
-            let left = until.checked_duration_since(Instant::now())?;
-            let ends: Vec<OwnedFd> = given.iter().filter_map(|one| end_of(one.pid)).collect();
-            let limit = match ends.len() == given.len() && table.is_some() {
-                true => left,
-                false => left.min(LOOKS_EVERY),
-            };
-            let ends = ends.iter().map(|end| PollFd::new(end, PollFlags::IN));
-            let table = table.iter();
-            let changes = table.map(|table| PollFd::new(table, PollFlags::PRI | PollFlags::ERR));
-            let mut events: Vec<PollFd<'_>> = ends.chain(changes).collect();
-            let _ = poll(&mut events, Timespec::try_from(limit).ok().as_ref());
+    /// Whether there is a mount at a place, once no server has it among its arguments; nothing after a change, which may be another one.
+    fn settles(&self, place: &Path) -> Option<bool> {
+        // Before the looks: what changes in between wakes it.
+        let table = self.host.mount_changes().ok();
+        if self.at(place).is_some() {
+            return Some(true);
         }
+        let mut given = self.host.programs_given(place);
+        let is_server = |name: &str| SERVERS.iter().any(|begin| name.starts_with(begin));
+        given.retain(|program| is_server(&program.name));
+        if given.is_empty() {
+            return Some(false);
+        }
+        let ends: Vec<OwnedFd> = given.iter().filter_map(|one| end_of(one.pid)).collect();
+        let limit = match ends.len() == given.len() && table.is_some() {
+            true => CHANGE_TIMEOUT,
+            false => LOOKS_EVERY,
+        };
+        let ends = ends.iter().map(|end| PollFd::new(end, PollFlags::IN));
+        let table = table.iter();
+        let changes = table.map(|table| PollFd::new(table, PollFlags::PRI | PollFlags::ERR));
+        let mut events: Vec<PollFd<'_>> = ends.chain(changes).collect();
+        let _ = poll(&mut events, Timespec::try_from(limit).ok().as_ref());
+        None
     }
 
     /// Shows what is mounted at one place at another, read-only.

@@ -361,7 +361,7 @@ fn a_size_that_a_part_leaves_out_is_asked_for() {
         );
         server.put("dir/large", pattern(0, 300_017, 0));
     }
-    // Neither says it, or nothing tells versions apart.
+    // HEAD says no size either.
     server.edit(|seen, answer| {
         if seen.method == "HEAD" {
             *answer = ServedAnswer::new(405, "");

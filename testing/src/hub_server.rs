@@ -43,7 +43,7 @@ pub enum HubRoute {
 pub enum HubMirror {
     /// The bytes, with the ETag of the hub beside its own.
     Linked,
-    /// The bytes, with an ETag of its own.
+    /// The bytes, with another ETag.
     OwnTag,
     /// The bytes, without an ETag.
     NoTag,

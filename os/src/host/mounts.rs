@@ -97,6 +97,14 @@ impl Host {
         }
     }
 
+    /// What shows by poll(2) (`POLLPRI`) that the mounts of this process have changed since it was opened.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn mount_changes(&self) -> std::io::Result<std::fs::File> {
+        std::fs::File::open(self.proc.join("self/mountinfo"))
+    }
+
     /// What a process sees mounted, by its number or `self`.
     #[must_use]
     pub fn mounts_of(&self, process: &str) -> Vec<Mount> {

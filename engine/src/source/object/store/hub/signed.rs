@@ -353,7 +353,7 @@ impl Hub {
 
     async fn locate(&self, path: &str, headers: &HeaderMap) -> Result<HubReply, HttpError> {
         let mut own = headers.clone();
-        // A mirror compares it with an ETag of its own.
+        // A mirror compares it with its own ETag.
         own.remove("if-match");
         loop {
             let url = format!("{}/{}/{path}", self.files_url(), self.revision());
