@@ -4,17 +4,20 @@
 //!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)            bcc
 //!   0.000004    supervise      1950    xvda1     W 13092560   4096      0.74
 //!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  QUE(ms) LAT(ms)    bcc -Q, libbpf-tools
+//!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P LAT(ms)          bcc -P: R at random, S in order
+//!   0.000103    dd             4123    nvme0n1   RA 50124520  131072    0.310           libbpf-tools: the kernel's letters, RA is readahead
 //! ```
 //! A time is that of the completion, counted from the first one; a request starts LAT before it, at the device. The name of a
-//! process may hold spaces, so a line is taken apart from its end. The header says whether there is a column QUE. Requests
+//! process may hold spaces, so a line is taken apart from its end. The header says which columns follow BYTES. Requests
 //! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
 
+use super::block::{BlockKind, rwbs};
 use super::scan::{MS_NS, SECOND_NS, SECTOR, decimal_ns, number, word};
 use super::table::{self, Row};
 use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
-use crate::{Header, Import, Lacks, Level, Op, Record, TraceError, order};
+use crate::{Flags, Header, Import, Lacks, Level, Op, Record, TraceError, order};
 
 pub static FORMAT: Format = Format {
     name: "biosnoop",
@@ -26,12 +29,12 @@ pub static FORMAT: Format = Format {
 };
 
 const BAD: Fault = (
-    "not a line of TIME COMM PID DISK T SECTOR BYTES [QUE] LAT",
+    "not a line of TIME COMM PID DISK T SECTOR BYTES [P] [QUE] LAT",
     "the file is damaged, or printed without its header; see --format",
 );
 
-/// Whether a header has the column QUE; nothing where the line is no header.
-fn header(line: &[u8]) -> Option<bool> {
+/// How many columns a header has between BYTES and LAT; nothing where the line is no header.
+fn header(line: &[u8]) -> Option<usize> {
     let words: Vec<&[u8]> = line
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
@@ -40,8 +43,10 @@ fn header(line: &[u8]) -> Option<bool> {
         b"TIME(s)", b"COMM", b"PID", b"DISK", b"T", b"SECTOR", b"BYTES",
     ];
     match words.strip_prefix(&NAMES)? {
-        [b"LAT(ms)"] => Some(false),
-        [b"QUE(ms)", b"LAT(ms)"] => Some(true),
+        [between @ .., b"LAT(ms)"] => {
+            let is_known = |word: &&[u8]| matches!(*word, b"QUE(ms)" | b"P");
+            between.iter().all(is_known).then_some(between.len())
+        }
         _ => None,
     }
 }
@@ -55,7 +60,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     pairs.finish(input.path(), FORMAT.name, &[])?;
     let mut lines = input.head()?.split(|b| *b == b'\n');
-    let queued = lines.next().and_then(header).unwrap_or(false);
+    let between = lines.next().and_then(header).unwrap_or(0);
     let units = [
         "seconds since the first completion (to the us)",
         "512 B sectors",
@@ -73,11 +78,11 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     );
     let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
     Ok(table::import(input, about, name, move |line| {
-        row(line, queued)
+        row(line, between)
     }))
 }
 
-fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
+fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
     if header(line).is_some() {
         return Ok(Row::Nothing);
     }
@@ -90,8 +95,8 @@ fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
         Some(&text[at + 1..])
     };
     let latency = last().ok_or(BAD)?;
-    if queued {
-        last().and_then(|text| decimal_ns(text, MS_NS)).ok_or(BAD)?;
+    for _ in 0..between {
+        last().ok_or(BAD)?;
     }
     let mut last = || last().ok_or(BAD);
     let (bytes, sector, op, disk, pid) = (last()?, last()?, last()?, last()?, last()?);
@@ -99,9 +104,10 @@ fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
     number(pid)
         .or_else(|| number(pid.strip_prefix(b"-")?))
         .ok_or(BAD)?;
-    let op = match op {
-        b"R" => Op::Read,
-        b"W" => Op::Write,
+    let (kind, ahead) = rwbs(op);
+    let op = match kind {
+        BlockKind::Read => Op::Read,
+        BlockKind::Write => Op::Write,
         _ => return Ok(Row::LeftOut("requests that neither read nor write")),
     };
     let (end, latency) = (
@@ -127,6 +133,11 @@ fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
             op,
             start_ns: Some(start),
             end_ns: Some(end),
+            flags: if ahead {
+                Flags::AHEAD
+            } else {
+                Flags::default()
+            },
             ..Record::read(0, offset, len)
         },
     ))

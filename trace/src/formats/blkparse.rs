@@ -16,7 +16,7 @@ use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Import, Item, LeftOut};
-use super::block::{self, Action, BlockKind, Device, Event, Requests};
+use super::block::{self, Action, BlockKind, Device, Event, Requests, rwbs};
 use super::scan::{self, SECOND_NS, SECTOR};
 use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
@@ -103,19 +103,6 @@ fn device(text: &[u8]) -> Option<Device> {
     let comma = text.iter().position(|b| *b == b',')?;
     let part = |text| scan::small(text);
     Some((part(&text[..comma])?, part(&text[comma + 1..])?))
-}
-
-/// The kind of a request, and whether it is readahead: `R`, `WS`, `RAM`, `FWFS`.
-fn rwbs(text: &[u8]) -> (BlockKind, bool) {
-    let ahead = text.contains(&b'A');
-    let after_flush = text.strip_prefix(b"F").unwrap_or(text);
-    let kind = match after_flush.first() {
-        Some(b'R') => BlockKind::Read,
-        Some(b'W') => BlockKind::Write,
-        Some(b'D') => BlockKind::Discard,
-        _ => BlockKind::Nothing,
-    };
-    (kind, ahead)
 }
 
 /// A line; nothing where it is none of the trace.

@@ -56,6 +56,20 @@ pub enum BlockKind {
     Nothing,
 }
 
+/// The kernel's letters of a request: an F of a flush before it, R, W, D or N, then F (FUA), A (readahead), S (in sync), M (metadata). Whether it is
+/// readahead.
+pub fn rwbs(text: &[u8]) -> (BlockKind, bool) {
+    let ahead = text.contains(&b'A');
+    let after_flush = text.strip_prefix(b"F").unwrap_or(text);
+    let kind = match after_flush.first() {
+        Some(b'R') => BlockKind::Read,
+        Some(b'W') => BlockKind::Write,
+        Some(b'D') => BlockKind::Discard,
+        _ => BlockKind::Nothing,
+    };
+    (kind, ahead)
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub at_ns: u64,
