@@ -268,6 +268,66 @@ fn a_zip_of_large_files_has_wide_fields() {
     assert_eq!(parts[1..], plain[1..]);
 }
 
+/// Ends as programs write them into a pipe: with values that are said to be in a zip64 end that is not there, or that has no locator.
+#[test]
+fn a_zip_from_a_pipe_is_found_without_its_zip64_end() {
+    // `printf hello | zip -fz - - | cat`, of Info-ZIP 3.0: the offset of the directory is elsewhere.
+    let piped = include_bytes!("files/piped.zip");
+    let all = of(Format::Zip, piped, &[]).expect("parts");
+    assert_eq!((all.len(), all[1].name.as_str()), (2, "-"));
+    assert_eq!(&piped[all[1].range.end as usize - 5..][..5], b"hello");
+
+    let file = zip_of(&[("a", 100), ("b", 200)], false);
+    let plain = of(Format::Zip, &file, &[]).expect("parts");
+    let end = file.len() - 22;
+    let values =
+        |file: &[u8], at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four"));
+    let (bytes, offset) = (values(&file, end + 12), values(&file, end + 16));
+    // Counts, length and offset of the directory, each or all elsewhere.
+    for fields in [8..12, 12..16, 16..20, 8..20] {
+        let mut cut = file.clone();
+        cut[end + fields.start..end + fields.end].fill(0xff);
+        assert_eq!(
+            of(Format::Zip, &cut, &[]).expect("parts")[1..],
+            plain[1..],
+            "{fields:?}"
+        );
+    }
+    // The zip64 end without its locator.
+    let mut wide = b"PK\x06\x06".to_vec();
+    wide.extend(44_u64.to_le_bytes());
+    wide.extend([0; 12]);
+    wide.extend(
+        [2, 2, u64::from(bytes), u64::from(offset)]
+            .map(u64::to_le_bytes)
+            .concat(),
+    );
+    let mut cut = [&file[..end], &wide, &file[end..]].concat();
+    let end = cut.len() - 22;
+    cut[end + 8..end + 20].fill(0xff);
+    assert_eq!(of(Format::Zip, &cut, &[]).expect("parts")[1..], plain[1..]);
+    // The locator without the zip64 end.
+    let locator = [&b"PK\x06\x07"[..], &[0; 16]].concat();
+    let end = file.len() - 22;
+    let mut cut = [&file[..end], &locator, &file[end..]].concat();
+    let end = cut.len() - 22;
+    cut[end + 16..end + 20].fill(0xff);
+    assert_eq!(of(Format::Zip, &cut, &[]).expect("parts")[1..], plain[1..]);
+    // A count of 16 bits of more entries.
+    let names: Vec<String> = (0..65_540).map(|n| n.to_string()).collect();
+    let entries: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let mut many = zip_of(&entries, false);
+    let wide = many
+        .windows(4)
+        .rposition(|four| four == b"PK\x06\x06")
+        .expect("of so many");
+    let end = many.len() - 22;
+    many.drain(wide..end);
+    let end = many.len() - 22;
+    many[end + 8..end + 12].copy_from_slice(&[4, 0, 4, 0]);
+    assert_eq!(of(Format::Zip, &many, &[]).expect("parts").len(), 65_541);
+}
+
 /// Written by pyarrow 26.
 #[test]
 fn columns_of_parquet() {

@@ -5,7 +5,8 @@
 //!   entries                            directory                                   only in large files
 //! ```
 //! The directory is read piece by piece, and of an entry only its name and its bytes are kept. Bytes in front of the archive (a program
-//! that unpacks itself) shift all of its offsets.
+//! that unpacks itself) shift all of its offsets. An archive that was written to a pipe may say that its values are in a zip64 end that it has
+//! not, or have such an end without its locator: then the directory is found by its entries, each of which ends where the next begins.
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 
@@ -18,8 +19,12 @@ const DIRECTORY_PIECE_BYTES: u64 = 1 << 20;
 /// Bytes that are read for the header of an entry. Small entries share a piece.
 const ENTRY_PIECE_BYTES: u64 = 4 << 10;
 const END_BYTES: usize = 22;
+/// Of the directory, without name, extra field and comment.
+const ENTRY_BYTES: u64 = 46;
 const LOCATOR_BYTES: u64 = 20;
 const END_64_BYTES: u64 = 56;
+/// Bytes before the end in which a directory is looked for that the end does not name.
+const MAX_SEARCHED_BYTES: u64 = 16 << 20;
 const MAX_COMMENT_BYTES: usize = 0xffff;
 /// A field that has its value in the zip64 part.
 const ELSEWHERE_32: u64 = 0xffff_ffff;
@@ -93,9 +98,11 @@ impl Directory {
             offset: number(end, 16..20),
             at: end_at,
         };
-        let is_elsewhere = [found.bytes, found.offset].contains(&ELSEWHERE_32);
-        if found.entries == ELSEWHERE_16 || is_elsewhere {
-            found = end_64(source, end_at)?.unwrap_or(found);
+        if [found.bytes, found.offset].contains(&ELSEWHERE_32) || found.entries == ELSEWHERE_16 {
+            found = match end_64(source, end_at)? {
+                Ok(found) => found,
+                Err(at) => without_end_64(source, DirectoryEnd { at, ..found })?,
+            };
         }
         if number(end, 4..6) != 0 && number(end, 4..6) != ELSEWHERE_16 {
             return Err(damaged("an archive of several files"));
@@ -127,30 +134,29 @@ struct DirectoryEnd {
     at: u64,
 }
 
-/// By the end that large files have as well.
-fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<DirectoryEnd>, LayoutError> {
-    let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else {
-        return Ok(None);
-    };
-    let mut locator = [0; LOCATOR_BYTES as usize];
-    source.read_at(&mut locator, locator_at)?;
-    if !locator.starts_with(b"PK\x06\x07") {
-        return Ok(None);
+/// By the end that large files have as well: where its locator says, or, with bytes in front of the archive, right before the locator; without
+/// one right before the other end. If there is none, where the directory ends.
+fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Result<DirectoryEnd, u64>, LayoutError> {
+    let mut directory_end = end_at;
+    let mut places = vec![(end_at.saturating_sub(END_64_BYTES), end_at)];
+    if let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) {
+        let mut locator = [0; LOCATOR_BYTES as usize];
+        source.read_at(&mut locator, locator_at)?;
+        if locator.starts_with(b"PK\x06\x07") {
+            directory_end = locator_at;
+            places = vec![
+                (number(&locator, 8..16), locator_at),
+                (locator_at.saturating_sub(END_64_BYTES), locator_at),
+            ];
+        }
     }
-    // Where it says, or, with bytes in front of the archive, right before the locator.
-    for at in [
-        number(&locator, 8..16),
-        locator_at.saturating_sub(END_64_BYTES),
-    ] {
+    for (at, limit) in places {
         let mut end = [0; END_64_BYTES as usize];
-        if at
-            .checked_add(END_64_BYTES)
-            .is_some_and(|end| end <= locator_at)
-        {
+        if at.checked_add(END_64_BYTES).is_some_and(|end| end <= limit) {
             source.read_at(&mut end, at)?;
         }
         if end.starts_with(b"PK\x06\x06") {
-            return Ok(Some(DirectoryEnd {
+            return Ok(Ok(DirectoryEnd {
                 entries: number(&end, 32..40),
                 bytes: number(&end, 40..48),
                 offset: number(&end, 48..56),
@@ -158,7 +164,39 @@ fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<DirectoryEnd>, Layo
             }));
         }
     }
-    Err(damaged("no end of the zip64 directory"))
+    Ok(Err(directory_end))
+}
+
+/// What the end does not say, by the entries before it. Such an archive has nothing in front of it.
+fn without_end_64(source: &dyn ReadAt, end: DirectoryEnd) -> Result<DirectoryEnd, LayoutError> {
+    let mut end = end;
+    if end.bytes == ELSEWHERE_32 {
+        let len = end.at.min(MAX_SEARCHED_BYTES);
+        let mut tail = vec![0; len as usize];
+        source.read_at(&mut tail, end.at - len)?;
+        let mut start = len;
+        for (at, head) in tail.windows(ENTRY_BYTES as usize).enumerate().rev() {
+            let bytes: u64 = [28, 30, 32]
+                .map(|field| number(head, field..field + 2))
+                .iter()
+                .sum();
+            if head.starts_with(b"PK\x01\x02") && at as u64 + ENTRY_BYTES + bytes == start {
+                start = at as u64;
+            }
+        }
+        if start == len {
+            return Err(damaged("no end of the zip64 directory"));
+        }
+        end.bytes = len - start;
+    }
+    if end.offset == ELSEWHERE_32 {
+        end.offset = end.at.saturating_sub(end.bytes);
+    }
+    if end.entries == ELSEWHERE_16 {
+        // They are counted by their directory.
+        end.entries = 0;
+    }
+    Ok(end)
 }
 
 /// Adds the entries: each from its header on, as long as its bytes alone.
@@ -175,8 +213,14 @@ fn entries(
     let beyond = || damaged("a directory that is cut short");
     let mut window = Window::new(source, range.end, DIRECTORY_PIECE_BYTES, beyond);
     window.at = range.start;
-    for _ in 0..*entries {
-        let head = window.take(46)?;
+    // 16 bits of a count of more entries, as writers without zip64 leave it, are a part of them.
+    let mut count = 0;
+    while count < *entries || window.at < range.end {
+        count += 1;
+        let head = window.take(ENTRY_BYTES)?;
+        if head.starts_with(b"PK\x05\x05") && count > *entries {
+            break;
+        }
         if !head.starts_with(b"PK\x01\x02") {
             return Err(damaged("an entry of the directory without its first bytes"));
         }
