@@ -19,7 +19,7 @@ pub mod verify;
 mod virt;
 
 pub use fit::Fit;
-pub use live::glance::{Glance, glance};
+pub use live::glance::{Glance, glance, in_order};
 pub use live::small_files::{FileTimes, small_files};
 pub use live::today;
 pub use run::{ProbeOptions, ProbeOutcome, costs, model_toml, probe};

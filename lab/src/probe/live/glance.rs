@@ -74,6 +74,52 @@ pub fn glance(path: &Path) -> Result<Option<Glance>, Failure> {
     }))
 }
 
+/// Bytes of one look at reads in order, and its time.
+const IN_ORDER_BYTES: u64 = 32 << 20;
+const IN_ORDER_TIME: Duration = Duration::from_millis(250);
+/// A larger window is no faster.
+const MAX_WINDOW_BYTES: u64 = 4 << 20;
+
+/// What a reader in order gets with windows of this size, of which the kernel has two under way: direct reads in its place, in 10^6 bytes a second.
+/// Nothing where direct reads are refused or the file is small.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub fn in_order(path: &Path, window_bytes: u64) -> Result<Option<f64>, Failure> {
+    let source = FileSource::open(path)?;
+    let window = window_bytes.clamp(SMALL_BYTES, MAX_WINDOW_BYTES);
+    let span = IN_ORDER_BYTES.min(source.size() / 2 / window * window);
+    if !source.is_direct() || span < 2 * window {
+        return Ok(None);
+    }
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut rng = Rng::new(seed.map_or(1, |since| since.as_nanos() as u64));
+    let first = rng.below((source.size() - span) / window + 1) * window;
+    let began = Instant::now();
+    let one = |n: u64| -> Result<(u64, Instant), Failure> {
+        let mut arena = vec![1; window as usize + ALIGN];
+        let skip = arena.as_ptr().align_offset(ALIGN).min(ALIGN);
+        let buffer = &mut arena[skip..skip + window as usize];
+        let (mut at, mut bytes) = (n * window, 0);
+        while at < span && (bytes == 0 || began.elapsed() < IN_ORDER_TIME) {
+            read(&source, buffer, first + at)?;
+            bytes += window;
+            at += 2 * window;
+        }
+        Ok((bytes, Instant::now()))
+    };
+    let (own, other) = std::thread::scope(|scope| {
+        let other = spawn_scoped(scope, "foreread-glance", || one(1)).map_err(refused)?;
+        let own = one(0)?;
+        let other = other
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok::<_, Failure>((own, other))
+    })?;
+    let seconds = (own.1.max(other.1) - began).as_secs_f64().max(1e-9);
+    Ok(Some((own.0 + other.0) as f64 / 1e6 / seconds))
+}
+
 /// In 10^6 bytes a second, of large reads by when they ended: without the first third, if that leaves enough.
 fn lasting_rate(ends: &[Duration]) -> f64 {
     let mut ends = ends.to_vec();
