@@ -7,6 +7,7 @@
 //! Looking needs no root and opens no device. Never: changes a setting unasked.
 
 pub mod fix;
+pub mod identity;
 pub mod judge;
 pub mod look;
 pub mod measure;
@@ -24,10 +25,10 @@ use foreread_os::host::pressure::{DiskCounters, MemoryPressure};
 use foreread_os::host::{Host, KernelVersion};
 use foreread_report::number::{percent, size};
 use look::DeviceFacts;
-use measure::{Measurement, measure};
-use pins::Pin;
+use measure::{CheckedRate, Measurement, check, measure};
+use pins::{Pin, Settings};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA, Verdict};
 
 /// Reads of all disks below which a share of faults says nothing.
@@ -41,6 +42,8 @@ const STALLED_PERCENT: f64 = 1.0;
 
 /// Disks that are measured, at most: the whole takes ten seconds at most.
 const MAX_MEASURED: usize = 4;
+/// When the last one begins to be measured, where none was named: the whole takes three seconds then.
+const LAST_MEASURED: Duration = Duration::from_millis(500);
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -100,14 +103,11 @@ fn examine_devices(
     let now = shares_now(host, &all, &since_start, options.counted_for);
     let pressure = pressure(host, &all, &since_start, &now);
     let chosen = choose(host, all, &options.devices)?;
-    let settings = host.readahead_settings();
+    let settings = Settings::read(host);
     let (mut examined, mut measured) = (Vec::new(), 0);
+    let began = Instant::now();
     for facts in chosen {
-        let udev = match facts.device.number {
-            Some(number) if !settings.is_empty() => host.udev_properties(number),
-            _ => BTreeMap::new(),
-        };
-        let pin = pins::pin(&settings, &facts, &udev);
+        let pin = settings.pin(host, &facts);
         let rule = version.and_then(|version| rules::rule(version, &facts));
         let limits = SettingLimits {
             request_bytes: facts.device.max_request,
@@ -117,14 +117,25 @@ fn examine_devices(
                 .copied()
                 .or(pressure.faults_of_reads),
         };
-        let judged = |costs| judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, &limits);
-        let mut verdict = judged(judge::assumed(&facts));
+        let judged = |costs, checked: &[CheckedRate]| {
+            judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, checked, &limits)
+        };
+        let mut verdict = judged(judge::assumed(&facts), &[]);
         // Of what is fine by its class no figure is shown: it is not worth a read, unless it was named.
         let is_asked = verdict.verdict != Verdict::Fine || !options.devices.is_empty();
-        if options.may_measure && is_asked && measured < MAX_MEASURED {
+        let has_time = !options.devices.is_empty() || began.elapsed() < LAST_MEASURED;
+        if options.may_measure && is_asked && has_time && measured < MAX_MEASURED {
             match measure(host, &facts) {
-                Measurement::Costs(costs) => {
-                    verdict = judged(costs);
+                Measurement::Costs(costs, place) => {
+                    verdict = judged(costs, &[]);
+                    // A value is said after a look at it.
+                    if let Some(now) = facts
+                        .device
+                        .read_ahead
+                        .filter(|_| verdict.advised.is_some())
+                    {
+                        verdict = judged(costs, &check(&place, now, &costs, &limits));
+                    }
                     measured += 1;
                 }
                 Measurement::Busy => {
@@ -377,12 +388,6 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
     if version.is_none() {
         notes.push("The release of the kernel is not known, so no rule is".to_string());
     }
-    let wrong = devices
-        .iter()
-        .any(|device| device.verdict == Verdict::Suspicious);
-    if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
-        notes.push(format!("A value that is set by hand does not stay: {fate}"));
-    }
     let mounts = host.mounts_of_root();
     let root = mounts
         .iter()
@@ -406,6 +411,12 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
             "This is a container: the settings are those of its host, and are set there"
                 .to_string(),
         );
+    }
+    let wrong = devices
+        .iter()
+        .any(|device| device.verdict == Verdict::Suspicious);
+    if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
+        notes.push(format!("A value that is set by hand does not stay: {fate}"));
     }
     notes
 }
@@ -437,6 +448,7 @@ mod tests {
                 device,
                 kind: look::StorageKind::Disk,
                 is_virtual: None,
+                used_by: Vec::new(),
             }
         };
         let before = counters(1000, 1 << 30);

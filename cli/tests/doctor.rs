@@ -127,18 +127,147 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
     }
     let got = machine.doctor(&[]);
     let text = got.is_done();
+    let line =
+        "sda: readahead is 4 MiB (default since Linux 6.17); random page faults read 4 MiB each.";
+    assert!(text.replace('\n', " ").starts_with(line), "{text}");
     assert!(
-        text.starts_with("Suspicious: nvme0n1, sda, dm-0 (3 of 9 devices). ")
-            && text.contains("/fuse")
-            && !text.contains("0:45"),
+        text.contains("nvme0n1 (64 MiB)") && text.contains("dm-0 (4 MiB)"),
         "{text}"
     );
-    assert!(text.contains("foreread doctor --fix sda"), "{text}");
+    assert!(
+        text.contains("Set 1 MiB:  foreread doctor --fix sda"),
+        "{text}"
+    );
+    assert!(
+        text.contains("by formula") && text.contains("Next: foreread tune"),
+        "{text}"
+    );
+    assert!(
+        text.lines().count() <= 12 && !text.contains("commit"),
+        "{text}"
+    );
+    let why = machine.doctor(&["--why"]);
+    assert!(why.is_done().contains("commit 459779d04ae8"), "{}", why.out);
+    assert!(
+        why.out.contains("/fuse") && !why.out.contains("0:45"),
+        "{}",
+        why.out
+    );
     assert!(text.contains("The root is an overlay"), "{text}");
     assert!(!text.contains("loop9"), "it has no file: {text}");
     let got = machine.doctor(&["--exit-code"]);
     assert_eq!(got.code, Some(1), "{}", got.err);
     assert_eq!(machine.doctor(&["--exit-code", "sdb"]).code, Some(0));
+}
+
+/// Two paths of a multipath device: what is mounted is said, and its paths are not judged. A volume of ZFS has one page by itself.
+#[test]
+fn a_path_of_multipath_does_not_hide_what_is_mounted() {
+    let machine = Machine::new("6.17.0\n");
+    machine.disk("sda", "8:0", [8192, 1, 0, 4096]);
+    machine.disk("sdb", "8:16", [8192, 1, 0, 4096]);
+    machine.disk("sdc", "8:32", [8192, 0, 4 << 20, 4096]);
+    machine.disk("dm-0", "253:0", [65_536, 0, 32 << 20, 4096]);
+    machine.write("sys/block/dm-0/dm/name", "mpatha\n");
+    machine.write("sys/block/dm-0/dm/uuid", "mpath-3600\n");
+    machine.write("sys/block/dm-0/slaves/sda/x", "");
+    machine.write("sys/block/dm-0/slaves/sdb/x", "");
+    machine.disk("zd0", "230:0", [4, 0, 16_384, 512]);
+    machine.write(
+        "proc/self/mountinfo",
+        "30 1 253:0 / / rw - ext4 /dev/mapper/mpatha rw\n",
+    );
+    let json = machine.json();
+    assert_eq!(found(&json, "dm-0").0, "suspicious");
+    assert_eq!(found(&json, "sdc").0, "suspicious");
+    for name in ["sda", "sdb"] {
+        assert_eq!(found(&json, name).0, "fine", "{name}: {json:#}");
+    }
+    assert_eq!(found(&json, "zd0"), ("fine".to_string(), Some(4)));
+    let text = machine.doctor(&[]);
+    assert!(
+        text.is_done().starts_with("dm-0: readahead is 64 MiB"),
+        "{}",
+        text.out
+    );
+    let path = machine.doctor(&["--why", "sda"]);
+    assert!(
+        path.is_done().contains("reads of files go through dm-0"),
+        "{}",
+        path.out
+    );
+}
+
+/// What names each kind of disk when rules of number 61 are read.
+#[test]
+fn the_rule_goes_by_what_udev_knows_then() {
+    let machine = Machine::new("6.17.0\n");
+    let names = [
+        "sda", "md0", "md1", "md2", "dm-0", "bcache0", "bcache1", "zd0", "rbd0", "loop9", "loop8",
+    ];
+    for (n, name) in names.into_iter().enumerate() {
+        machine.disk(name, &format!("9:{n}"), [65_536, 0, 32 << 20, 4096]);
+    }
+    machine.write(
+        "sys/block/md0/md/uuid",
+        "2e646fd5-9683-3640-07eb-4b122a858a68\n",
+    );
+    machine.write("sys/block/md1/md/level", "raid0\n");
+    machine.write("sys/block/dm-0/dm/uuid", "LVM-abc\n");
+    machine.write("sys/block/bcache0/bcache/backing_dev_uuid", "aa-bb\n");
+    machine.write("sys/block/loop9/loop/backing_file", "/var/lib/a b*.img\n");
+    for (n, text) in [
+        (0, "E:ID_SERIAL=S1\n"),
+        (2, "E:MD_LEVEL=raid0\n"),
+        (3, "E:MD_UUID=2e646fd5:96833640\n"),
+        (4, "E:DM_NAME=vg-data\nE:DM_UUID=LVM-abc\n"),
+        (6, "E:CACHED_UUID=cc-dd\n"),
+        (7, "S:zvol/tank/vm\nS:tank/vm\n"),
+        (8, "S:rbd/pool/image\nE:ID_PATH=x\n"),
+    ] {
+        machine.write(&format!("run/udev/data/b9:{n}"), text);
+    }
+    let rule = |name: &str| {
+        let got = machine.doctor(&["--fix", name, "--to", "1M", "--dry-run"]);
+        let mut lines = got.is_done().lines();
+        let line = lines
+            .find(|line| line.contains("ACTION=="))
+            .expect("a rule");
+        let condition = line
+            .split("ENV{DEVTYPE}==\"disk\", ")
+            .nth(1)
+            .expect("a condition");
+        let end = condition
+            .find(", ATTR{queue/read_ahead_kb}")
+            .expect("a value");
+        condition[..end].to_string()
+    };
+    let by_name = |name: &str| format!("KERNEL==\"{name}\"");
+    assert_eq!(rule("sda"), "ENV{ID_SERIAL}==\"S1\"");
+    assert_eq!(
+        rule("md0"),
+        "ATTR{md/uuid}==\"2e646fd5-9683-3640-07eb-4b122a858a68\""
+    );
+    assert_eq!(rule("md1"), by_name("md1"));
+    // MD_UUID is of a rule of number 63, which asks mdadm; so does this one, where it is there.
+    assert_eq!(rule("md2"), by_name("md2"));
+    machine.write("sbin/mdadm", "");
+    let program =
+        "KERNEL==\"md*\", PROGRAM==\"/sbin/mdadm --detail --no-devices --export $devnode\"";
+    assert_eq!(
+        rule("md2"),
+        format!("{program}, RESULT==\"*MD_UUID=2e646fd5:96833640*\"")
+    );
+    assert_eq!(rule("dm-0"), "ENV{DM_UUID}==\"LVM-abc\"");
+    assert_eq!(rule("bcache0"), "ATTR{bcache/backing_dev_uuid}==\"aa-bb\"");
+    assert_eq!(rule("bcache1"), "ENV{CACHED_UUID}==\"cc-dd\"");
+    assert_eq!(rule("zd0"), "SYMLINK==\"zvol/tank/vm\"");
+    assert_eq!(rule("rbd0"), "SYMLINK==\"rbd/pool/image\"");
+    assert_eq!(
+        rule("loop9"),
+        "ATTR{loop/backing_file}==\"/var/lib/a b?.img\""
+    );
+    assert_eq!(rule("loop8"), by_name("loop8"));
 }
 
 /// The counters of two disks, of which one is read between two looks; the value that is advised is that of `doctor`.
@@ -488,6 +617,40 @@ fn other_users_and_their_lines_do_not_matter() {
         refused.code != Some(0) && refused.err.contains("cannot make the lock"),
         "{}",
         refused.err
+    );
+}
+
+/// The real udev applies the rule of a loop device at the event that attaches its file.
+#[test]
+fn udev_applies_the_rule() {
+    let Some(disk) = LoopDisk::new() else { return };
+    if Command::new("udevadm").arg("--version").output().is_err() {
+        println!("skipped: needs udevadm");
+        return;
+    }
+    let got = foreread(["doctor", "--fix", disk.name(), "--to", "1M", "--dry-run"]);
+    let mut lines = got.is_done().lines();
+    let rule = lines
+        .find(|line| line.contains("ACTION=="))
+        .expect("a rule");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let rules = dir.path().join("61-foreread-readahead.rules");
+    fs::write(&rules, format!("{}\n", rule.trim())).expect("room");
+    let script = "mount -t tmpfs x /run && mkdir -p /run/udev/rules.d && cp \"$1\" /run/udev/rules.d && \
+        exec udevadm test --action=change \"$2\" 2>&1";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh"]).arg(&rules);
+    let said = command
+        .arg(Path::new("/sys/block").join(disk.name()))
+        .output();
+    let said = String::from_utf8_lossy(&said.expect("it starts").stdout).into_owned();
+    if !said.contains("Reading rules file") {
+        println!("skipped: needs a mount namespace");
+        return;
+    }
+    assert!(
+        said.contains("read_ahead_kb' writing '1024'"),
+        "{rule}: {said}"
     );
 }
 

@@ -10,6 +10,7 @@
 //!   pressure       whether memory is short: faults, refaults, stalls
 //!   programs       programs that have files of a device open
 //!   settings       files in /etc, /run and /usr that set readahead; what udev knows about a device
+//!   sys_device     a device's attributes and the devices above it, as rules of udev see them
 //! ```
 //! A test makes a [`Host`] with a `proc` and a `sys` in a folder for temporary files.
 //!
@@ -24,6 +25,7 @@ mod mounts;
 pub mod pressure;
 pub mod programs;
 pub mod settings;
+pub mod sys_device;
 mod version;
 
 pub use device_number::DeviceNumber;

@@ -13,6 +13,7 @@
 //!
 //! Never: a value that another file sets, without force; a half written file; a mount, whose number changes.
 
+use super::identity::{condition, pattern};
 use super::pins::Pin;
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
@@ -35,8 +36,6 @@ const WRITTEN_BY: &str =
     "by 'foreread doctor --fix'; 'foreread doctor --undo' puts back what was before.";
 const STATE: &str = "# foreread-before ";
 const MAX_BYTES: u64 = 1 << 20;
-/// What names a disk for good, the best first.
-const STABLE: [&str; 5] = ["ID_SERIAL", "ID_WWN", "DM_UUID", "MD_UUID", "ID_PATH"];
 
 /// A disk in the file of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,7 +216,7 @@ fn entry(
         ));
     }
     let Some(kib) = disk.advised.map(|bytes| bytes / 1024) else {
-        lines.push(format!("{name}: nothing to set, {} is fine.", disk.reason));
+        lines.push(format!("{name}: nothing to set ({}).", disk.reason));
         return Ok(None);
     };
     let is_foreign = |pin: &&Pin| pin.path != Path::new(RULES_FILE);
@@ -234,13 +233,8 @@ fn entry(
     // Ours before: what it was then counts.
     let earlier = fixed.iter().find(|other| other.name == *name);
     let before_kib = earlier.map_or(now, |earlier| earlier.before_kib);
-    let udev = device
-        .number
-        .map(|number| host.udev_properties(number))
-        .unwrap_or_default();
-    let stable = STABLE.iter().find_map(|key| Some((*key, udev.get(*key)?)));
-    let (condition, warning) = match stable {
-        Some((key, value)) => (format!("ENV{{{key}}}==\"{}\"", pattern(value)), None),
+    let (condition, warning) = match condition(host, device) {
+        Some(condition) => (condition, None),
         None => (
             format!("KERNEL==\"{}\"", pattern(name)),
             Some(format!(
@@ -258,15 +252,6 @@ fn entry(
         kib,
         rule,
     }))
-}
-
-/// A text as a pattern of udev: what would be a sign is any letter.
-fn pattern(text: &str) -> String {
-    let is_plain =
-        |letter: char| letter.is_ascii_alphanumeric() || "-_.:/+ ,@!=%#".contains(letter);
-    text.chars()
-        .map(|letter| if is_plain(letter) { letter } else { '?' })
-        .collect()
 }
 
 /// The text with these disks: each keeps its place or comes at the end, and lines that are not ours stay. Empty where nothing is left.

@@ -18,6 +18,8 @@ pub enum StorageKind {
     Mapped,
     /// An MD array.
     Md,
+    /// A volume of ZFS.
+    Zvol,
     /// zram, brd: memory.
     Memory,
     Btrfs,
@@ -52,6 +54,8 @@ pub struct DeviceFacts {
     pub kind: StorageKind,
     /// What says that it is virtual.
     pub is_virtual: Option<&'static str>,
+    /// The devices that are made of it, as LVM, MD and multipath make them. Reads of files go through those.
+    pub used_by: Vec<String>,
 }
 
 /// Words in vendor and model of disks that a hypervisor or a cloud makes.
@@ -79,9 +83,20 @@ pub fn look(host: &Host) -> Vec<DeviceFacts> {
         .map(|device| DeviceFacts {
             kind: kind(&device),
             is_virtual: virtual_by_itself(&device),
+            used_by: Vec::new(),
             device,
         })
         .collect();
+    let made: Vec<(String, Vec<String>)> = facts
+        .iter()
+        .map(|facts| (facts.device.name.clone(), facts.device.below.clone()))
+        .collect();
+    for facts in &mut facts {
+        let above = made
+            .iter()
+            .filter(|(_, below)| below.contains(&facts.device.name));
+        facts.used_by = above.map(|(name, _)| name.clone()).collect();
+    }
     // What is made of virtual devices is virtual. LVM on LUKS on MD: three levels.
     for _ in 0..4 {
         let virtual_names: Vec<String> = facts
@@ -122,6 +137,7 @@ fn kind(device: &BackingDevice) -> StorageKind {
         () if begins("loop") => StorageKind::Loop,
         () if device.mapped_name.is_some() || begins("dm-") => StorageKind::Mapped,
         () if device.raid_level.is_some() || begins("md") => StorageKind::Md,
+        () if begins("zd") => StorageKind::Zvol,
         () if begins("zram") || begins("ram") => StorageKind::Memory,
         () => StorageKind::Disk,
     }
@@ -147,6 +163,12 @@ impl DeviceFacts {
     #[must_use]
     pub fn has_bytes(&self) -> bool {
         !self.device.is_disk || self.device.size.is_some_and(|size| size > 0)
+    }
+
+    /// Whether its own setting is of no effect on files: none is on it but through what is made of it.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        !self.used_by.is_empty() && self.device.mounts.is_empty() && !self.device.is_swap
     }
 
     /// A disk whose kind is `virtual` and that says it turns.

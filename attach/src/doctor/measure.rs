@@ -1,28 +1,43 @@
 //! Measures a disk for a moment, where that is allowed and disturbs nothing.
 //!
-//! As root, on this machine alone. A disk in heavy use is left alone: its readers come first, and the figures would be wrong.
+//! ```text
+//!   the node of the disk, where this user may open it ──► latency, rate, and a reader in order at three sizes
+//!   else a large file on it that this user may read
+//! ```
+//! On this machine alone. A disk in heavy use is left alone: its readers come first, and the figures would be wrong.
 
 use super::look::{DeviceFacts, StorageKind};
-use foreread_lab::probe::glance;
-use foreread_lab::setting::{MIN_TURNING_US, StorageCosts};
-use foreread_os::host::Host;
-use std::path::Path;
-use std::time::Duration;
+use foreread_lab::probe::{glance, in_order};
+use foreread_lab::setting::{MIN_TURNING_US, SettingLimits, StorageCosts};
+use foreread_os::host::{DeviceNumber, Host};
+use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// How long a disk's use is looked at, and how busy it may be then.
 const LOOK: Duration = Duration::from_millis(100);
 const MAX_BUSY_MS: u64 = 50;
 const MAX_IN_FLIGHT: u64 = 2;
+/// A file is large enough from the first size on, and no larger one is looked for from the second on.
+const MIN_FILE_BYTES: u64 = 8 << 20;
+const ENOUGH_FILE_BYTES: u64 = 256 << 20;
+/// How many names are looked at for one, and how long.
+const MAX_NAMES: usize = 20_000;
+const MAX_LOOK: Duration = Duration::from_millis(200);
+/// Files that are tried, the largest first.
+const MAX_FILES: usize = 4;
 
 /// What was measured, or why not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
-    Costs(StorageCosts),
+    /// What a read costs, and where that was read.
+    Costs(StorageCosts, PathBuf),
     /// It is in heavy use.
     Busy,
     /// Why it could not be read.
     Failed(String),
-    /// Its kind, its size or this user does not allow it.
+    /// Its kind or its size does not allow it, or this user may read nothing on it.
     Not,
 }
 
@@ -33,7 +48,7 @@ pub fn measure(host: &Host, facts: &DeviceFacts) -> Measurement {
         facts.kind,
         StorageKind::Disk | StorageKind::Loop | StorageKind::Mapped | StorageKind::Md
     );
-    if !is_for_it || !facts.has_bytes() || !rustix::process::geteuid().is_root() {
+    if !is_for_it || !facts.has_bytes() {
         return Measurement::Not;
     }
     let counters = || host.disk_counters(&facts.device.name);
@@ -47,17 +62,109 @@ pub fn measure(host: &Host, facts: &DeviceFacts) -> Measurement {
     }
     // sysfs has '!' for the '/' of a node.
     let node = Path::new("/dev").join(facts.device.name.replace('!', "/"));
-    match glance(&node) {
-        Ok(Some(glance)) => {
-            let claims = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
-            Measurement::Costs(StorageCosts {
-                latency_us: glance.latency_us,
-                mb_per_s: glance.mb_per_s,
-                is_measured: true,
-                turns: claims && glance.latency_us >= MIN_TURNING_US,
-            })
+    let mut failed = None;
+    let by_node = std::iter::once(node);
+    // Looked for only where the node cannot be read.
+    let by_file = std::iter::once_with(|| readable_files(host, facts)).flatten();
+    for place in by_node.chain(by_file) {
+        match glance(&place) {
+            Ok(Some(glance)) => {
+                let claims = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
+                let costs = StorageCosts {
+                    latency_us: glance.latency_us,
+                    mb_per_s: glance.mb_per_s,
+                    is_measured: true,
+                    turns: claims && glance.latency_us >= MIN_TURNING_US,
+                };
+                return Measurement::Costs(costs, place);
+            }
+            Ok(None) => {}
+            Err(failure) => drop(failed.get_or_insert(failure)),
         }
-        Ok(None) => Measurement::Not,
-        Err(failure) => Measurement::Failed(failure.to_string()),
     }
+    let is_root = rustix::process::geteuid().is_root();
+    match failed.filter(|_| is_root) {
+        Some(failure) => Measurement::Failed(failure.to_string()),
+        None => Measurement::Not,
+    }
+}
+
+/// What a reader in order gets with windows of a size, in 10^6 bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckedRate {
+    pub readahead_bytes: u64,
+    pub mb_per_s: f64,
+}
+
+/// Reads in order with windows of the present size, of the advised one and of a larger one. Nothing where one of them cannot be read.
+#[must_use]
+pub fn check(
+    place: &Path,
+    now: u64,
+    costs: &StorageCosts,
+    limits: &SettingLimits,
+) -> Vec<CheckedRate> {
+    let advised = costs.best(limits).readahead_bytes;
+    let larger = (advised * 4).min(limits.most_bytes(costs));
+    let mut sizes = vec![now, advised, larger];
+    sizes.sort_unstable();
+    sizes.dedup();
+    let rate = |readahead_bytes: u64| {
+        let mb_per_s = in_order(place, readahead_bytes).ok()??;
+        Some(CheckedRate {
+            readahead_bytes,
+            mb_per_s,
+        })
+    };
+    let rates: Option<Vec<CheckedRate>> = sizes.into_iter().map(rate).collect();
+    rates.unwrap_or_default()
+}
+
+/// Large files on a disk, the largest first: of the present folder, then of the places where it is mounted, folder by folder.
+fn readable_files(host: &Host, facts: &DeviceFacts) -> Vec<PathBuf> {
+    // An open would end the lease.
+    let leased = host.write_leases();
+    let began = Instant::now();
+    let is_its = |meta: &std::fs::Metadata| {
+        let number = DeviceNumber::of(meta.dev());
+        facts
+            .device
+            .mounts
+            .iter()
+            .any(|mount| mount.number == number)
+    };
+    let here = std::env::current_dir().into_iter();
+    let places = here.chain(facts.device.mounts.iter().map(|mount| mount.point.clone()));
+    let mut folders: VecDeque<PathBuf> = places.collect();
+    let (mut found, mut names): (Vec<(u64, PathBuf)>, usize) = (Vec::new(), 0);
+    while let Some(folder) = folders.pop_front() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            names += 1;
+            let Ok(meta) = entry.metadata() else { continue };
+            if !is_its(&meta) {
+                continue;
+            }
+            // Holes take no read.
+            let is_whole = meta.blocks() * 512 >= meta.len() / 10 * 9;
+            if meta.is_dir() {
+                folders.push_back(entry.path());
+            } else if meta.is_file()
+                && is_whole
+                && !leased.contains(&meta.ino())
+                && meta.len() >= MIN_FILE_BYTES
+            {
+                found.push((meta.len(), entry.path()));
+            }
+        }
+        let is_enough = found.iter().any(|(bytes, _)| *bytes >= ENOUGH_FILE_BYTES);
+        if is_enough || names > MAX_NAMES || began.elapsed() > MAX_LOOK {
+            break;
+        }
+    }
+    found.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    found
+        .into_iter()
+        .take(MAX_FILES)
+        .map(|(_, path)| path)
+        .collect()
 }

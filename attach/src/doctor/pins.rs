@@ -1,14 +1,23 @@
-//! Which file has set a device's readahead: a udev rule, a profile of tuned, a unit of systemd.
+//! Which file has set a device's readahead, and to what.
 //!
 //! ```text
-//!   SUBSYSTEM=="block", KERNEL=="sd*", ATTR{queue/rotational}=="1", ATTR{queue/read_ahead_kb}="4096"
-//!   ─────────────── conditions that the facts of a device fulfil or not ──────────   ── value ──
+//!   rules of udev ──► tmpfiles, sysfs.conf, hdparm.conf ──► units ──► the profile of tuned ──► crontab, scripts
+//!   each kind of file has its parser: text and names of the disk ──► KiB, or "sets it, to a value that is not known", or nothing
 //! ```
-//! A condition on what is not known here (a program's answer, a label) does not rule a line out. The last line that fits wins, as in udev.
+//! Of several the one counts whose value the device has; else the last.
+
+mod pattern;
+mod shell;
+mod tables;
+mod tuned;
+mod udev;
+mod words;
 
 use super::look::DeviceFacts;
+use foreread_os::host::Host;
 use foreread_os::host::settings::{SettingFile, SettingKind};
-use std::collections::BTreeMap;
+use pattern::DiskNames;
+use shell::SetValue;
 use std::path::PathBuf;
 
 /// A file that sets it.
@@ -20,307 +29,142 @@ pub struct Pin {
     pub kib: Option<u64>,
 }
 
-/// The file that sets the readahead of a device: the last that does.
-#[must_use]
-pub fn pin(
-    files: &[SettingFile],
-    facts: &DeviceFacts,
-    udev: &BTreeMap<String, String>,
-) -> Option<Pin> {
-    let mut found = None;
-    for file in files {
-        let kib = match file.kind {
-            SettingKind::UdevRule => {
-                let mut values = file
-                    .lines
-                    .iter()
-                    .filter_map(|line| udev_value(line, facts, udev));
-                values.next_back().map(Some)
-            }
-            SettingKind::TunedProfile => facts.device.is_disk.then(|| tuned_kib(&file.lines[0])),
-            // A program: what it does is not known. It names the device, or all devices.
-            SettingKind::SystemdUnit | SettingKind::OtherFile => {
-                let name = facts.device.name.as_str();
-                let is_its = |line: &&String| {
-                    words(line)
-                        .any(|word| word == name || word.contains('*') && is_match(word, name))
-                };
-                file.lines.iter().find(is_its).map(|line| last_number(line))
-            }
+/// The files of a machine that set readahead.
+pub struct Settings {
+    files: Vec<SettingFile>,
+    /// Links to nodes, and the nodes.
+    links: Vec<(String, String)>,
+}
+
+type Parser = fn(&SettingFile, &DiskNames) -> SetValue;
+
+/// Kinds whose files each say all of a disk.
+const PARSERS: [(SettingKind, Parser); 6] = [
+    (SettingKind::Tmpfiles, tables::tmpfiles),
+    (SettingKind::SysfsConf, tables::sysfs),
+    (SettingKind::HdparmConf, tables::hdparm),
+    (SettingKind::SystemdUnit, tables::unit),
+    (SettingKind::Crontab, tables::crontab),
+    (SettingKind::Script, |file, names| {
+        shell::script(&file.text, &["start"], names, &file.scripts)
+    }),
+];
+
+impl Settings {
+    #[must_use]
+    pub fn read(host: &Host) -> Settings {
+        let files = host.readahead_settings();
+        let links = if files.is_empty() {
+            Vec::new()
+        } else {
+            host.node_links()
         };
-        if let Some(kib) = kib {
-            found = Some(Pin {
+        Settings { files, links }
+    }
+
+    /// The file that sets the readahead of a device.
+    #[must_use]
+    pub fn pin(&self, host: &Host, facts: &DeviceFacts) -> Option<Pin> {
+        if self.files.is_empty() {
+            return None;
+        }
+        let device = &facts.device;
+        let record = device.number.and_then(|number| host.udev_record(number));
+        let names = self.names(host, facts);
+        let of = |kind| self.files.iter().filter(move |file| file.kind == kind);
+        let mut pins = Vec::new();
+        let mut add = |file: &SettingFile, kib| {
+            pins.push(Pin {
                 path: file.path.clone(),
                 kind: file.kind,
                 kib,
             });
-        }
-    }
-    found
-}
-
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|letter: char| letter.is_whitespace() || "/=\"'".contains(letter))
-}
-
-fn last_number(line: &str) -> Option<u64> {
-    // blockdev counts sectors.
-    let sectors = line.split("--setra").nth(1);
-    if let Some(number) =
-        sectors.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
-    {
-        return Some(number / 2);
-    }
-    words(line).filter_map(|word| word.parse().ok()).last()
-}
-
-/// `readahead=>4096` is at least 4096 KiB; `4096 s` counts sectors.
-fn tuned_kib(line: &str) -> Option<u64> {
-    let value = line
-        .split_once('=')?
-        .1
-        .trim()
-        .trim_start_matches('>')
-        .trim();
-    let mut words = value.split_whitespace();
-    let number: u64 = words.next()?.parse().ok()?;
-    Some(if words.next() == Some("s") {
-        number / 2
-    } else {
-        number
-    })
-}
-
-/// The value that a line of udev's rules gives this device, if it fits.
-fn udev_value(line: &str, facts: &DeviceFacts, udev: &BTreeMap<String, String>) -> Option<u64> {
-    let mut value = None;
-    for RuleTerm {
-        key,
-        operator,
-        text,
-    } in terms(line)
-    {
-        let attribute = key
-            .strip_prefix("ATTR{")
-            .map(|rest| rest.trim_end_matches('}'));
-        let is_setting = attribute.is_some_and(|name| name.ends_with("read_ahead_kb"));
-        match operator {
-            "=" | ":=" if is_setting => value = text.parse().ok(),
-            "==" | "!=" => {
-                let known = known(key, attribute, facts, udev);
-                let is_true = known.is_none_or(|known| {
-                    text.split('|').any(|pattern| is_match(pattern, &known)) == (operator == "==")
-                });
-                if !is_true {
-                    return None;
-                }
-            }
-            _ => {}
-        }
-    }
-    value
-}
-
-/// What the device has for a key, where that is known.
-fn known(
-    key: &str,
-    attribute: Option<&str>,
-    facts: &DeviceFacts,
-    udev: &BTreeMap<String, String>,
-) -> Option<String> {
-    let device = &facts.device;
-    let flag = |flag: bool| u8::from(flag).to_string();
-    if let Some(name) = key.strip_prefix("ENV{") {
-        let name = name.trim_end_matches('}');
-        let kind = (name == "DEVTYPE" && device.is_disk).then(|| "disk".to_string());
-        return udev.get(name).cloned().or(kind);
-    }
-    match (key, attribute) {
-        ("KERNEL" | "NAME", _) => Some(device.name.clone()),
-        ("SUBSYSTEM", _) => Some(if device.is_disk { "block" } else { "bdi" }.to_string()),
-        (_, Some("queue/rotational")) => device.rotates.map(flag),
-        (_, Some("queue/optimal_io_size")) => device.optimal.map(|bytes| bytes.to_string()),
-        _ => None,
-    }
-}
-
-/// A part of a rule: `KERNEL=="sd*"`.
-struct RuleTerm<'a> {
-    key: &'a str,
-    operator: &'a str,
-    text: &'a str,
-}
-
-fn terms(line: &str) -> Vec<RuleTerm<'_>> {
-    let mut found = Vec::new();
-    let mut rest = line;
-    while let Some((head, behind)) = rest.split_once('"') {
-        let Some((text, next)) = behind.split_once('"') else {
-            break;
         };
-        let head = head.trim_start_matches([',', ' ', '\t']);
-        let key = head.trim_end_matches(['=', '!', ':', '+', '-', ' ', 'e', 'i']);
-        let operator = head[key.len()..].trim().trim_end_matches(['e', 'i']);
-        found.push(RuleTerm {
-            key,
-            operator,
-            text,
-        });
-        rest = next;
-    }
-    found
-}
-
-/// The patterns of a shell: `*`, `?`, `[a-z]`.
-fn is_match(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    // reached[n]: the pattern so far fits the first n letters.
-    let mut reached = vec![false; text.len() + 1];
-    reached[0] = true;
-    let mut at = 0;
-    while at < pattern.len() {
-        let mut next = vec![false; text.len() + 1];
-        match pattern[at] {
-            '*' => {
-                let first = reached
-                    .iter()
-                    .position(|fits| *fits)
-                    .unwrap_or(text.len() + 1);
-                next.iter_mut().skip(first).for_each(|fits| *fits = true);
-            }
-            letter => {
-                let end = pattern[at..]
-                    .iter()
-                    .position(|letter| *letter == ']')
-                    .filter(|_| letter == '[');
-                let set = end.map(|end| &pattern[at + 1..at + end]);
-                for n in 0..text.len() {
-                    let fits = match set {
-                        Some(set) => in_set(set, text[n]),
-                        None => letter == '?' || letter == text[n],
-                    };
-                    next[n + 1] = reached[n] && fits;
+        let rules: Vec<_> = of(SettingKind::UdevRules).map(udev::Rules::parse).collect();
+        let disk = udev::UdevDisk {
+            facts,
+            names: &names,
+            record: record.as_ref(),
+            host,
+        };
+        if let Some((number, kib)) = udev::pin(&rules, &disk) {
+            add(rules[number].file, kib);
+        }
+        for (kind, parser) in PARSERS {
+            // The profile of tuned is applied behind units.
+            if kind == SettingKind::Crontab {
+                let profiles: Vec<&SettingFile> = of(SettingKind::TunedProfile).collect();
+                if let Some((number, kib)) = tuned::pin(&profiles, &names) {
+                    add(profiles[number], kib);
                 }
-                at += end.unwrap_or(0);
+            }
+            for file in of(kind) {
+                if let Some(kib) = parser(file, &names) {
+                    add(file, kib);
+                }
             }
         }
-        reached = next;
-        at += 1;
+        let has_it = |pin: &&Pin| {
+            let bytes = pin.kib.map(|kib| kib.saturating_mul(1024));
+            bytes.is_some() && bytes == device.read_ahead
+        };
+        let last = pins.last().cloned();
+        pins.iter().rev().find(has_it).cloned().or(last)
     }
-    reached[text.len()]
+
+    fn names(&self, host: &Host, facts: &DeviceFacts) -> DiskNames {
+        let device = &facts.device;
+        let partitions = if device.is_disk {
+            host.partitions(&device.name)
+        } else {
+            Vec::new()
+        };
+        let numbers = device
+            .number
+            .into_iter()
+            .chain(partitions.iter().filter_map(|partition| partition.number));
+        let records = numbers.filter_map(|number| host.udev_record(number));
+        let mut links: Vec<String> = records
+            .flat_map(|record| record.links)
+            .map(|link| format!("/dev/{link}"))
+            .collect();
+        let partitions: Vec<String> = partitions
+            .into_iter()
+            .map(|partition| partition.name)
+            .collect();
+        let is_its = |node: &String| *node == device.name || partitions.contains(node);
+        links.extend(
+            self.links
+                .iter()
+                .filter(|(_, node)| is_its(node))
+                .map(|(link, _)| link.clone()),
+        );
+        if let Some(name) = &device.mapped_name {
+            links.push(format!("/dev/mapper/{name}"));
+            links.extend(volume(name).map(|path| format!("/dev/{path}")));
+        }
+        let model = || {
+            let own = host.sys_device(&format!("block/{}", device.name))?;
+            let model = own.attribute("device/model")?.trim().replace(' ', "_");
+            (!model.is_empty()).then_some(model)
+        };
+        DiskNames {
+            model: if links.is_empty() { model() } else { None },
+            name: device.name.clone(),
+            number: device.number.map(|number| number.to_string()),
+            partitions,
+            links,
+            is_disk: device.is_disk,
+        }
+    }
 }
 
-fn in_set(set: &[char], letter: char) -> bool {
-    let (is_not, set) = match set.first() {
-        Some('!' | '^') => (true, &set[1..]),
-        _ => (false, set),
-    };
-    let mut at = 0;
-    let mut is_in = false;
-    while at < set.len() {
-        let range = set.get(at + 1) == Some(&'-') && at + 2 < set.len();
-        let last = if range { set[at + 2] } else { set[at] };
-        is_in |= (set[at]..=last).contains(&letter);
-        at += if range { 3 } else { 1 };
-    }
-    is_in != is_not
+/// `vg/data` of `vg-data`. LVM doubles a hyphen in a name.
+fn volume(mapped: &str) -> Option<String> {
+    let plain = mapped.replace("--", "\u{0}");
+    let (group, volume) = plain.split_once('-')?;
+    Some(format!("{group}/{volume}").replace('\u{0}', "-"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::look::StorageKind;
-    use super::*;
-    use foreread_os::host::backing::BackingDevice;
-
-    fn facts(name: &str, rotates: bool) -> DeviceFacts {
-        DeviceFacts {
-            device: BackingDevice {
-                name: name.to_string(),
-                is_disk: true,
-                rotates: Some(rotates),
-                ..BackingDevice::default()
-            },
-            kind: StorageKind::Disk,
-            is_virtual: None,
-        }
-    }
-
-    #[test]
-    fn a_line_fits_by_what_is_known() {
-        let rows = [
-            (
-                r#"ACTION=="add", SUBSYSTEM=="block", KERNEL=="sd*|nvme*n*", ATTR{queue/read_ahead_kb}="128""#,
-                Some(128),
-            ),
-            (r#"KERNEL=="vd[a-z]", ATTR{bdi/read_ahead_kb}="64""#, None),
-            (
-                r#"KERNEL=="sd[!b]",ATTR{queue/rotational}=="1",ATTR{queue/read_ahead_kb}="4096""#,
-                Some(4096),
-            ),
-            (
-                r#"ATTR{queue/rotational}=="0", ATTR{queue/read_ahead_kb}="16""#,
-                None,
-            ),
-            (r#"KERNEL!="sda", ATTR{queue/read_ahead_kb}="16""#, None),
-            (
-                r#"ENV{ID_MODEL}=="Disk?X", ATTR{queue/read_ahead_kb}="32""#,
-                Some(32),
-            ),
-            (
-                r#"ENV{ID_MODEL}=="Other", ATTR{queue/read_ahead_kb}="32""#,
-                None,
-            ),
-            (
-                r#"PROGRAM=="/bin/x", ATTR{queue/read_ahead_kb}="8""#,
-                Some(8),
-            ),
-            (r#"ATTR{queue/read_ahead_kb}=="8""#, None),
-            ("KERNEL==\"sda, ATTR{queue/read_ahead_kb}=", None),
-        ];
-        let udev = BTreeMap::from([("ID_MODEL".to_string(), "Disk X".to_string())]);
-        for (line, wanted) in rows {
-            assert_eq!(
-                udev_value(line, &facts("sda", true), &udev),
-                wanted,
-                "{line}"
-            );
-        }
-    }
-
-    #[test]
-    fn other_programs_are_found_by_the_name_of_the_device() {
-        let file = |kind, line: &str| SettingFile {
-            kind,
-            path: "/etc/x".into(),
-            lines: vec![line.to_string()],
-        };
-        let of = |kind, line: &str| {
-            pin(&[file(kind, line)], &facts("sda", true), &BTreeMap::new()).map(|pin| pin.kib)
-        };
-        let unit = SettingKind::SystemdUnit;
-        assert_eq!(
-            of(unit, "ExecStart=/sbin/blockdev --setra 512 /dev/sda"),
-            Some(Some(256))
-        );
-        assert_eq!(
-            of(unit, "ExecStart=/sbin/blockdev --setra 512 /dev/sdb"),
-            None
-        );
-        assert_eq!(
-            of(
-                SettingKind::OtherFile,
-                "w /sys/block/sd*/queue/read_ahead_kb - - - - 64"
-            ),
-            Some(Some(64))
-        );
-        assert_eq!(
-            of(SettingKind::TunedProfile, "readahead=>4096"),
-            Some(Some(4096))
-        );
-        assert_eq!(
-            of(SettingKind::TunedProfile, "readahead = 4096 s"),
-            Some(Some(2048))
-        );
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! What `doctor` found, as blocks: the verdict first, then what is wrong, then what is not, on one screen.
+//! What `doctor` found, as blocks: what is wrong and the line that sets it, in at most twelve lines; with `--why` the reasons of each device.
 
 use super::fix::RULES_FILE;
 use super::look::StorageKind;
@@ -6,94 +6,236 @@ use super::verdict::{DeviceVerdict, DoctorReport, Verdict};
 use foreread_lab::setting::{SizeCosts, fault_in_words};
 use foreread_os::host::devices::mount_setting;
 use foreread_report::block::Block;
-use foreread_report::number::{plural, size, three};
+use foreread_report::number::{plural, size_in_words as size, three};
 
-/// Devices that get lines of their text each; the others are named.
-const MAX_SHOWN: usize = 2;
 /// Names in one line.
-const MAX_NAMES: usize = 12;
+const MAX_NAMES: usize = 6;
+/// Notes on the first screen; the first matter most.
+const MAX_NOTES: usize = 1;
+/// Devices with the same words that get a line of their own in the reasons.
+const MAX_GROUPS: usize = 40;
+/// A difference of this part of a rate is none.
+const SAME: f64 = 0.05;
 
-/// The report.
+/// Devices by what was found, those that matter most first.
+struct Sorted<'a> {
+    bad: Vec<&'a DeviceVerdict>,
+    gain: Vec<&'a DeviceVerdict>,
+    fine: Vec<&'a DeviceVerdict>,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(report: &'a DoctorReport) -> Sorted<'a> {
+        let of = |verdict: Verdict| {
+            let devices = report.devices.iter();
+            devices.filter(|device| device.verdict == verdict).collect()
+        };
+        let mut sorted = Sorted {
+            bad: of(Verdict::Suspicious),
+            gain: of(Verdict::Gain),
+            fine: of(Verdict::Fine),
+        };
+        // What is in use first; a disk before what is made of it.
+        sorted.bad.sort_by_key(|device| {
+            let is_used = !device.mounts.is_empty() || device.is_swap;
+            (!is_used, device.kind != StorageKind::Disk)
+        });
+        // A mount is set until it is unmounted, a disk for good.
+        sorted.gain.sort_by(|one, other| {
+            let key = |device: &DeviceVerdict| (is_disk(device), factor(device));
+            key(other)
+                .partial_cmp(&key(one))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
+        sorted
+    }
+}
+
+/// The report: one screen.
 #[must_use]
 pub fn blocks(report: &DoctorReport) -> Vec<Block> {
-    let of = |verdict: Verdict| {
-        let devices = report
-            .devices
-            .iter()
-            .filter(move |device| device.verdict == verdict);
-        devices.collect::<Vec<_>>()
-    };
-    let (mut bad, mut gain, fine) = (
-        of(Verdict::Suspicious),
-        of(Verdict::Gain),
-        of(Verdict::Fine),
-    );
-    gain.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
-    // A disk before what is made of it.
-    bad.sort_by_key(|device| device.kind != StorageKind::Disk);
-    let mut blocks = vec![Block::Text(headline(&bad, &gain, report.devices.len()))];
-    for device in bad.iter().take(MAX_SHOWN) {
-        blocks.push(Block::Gap);
-        blocks.extend(one(device));
+    let Sorted { bad, gain, fine } = Sorted::of(report);
+    let all = report.devices.len();
+    let mut blocks = Vec::new();
+    let first = bad.first().or(gain.first());
+    match first {
+        None if all == 0 => {
+            blocks.push(Block::Text(
+                "Nothing to look at: no device reads ahead here.".to_string(),
+            ));
+        }
+        None if all == 1 => {
+            let device = fine[0];
+            blocks.push(Block::Text(format!(
+                "{} It is right for what it is.",
+                readahead(device, ".")
+            )));
+        }
+        None => blocks.push(Block::Text(format!(
+            "Readahead is right on all {}.",
+            plural(all as u64, "device")
+        ))),
+        Some(device) => blocks.extend(one(device)),
     }
-    if bad.len() > MAX_SHOWN {
-        let more = &bad[MAX_SHOWN..];
-        let more: Vec<&str> = more.iter().map(|device| device.name.as_str()).collect();
+    if bad.len() > 1 {
+        let more: Vec<String> = bad[1..]
+            .iter()
+            .map(|device| format!("{} ({})", called(device), value(device)))
+            .collect();
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
         blocks.push(Block::Text(format!("Also suspicious: {}.", names(&more))));
     }
+    let gain = if bad.is_empty() {
+        gain.get(1..).unwrap_or_default()
+    } else {
+        &gain[..]
+    };
     if !gain.is_empty() {
-        blocks.push(Block::Gap);
-        blocks.extend(alike(&gain, gain_text));
-        let disk = gain.iter().find(|device| device.rotates.is_some());
-        blocks.extend(
-            disk.map(|disk| Block::line(format!("Set it:  foreread doctor --fix {}", disk.name))),
-        );
+        let list: Vec<&str> = gain.iter().map(|device| called(device)).collect();
+        blocks.push(Block::Text(format!(
+            "A larger one would help: {}.",
+            names(&list)
+        )));
     }
-    if !fine.is_empty() {
-        blocks.push(Block::Gap);
-        blocks.extend(alike(&fine, |device| format!("fine: {}", device.reason)));
+    if first.is_some() && !fine.is_empty() {
+        blocks.push(Block::Text(format!(
+            "Right on {}.",
+            plural(fine.len() as u64, "other device")
+        )));
     }
-    blocks.push(Block::Gap);
+    blocks.extend(
+        report
+            .notes
+            .iter()
+            .take(MAX_NOTES)
+            .map(|note| Block::Note(note.clone())),
+    );
+    let next = "Next: foreread tune -- CMD, for one program; doctor --why has the reasons.";
+    blocks.push(Block::line(next));
+    blocks
+}
+
+/// The reasons, device by device.
+#[must_use]
+pub fn reasons(report: &DoctorReport) -> Vec<Block> {
+    let Sorted { bad, gain, fine } = Sorted::of(report);
+    let mut blocks = Vec::new();
+    for device in bad.iter().chain(&gain) {
+        blocks.extend(one(device));
+        blocks.push(Block::Indented(4, vec![Block::Text(reason(device))]));
+        blocks.push(Block::Gap);
+    }
+    blocks.extend(alike(&fine));
     blocks.push(Block::Text(report.pressure.words.clone()));
     blocks.extend(report.notes.iter().map(|note| Block::Note(note.clone())));
     blocks
 }
 
+/// `vda: readahead is 8 MiB (default since Linux 6.17)`, with this behind it.
+fn readahead(device: &DeviceVerdict, end: &str) -> String {
+    format!(
+        "{}: readahead is {} ({}){end}",
+        called(device),
+        value(device),
+        device.origin
+    )
+}
+
+fn value(device: &DeviceVerdict) -> String {
+    device.readahead_bytes.map_or_else(|| "-".to_string(), size)
+}
+
+fn is_disk(device: &DeviceVerdict) -> bool {
+    device.rotates.is_some()
+}
+
+/// A device that is not fine: what is wrong, the line that sets it, what that changes.
+fn one(device: &DeviceVerdict) -> Vec<Block> {
+    let harm = device.harm.as_deref().unwrap_or_default();
+    let mut blocks = vec![Block::Text(readahead(device, &format!("; {harm}.")))];
+    let (Some(now), Some(to)) = (&device.now, &device.advised) else {
+        return blocks;
+    };
+    blocks.push(Block::line(format!("    {}", remedy(device, to))));
+    blocks.push(Block::Indented(
+        4,
+        vec![Block::Text(change(device, now, to))],
+    ));
+    blocks
+}
+
+/// What another value changes, and what says so.
+fn change(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
+    let fault = format!(
+        "A random page fault then takes {} ms instead of {}",
+        three(to.fault_ms),
+        three(now.fault_ms)
+    );
+    let [one, _] = ratios(now, to);
+    let in_order = match one - 1.0 {
+        // The first line has it.
+        _ if device.verdict == Verdict::Gain => String::new(),
+        change if change.abs() <= SAME => "; a reader in order is as fast".to_string(),
+        change if change < 0.0 => format!("; a reader in order loses {} %", three(-change * 100.0)),
+        _ => format!("; a reader in order would be {}x as fast", three(one)),
+    };
+    format!("{fault}{in_order} ({}).", basis(device))
+}
+
+/// What the figures are from.
+fn basis(device: &DeviceVerdict) -> String {
+    let costs = device.costs.in_words();
+    match device.is_checked {
+        true => costs,
+        false => format!("by formula; {costs}"),
+    }
+}
+
+/// Why, what it is, and what else the value costs.
+fn reason(device: &DeviceVerdict) -> String {
+    let mut text = format!("{}: {}.", device.about, device.reason);
+    if !device.mounts.is_empty() {
+        let places: Vec<&str> = device.mounts.iter().map(String::as_str).collect();
+        text += &format!(" Mounted at {}.", names(&places));
+    }
+    if device.is_swap {
+        text += " Swap is on it.";
+    }
+    if let (Some(now), Some(to)) = (&device.now, &device.advised) {
+        let [_, four] = ratios(now, to);
+        let streams = [now.streams_bytes, to.streams_bytes].map(size);
+        text += &format!(
+            " Four readers in order together: {} times. Sixteen streams hold {} of memory, with {} {}.",
+            three(four),
+            streams[0],
+            size(to.readahead_bytes),
+            streams[1]
+        );
+    }
+    text
+}
+
 /// The verdict of one device in a line, for a log.
 #[must_use]
 pub fn line(device: &DeviceVerdict) -> String {
-    let value = device.readahead_bytes.map_or_else(|| "-".to_string(), size);
+    let value = device
+        .readahead_bytes
+        .map_or_else(|| "-".to_string(), foreread_report::number::size);
     match (device.verdict, &device.now, &device.advised) {
         (Verdict::Suspicious, Some(now), Some(to)) => format!(
             "{value} is suspicious: {}; {}. {} ({})",
             device.about,
             device.reason,
             fault_in_words(now, to),
-            device.costs.in_words()
+            basis(device)
         ),
-        (Verdict::Gain, _, _) => format!("{value} {}", gain_text(device)),
+        (Verdict::Gain, Some(now), Some(to)) => format!(
+            "{value} could gain: {}. {} ({})",
+            device.harm.as_deref().unwrap_or_default(),
+            fault_in_words(now, to),
+            basis(device)
+        ),
         _ => format!("{value} is fine: {}", device.reason),
-    }
-}
-
-fn headline(bad: &[&DeviceVerdict], gain: &[&DeviceVerdict], all: usize) -> String {
-    let list = |devices: &[&DeviceVerdict]| {
-        let list: Vec<&str> = devices.iter().map(|device| called(device)).collect();
-        names(&list)
-    };
-    let of = plural(all as u64, "device");
-    match (bad.is_empty(), gain.is_empty()) {
-        _ if all == 0 => "Nothing to look at: no device reads ahead here.".to_string(),
-        (true, true) => format!("Nothing wrong with readahead here ({of})."),
-        (true, false) => format!("Nothing wrong here ({of}); {} could gain.", list(gain)),
-        (false, _) => {
-            let number = bad.len();
-            let more = match gain.is_empty() {
-                true => String::new(),
-                false => format!(" {} could gain.", list(gain)),
-            };
-            format!("Suspicious: {} ({number} of {of}).{more}", list(bad))
-        }
     }
 }
 
@@ -119,49 +261,6 @@ fn names(list: &[&str]) -> String {
     }
 }
 
-fn one(device: &DeviceVerdict) -> Vec<Block> {
-    let value = device.readahead_bytes.map_or_else(|| "-".to_string(), size);
-    let mut first = format!(
-        "{}  {value}  suspicious: {}; {}.",
-        device.name, device.about, device.reason
-    );
-    if !device.mounts.is_empty() {
-        let places: Vec<&str> = device.mounts.iter().map(String::as_str).take(4).collect();
-        first += &format!(" Mounted at {}.", places.join(", "));
-    }
-    if device.is_swap {
-        first += " Swap is on it.";
-    }
-    let mut blocks = vec![Block::Text(first)];
-    let (Some(now), Some(to)) = (&device.now, &device.advised) else {
-        return blocks;
-    };
-    blocks.push(Block::Indented(
-        4,
-        vec![Block::Text(costs(device, now, to))],
-    ));
-    blocks.push(Block::Indented(4, vec![Block::line(remedy(device, to))]));
-    blocks
-}
-
-fn costs(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
-    let at_page = (device.costs.latency_us / 1e3).max(0.001);
-    let [one, four] = ratios(now, to).map(three);
-    let advised = size(to.readahead_bytes);
-    let streams = [now.streams_bytes, to.streams_bytes].map(size);
-    format!(
-        "{}; its page alone {} ms. In order {advised} is {}x as fast with one reader, {}x with four. Sixteen streams hold \
-         {} of memory, with {advised} {} ({}).",
-        fault_in_words(now, to),
-        three(at_page),
-        one,
-        four,
-        streams[0],
-        streams[1],
-        device.costs.in_words()
-    )
-}
-
 /// How much faster readers in order would be, one or four of them.
 fn factor(device: &DeviceVerdict) -> f64 {
     let sizes = device.now.as_ref().zip(device.advised.as_ref());
@@ -174,30 +273,9 @@ fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
     [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
 }
 
-/// One sentence: it harms nothing as it is.
-fn gain_text(device: &DeviceVerdict) -> String {
-    let (Some(now), Some(to)) = (&device.now, &device.advised) else {
-        return device.reason.clone();
-    };
-    let [one, four] = ratios(now, to);
-    let (readers, gain) = if one >= four {
-        ("a reader", one)
-    } else {
-        ("four readers", four)
-    };
-    format!(
-        "could gain: with {} {readers} in order would be {}x as fast; a page fault of a mapping would take {} ms instead of {} ({})",
-        size(to.readahead_bytes),
-        three(gain),
-        three(to.fault_ms),
-        three(now.fault_ms),
-        device.costs.in_words()
-    )
-}
-
 fn remedy(device: &DeviceVerdict, to: &SizeCosts) -> String {
     let name = &device.name;
-    if device.rotates.is_none() {
+    if !is_disk(device) {
         return format!(
             "Set {}:  echo {} > {}     until it is unmounted",
             size(to.readahead_bytes),
@@ -216,21 +294,20 @@ fn remedy(device: &DeviceVerdict, to: &SizeCosts) -> String {
     )
 }
 
-/// Those with the same value and the same words in one line.
-fn alike(devices: &[&DeviceVerdict], words: impl Fn(&DeviceVerdict) -> String) -> Vec<Block> {
+/// Fine devices: those with the same value and the same words in one line.
+fn alike(devices: &[&DeviceVerdict]) -> Vec<Block> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for device in devices {
-        let value = device.readahead_bytes.map_or_else(|| "-".to_string(), size);
-        let text = format!("{value}  {}", words(device));
+        let text = format!("{}, right: {}", value(device), device.reason);
         match groups.iter_mut().find(|(other, _)| *other == text) {
             Some((_, names)) => names.push(called(device)),
             None => groups.push((text, vec![called(device)])),
         }
     }
-    let more = groups.len().saturating_sub(3 * MAX_SHOWN);
-    groups.truncate(3 * MAX_SHOWN);
+    let more = groups.len().saturating_sub(MAX_GROUPS);
+    groups.truncate(MAX_GROUPS);
     let line =
-        |(text, list): (String, Vec<&str>)| Block::Text(format!("{}  {text}.", names(&list)));
+        |(text, list): (String, Vec<&str>)| Block::Text(format!("{}: {text}.", names(&list)));
     let mut blocks: Vec<Block> = groups.into_iter().map(line).collect();
     if more > 0 {
         blocks.push(Block::Text(format!(

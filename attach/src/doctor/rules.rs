@@ -30,6 +30,8 @@ enum Choice {
     TwiceOptimalOrRequest,
     /// 128 KiB for each device, and at least 4 MiB.
     Btrfs,
+    /// One page: ZFS reads ahead by itself.
+    Page,
     /// 15 x rsize.
     NfsRequests,
     /// 8 MiB, or what the mount option rasize says.
@@ -64,6 +66,7 @@ const QUEUES: &[StorageKind] = &[
     StorageKind::Mapped,
     StorageKind::Memory,
 ];
+const ZVOL: &[StorageKind] = &[StorageKind::Zvol];
 const MD: &[StorageKind] = &[StorageKind::Md];
 const BTRFS: &[StorageKind] = &[StorageKind::Btrfs];
 const NFS: &[StorageKind] = &[StorageKind::Nfs];
@@ -78,12 +81,13 @@ const FUSE_INIT: &str = "fs/fuse/inode.c: 128 KiB, or less by the server's INIT"
 const RASIZE: &str = "CEPH_RASIZE_DEFAULT, mount option rasize";
 
 /// Newer rows of the same kind first.
-const RULES: [RuleRow; 11] = [
+const RULES: [RuleRow; 12] = [
     row((6, 17), QUEUES, Choice::TwiceOptimalOrRequest, LINUX_6_17),
     row((6, 17), MD, Choice::TwiceOptimalOrRequest, LINUX_6_17),
     row((5, 10), QUEUES, Choice::TwiceOptimal, LINUX_5_10),
     row((2, 6), MD, Choice::TwiceOptimal, "MD sets two stripes"),
     row((2, 6), QUEUES, Choice::Default, "VM_MAX_READAHEAD, 128 KiB"),
+    row((2, 6), ZVOL, Choice::Page, "zvol_os.c of OpenZFS"),
     row(
         (3, 0),
         BTRFS,
@@ -116,11 +120,29 @@ pub struct RuleValue {
     /// In words: `2 x max_sectors`.
     pub words: String,
     pub source: &'static str,
+    /// From which version on the rule gives it.
+    pub since: KernelVersion,
     /// The rule is one of a newer kernel.
     pub is_newer: bool,
 }
 
+/// Rules from here on are said with their version: people compare kernels by it.
+const RECENT: KernelVersion = KernelVersion(5, 4);
+
 impl RuleValue {
+    /// `default since Linux 6.17`
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let KernelVersion(major, minor) = self.since;
+        if self.is_newer {
+            return format!("default of Linux {major}.{minor}, in an older kernel");
+        }
+        if self.since >= RECENT && self.bytes != DEFAULT_BYTES {
+            return format!("default since Linux {major}.{minor}");
+        }
+        "the kernel's default".to_string()
+    }
+
     #[must_use]
     pub fn explains(&self, bytes: u64) -> bool {
         bytes == self.bytes || self.is_most && bytes < self.bytes
@@ -164,6 +186,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
             given(optimal.saturating_mul(2), "2 x optimal_io_size")
         }
         Choice::TwiceOptimal | Choice::TwiceOptimalOrRequest => given(0, "128 KiB"),
+        Choice::Page => (page_bytes(), "one page of ZFS".to_string()),
         // How many devices it is on is not known here: with up to 32 the minimum holds.
         Choice::Btrfs => (BTRFS_MIN_BYTES, "4 MiB of btrfs".to_string()),
         Choice::NfsRequests => {
@@ -181,6 +204,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
         is_most: row.choice == Choice::AtMostDefault,
         words,
         source: row.source,
+        since: row.since,
         is_newer,
     })
 }
@@ -218,6 +242,7 @@ mod tests {
             device,
             kind: StorageKind::Disk,
             is_virtual: None,
+            used_by: Vec::new(),
         }
     }
 

@@ -38,6 +38,10 @@ pub struct DeviceVerdict {
     pub verdict: Verdict,
     /// Why, a sentence.
     pub reason: String,
+    /// Where the value is from, in a few words.
+    pub origin: String,
+    /// What is wrong with it, where something is.
+    pub harm: Option<String>,
     pub readahead_bytes: Option<u64>,
     /// What the kernel's rule gives, and the rule.
     pub rule_bytes: Option<u64>,
@@ -55,6 +59,8 @@ pub struct DeviceVerdict {
     pub mounts: Vec<String>,
     pub is_swap: bool,
     pub costs: StorageCosts,
+    /// The rates of one reader in order were read, and not computed.
+    pub is_checked: bool,
     /// At the present setting.
     pub now: Option<SizeCosts>,
     /// At the setting that is advised, where one is.

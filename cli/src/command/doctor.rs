@@ -54,10 +54,13 @@ pub struct DoctorArgs {
     /// With --fix or --undo: print what would be done
     #[arg(long)]
     pub dry_run: bool,
+    /// Say why: the kernel's rule or the file that sets each value, and what it costs
+    #[arg(long)]
+    pub why: bool,
     /// Read nothing from the disks
     ///
-    /// As root up to four disks are measured, each by at most 97 MiB of direct reads in two seconds; one in heavy use is not. Otherwise the
-    /// figures are those of the disk's class.
+    /// Up to four disks are measured, each by at most 193 MiB of direct reads in three seconds: of its node, or of a large file on it that this
+    /// user may read. One in heavy use is not. What could not be measured is that of the disk's class, and said to be by formula.
     #[arg(long)]
     pub no_measure: bool,
     /// Exit with 1 if a device is suspicious
@@ -115,7 +118,12 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
         return done(fix::undo(&host, &args.devices, args.dry_run)?, args.dry_run);
     }
     let report = doctor::examine(&host, &options)?;
-    let text = || block::text(render::blocks(&report), width::columns(), may_style());
+    let blocks = if args.why {
+        render::reasons
+    } else {
+        render::blocks
+    };
+    let text = || block::text(blocks(&report), width::columns(), may_style());
     let metrics = || metrics::text(&report);
     outputs.emit(text, || json::pretty(&report), &[("metrics", &metrics)])?;
     if args.exit_code {

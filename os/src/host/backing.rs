@@ -119,7 +119,7 @@ fn disk(folder: &Path) -> Option<BackingDevice> {
     let of_queue = |name: &str| number(&queue.join(name));
     let kib = |n: u64| n.saturating_mul(1024);
     let device = folder.join("device");
-    let below = entries(&folder.join("slaves")).filter_map(|path| last(&path));
+    let below = entries(&folder.join("slaves")).filter_map(|path| disk_of(&path));
     let parts = entries(folder).filter(|path| path.join("partition").exists());
     Some(BackingDevice {
         name: last(folder)?,
@@ -183,6 +183,14 @@ fn mount(folder: &Path, mounts: &[Mount]) -> Option<BackingDevice> {
         mounts: its,
         ..BackingDevice::default()
     })
+}
+
+/// The name of a disk, or of the disk of a partition.
+fn disk_of(path: &Path) -> Option<String> {
+    if !path.join("partition").exists() {
+        return last(path);
+    }
+    last(std::fs::canonicalize(path).ok()?.parent()?)
 }
 
 /// `[none]` of `[none] mq-deadline`.

@@ -1,103 +1,204 @@
-//! Files that set readahead, and what udev knows about a device.
+//! Files that set readahead, as text, and what udev knows about a device.
 //!
 //! ```text
-//!   etc/udev/rules.d, run/udev/rules.d, usr/local/lib/..., usr/lib/..., lib/...   a name in an earlier folder replaces the later ones
-//!   etc/tuned/active_profile ──► its tuned.conf: [disk] readahead=>4096
-//!   etc/systemd/system, etc/tmpfiles.d, etc/rc.local                              files that name read_ahead_kb or --setra
-//!   run/udev/data/b8:0                                                            E:ID_SERIAL=...
+//!   udev/rules.d        below etc, run, usr/local/lib, usr/lib, lib      a name in an earlier folder replaces the later ones
+//!   tmpfiles.d          below etc, run, usr/local/lib, usr/lib           likewise
+//!   systemd/system      below etc, run, usr/local/lib, usr/lib, lib      likewise; NAME.service.d; instances of NAME@.service
+//!   sysfs.conf, sysfs.d, hdparm.conf, crontab, cron.d, rc.local, init.d  below etc
+//!   tuned/active_profile ──► its tuned.conf, behind those that it includes
+//!   run/udev/data/b8:0                                                   E:ID_SERIAL=... S:disk/by-id/...
 //! ```
-//! A file is text of at most 1 MiB, or is passed over.
+//! A file is text of at most 1 MiB, or is passed over; so is one that neither names readahead nor a script that does.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host};
-use crate::open::read_small_text;
+use crate::open::read_small;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Files of a folder that are looked at, at most.
 const MAX_FILES: usize = 4096;
 /// Profiles of tuned that include one another, at most.
-const MAX_INCLUDES: usize = 8;
+const MAX_PROFILES: usize = 8;
+/// Scripts of one file, at most.
+const MAX_SCRIPTS: usize = 32;
 
-/// Where udev looks, the first before the others.
-const UDEV_FOLDERS: [&str; 5] = [
-    "etc/udev/rules.d",
-    "run/udev/rules.d",
-    "usr/local/lib/udev/rules.d",
-    "usr/lib/udev/rules.d",
-    "lib/udev/rules.d",
-];
+/// Where udev, systemd and tmpfiles look, the first before the others.
+const LAYERS: [&str; 5] = ["etc", "run", "usr/local/lib", "usr/lib", "lib"];
 /// What says that a file sets readahead.
-const MARKS: [&str; 2] = ["read_ahead_kb", "--setra"];
+const MARKS: [&str; 7] = [
+    "read_ahead_kb",
+    "--setra",
+    "--setfra",
+    "hdparm",
+    "read_ahead_sect",
+    "readahead",
+    "$devpath/queue",
+];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a file is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingKind {
-    UdevRule,
-    TunedProfile,
+    UdevRules,
+    Tmpfiles,
+    SysfsConf,
+    HdparmConf,
     SystemdUnit,
-    OtherFile,
+    /// `tuned.conf`: of several files the last is the active profile, those before it are included.
+    TunedProfile,
+    Crontab,
+    /// A shell script that runs when the machine starts.
+    Script,
 }
 
-/// A file that sets readahead.
+/// A file that may set readahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingFile {
     pub kind: SettingKind,
     /// As this host has it: `/etc/udev/rules.d/60-disk.rules`.
     pub path: PathBuf,
-    /// The lines that do; what a backslash divides is one.
-    pub lines: Vec<String>,
+    pub text: String,
+    /// Of a template of systemd, `ra@.service`: its instances.
+    pub instances: Vec<String>,
+    /// Scripts that it names and that may set readahead, by their paths.
+    pub scripts: BTreeMap<String, String>,
+}
+
+/// What udev has kept about a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UdevRecord {
+    pub properties: BTreeMap<String, String>,
+    /// Links below `/dev`, such as `disk/by-id/ata-X`.
+    pub links: Vec<String>,
 }
 
 impl Host {
-    /// All of them, in the order in which udev reads its rules.
+    /// All of them, in the order in which they are applied when the machine starts.
     #[must_use]
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
-        let mut rules: BTreeMap<String, PathBuf> = BTreeMap::new();
-        for path in UDEV_FOLDERS
-            .iter()
-            .flat_map(|folder| files(&self.path(folder), "rules"))
-        {
-            if let Some(name) = path
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned())
-            {
-                rules.entry(name).or_insert(path);
-            }
-        }
+        use SettingKind::{
+            Crontab, HdparmConf, Script, SysfsConf, SystemdUnit, Tmpfiles, TunedProfile, UdevRules,
+        };
+        let one = |path: &str| vec![self.path(path)];
+        let drop_ins = LAYERS.iter().flat_map(|layer| {
+            let folders = files(&self.path(layer).join("systemd/system"), "d");
+            folders
+                .into_iter()
+                .flat_map(|folder| files(&folder, "conf"))
+        });
+        let places = [
+            (UdevRules, self.layered("udev/rules.d", "rules")),
+            (Tmpfiles, self.layered("tmpfiles.d", "conf")),
+            (SysfsConf, one("etc/sysfs.conf")),
+            (SysfsConf, files(&self.path("etc/sysfs.d"), "conf")),
+            (HdparmConf, one("etc/hdparm.conf")),
+            (SystemdUnit, self.layered("systemd/system", "service")),
+            (SystemdUnit, drop_ins.collect()),
+            (TunedProfile, self.tuned_profiles()),
+            (Crontab, one("etc/crontab")),
+            (Crontab, all_files(&self.path("etc/cron.d"))),
+            (Crontab, one("var/spool/cron/root")),
+            (Crontab, one("var/spool/cron/crontabs/root")),
+            (Script, all_files(&self.path("etc/init.d"))),
+            (Script, one("etc/rc.local")),
+            (Script, one("etc/rc.d/rc.local")),
+            (Script, files(&self.path("etc/local.d"), "start")),
+        ];
         let mut found: Vec<SettingFile> = Vec::new();
-        for path in rules.values() {
-            found.extend(self.setting_file(SettingKind::UdevRule, path));
-        }
-        found.extend(self.tuned_profile());
-        let units = ["etc/systemd/system", "usr/local/lib/systemd/system"];
-        for path in units
-            .iter()
-            .flat_map(|folder| files(&self.path(folder), "service"))
-        {
-            found.extend(self.setting_file(SettingKind::SystemdUnit, &path));
-        }
-        for path in files(&self.path("etc/tmpfiles.d"), "conf") {
-            found.extend(self.setting_file(SettingKind::OtherFile, &path));
-        }
-        for path in ["etc/rc.local", "etc/sysfs.conf"] {
-            found.extend(self.setting_file(SettingKind::OtherFile, &self.path(path)));
+        let named = places
+            .into_iter()
+            .flat_map(|(kind, paths)| paths.into_iter().map(move |path| (kind, path)));
+        for (kind, path) in named {
+            let file = self.setting_file(kind, &path);
+            // A link to what was found already, as rc.local is.
+            let is_new = |file: &SettingFile| {
+                !found
+                    .iter()
+                    .any(|other| other.kind == file.kind && other.text == file.text)
+            };
+            found.extend(file.filter(|file| kind != Script || is_new(file)));
         }
         found
     }
 
+    /// The files of a folder of all layers by their names, the first layer's before the others.
+    fn layered(&self, folder: &str, ending: &str) -> Vec<PathBuf> {
+        let mut by_name: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for layer in LAYERS {
+            for path in files(&self.path(layer).join(folder), ending) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                by_name.entry(name.into_owned()).or_insert(path);
+            }
+        }
+        by_name.into_values().collect()
+    }
+
     fn setting_file(&self, kind: SettingKind, path: &Path) -> Option<SettingFile> {
-        let text = read_small_text(path, MAX_FILE_BYTES)
-            .ok()?
-            .replace("\\\n", " ");
-        let lines = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.starts_with('#'));
-        let lines = lines.filter(|line| MARKS.iter().any(|mark| line.contains(mark)));
-        let lines: Vec<String> = lines.map(str::to_string).collect();
-        let path = self.shown(path);
-        (!lines.is_empty()).then_some(SettingFile { kind, path, lines })
+        let mut text = text_of(path)?;
+        if kind == SettingKind::TunedProfile {
+            let folder = self.shown(path.parent()?);
+            text = text.replace("${i:PROFILE_DIR}", &folder.to_string_lossy());
+        }
+        let scripts = self.scripts(&text);
+        let is_its = !scripts.is_empty() || is_marked(&text) || kind == SettingKind::TunedProfile;
+        is_its.then(|| SettingFile {
+            kind,
+            path: self.shown(path),
+            instances: self.instances(kind, path),
+            text,
+            scripts,
+        })
+    }
+
+    /// The scripts that a text names by their paths and that name readahead. A program of udev without a path is in udev's folder.
+    fn scripts(&self, text: &str) -> BTreeMap<String, String> {
+        let is_between =
+            |letter: char| letter.is_whitespace() || "\"'=;@!:+|&()<>,".contains(letter);
+        let words = text
+            .split(is_between)
+            .filter(|word| word.starts_with('/') || word.ends_with(".sh"));
+        let mut found = BTreeMap::new();
+        for word in words {
+            if found.len() == MAX_SCRIPTS {
+                break;
+            }
+            let places = match word.starts_with('/') {
+                true => vec![self.path(word)],
+                false => ["usr/lib/udev", "lib/udev"]
+                    .iter()
+                    .map(|folder| self.path(folder).join(word))
+                    .collect(),
+            };
+            let script = places.iter().find_map(|place| script(place));
+            found.extend(script.map(|text| (word.to_string(), text)));
+        }
+        found
+    }
+
+    /// `sda` of `multi-user.target.wants/ra@sda.service`.
+    fn instances(&self, kind: SettingKind, path: &Path) -> Vec<String> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(begin) = name
+            .strip_suffix(".service")
+            .filter(|name| kind == SettingKind::SystemdUnit && name.ends_with('@'))
+        else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for layer in LAYERS {
+            let units = self.path(layer).join("systemd/system");
+            let wanted = ["wants", "requires"].map(|ending| files(&units, ending));
+            for link in wanted.iter().flatten().flat_map(|folder| entries(folder)) {
+                let link = link.file_name().unwrap_or_default().to_string_lossy();
+                let of = link
+                    .strip_prefix(begin)
+                    .and_then(|rest| rest.strip_suffix(".service"));
+                found.extend(of.map(str::to_string));
+            }
+        }
+        found
     }
 
     /// Without the folder that this host is in.
@@ -106,60 +207,77 @@ impl Host {
         Path::new("/").join(inner)
     }
 
-    /// The active profile of tuned, or one that it includes, where that sets readahead.
-    fn tuned_profile(&self) -> Option<SettingFile> {
-        let active =
-            read_small_text(&self.path("etc/tuned/active_profile"), MAX_FILE_BYTES).ok()?;
-        // Several profiles may be active; the last wins.
-        let mut name = active.split_whitespace().last()?.to_string();
-        for _ in 0..MAX_INCLUDES {
-            if !name
-                .chars()
-                .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
-            {
-                return None;
-            }
-            let folders = [
-                "etc/tuned/profiles",
-                "etc/tuned",
-                "usr/lib/tuned/profiles",
-                "usr/lib/tuned",
-            ];
-            let mut paths = folders
-                .iter()
-                .map(|folder| self.path(folder).join(&name).join("tuned.conf"));
-            let path = paths.find(|path| path.is_file())?;
-            let text = read_small_text(&path, MAX_FILE_BYTES).ok()?;
-            let of = |key: &str| {
-                let mut lines = text.lines().map(str::trim);
-                lines.find(|line| {
-                    line.strip_prefix(key)
-                        .is_some_and(|rest| rest.trim_start().starts_with('='))
-                })
-            };
-            if let Some(line) = of("readahead") {
-                return Some(SettingFile {
-                    kind: SettingKind::TunedProfile,
-                    path: self.shown(&path),
-                    lines: vec![line.to_string()],
-                });
-            }
-            name = of("include")?.split_once('=')?.1.trim().to_string();
+    /// The files of the active profiles of tuned, each behind those that it includes.
+    fn tuned_profiles(&self) -> Vec<PathBuf> {
+        let active = self.path("etc/tuned/active_profile");
+        let active = text_of(&active).unwrap_or_default();
+        let mut found = Vec::new();
+        for name in active.split_whitespace() {
+            self.add_profile(name, &mut found, MAX_PROFILES);
         }
-        None
+        found
     }
 
-    /// What udev found out about a device, such as `ID_SERIAL`.
+    fn add_profile(&self, name: &str, found: &mut Vec<PathBuf>, depth: usize) {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        let folders = [
+            "etc/tuned/profiles",
+            "etc/tuned",
+            "usr/lib/tuned/profiles",
+            "usr/lib/tuned",
+        ];
+        let mut paths = folders
+            .iter()
+            .map(|folder| self.path(folder).join(name).join("tuned.conf"));
+        let Some(path) = paths
+            .find(|path| path.is_file())
+            .filter(|path| depth > 0 && name.chars().all(is_plain) && !found.contains(path))
+        else {
+            return;
+        };
+        let text = text_of(&path).unwrap_or_default();
+        let included = text.lines().filter_map(|line| {
+            line.trim()
+                .strip_prefix("include")?
+                .trim_start()
+                .strip_prefix('=')
+        });
+        for name in included.flat_map(|names| names.split([',', ' ', '\t', ';'])) {
+            self.add_profile(name.trim_start_matches('-'), found, depth - 1);
+        }
+        found.push(path);
+    }
+
+    /// What udev found out about a device; nothing where it has not looked at it.
     #[must_use]
-    pub fn udev_properties(&self, number: DeviceNumber) -> BTreeMap<String, String> {
+    pub fn udev_record(&self, number: DeviceNumber) -> Option<UdevRecord> {
         let path = self.path("run/udev/data").join(format!("b{number}"));
-        let text = read_small_text(&path, MAX_FILE_BYTES).unwrap_or_default();
-        let pairs = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("E:")?.split_once('='));
-        pairs
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect()
+        let text = text_of(&path)?;
+        let of = |begin: &'static str| {
+            text.lines()
+                .filter_map(move |line| line.strip_prefix(begin))
+        };
+        let pairs = of("E:").filter_map(|line| line.split_once('='));
+        Some(UdevRecord {
+            properties: pairs
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+            links: of("S:").map(str::to_string).collect(),
+        })
+    }
+
+    /// The links of `/dev/disk`, `/dev/mapper` and of volume groups: their path and the name of the node that they lead to.
+    #[must_use]
+    pub fn node_links(&self) -> Vec<(String, String)> {
+        let disk = entries(&self.path("dev/disk"));
+        let folders = disk.chain([self.path("dev/mapper")]);
+        let links = folders.flat_map(|folder| entries(&folder)).take(MAX_FILES);
+        let link = |path: PathBuf| {
+            let node = std::fs::read_link(&path).ok()?;
+            let name = node.file_name()?.to_str()?.to_string();
+            Some((self.shown(&path).to_str()?.to_string(), name))
+        };
+        links.filter_map(link).collect()
     }
 
     /// Whether a udev daemon has looked at this machine's devices.
@@ -190,45 +308,103 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
+fn all_files(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = entries(folder).take(MAX_FILES).collect();
+    paths.sort();
+    paths
+}
+
+/// A comment may be in any encoding.
+fn text_of(path: &Path) -> Option<String> {
+    let bytes = read_small(path, MAX_FILE_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn is_marked(text: &str) -> bool {
+    MARKS.iter().any(|mark| text.contains(mark))
+}
+
+/// A script of a shell that names readahead.
+fn script(path: &Path) -> Option<String> {
+    // Most of what is named are programs: two bytes say so.
+    let mut first = [0; 2];
+    let file = crate::open::look(path).ok()?.regular().ok()?;
+    file.for_reading().ok()?.read_exact(&mut first).ok()?;
+    let text = text_of(path).filter(|_| first == *b"#!")?;
+    is_marked(&text).then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_files_that_set_readahead_are_found() {
+    fn the_files_that_set_readahead_are_found_in_their_order() {
         let root = tempfile::tempdir().expect("a folder for temporary files");
         let write = |file: &str, text: &str| {
             let path = root.path().join(file);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(path, text).expect("written");
         };
-        let rule = "KERNEL==\"sda\", \\\n  ATTR{queue/read_ahead_kb}=\"128\"\n# read_ahead_kb\n";
+        let rule = "KERNEL==\"sda\", ATTR{queue/read_ahead_kb}=\"128\"\n";
         write("lib/udev/rules.d/60-a.rules", rule);
         write("lib/udev/rules.d/61-b.rules", rule);
         // It replaces the one of the system.
         write("etc/udev/rules.d/60-a.rules", "# nothing\n");
         write("etc/tuned/active_profile", "mine\n");
         write("etc/tuned/mine/tuned.conf", "[main]\ninclude=base\n");
-        write("usr/lib/tuned/base/tuned.conf", "[disk]\nreadahead=>4096\n");
         write(
-            "etc/systemd/system/a.service",
+            "usr/lib/tuned/base/tuned.conf",
+            "[main]\ninclude=mine\n[disk]\nreadahead=>4096\n",
+        );
+        write(
+            "usr/lib/systemd/system/a.service",
             "ExecStart=blockdev --setra 512 /dev/sda\n",
         );
-        write("run/udev/data/b8:0", "S:disk\nE:ID_SERIAL=X=1\n");
+        write(
+            "usr/lib/systemd/system/b.service",
+            "ExecStart=-/opt/ra.sh sda\n",
+        );
+        write("opt/ra.sh", "#!/bin/sh\nblockdev --setra 512 /dev/$1\n");
+        write(
+            "etc/systemd/system/b.service",
+            "ExecStart=/opt/other.sh sda\n",
+        );
+        write("opt/other.sh", "#!/bin/sh\necho hello\n");
+        write(
+            "etc/systemd/system/c.service.d/ra.conf",
+            "ExecStartPost=/opt/ra.sh sdb\n",
+        );
+        write("etc/systemd/system/d@.service", "ExecStart=/opt/ra.sh %i\n");
+        write("etc/systemd/system/x.target.wants/d@sdc.service", "");
+        write(
+            "usr/lib/tmpfiles.d/ra.conf",
+            "w /sys/block/sda/queue/read_ahead_kb - - - - 1\n",
+        );
+        write("etc/sysfs.d/ra.conf", "block/sda/queue/read_ahead_kb = 1\n");
+        write("etc/rc.local", "blockdev --setra 8 /dev/sda\n");
+        write("etc/rc.d/rc.local", "blockdev --setra 8 /dev/sda\n");
+        write("run/udev/data/b8:0", "S:disk/by-id/x\nE:ID_SERIAL=X=1\n");
         let host = Host::below(root.path());
         let found = host.readahead_settings();
         let paths: Vec<&str> = found.iter().filter_map(|file| file.path.to_str()).collect();
         let wanted = [
             "/lib/udev/rules.d/61-b.rules",
+            "/usr/lib/tmpfiles.d/ra.conf",
+            "/etc/sysfs.d/ra.conf",
+            "/usr/lib/systemd/system/a.service",
+            "/etc/systemd/system/d@.service",
+            "/etc/systemd/system/c.service.d/ra.conf",
             "/usr/lib/tuned/base/tuned.conf",
-            "/etc/systemd/system/a.service",
+            "/etc/tuned/mine/tuned.conf",
+            "/etc/rc.local",
         ];
         assert_eq!(paths, wanted);
-        assert_eq!(found[0].lines.len(), 1, "{found:?}");
+        assert_eq!(found[4].instances, ["sdc"]);
+        assert!(found[5].scripts.contains_key("/opt/ra.sh"), "{found:?}");
         let number = DeviceNumber::parse("8:0").expect("a number");
-        assert_eq!(host.udev_properties(number)["ID_SERIAL"], "X=1");
-        // A profile that includes itself ends.
-        write("usr/lib/tuned/base/tuned.conf", "include=base\n");
-        assert_eq!(host.readahead_settings().len(), 2);
+        let record = host.udev_record(number).expect("a record");
+        assert_eq!(record.properties["ID_SERIAL"], "X=1");
+        assert_eq!(record.links, ["disk/by-id/x"]);
     }
 }

@@ -1,0 +1,184 @@
+//! Patterns as shells and udev have them, and whether a path with patterns in it means a disk.
+//!
+//! ```text
+//!   /sys/block/sd*/queue/read_ahead_kb     /sys/class/bdi/8:0/read_ahead_kb     /dev/sd[a-c]     /dev/disk/by-id/ata-X
+//! ```
+//! A part of a path that is not known is `*`.
+
+/// What a disk, or a mount without one, is called.
+#[derive(Clone, Debug, Default)]
+pub struct DiskNames {
+    /// `sda`; of a mount its number.
+    pub name: String,
+    /// `8:0`
+    pub number: Option<String>,
+    pub partitions: Vec<String>,
+    /// Links to it and to its partitions: `/dev/disk/by-id/ata-X`.
+    pub links: Vec<String>,
+    /// Where udev has kept no links: what one of `/dev/disk/by-id` has of the model.
+    pub model: Option<String>,
+    pub is_disk: bool,
+}
+
+impl DiskNames {
+    /// Whether it is the node of the disk or of a partition: what blockdev sets is of the whole disk.
+    #[must_use]
+    pub fn has_node(&self, pattern: &str) -> bool {
+        let short = pattern.strip_prefix("/dev/").unwrap_or(pattern);
+        let is_its = |name: &String| is_match(short, name);
+        self.is_disk
+            && (is_its(&self.name)
+                || self.partitions.iter().any(is_its)
+                || self.links.iter().any(|link| is_match(pattern, link))
+                || pattern.starts_with("/dev/disk/by-id/")
+                    && self
+                        .model
+                        .as_ref()
+                        .is_some_and(|model| pattern.contains(model)))
+    }
+
+    /// Whether it is the path of its `read_ahead_kb`.
+    #[must_use]
+    pub fn has_setting(&self, pattern: &str) -> bool {
+        let mut parts: Vec<&str> = Vec::new();
+        for part in pattern.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()),
+                _ => parts.push(part),
+            }
+        }
+        let is_number = |part: &str| {
+            self.number
+                .as_deref()
+                .is_some_and(|number| is_match(part, number))
+        };
+        let is_ours = |part: &str| is_match(part, &self.name) || is_number(part);
+        match parts[..] {
+            [.., "bdi", device, last] if is_match(last, "read_ahead_kb") => {
+                is_number(device) || is_ours(device)
+            }
+            [.., device, queue, last] if is_match(last, "read_ahead_kb") => {
+                self.is_disk
+                    && (is_match(queue, "queue") || is_match(queue, "bdi"))
+                    && is_ours(device)
+            }
+            [whole] => self.is_disk && whole.starts_with('*') && whole.ends_with("read_ahead_kb"),
+            _ => false,
+        }
+    }
+}
+
+/// A longer one fits nothing.
+const MAX_PATTERN_BYTES: usize = 4096;
+
+/// The patterns of a shell: `*`, `?`, `[a-z]`.
+#[must_use]
+pub fn is_match(pattern: &str, text: &str) -> bool {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return false;
+    }
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    // reached[n]: the pattern so far fits the first n letters.
+    let mut reached = vec![false; text.len() + 1];
+    reached[0] = true;
+    let mut at = 0;
+    while at < pattern.len() {
+        let mut next = vec![false; text.len() + 1];
+        match pattern[at] {
+            '*' => {
+                let first = reached
+                    .iter()
+                    .position(|fits| *fits)
+                    .unwrap_or(text.len() + 1);
+                next.iter_mut().skip(first).for_each(|fits| *fits = true);
+            }
+            letter => {
+                let end = pattern[at..]
+                    .iter()
+                    .position(|letter| *letter == ']')
+                    .filter(|_| letter == '[');
+                let set = end.map(|end| &pattern[at + 1..at + end]);
+                for n in 0..text.len() {
+                    let fits = match set {
+                        Some(set) => in_set(set, text[n]),
+                        None => letter == '?' || letter == text[n],
+                    };
+                    next[n + 1] = reached[n] && fits;
+                }
+                at += end.unwrap_or(0);
+            }
+        }
+        reached = next;
+        at += 1;
+    }
+    reached[text.len()]
+}
+
+fn in_set(set: &[char], letter: char) -> bool {
+    let (is_not, set) = match set.first() {
+        Some('!' | '^') => (true, &set[1..]),
+        _ => (false, set),
+    };
+    let mut at = 0;
+    let mut is_in = false;
+    while at < set.len() {
+        let range = set.get(at + 1) == Some(&'-') && at + 2 < set.len();
+        let last = if range { set[at + 2] } else { set[at] };
+        is_in |= (set[at]..=last).contains(&letter);
+        at += if range { 3 } else { 1 };
+    }
+    is_in != is_not
+}
+
+/// The words of `sd{a,b}`: `sda`, `sdb`; of `sd{a..c}` the same and `sdc`.
+#[must_use]
+pub fn braces(word: &str) -> Vec<String> {
+    if word.len() > MAX_WORD_BYTES {
+        return vec![word.to_string()];
+    }
+    let found = word.match_indices('{').find_map(|(at, _)| {
+        let end = at + word[at..].find('}')?;
+        let inner = &word[at + 1..end];
+        let parts: Vec<String> = match inner.split_once("..") {
+            _ if inner.contains(',') => inner.split(',').map(str::to_string).collect(),
+            Some((first, last)) => range(first, last)?,
+            None => return None,
+        };
+        Some((at, end, parts))
+    });
+    let Some((at, end, parts)) = found else {
+        return vec![word.to_string()];
+    };
+    let whole = |part: &String| format!("{}{part}{}", &word[..at], &word[end + 1..]);
+    parts
+        .iter()
+        .map(whole)
+        .flat_map(|word| braces(&word))
+        .take(MAX_WORDS)
+        .collect()
+}
+
+/// A longer word is taken as it is.
+const MAX_WORD_BYTES: usize = 512;
+/// Words that one word may become, at most.
+pub const MAX_WORDS: usize = 256;
+
+fn range(first: &str, last: &str) -> Option<Vec<String>> {
+    if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+        return Some(
+            (first..=last)
+                .take(MAX_WORDS)
+                .map(|n| n.to_string())
+                .collect(),
+        );
+    }
+    let (first, last) = (first.parse::<char>().ok()?, last.parse::<char>().ok()?);
+    Some(
+        (first..=last)
+            .take(MAX_WORDS)
+            .map(|letter| letter.to_string())
+            .collect(),
+    )
+}

@@ -1,0 +1,627 @@
+//! What the rules of udev set the readahead of one disk to: all files in their order, as for its `add` and `change` events.
+//!
+//! ```text
+//!   SUBSYSTEM=="block", KERNEL=="sd*", ATTRS{vendor}=="ATA", ATTR{queue/read_ahead_kb}="4096"
+//!   KERNEL!="nvme*", GOTO="end"            RUN+="/sbin/blockdev --setra 8192 /dev/%k"            LABEL="end"
+//!   ─────── conditions ────────            ──── runs after all rules have been read ────
+//! ```
+//! Events: of the disk, of its partitions (a command may set the whole disk by their nodes), of its backing device. A condition on what is not
+//! known here (a program's answer, a tag) is taken for true.
+//!
+//! Source: udev(7).
+
+use super::super::look::{DeviceFacts, StorageKind};
+use super::pattern::{DiskNames, is_match};
+use super::shell::{self, SetValue};
+use foreread_os::host::Host;
+use foreread_os::host::settings::{SettingFile, UdevRecord};
+use foreread_os::host::sys_device::SysDevice;
+use std::collections::BTreeMap;
+
+/// Attributes that every disk has: where one is missing here, it is not known.
+const ALWAYS: [&str; 6] = ["removable", "ro", "size", "range", "dev", "hidden"];
+
+/// Names of disks, and the subsystem that they are on.
+const BUSES: [(&str, &str); 4] = [
+    ("sd", "scsi"),
+    ("nvme", "nvme"),
+    ("vd", "virtio"),
+    ("mmcblk", "mmc"),
+];
+/// What a disk that udev has not looked at has none of.
+const IDENTITIES: [&str; 7] = [
+    "ID_SERIAL",
+    "ID_WWN",
+    "ID_PATH",
+    "ID_FS_",
+    "ID_PART_",
+    "DM_",
+    "MD_",
+];
+
+/// The rules of a file.
+pub struct Rules<'a> {
+    pub file: &'a SettingFile,
+    rules: Vec<Vec<RuleTerm>>,
+}
+
+/// A part of a rule: `ATTR{queue/rotational}=="1"`.
+#[derive(Debug, PartialEq, Eq)]
+struct RuleTerm {
+    key: String,
+    /// What is in its braces.
+    of: Option<String>,
+    operator: &'static str,
+    text: String,
+}
+
+impl RuleTerm {
+    fn is_condition(&self) -> bool {
+        matches!(self.operator, "==" | "!=")
+    }
+}
+
+/// Longer ones first.
+const OPERATORS: [&str; 6] = ["==", "!=", "+=", "-=", ":=", "="];
+
+impl<'a> Rules<'a> {
+    #[must_use]
+    pub fn parse(file: &'a SettingFile) -> Rules<'a> {
+        let rules = lines(&file.text).iter().map(|line| terms(line)).collect();
+        Rules { file, rules }
+    }
+}
+
+/// Lines without comments; one that ends in a backslash goes on in the next.
+fn lines(text: &str) -> Vec<String> {
+    let (mut found, mut before) = (Vec::new(), String::new());
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with('#') {
+            continue;
+        }
+        match line.strip_suffix('\\') {
+            Some(part) => before += part,
+            None => found.push(std::mem::take(&mut before) + line),
+        }
+    }
+    found.push(before);
+    found
+}
+
+/// A text in quotes may have `\"` in it, and a letter before its quotes: `e"..."`, `i"..."`.
+fn terms(line: &str) -> Vec<RuleTerm> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some((head, behind)) = rest.split_once('"') {
+        let is_end =
+            |(at, letter): &(usize, char)| *letter == '"' && !behind[..*at].ends_with('\\');
+        let Some((end, _)) = behind.char_indices().find(is_end) else {
+            break;
+        };
+        let (text, next) = (&behind[..end], &behind[end + 1..]);
+        let head = head.trim_start_matches([',', ' ', '\t']);
+        let head = head
+            .strip_suffix(['e', 'i'])
+            .filter(|head| head.ends_with('='))
+            .unwrap_or(head)
+            .trim_end();
+        if let Some(operator) = OPERATORS.iter().find(|operator| head.ends_with(**operator)) {
+            let key = head[..head.len() - operator.len()].trim();
+            let (key, of) = match key.split_once('{') {
+                Some((key, of)) => (key, Some(of.trim_end_matches('}').to_string())),
+                None => (key, None),
+            };
+            found.push(RuleTerm {
+                key: key.to_string(),
+                of,
+                operator,
+                text: text.replace("\\\"", "\""),
+            });
+        }
+        rest = next;
+    }
+    found
+}
+
+/// A disk as the rules see it.
+pub struct UdevDisk<'a> {
+    pub facts: &'a DeviceFacts,
+    pub names: &'a DiskNames,
+    pub record: Option<&'a UdevRecord>,
+    pub host: &'a Host,
+}
+
+/// The file whose rules have the last word on a disk, by its number in `files`, and the value.
+#[must_use]
+pub fn pin(files: &[Rules<'_>], disk: &UdevDisk<'_>) -> Option<(usize, Option<u64>)> {
+    let device = &disk.facts.device;
+    let mut events = Vec::new();
+    let bdi = device
+        .number
+        .map_or(device.name.clone(), |number| number.to_string());
+    events.push(Event::new(
+        disk,
+        "bdi",
+        &bdi,
+        &format!("class/bdi/{bdi}"),
+        None,
+    ));
+    if device.is_disk {
+        events.push(Event::new(
+            disk,
+            "block",
+            &device.name,
+            &format!("block/{}", device.name),
+            disk.record,
+        ));
+        for partition in disk.host.partitions(&device.name) {
+            let record = partition
+                .number
+                .and_then(|number| disk.host.udev_record(number));
+            let folder = format!("block/{}/{}", device.name, partition.name);
+            let mut event = Event::new(disk, "block", &partition.name, &folder, record.as_ref());
+            event.is_partition = true;
+            events.push(event);
+        }
+    }
+    let mut found = None;
+    for mut event in events {
+        for action in ["add", "change"] {
+            event.action = action;
+            found = event.run(files).or(found);
+        }
+    }
+    found
+}
+
+/// An event of a device.
+struct Event<'a> {
+    disk: &'a UdevDisk<'a>,
+    action: &'static str,
+    subsystem: &'static str,
+    kernel: String,
+    is_partition: bool,
+    record: Option<UdevRecord>,
+    device: Option<SysDevice>,
+    parents: Vec<SysDevice>,
+    /// What rules have set.
+    properties: BTreeMap<String, String>,
+    /// A condition names this very device, and not only its kind.
+    is_named: bool,
+}
+
+impl<'a> Event<'a> {
+    fn new(
+        disk: &'a UdevDisk<'a>,
+        subsystem: &'static str,
+        kernel: &str,
+        folder: &str,
+        record: Option<&UdevRecord>,
+    ) -> Event<'a> {
+        let device = disk.host.sys_device(folder);
+        Event {
+            disk,
+            action: "add",
+            subsystem,
+            kernel: kernel.to_string(),
+            is_partition: false,
+            record: record.cloned(),
+            parents: device.as_ref().map(SysDevice::parents).unwrap_or_default(),
+            device,
+            properties: BTreeMap::new(),
+            is_named: false,
+        }
+    }
+
+    /// Reads all rules, then runs what they have asked for.
+    fn run(&mut self, files: &[Rules<'_>]) -> Option<(usize, Option<u64>)> {
+        self.properties.clear();
+        let mut found = None;
+        let mut runs: Vec<(usize, String)> = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            let mut at = 0;
+            while let Some(rule) = file.rules.get(at) {
+                at += 1;
+                self.is_named = false;
+                if !self.fits(rule) {
+                    continue;
+                }
+                if let Some(value) = self.assign(rule, number, &mut runs) {
+                    found = Some((number, value));
+                }
+                let label = rule.iter().find(|term| term.key == "GOTO");
+                if let Some(label) = label {
+                    let is_label = |term: &RuleTerm| term.key == "LABEL" && term.text == label.text;
+                    let ahead = file.rules[at..]
+                        .iter()
+                        .position(|rule| rule.iter().any(is_label));
+                    at = ahead.map_or(file.rules.len(), |ahead| at + ahead);
+                }
+            }
+        }
+        for (number, text) in runs {
+            let scripts = &files[number].file.scripts;
+            if let Some(value) = shell::command(&text, self.disk.names, scripts) {
+                found = Some((number, value));
+            }
+        }
+        found
+    }
+
+    /// What a rule sets the readahead to; what else it sets is kept.
+    fn assign(
+        &mut self,
+        rule: &[RuleTerm],
+        number: usize,
+        runs: &mut Vec<(usize, String)>,
+    ) -> SetValue {
+        let mut found = None;
+        for term in rule.iter().filter(|term| !term.is_condition()) {
+            let text = self.filled(&term.text);
+            match (term.key.as_str(), term.of.as_deref()) {
+                ("ENV", Some(name)) => {
+                    self.properties.insert(name.to_string(), text);
+                }
+                ("ATTR", Some(name)) if self.is_setting(name) => {
+                    found = self.value(rule, text.trim().parse().ok()).or(found);
+                }
+                ("RUN", None | Some("program")) => {
+                    if matches!(term.operator, "=" | ":=") {
+                        runs.clear();
+                    }
+                    if term.operator != "-=" {
+                        runs.push((number, text));
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// A rule for all backing devices, those of mounts and of disks, counts for a disk where it has that value; nfsrahead asks nfs.conf.
+    fn value(&self, rule: &[RuleTerm], kib: Option<u64>) -> SetValue {
+        let device = &self.disk.facts.device;
+        let is_of_nfs = rule.iter().any(|term| term.text.contains("nfsrahead"));
+        let is_for_all = self.subsystem == "bdi" && !self.is_named;
+        let has_it = kib.is_some() && kib.map(|kib| kib.saturating_mul(1024)) == device.read_ahead;
+        let is_its = match is_of_nfs {
+            true => self.disk.facts.kind == StorageKind::Nfs,
+            false => !(is_for_all && device.is_disk) || has_it,
+        };
+        is_its.then_some(kib)
+    }
+
+    fn is_setting(&self, name: &str) -> bool {
+        match (self.subsystem, self.is_partition) {
+            ("bdi", _) => name == "read_ahead_kb",
+            (_, false) => matches!(name, "queue/read_ahead_kb" | "bdi/read_ahead_kb"),
+            (_, true) => matches!(name, "../queue/read_ahead_kb" | "../bdi/read_ahead_kb"),
+        }
+    }
+
+    /// Whether all conditions hold; those on devices above, of one and the same.
+    fn fits(&mut self, rule: &[RuleTerm]) -> bool {
+        let is_above = |term: &&RuleTerm| {
+            matches!(
+                term.key.as_str(),
+                "KERNELS" | "SUBSYSTEMS" | "DRIVERS" | "ATTRS"
+            )
+        };
+        for term in rule
+            .iter()
+            .filter(|term| term.is_condition() && !is_above(term))
+        {
+            if !holds(term, self.known(term)) {
+                return false;
+            }
+            let is_name = term.key == "KERNEL"
+                && term.operator == "=="
+                && term
+                    .text
+                    .starts_with(|letter: char| letter.is_ascii_alphanumeric());
+            self.is_named |= is_name;
+        }
+        let above: Vec<&RuleTerm> = rule
+            .iter()
+            .filter(|term| term.is_condition() && is_above(term))
+            .collect();
+        let devices = self.device.iter().chain(&self.parents);
+        let is_all = |device: &SysDevice| {
+            above
+                .iter()
+                .all(|term| holds(term, self.known_above(term, device)))
+        };
+        above.is_empty() || self.device.is_none() || devices.into_iter().any(is_all)
+    }
+
+    /// What the device has for a key, if that is known.
+    fn known(&self, term: &RuleTerm) -> Known {
+        let text = |text: &str| Known::Texts(vec![text.to_string()]);
+        match (term.key.as_str(), term.of.as_deref()) {
+            ("ACTION", _) => text(self.action),
+            ("KERNEL" | "NAME", _) => text(&self.kernel),
+            ("SUBSYSTEM", _) => text(self.subsystem),
+            ("DRIVER", _) => text(""),
+            ("DEVPATH", _) => text(&self.path()),
+            ("ENV", Some(name)) => self.property(name),
+            ("ATTR", Some(name)) => self.attribute(name),
+            ("SYMLINK", _) => match &self.record {
+                Some(record) => Known::Texts(record.links.clone()),
+                None => Known::Nothing,
+            },
+            ("TEST", _) => {
+                let is_there = match term.text.starts_with('/') {
+                    true => self.disk.host.path(&term.text).exists(),
+                    false => self
+                        .device
+                        .as_ref()
+                        .is_some_and(|device| device.has(&term.text)),
+                };
+                match is_there || !may_be_missing(&term.text) {
+                    true if is_there => text(&term.text),
+                    true => Known::Nothing,
+                    false => Known::Texts(Vec::new()),
+                }
+            }
+            _ => Known::Nothing,
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Known {
+        let found = self
+            .device
+            .as_ref()
+            .and_then(|device| device.attribute(name));
+        match found {
+            Some(text) => Known::Texts(vec![text]),
+            None if may_be_missing(name) => Known::Missing,
+            None => Known::Nothing,
+        }
+    }
+
+    fn known_above(&self, term: &RuleTerm, device: &SysDevice) -> Known {
+        let link = |name| {
+            device
+                .link(name)
+                .map_or(Known::Nothing, |text| Known::Texts(vec![text]))
+        };
+        match (term.key.as_str(), term.of.as_deref()) {
+            ("KERNELS", _) => Known::Texts(vec![device.name()]),
+            ("SUBSYSTEMS", _) => match link("subsystem") {
+                Known::Nothing => self.bus(),
+                known => known,
+            },
+            ("DRIVERS", _) => link("driver"),
+            (_, Some(name)) => match device.attribute(name) {
+                Some(text) => Known::Texts(vec![text]),
+                None if may_be_missing(name) => Known::Missing,
+                None => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        }
+    }
+
+    /// Where sysfs has no links, as below the root of a container: what disks of this name are on.
+    fn bus(&self) -> Known {
+        let disk = self.disk.names.name.as_str();
+        let bus = BUSES.iter().find(|(begin, _)| disk.starts_with(begin));
+        bus.map_or(Known::Nothing, |(_, bus)| {
+            Known::Texts(vec![bus.to_string()])
+        })
+    }
+
+    /// A property: what a rule has set, what udev has kept, what follows from sysfs. One that udev would have kept is empty.
+    fn property(&self, name: &str) -> Known {
+        let text = |text: String| Known::Texts(vec![text]);
+        if let Some(value) = self.properties.get(name) {
+            return text(value.clone());
+        }
+        let kept = self
+            .record
+            .as_ref()
+            .and_then(|record| record.properties.get(name));
+        if let Some(value) = kept {
+            return text(value.clone());
+        }
+        let device = &self.disk.facts.device;
+        let attribute = |name: &str| {
+            self.device
+                .as_ref()
+                .and_then(|device| device.attribute(name))
+                .unwrap_or_default()
+        };
+        match name {
+            "DEVTYPE" if self.subsystem == "block" => text(
+                if self.is_partition {
+                    "partition"
+                } else {
+                    "disk"
+                }
+                .to_string(),
+            ),
+            "SUBSYSTEM" => text(self.subsystem.to_string()),
+            "ACTION" => text(self.action.to_string()),
+            "DEVNAME" => text(format!("/dev/{}", self.kernel)),
+            "DEVPATH" => text(self.path()),
+            "MAJOR" => text(
+                device
+                    .number
+                    .map_or_else(String::new, |number| number.major.to_string()),
+            ),
+            "DM_UUID" => text(attribute("dm/uuid")),
+            "DM_NAME" => text(attribute("dm/name")),
+            "MD_LEVEL" => text(attribute("md/level")),
+            // udev writes blanks as underscores.
+            "ID_MODEL" | "ID_VENDOR" if self.record.is_none() => {
+                let file = if name == "ID_MODEL" {
+                    "device/model"
+                } else {
+                    "device/vendor"
+                };
+                text(
+                    attribute(file)
+                        .split_whitespace()
+                        .collect::<Vec<_>>()
+                        .join("_"),
+                )
+            }
+            _ if self.record.is_some()
+                || IDENTITIES.iter().any(|begin| name.starts_with(begin)) =>
+            {
+                text(String::new())
+            }
+            _ => Known::Nothing,
+        }
+    }
+
+    fn path(&self) -> String {
+        let of_sysfs = self.device.as_ref().map(SysDevice::path);
+        of_sysfs.unwrap_or_else(|| format!("/{}/{}", self.subsystem, self.kernel))
+    }
+
+    /// A text with its `%k` and `$env{NAME}`. What is not known is `*`.
+    fn filled(&self, text: &str) -> String {
+        const LONG: [(&str, char); 14] = [
+            ("devpath", 'p'),
+            ("devnode", 'N'),
+            ("tempnode", 'N'),
+            ("kernel", 'k'),
+            ("number", 'n'),
+            ("attr", 's'),
+            ("sysfs", 's'),
+            ("env", 'E'),
+            ("root", 'r'),
+            ("sys", 'S'),
+            ("major", 'M'),
+            ("minor", 'm'),
+            ("name", 'D'),
+            ("links", 'L'),
+        ];
+        let mut found = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['%', '$']) {
+            found += &rest[..at];
+            let sign = rest[at..].chars().next().unwrap_or_default();
+            rest = &rest[at + 1..];
+            if let Some(behind) = rest.strip_prefix(sign) {
+                found.push(sign);
+                rest = behind;
+                continue;
+            }
+            let long = LONG
+                .iter()
+                .find(|(word, _)| sign == '$' && rest.starts_with(word));
+            let short = rest
+                .chars()
+                .next()
+                .filter(|letter| sign == '%' && letter.is_ascii_alphabetic());
+            let Some((len, letter)) = long
+                .map(|(word, letter)| (word.len(), *letter))
+                .or(short.map(|letter| (1, letter)))
+            else {
+                found.push(sign);
+                continue;
+            };
+            rest = &rest[len..];
+            let mut of = None;
+            if let Some((name, behind)) = rest
+                .strip_prefix('{')
+                .and_then(|inner| inner.split_once('}'))
+            {
+                of = Some(name);
+                rest = behind;
+            }
+            found += &self.substitute(letter, of);
+        }
+        found + rest
+    }
+
+    fn substitute(&self, letter: char, of: Option<&str>) -> String {
+        let number = self.disk.facts.device.number;
+        let known = |known| match known {
+            Known::Texts(texts) => texts.into_iter().next().unwrap_or_default(),
+            Known::Nothing | Known::Missing => "*".to_string(),
+        };
+        match (letter, of) {
+            ('k', _) => self.kernel.clone(),
+            ('D', _) => self.kernel.clone(),
+            ('p', _) => self.path(),
+            ('N', _) => format!("/dev/{}", self.kernel),
+            ('n', _) => {
+                let digits = self
+                    .kernel
+                    .trim_end_matches(|letter: char| letter.is_ascii_digit());
+                self.kernel[digits.len()..].to_string()
+            }
+            ('r', _) => "/dev".to_string(),
+            ('S', _) => "/sys".to_string(),
+            ('E', Some(name)) => known(self.property(name)),
+            ('s', Some(name)) => known(self.attribute(name)),
+            ('M', _) if !self.is_partition => {
+                number.map_or_else(String::new, |number| number.major.to_string())
+            }
+            ('m', _) if !self.is_partition => {
+                number.map_or_else(String::new, |number| number.minor.to_string())
+            }
+            _ => "*".to_string(),
+        }
+    }
+}
+
+/// What is known for a condition.
+enum Known {
+    /// It is one of these.
+    Texts(Vec<String>),
+    /// The device has no such attribute: no condition on it holds.
+    Missing,
+    Nothing,
+}
+
+fn holds(term: &RuleTerm, known: Known) -> bool {
+    let Known::Texts(texts) = known else {
+        return matches!(known, Known::Nothing);
+    };
+    let fits = |text: &String| term.text.split('|').any(|pattern| is_match(pattern, text));
+    texts.iter().any(fits) == (term.operator == "==")
+}
+
+fn may_be_missing(name: &str) -> bool {
+    !(name.starts_with("queue/")
+        || name.starts_with("bdi/")
+        || name.contains('*')
+        || ALWAYS.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_taken_apart() {
+        let text = "# \"x\"\nKERNEL==\"sd*\", \\\n# a comment between\n  ATTR{a/b} = \"1\"\nRUN+=\"sh -c \\\"echo\\\"\", ENV{X}!=i\"y\"\nNAME=\"cut";
+        let found: Vec<Vec<RuleTerm>> = lines(text).iter().map(|line| terms(line)).collect();
+        let term = |key: &str, of: Option<&str>, operator, text: &str| RuleTerm {
+            key: key.to_string(),
+            of: of.map(str::to_string),
+            operator,
+            text: text.to_string(),
+        };
+        assert_eq!(
+            found[0],
+            [
+                term("KERNEL", None, "==", "sd*"),
+                term("ATTR", Some("a/b"), "=", "1")
+            ]
+        );
+        assert_eq!(
+            found[1],
+            [
+                term("RUN", None, "+=", "sh -c \"echo\""),
+                term("ENV", Some("X"), "!=", "y")
+            ]
+        );
+        assert!(found[2].is_empty());
+    }
+}
