@@ -179,12 +179,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let ends = filler.clone();
     let until = move || unmount_on(signals, &stop, ends.as_deref());
     let waits = Task::start("foreread-signals", until).map_err(Fail::of)?;
-    if args.allow_other {
-        note(format!(
-            "every user of this machine may open {}, as far as permissions allow",
-            args.dir.display()
-        ));
-    }
+    note_other_users(args);
     let own = mount.counter();
     let reporter = Reporter::start(
         engine.clone(),
@@ -247,6 +242,16 @@ fn is_of(device: &str, source: &SourceName) -> bool {
         let rest = device.strip_prefix(&name.replace(is_odd, "_"));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("_ "))
     })
+}
+
+/// Says that other users may read what is mounted.
+fn note_other_users(args: &MountArgs) {
+    if args.allow_other {
+        note(format!(
+            "every user of this machine may open {}, as far as permissions allow",
+            args.dir.display()
+        ));
+    }
 }
 
 /// Those of `-o` are options by now, unless it is written where it is not looked for.
