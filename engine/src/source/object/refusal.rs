@@ -478,6 +478,8 @@ impl Refusal {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::Foreign { errno, .. } => *errno,
             Refusal::Folder => Errno::ISDIR,
+            // The object is there, and no right is missing.
+            _ if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) => Errno::NOTSUP,
             Refusal::TooMany(_) => Errno::TOOBIG,
             Refusal::ErrorForListing { code, .. } | Refusal::Status { code, .. }
                 if NOT_ALLOWED_CODES.contains(&code.as_str()) =>
@@ -883,6 +885,8 @@ mod tests {
                 &crate::source::object::store::FOREIGN,
             ));
             assert!(told.contains(remedy), "{code}: {told}");
+            let is_of_right = refusal.errno_of() != Errno::NOTSUP;
+            assert_eq!(is_of_right, remedy == service, "{code}");
             assert_eq!(
                 refusal.is_of_credentials(),
                 of == 403 && remedy == service,
