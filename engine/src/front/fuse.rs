@@ -5,7 +5,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `nodes.rs`, `listed.rs` | inode numbers; those of long listings |
+//! | `view/names.rs` | what the store said of names |
+//! | `nodes.rs` | what the kernel was told: inode numbers |
 //! | `view.rs` | what a mount shows, without the kernel |
 //! | `handles.rs` | what is open |
 //! | `request_pool.rs` | which thread waits |
@@ -22,7 +23,6 @@ mod caller;
 mod control;
 mod handles;
 mod kernel;
-mod listed;
 mod nodes;
 mod request_pool;
 mod view;
@@ -43,7 +43,7 @@ use view::View;
 
 pub use control::{Control, send};
 pub use request_pool::MAX_EXTRA;
-pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_NODES, MAX_PLANNED, MountCounts, Planner};
+pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_PLANNED, MountCounts, Planner};
 
 /// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of
 /// folders for 30 s; 5 s is enough for a program that lists, looks and opens.

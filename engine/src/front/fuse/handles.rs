@@ -3,12 +3,13 @@
 //! ```text
 //!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its bytes counted while it is made
 //! ```
-//! A listing takes room for each name before it keeps it ([`FolderNames`]), and gives it back when it fails, or when the folder is
-//! closed and the kernel knows none of its names.
+//! A listing takes room for each name before it keeps it ([`FolderNames`]), and gives it back when it fails, or when it is not believed any
+//! more, the folder is closed and the kernel knows none of its names.
 
 use crate::Reader;
-use crate::source::tree::FolderNames;
+use crate::source::tree::{FolderNames, Kind, Meta};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -86,8 +87,25 @@ impl KernelCut {
 
 /// What was listed, and when it was asked for.
 pub struct FolderListing {
+    pub folder: Arc<Path>,
     pub names: Arc<FolderNames>,
     pub seen: Instant,
+}
+
+impl FolderListing {
+    /// The path at a place, and what the listing says of it.
+    pub fn entry(&self, place: u32) -> Option<(PathBuf, Meta)> {
+        let place = place as usize;
+        let path = self.folder.join(self.names.name(place)?);
+        Some((path, self.names.meta(place)?))
+    }
+
+    /// The next file after a place.
+    pub fn file_after(&self, place: u32) -> Option<(PathBuf, Meta)> {
+        let mut after = place.checked_add(1)?..;
+        let file = after.find(|&at| self.names.kind(at as usize) != Some(Kind::Folder))?;
+        self.entry(file).filter(|(_, meta)| meta.kind == Kind::File)
+    }
 }
 
 #[derive(Default)]

@@ -1,39 +1,40 @@
-//! Inode numbers: what the kernel calls the paths that it has looked up.
+//! What the kernel was told: inode numbers, what each of them is, and how often it was told.
 //!
-//! A new version of a file is a new number, so pages and attributes that the kernel keeps under a number are those of one
-//! version. A folder keeps its number while it is a folder. Never: gives a number twice, or forgets one that the
-//! kernel still knows.
+//! A number is made of a path and a version, so every mount of the same files has the same ones, in whatever order they are looked up:
+//! backups, `git status` and tables of hard links believe them. A new version of a file is a new number, so pages and attributes that the
+//! kernel keeps under a number are those of one version. A folder's number is made of its path alone. Never: gives one number to two
+//! versions, or forgets one that the kernel still knows.
 //!
 //! ```text
-//!   look-up ──► (path, version) known? ── yes ──► its number, counted once more
-//!                       └─ no ──► the next number; the old one stays for its open handles
+//!   path, version ──► number ── known? ── yes ──► counted once more
+//!                                  └─ no ──► a name of a listing: its place there, 24 bytes      any other: a node
+//!   asked about, opened, next in order ──► a place becomes a node
 //!   forget ──► counted down to zero ──► gone, with the reader that was kept for it
 //! ```
-//!
-//! A number also knows the one behind it in the listing of its folder, and may be listed in the engine (`view/order.rs`).
+//! Example: `ls` of a folder of 1,000,000 names makes as many places in one listing. A program that then opens one of them makes a node of
+//! it, and of the files after it that are listed in the engine (`view/order.rs`).
 
-use super::listed::{ListedName, ListedNumbers, MIN_LISTED};
-use crate::source::tree::{FolderNames, Kind, Meta, NameBytes};
+use super::handles::FolderListing;
+use crate::source::tree::{Kind, Meta, NameBytes};
 use crate::{ListedFile, Reader};
-use std::collections::{HashMap, VecDeque};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 /// The number of the root.
 pub const ROOT: u64 = 1;
 
-/// Bytes of a number, beside the letters of its path and those of its version: the node, its places in two tables that are half full at
-/// worst, and what the allocator adds to the node and the path.
-const NODE_BYTES: u64 =
-    (size_of::<Node>() + 2 * size_of::<(u64, Box<Node>, Arc<Path>, u64)>() + 3 * 16) as u64;
+/// Bytes of a number in the table: 24, in nodes of a tree that are two thirds full.
+const TOLD_BYTES: u64 = 40;
+/// Bytes that a node has more, beside the letters of its path and those of its version; what the allocator adds included.
+const NODE_BYTES: u64 = size_of::<Node>() as u64 + 3 * 16;
 
 /// One number.
 pub struct Node {
     pub path: Arc<Path>,
     pub meta: Meta,
-    /// When the storage was asked what said so; nothing where that is doubted.
-    pub seen: Option<Instant>,
     /// How often the kernel has been told of it.
     told: u64,
     /// Open handles.
@@ -44,31 +45,81 @@ pub struct Node {
     pub base: Option<Arc<Reader>>,
     /// The same before it is opened for the first time.
     pub listed: Option<Arc<ListedFile>>,
-    /// The file behind it in the listing of its folder, or in the caller's order.
-    pub next: Option<u64>,
+    /// Where the kernel was told of it last by a listing.
+    place: Option<(Arc<FolderListing>, u32)>,
+    /// The file after it in the caller's order.
+    next: Option<u64>,
     /// The caller will open it in its turn, and has not yet: counted in `told`.
     pub planned: bool,
 }
 
 impl Node {
-    fn new(path: Arc<Path>, meta: Meta, seen: Option<Instant>) -> Node {
+    fn new(path: Arc<Path>, meta: Meta) -> Node {
         Node {
             path,
             meta,
-            seen,
             told: 1,
             opens: 0,
             was_opened: false,
             base: None,
             listed: None,
+            place: None,
             next: None,
             planned: false,
         }
     }
+
+    fn bytes(&self) -> u64 {
+        NODE_BYTES + self.path.as_os_str().len() as u64 + self.meta.heap_bytes()
+    }
 }
 
-fn bytes_of(path: &Path, meta: &Meta) -> u64 {
-    NODE_BYTES + path.as_os_str().len() as u64 + meta.heap_bytes()
+/// What a number is.
+enum Told {
+    /// A name of a listing, of which nothing more is known.
+    Place {
+        listing: Arc<FolderListing>,
+        place: u32,
+        times: u32,
+    },
+    Node(Box<Node>),
+}
+
+impl Told {
+    /// Is it of this path, in this version?
+    fn is(&self, path: &Path, meta: &Meta) -> bool {
+        let is_same = |own: &Meta| {
+            own.kind == meta.kind && (own.kind == Kind::Folder || own.version == meta.version)
+        };
+        match self {
+            Told::Node(node) => *node.path == *path && is_same(&node.meta),
+            Told::Place { listing, place, .. } => {
+                let own = listing.entry(*place);
+                own.is_some_and(|(own, meta)| own == path && is_same(&meta))
+            }
+        }
+    }
+}
+
+/// A number that is made of these alone: 63 bits, so that fields with a sign have room for it.
+fn number_of(path: &Path, meta: &Meta) -> u64 {
+    if path.as_os_str().is_empty() {
+        return ROOT;
+    }
+    let (path, mut hasher) = (path.as_os_str().as_bytes(), Sha256::new());
+    hasher.update((path.len() as u64).to_le_bytes());
+    hasher.update(path);
+    match meta.kind {
+        Kind::Folder => hasher.update([1]),
+        Kind::File => hasher.update([2]),
+        Kind::Link => hasher.update([3]),
+    }
+    if meta.kind != Kind::Folder {
+        hasher.update(&meta.version);
+    }
+    let mut number = [0; 8];
+    number.copy_from_slice(&hasher.finalize()[..8]);
+    (u64::from_le_bytes(number) >> 1).max(ROOT + 1)
 }
 
 /// What is not kept any more, to be dropped without the lock.
@@ -77,18 +128,13 @@ fn bytes_of(path: &Path, meta: &Meta) -> u64 {
 pub struct UnusedNodes {
     _base: Option<Arc<Reader>>,
     _listed: Option<Arc<ListedFile>>,
+    _place: Option<Arc<FolderListing>>,
 }
 
 pub struct Nodes {
-    /// In boxes: a table is up to half empty, and twice there while it grows.
-    by_number: HashMap<u64, Box<Node>>,
-    /// The newest number of each path.
-    newest: HashMap<Arc<Path>, u64>,
-    next: u64,
-    most: usize,
-    /// Numbers that are places in a listing.
-    places: ListedNumbers,
-    /// Those of all nodes.
+    /// A tree: a table of hashes is up to half empty, and twice there while it grows.
+    told: BTreeMap<u64, Told>,
+    /// Those of all numbers.
     bytes: NameBytes,
     /// Closed files whose pages are kept, oldest first.
     idle: VecDeque<u64>,
@@ -100,16 +146,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// At most `most` numbers at once, and the pages of at most `most_idle` closed files.
-    pub fn new(root: Meta, most: usize, most_idle: usize) -> Nodes {
-        let path: Arc<Path> = Arc::from(PathBuf::new());
-        let node = Node::new(Arc::clone(&path), root, None);
+    /// The pages of at most `most_idle` closed files are kept.
+    pub fn new(root: Meta, most_idle: usize) -> Nodes {
+        let node = Node::new(Arc::from(PathBuf::new()), root);
         Nodes {
-            by_number: HashMap::from([(ROOT, Box::new(node))]),
-            newest: HashMap::from([(path, ROOT)]),
-            next: ROOT + 1,
-            most,
-            places: ListedNumbers::default(),
+            told: BTreeMap::from([(ROOT, Told::Node(Box::new(node)))]),
             bytes: NameBytes::default(),
             idle: VecDeque::new(),
             most_idle,
@@ -119,203 +160,159 @@ impl Nodes {
     }
 
     pub fn len(&self) -> usize {
-        self.by_number.len() + self.places.len()
+        self.told.len()
     }
 
-    fn get(&self, number: u64) -> Option<&Node> {
-        self.by_number.get(&number).map(|node| &**node)
+    fn node(&mut self, number: u64) -> Option<&mut Node> {
+        match self.told.get_mut(&number)? {
+            Told::Node(node) => Some(node),
+            Told::Place { .. } => None,
+        }
     }
 
     /// What is known of a number. A place in a listing becomes a node.
     pub fn known(&mut self, number: u64) -> Option<&Node> {
-        if !self.by_number.contains_key(&number) {
-            let listed = self.places.get(number).filter(|listed| listed.told > 0)?;
-            if !self.bytes.grow(bytes_of(&listed.path, &listed.meta)) {
+        let told = self.told.get_mut(&number)?;
+        if let Told::Place {
+            listing,
+            place,
+            times,
+        } = told
+        {
+            let (path, meta) = listing.entry(*place)?;
+            let mut node = Node::new(Arc::from(path), meta);
+            node.told = u64::from(*times);
+            node.place = Some((Arc::clone(listing), *place));
+            if !self.bytes.grow(node.bytes()) {
                 return None;
             }
-            self.places.forget(number, listed.told);
-            self.insert(listed);
+            *told = Told::Node(Box::new(node));
         }
-        self.get(number)
+        self.node(number).map(|node| &*node)
     }
 
-    fn insert(&mut self, listed: ListedName) {
-        let (number, path) = (listed.number, Arc::<Path>::from(listed.path));
-        self.newest.entry(Arc::clone(&path)).or_insert(number);
-        let mut node = Node::new(path, listed.meta, Some(listed.seen));
-        (node.told, node.next) = (listed.told, listed.next);
-        self.by_number.insert(number, Box::new(node));
-    }
-
-    /// The newest number of a path.
-    pub fn number(&self, path: &Path) -> Option<u64> {
-        let newest = self.newest.get(path).copied();
-        newest.or_else(|| self.places.number(path))
-    }
-
-    pub fn at(&mut self, path: &Path) -> Option<&Node> {
-        let number = self.number(path)?;
-        self.known(number)
-    }
-
-    /// A folder with versions was listed at `seen`. Names of a long listing have places there, until more is asked about them. False:
-    /// there is no room for their numbers.
-    pub fn list_names(
-        &mut self,
-        folder: &Arc<Path>,
-        names: &Arc<FolderNames>,
-        seen: Instant,
-    ) -> bool {
-        if names.len() < MIN_LISTED {
-            return true;
-        }
-        let Some(gone) = self.places.list(folder, names, seen, &mut self.next) else {
-            return false;
-        };
-        for listed in gone {
-            // The kernel has them already, so that they are kept at any rate.
-            let _ = self.bytes.grow(bytes_of(&listed.path, &listed.meta));
-            self.insert(listed);
-        }
-        true
-    }
-
-    /// The kernel gets the name at a place of a listing; see [`Nodes::enter`].
-    pub fn enter_listed(
-        &mut self,
-        folder: &Path,
-        (names, place): (&Arc<FolderNames>, usize),
-        path: PathBuf,
-        meta: Meta,
-        seen: Instant,
-    ) -> Result<u64, PathBuf> {
-        let newest = self.newest.get(path.as_path()).copied();
-        match self.places.number_of(folder, names, place) {
-            Some(number) if newest.is_none_or(|newest| newest == number) => {
-                match self.by_number.get_mut(&number) {
-                    Some(_) => self.enter(path, meta, seen),
-                    None => {
-                        self.places.tell(number);
-                        Ok(number)
-                    }
-                }
-            }
-            _ => self.enter(path, meta, seen),
-        }
-    }
-
-    /// A listing is open no more.
-    pub fn drop_unused(&mut self) {
-        self.places.drop_unused();
-    }
-
-    /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same. False: no number has
-    /// this path.
-    pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) -> bool {
-        let number = self.number(path);
-        let known = number.filter(|&number| self.known(number).is_some());
-        let Some(node) = known.and_then(|number| self.by_number.get_mut(&number)) else {
-            return false;
-        };
-        if node.meta.kind == meta.kind && node.meta.version == meta.version {
-            node.seen = Some(seen);
-        }
-        true
-    }
-
-    /// What is known of a number may be wrong: it is asked for before it is believed again. `failed` is a reader of another version by
-    /// now, which is not kept. Returns what has to be dropped.
-    pub fn doubt(&mut self, number: u64, failed: Option<&Weak<Reader>>) -> UnusedNodes {
-        let Some(node) = self.by_number.get_mut(&number) else {
-            return UnusedNodes::default();
-        };
-        node.seen = None;
-        let is_failed = |base: &Arc<Reader>| {
-            failed.is_some_and(|failed| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr()))
-        };
-        let base = if node.base.as_ref().is_some_and(is_failed) {
-            node.base.take()
-        } else {
-            None
-        };
-        UnusedNodes {
-            _base: base,
-            _listed: None,
-        }
-    }
-
-    /// The kernel gets what is at a path, as the storage said when it was asked at `seen`. The path when there are too
-    /// many numbers, or they take too many bytes.
-    pub fn enter(&mut self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, PathBuf> {
-        let number = self.number(&path);
-        let number = number.filter(|&number| self.known(number).is_some());
-        if let Some(number) = number
-            && let Some(node) = self.by_number.get_mut(&number)
+    /// The number of a path in a version, known or not. If two have the same one, the second gets the next that is free.
+    fn slot(&self, path: &Path, meta: &Meta) -> u64 {
+        let mut number = number_of(path, meta);
+        while self
+            .told
+            .get(&number)
+            .is_some_and(|told| !told.is(path, meta))
         {
-            let folder = meta.kind == Kind::Folder && node.meta.kind == Kind::Folder;
-            if folder || node.meta.kind == meta.kind && node.meta.version == meta.version {
+            number = (number + 1).max(ROOT + 1);
+        }
+        number
+    }
+
+    /// The kernel gets what is at a path. The path if the numbers take too many bytes.
+    pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Result<u64, PathBuf> {
+        let number = self.slot(&path, &meta);
+        match self.told.get_mut(&number) {
+            Some(Told::Node(node)) => {
                 node.told += 1;
                 node.meta = meta;
-                node.seen = Some(seen);
-                return Ok(number);
             }
-            // The old version cannot be opened any more.
-            if node.opens == 0 {
-                (node.base, node.listed) = (None, None);
+            Some(Told::Place { times, .. }) => *times += 1,
+            None => {
+                let node = Node::new(Arc::from(path), meta);
+                if !self.bytes.grow(TOLD_BYTES + node.bytes()) {
+                    return Err(node.path.to_path_buf());
+                }
+                self.told.insert(number, Told::Node(Box::new(node)));
             }
         }
-        if self.by_number.len() >= self.most || !self.bytes.grow(bytes_of(&path, &meta)) {
-            return Err(path);
-        }
-        let (number, path) = (self.next, Arc::<Path>::from(path));
-        self.next += 1;
-        self.newest.insert(Arc::clone(&path), number);
-        self.by_number
-            .insert(number, Box::new(Node::new(path, meta, Some(seen))));
         Ok(number)
+    }
+
+    /// The kernel gets the name at a place of a listing, which has this path; see [`Nodes::enter`].
+    pub fn enter_listed(
+        &mut self,
+        listing: &Arc<FolderListing>,
+        place: u32,
+        path: PathBuf,
+        meta: &Meta,
+    ) -> Result<u64, PathBuf> {
+        let number = self.slot(&path, meta);
+        match self.told.get_mut(&number) {
+            Some(Told::Node(node)) => {
+                node.told += 1;
+                node.meta = meta.clone();
+                node.place = Some((Arc::clone(listing), place));
+            }
+            Some(Told::Place {
+                listing: newest,
+                place: at,
+                times,
+            }) => {
+                (*newest, *at) = (Arc::clone(listing), place);
+                *times += 1;
+            }
+            None if !self.bytes.grow(TOLD_BYTES) => return Err(path),
+            None => {
+                let (listing, times) = (Arc::clone(listing), 1);
+                let told = Told::Place {
+                    listing,
+                    place,
+                    times,
+                };
+                self.told.insert(number, told);
+            }
+        }
+        Ok(number)
+    }
+
+    /// The reader of a number is of another version by now, and is not kept. Returns what has to be dropped.
+    pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) -> UnusedNodes {
+        let is_failed = |base: &mut Arc<Reader>| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr());
+        let base = self.node(number);
+        UnusedNodes {
+            _base: base.and_then(|node| node.base.take_if(is_failed)),
+            ..UnusedNodes::default()
+        }
     }
 
     /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
     pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
-        let Some(node) = self.by_number.get_mut(&number) else {
-            self.places.forget(number, times);
-            return UnusedNodes::default();
+        let is_gone = match self.told.get_mut(&number) {
+            Some(Told::Place { times: told, .. }) => {
+                *told = u32::try_from(u64::from(*told).saturating_sub(times)).unwrap_or(0);
+                *told == 0
+            }
+            Some(Told::Node(node)) => {
+                node.told = node.told.saturating_sub(times);
+                node.told == 0 && node.opens == 0 && number != ROOT
+            }
+            None => false,
         };
-        node.told = node.told.saturating_sub(times);
-        if node.told > 0 || node.opens > 0 || number == ROOT {
+        if !is_gone {
             return UnusedNodes::default();
         }
-        let Some(node) = self.by_number.remove(&number) else {
-            return UnusedNodes::default();
-        };
-        self.bytes.shrink(bytes_of(&node.path, &node.meta));
-        if self.newest.get(&node.path) == Some(&number) {
-            self.newest.remove(&node.path);
-        }
-        self.idle.retain(|&n| n != number);
-        UnusedNodes {
-            _base: node.base,
-            _listed: node.listed,
+        self.bytes.shrink(TOLD_BYTES);
+        match self.told.remove(&number) {
+            Some(Told::Node(node)) => {
+                self.bytes.shrink(node.bytes());
+                self.idle.retain(|&n| n != number);
+                UnusedNodes {
+                    _base: node.base,
+                    _listed: node.listed,
+                    _place: node.place.map(|(listing, _)| listing),
+                }
+            }
+            Some(Told::Place { listing, .. }) => UnusedNodes {
+                _place: Some(listing),
+                ..UnusedNodes::default()
+            },
+            None => UnusedNodes::default(),
         }
     }
 
-    // ---- the order of a listing ----
+    // ---- the order of files ----
 
-    /// In the listing of a folder `number` is the file behind `before`.
-    pub fn follow(&mut self, before: u64, number: u64) {
-        // A place knows the one behind it, and the caller's order stays.
-        if self.by_number.contains_key(&before)
-            && self.next(before).is_none_or(|(_, next)| !next.planned)
-            && let Some(node) = self.by_number.get_mut(&before)
-        {
-            node.next = Some(number);
-        }
-    }
-
-    /// The caller will open `number` behind `before`, and it was counted for that. Returns what has to be dropped: if more than `most`
+    /// The caller will open `number` after `before`, and it was counted for that. Returns what has to be dropped: if more than `most`
     /// are planned, the oldest one is not any more.
     pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
-        let Some(node) = self.by_number.get_mut(&number) else {
+        self.known(number);
+        let Some(node) = self.node(number) else {
             return UnusedNodes::default();
         };
         if std::mem::replace(&mut node.planned, true) {
@@ -324,7 +321,7 @@ impl Nodes {
         } else {
             self.planned.push_back(number);
         }
-        if let Some(node) = before.and_then(|before| self.by_number.get_mut(&before)) {
+        if let Some(node) = before.and_then(|before| self.node(before)) {
             node.next = Some(number);
         }
         let oldest = if self.planned.len() > most {
@@ -337,7 +334,7 @@ impl Nodes {
 
     /// A number is planned no more. Returns what has to be dropped.
     fn unplan(&mut self, number: u64) -> UnusedNodes {
-        let node = self.by_number.get_mut(&number);
+        let node = self.node(number);
         if node.is_some_and(|node| std::mem::take(&mut node.planned)) {
             self.forget(number, 1)
         } else {
@@ -345,21 +342,30 @@ impl Nodes {
         }
     }
 
-    /// The file behind a number, if it is not gone.
+    /// The file after a number, in the caller's order or in the listing of its folder, if the kernel knows both.
     pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
-        let next = self.get(number)?.next?;
+        let node = self.node(number)?;
+        let (next, place) = (node.next, node.place.clone());
+        let next = match next {
+            Some(next) => next,
+            None => {
+                let (listing, place) = place?;
+                let (path, meta) = listing.file_after(place)?;
+                self.slot(&path, &meta)
+            }
+        };
         Some((next, self.known(next)?))
     }
 
     /// The engine knows the file of a number, which was not opened yet. Returns what has to be dropped: the oldest one, if more than
     /// `most` are listed; the new one, if the file has been opened or has gone meanwhile.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
-        match self.by_number.get_mut(&number) {
+        match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
             _ => {
                 return UnusedNodes {
-                    _base: None,
                     _listed: Some(file),
+                    ..UnusedNodes::default()
                 };
             }
         }
@@ -369,10 +375,10 @@ impl Nodes {
         } else {
             None
         };
-        let oldest = oldest.and_then(|oldest| self.by_number.get_mut(&oldest));
+        let oldest = oldest.and_then(|oldest| self.node(oldest));
         UnusedNodes {
-            _base: None,
             _listed: oldest.and_then(|node| node.listed.take()),
+            ..UnusedNodes::default()
         }
     }
 
@@ -385,44 +391,43 @@ impl Nodes {
         number: u64,
         base: &Arc<Reader>,
     ) -> Option<(Arc<Reader>, UnusedNodes)> {
-        let node = self.by_number.get_mut(&number)?;
+        self.idle.retain(|&n| n != number);
+        let node = self.node(number)?;
         node.opens += 1;
         node.was_opened = true;
         if std::mem::take(&mut node.planned) {
             node.told = node.told.saturating_sub(1);
         }
-        self.idle.retain(|&n| n != number);
         let unused = UnusedNodes {
-            _base: None,
             _listed: node.listed.take(),
+            ..UnusedNodes::default()
         };
-        Some((
-            Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))),
-            unused,
-        ))
+        let base = node.base.get_or_insert_with(|| Arc::clone(base));
+        Some((Arc::clone(base), unused))
     }
 
-    /// A handle is gone. Returns what has to be dropped: the file that has been idle for longest, if there are too many.
-    #[must_use]
-    pub fn released(&mut self, number: u64) -> Option<Arc<Reader>> {
-        let current = self
-            .by_number
-            .get(&number)
-            .is_some_and(|n| self.newest.get(&n.path) == Some(&number));
-        let node = self.by_number.get_mut(&number)?;
+    /// A handle is gone. Returns what has to be dropped: the number, if the kernel has forgotten it meanwhile; else the file that has been
+    /// idle for longest, if there are too many.
+    pub fn released(&mut self, number: u64) -> UnusedNodes {
+        let Some(node) = self.node(number) else {
+            return UnusedNodes::default();
+        };
         node.opens = node.opens.saturating_sub(1);
-        if node.opens > 0 {
-            return None;
+        match (node.opens, node.told) {
+            (0, 0) => return self.forget(number, 0),
+            (0, _) => self.idle.push_back(number),
+            _ => {}
         }
-        if !current {
-            return node.base.take();
+        let oldest = if self.idle.len() > self.most_idle {
+            self.idle.pop_front()
+        } else {
+            None
+        };
+        let oldest = oldest.and_then(|oldest| self.node(oldest));
+        UnusedNodes {
+            _base: oldest.and_then(|node| node.base.take()),
+            ..UnusedNodes::default()
         }
-        self.idle.push_back(number);
-        if self.idle.len() <= self.most_idle {
-            return None;
-        }
-        let oldest = self.idle.pop_front()?;
-        self.by_number.get_mut(&oldest)?.base.take()
     }
 
     /// Gives up the pages of all closed files, for their descriptors. Returns what has to be dropped.
@@ -430,16 +435,15 @@ impl Nodes {
     pub fn drop_idle(&mut self) -> Vec<Arc<Reader>> {
         let idle = std::mem::take(&mut self.idle);
         idle.into_iter()
-            .filter_map(|number| self.by_number.get_mut(&number)?.base.take())
+            .filter_map(|number| self.node(number)?.base.take())
             .collect()
     }
 
-    /// What was opened is not the version of this number any more.
+    /// What was opened is not the version of this number any more. Returns what has to be dropped.
     pub fn outdated(&mut self, number: u64) -> UnusedNodes {
-        let Some(node) = self.by_number.get_mut(&number) else {
+        let Some(node) = self.node(number) else {
             return UnusedNodes::default();
         };
-        node.seen = None;
         let base = if node.opens == 0 {
             node.base.take()
         } else {
@@ -448,6 +452,7 @@ impl Nodes {
         UnusedNodes {
             _base: base,
             _listed: node.listed.take(),
+            _place: None,
         }
     }
 }
@@ -456,7 +461,9 @@ impl Nodes {
 mod tests {
     use super::*;
     use crate::source::Mem;
+    use crate::source::tree::FolderNames;
     use crate::{Engine, Options};
+    use std::time::Instant;
 
     fn meta(kind: Kind, version: u8) -> Meta {
         Meta {
@@ -474,142 +481,215 @@ mod tests {
         Arc::new(engine.open(Arc::new(Mem::new(vec![0; 9]))).expect("opened"))
     }
 
-    #[test]
-    fn a_new_version_is_a_new_number_and_a_folder_keeps_its_own() {
-        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 10, 2);
-        let path = |p: &str| PathBuf::from(p);
-        let one = nodes.enter(path("a"), meta(Kind::File, 1), Instant::now());
-        assert_eq!(
-            nodes.enter(path("a"), meta(Kind::File, 1), Instant::now()),
-            one,
-            "the same version"
-        );
-        let two = nodes.enter(path("a"), meta(Kind::File, 2), Instant::now());
-        assert_ne!(one, two);
-        assert_ne!(
-            nodes.enter(path("a"), meta(Kind::File, 1), Instant::now()),
-            one,
-            "a version that comes back is a new one"
-        );
-        let folder = nodes.enter(path("d"), meta(Kind::Folder, 1), Instant::now());
-        assert_eq!(
-            nodes.enter(path("d"), meta(Kind::Folder, 2), Instant::now()),
-            folder
-        );
-        assert_ne!(
-            nodes.enter(path("d"), meta(Kind::File, 2), Instant::now()),
-            folder
-        );
-        assert_eq!(
-            nodes.enter(PathBuf::new(), meta(Kind::Folder, 7), Instant::now()),
-            Ok(ROOT)
-        );
+    fn told(nodes: &mut Nodes, path: &str, meta: Meta) -> u64 {
+        nodes.enter(path.into(), meta).expect("room")
+    }
+
+    fn has(nodes: &mut Nodes, number: u64) -> bool {
+        nodes.known(number).is_some()
     }
 
     #[test]
-    fn one_number_too_many_is_refused() {
-        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 1);
-        let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1), Instant::now());
-        let (first, second, third) = (enter("a"), enter("b"), enter("c"));
-        assert!(first.is_ok() && second.is_ok() && third.is_err() && enter("a") == first);
-        let _ = nodes.forget(second.expect("a number"), 1);
-        assert!(
-            nodes
-                .enter("c".into(), meta(Kind::File, 1), Instant::now())
-                .is_ok(),
-            "one that was given back"
+    fn a_version_is_a_number_and_a_folder_keeps_its_own() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
+        let mut of = |path: &str, kind, version| told(&mut nodes, path, meta(kind, version));
+        let one = of("a", Kind::File, 1);
+        let two = of("a", Kind::File, 2);
+        assert_ne!(one, two);
+        assert_eq!(of("a", Kind::File, 1), one, "the same version");
+        let others = [
+            of("b", Kind::File, 1),
+            of("d/a", Kind::File, 1),
+            of("a", Kind::Link, 1),
+            of("d", Kind::File, 1),
+        ];
+        assert!(!others.contains(&one));
+        let folder = of("d", Kind::Folder, 1);
+        assert_eq!(of("d", Kind::Folder, 2), folder);
+        assert!(!others.contains(&folder));
+        assert_eq!(of("", Kind::Folder, 7), ROOT);
+    }
+
+    /// The same in every mount, whatever was looked up before. What they are is a promise to those who keep them: backups.
+    #[test]
+    fn numbers_are_made_of_path_and_version_alone() {
+        let file = meta(Kind::File, 1);
+        let number = 7_816_608_254_781_376_897;
+        assert_eq!(number_of(Path::new("d/a"), &file), number);
+        let bare = Meta {
+            size: 1,
+            mtime_ns: 5,
+            permissions: 0,
+            ..file.clone()
+        };
+        assert_eq!(number_of(Path::new("d/a"), &bare), number);
+        let paths: Vec<String> = (0..1000).map(|n| format!("d/{n}")).collect();
+        let numbers = |paths: &[String]| {
+            let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
+            let of = |path: &String| (path.clone(), told(&mut nodes, path, file.clone()));
+            paths.iter().map(of).collect::<BTreeMap<_, _>>()
+        };
+        let turned: Vec<String> = paths.iter().rev().cloned().collect();
+        assert_eq!(numbers(&paths), numbers(&turned));
+    }
+
+    /// Two paths of one number: the second gets the next one, as long as both are known.
+    #[test]
+    fn a_number_that_is_taken_is_passed_over() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
+        let file = meta(Kind::File, 1);
+        let number = number_of(Path::new("a"), &file);
+        let other = Node::new(Arc::from(PathBuf::from("b")), file.clone());
+        nodes.told.insert(number, Told::Node(Box::new(other)));
+        for _ in 0..2 {
+            assert_eq!(told(&mut nodes, "a", file.clone()), number + 1);
+        }
+        assert_eq!(&*nodes.known(number).expect("known").path, Path::new("b"));
+        assert_eq!(
+            &*nodes.known(number + 1).expect("known").path,
+            Path::new("a")
         );
     }
 
     #[test]
     fn forgotten_after_as_many_forgets_as_lookups() {
-        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
-        let told = |nodes: &mut Nodes, p: &str| {
-            nodes.enter(PathBuf::from(p), meta(Kind::File, 1), Instant::now())
-        };
-        let a = told(&mut nodes, "a").expect("room");
-        told(&mut nodes, "a").expect("room");
-        assert!(
-            told(&mut nodes, "b").is_ok() && told(&mut nodes, "c").is_err(),
-            "three numbers, with the root"
-        );
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
+        let file = meta(Kind::File, 1);
+        let a = told(&mut nodes, "a", file.clone());
+        told(&mut nodes, "a", file.clone());
         let _ = nodes.forget(a, 1);
-        assert!(nodes.get(a).is_some());
+        assert!(has(&mut nodes, a));
         let _ = nodes.forget(a, 1);
-        assert!(nodes.get(a).is_none());
-        assert!(
-            told(&mut nodes, "c").is_ok_and(|c| c > a),
-            "numbers are not used again"
-        );
+        assert!(!has(&mut nodes, a) && nodes.bytes.bytes() == 0);
         let _ = nodes.forget(ROOT, 9);
-        assert!(nodes.get(ROOT).is_some());
+        assert!(has(&mut nodes, ROOT));
+        // The kernel may forget a file before its last handle is gone here.
+        let a = told(&mut nodes, "a", file);
+        drop(nodes.opened(a, &reader()).expect("known"));
+        let _ = nodes.forget(a, 1);
+        assert!(has(&mut nodes, a));
+        let _ = nodes.released(a);
+        assert!(!has(&mut nodes, a) && nodes.bytes.bytes() == 0);
+    }
+
+    fn listing(files: &[(&str, u8)]) -> Arc<FolderListing> {
+        let mut names = FolderNames::default();
+        for (name, version) in files {
+            let (kind, name) = (Kind::File, std::ffi::OsStr::new(name));
+            assert!(names.push(name, kind, Some(&meta(kind, *version))));
+        }
+        Arc::new(FolderListing {
+            folder: Path::new("d").into(),
+            names: Arc::new(names),
+            seen: Instant::now(),
+        })
+    }
+
+    fn enter_all(nodes: &mut Nodes, listing: &Arc<FolderListing>) -> Vec<u64> {
+        let mut enter = |place| {
+            let (path, meta) = listing.entry(place)?;
+            nodes.enter_listed(listing, place, path, &meta).ok()
+        };
+        (0..).map_while(&mut enter).collect()
+    }
+
+    /// A name of a listing is 24 bytes in the table, and a node once it is asked about. A listing is held as long as the kernel knows one of
+    /// its names by it.
+    #[test]
+    fn names_of_a_listing_are_places_in_it() {
+        assert_eq!(size_of::<(u64, Told)>(), 24);
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
+        let old = listing(&[("a", 1), ("b", 1), ("c", 1)]);
+        let numbers = enter_all(&mut nodes, &old);
+        assert_eq!(nodes.bytes.bytes(), 3 * TOLD_BYTES);
+        assert_eq!(told(&mut nodes, "d/a", meta(Kind::File, 1)), numbers[0]);
+        let known = nodes.known(numbers[1]).expect("known");
+        assert_eq!(
+            (&*known.path, &*known.meta.version),
+            (Path::new("d/b"), &[1][..])
+        );
+        assert!(nodes.bytes.bytes() > 3 * TOLD_BYTES);
+        let next = |nodes: &mut Nodes, number| nodes.next(number).map(|(next, _)| next);
+        assert_eq!(next(&mut nodes, numbers[1]), Some(numbers[2]));
+        // Listed again: b is another version, c is gone, e was put there.
+        let new = listing(&[("a", 1), ("b", 2), ("e", 1)]);
+        let again = enter_all(&mut nodes, &new);
+        assert_eq!(again[0], numbers[0]);
+        assert_ne!(again[1], numbers[1]);
+        nodes.known(again[1]);
+        assert_eq!(next(&mut nodes, again[1]), Some(again[2]));
+        assert_eq!(nodes.len(), 1 + 5);
+        for (number, times) in [
+            (numbers[1], 1),
+            (numbers[2], 1),
+            (again[0], 2),
+            (again[0], 1),
+        ] {
+            assert!(has(&mut nodes, number) && Arc::strong_count(&new) > 1);
+            drop(nodes.forget(number, times));
+        }
+        assert_eq!(
+            (Arc::strong_count(&old), has(&mut nodes, again[0])),
+            (1, false)
+        );
+        drop(nodes.forget(again[2], 1));
+        assert_eq!(
+            next(&mut nodes, again[1]),
+            None,
+            "the kernel does not know it"
+        );
     }
 
     /// What is planned stays known until it is opened, or until too many are.
     #[test]
     fn planned_numbers_are_held_up_to_the_limit() {
-        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
-        let enter = |nodes: &mut Nodes, name: &str| {
-            nodes
-                .enter(name.into(), meta(Kind::File, 1), Instant::now())
-                .expect("room")
-        };
-        let [a, b, c] = ["a", "b", "c"].map(|name| enter(&mut nodes, name));
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
+        let enter = |nodes: &mut Nodes, name: &str| told(nodes, name, meta(Kind::File, 1));
+        let [a, c, b] = enter_all(&mut nodes, &listing(&[("a", 1), ("c", 1), ("b", 1)]))
+            .try_into()
+            .expect("three");
         let (_, _) = (nodes.plan(None, a, 2), nodes.plan(Some(a), b, 2));
-        nodes.follow(a, c);
         assert_eq!(
             nodes.next(a).map(|(next, _)| next),
             Some(b),
             "a listing does not change the caller's order"
         );
         // The kernel looks it up and forgets it; planned again it is counted once.
-        enter(&mut nodes, "b");
+        enter(&mut nodes, "d/b");
         let _ = nodes.forget(b, 1);
-        enter(&mut nodes, "b");
+        enter(&mut nodes, "d/b");
         let _ = nodes.plan(None, b, 2);
-        assert!(nodes.get(b).is_some());
+        assert!(has(&mut nodes, b));
         drop(nodes.opened(b, &reader()).expect("known"));
         drop(nodes.released(b));
         let _ = nodes.forget(b, 1);
         assert!(
-            nodes.get(a).is_some() && nodes.get(b).is_none(),
+            has(&mut nodes, a) && !has(&mut nodes, b),
             "opened, it is the kernel's alone"
         );
         let _ = nodes.plan(None, c, 1);
         assert!(
-            nodes.get(a).is_none() && nodes.get(c).is_some(),
+            !has(&mut nodes, a) && has(&mut nodes, c),
             "the oldest is not planned any more"
         );
     }
 
     #[test]
     fn closed_files_keep_their_pages_up_to_the_limit() {
-        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
         let mut numbers = Vec::new();
         for n in 0..4 {
-            let number = nodes
-                .enter(
-                    PathBuf::from(n.to_string()),
-                    meta(Kind::File, 1),
-                    Instant::now(),
-                )
-                .expect("room");
+            let number = told(&mut nodes, &n.to_string(), meta(Kind::File, 1));
             drop(nodes.opened(number, &reader()).expect("known"));
             numbers.push(number);
         }
-        let kept = |nodes: &Nodes| {
-            numbers
-                .iter()
-                .filter(|&&n| nodes.get(n).is_some_and(|n| n.base.is_some()))
-                .count()
+        let kept = |nodes: &mut Nodes| {
+            let is_kept = |number: &&u64| nodes.known(**number).is_some_and(|n| n.base.is_some());
+            numbers.iter().filter(is_kept).count()
         };
-        assert_eq!(kept(&nodes), 4, "open ones are not counted");
-        let dropped = numbers.iter().filter_map(|&n| nodes.released(n)).count();
-        assert_eq!((dropped, kept(&nodes)), (2, 2));
-        nodes
-            .enter(PathBuf::from("3"), meta(Kind::File, 2), Instant::now())
-            .expect("room");
-        assert_eq!(kept(&nodes), 1, "an old version is not kept");
-        assert_eq!((nodes.drop_idle().len(), kept(&nodes)), (1, 0));
+        assert_eq!(kept(&mut nodes), 4, "open ones are not counted");
+        numbers.iter().for_each(|&n| drop(nodes.released(n)));
+        assert_eq!(kept(&mut nodes), 2);
+        assert_eq!((nodes.drop_idle().len(), kept(&mut nodes)), (2, 0));
     }
 }

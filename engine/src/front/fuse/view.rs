@@ -7,7 +7,7 @@
 //!
 //! What the storage said is believed for [`FuseSettings::attr_ttl`] from the moment it was asked, here and in the kernel together: the
 //! kernel is given what is left of it. Where listings tell versions ([`Tree::lists_versions`]) that spares a request for each
-//! name of a listing and for each file that is opened; where they do not, asking is cheap, and each open asks.
+//! name of a listing and for each file that is opened (`names.rs`); where they do not, asking is cheap, and each open asks.
 //!
 //! ```text
 //!   list ──► (name, version, number) ──lookup, open──► asked less than attr_ttl ago? ── yes ──► nothing is asked
@@ -32,7 +32,7 @@ use crate::health::reads_ahead;
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
-use names::UnaskedNames;
+use names::SaidNames;
 pub use plan::{FileOrder, MAX_PLANNED, Planner};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -42,9 +42,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers that the kernel may know at once, beside those of long listings. About 400 bytes each, which count among those of all names
-/// ([`crate::source::tree::NameBytes`]).
-pub const MAX_NODES: usize = 1 << 22;
 /// Open files and folders at once.
 pub const MAX_HANDLES: usize = 1 << 16;
 /// Closed files whose pages are kept; each has a descriptor open.
@@ -88,8 +85,8 @@ pub struct View {
     lists_versions: bool,
     engine: Engine,
     nodes: Mutex<Nodes>,
-    /// Taken behind that of the nodes.
-    unasked: Mutex<UnaskedNames>,
+    /// Taken after that of the nodes.
+    said: Mutex<SaidNames>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
     cut: KernelCut,
@@ -119,13 +116,14 @@ impl View {
         } else {
             super::LOCAL_ATTR_TTL
         };
+        let ttl = settings.attr_ttl.unwrap_or(usual);
         Ok(View {
             tree,
-            ttl: settings.attr_ttl.unwrap_or(usual),
+            ttl,
             lists_versions,
             engine,
-            nodes: Mutex::new(Nodes::new(root, MAX_NODES, MAX_IDLE)),
-            unasked: Mutex::default(),
+            nodes: Mutex::new(Nodes::new(root, MAX_IDLE)),
+            said: Mutex::new(SaidNames::new(ttl)),
             handles: Mutex::default(),
             buffers: Mutex::default(),
             cut,
@@ -160,43 +158,22 @@ impl View {
             return Err(Errno::INVAL.raw_os_error());
         }
         let path = self.path_of(parent)?.join(name);
-        let known = self
-            .nodes()
-            .at(&path)
-            .map(|node| (node.meta.clone(), node.seen));
-        let (meta, seen) = match known.filter(|_| self.lists_versions) {
-            Some((meta, Some(seen))) if !self.left(seen).is_zero() => (meta, seen),
-            Some(_) => self.look_ahead(&path)?,
-            None => self.look_anew(&path)?,
-        };
+        let (meta, seen) = self.look(&path)?;
         Ok(LookedUpName {
-            number: self.enter(path, meta.clone(), seen)?,
+            number: self.enter(path, &meta)?,
             meta,
             ttl: self.left(seen),
         })
     }
 
-    /// The number of a path, as it was seen then.
-    fn enter(&self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, KernelErrno> {
-        let entered = self.nodes().enter(path, meta, seen);
+    /// The number of what is at a path, which the kernel gets.
+    fn enter(&self, path: PathBuf, meta: &Meta) -> Result<u64, KernelErrno> {
+        let enter = |path| self.nodes().enter(path, meta.clone());
+        let entered = enter(path).or_else(|path| {
+            self.said().forget_all();
+            enter(path)
+        });
         entered.map_err(|path| self.too_many(Errno::NFILE, &path))
-    }
-
-    /// Looks up a path, and with the same request those that a program that reads file by file asks for next.
-    fn look_ahead(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
-        let asked = Instant::now();
-        let mut others = Vec::new();
-        let meta = self
-            .tree
-            .look_ahead(path, &mut |path, meta| others.push((path, meta)));
-        let (mut nodes, mut unasked) = (self.nodes(), self.unasked());
-        for (path, meta) in others {
-            if !nodes.refresh(&path, &meta, asked) {
-                unasked.keep(path, meta, asked);
-            }
-        }
-        drop((nodes, unasked));
-        Ok((meta.map_err(|e| self.refuse_source(&e))?, asked))
     }
 
     pub fn forget(&self, number: u64, times: u64) {
@@ -207,13 +184,12 @@ impl View {
 
     /// What is known of a number. A file's attributes are those of its version, whatever is at its path now.
     pub fn attributes(&self, number: u64) -> Result<Meta, KernelErrno> {
-        let (path, meta, seen) = {
+        let (path, meta) = {
             let mut nodes = self.nodes();
             let node = nodes.known(number).ok_or(Errno::STALE.raw_os_error())?;
-            (Arc::clone(&node.path), node.meta.clone(), node.seen)
+            (Arc::clone(&node.path), node.meta.clone())
         };
-        let believed = self.lists_versions && seen.is_some_and(|seen| !self.left(seen).is_zero());
-        if meta.kind != Kind::Folder || believed {
+        if meta.kind != Kind::Folder || self.said().says(&path, &meta) == Some(true) {
             return Ok(meta);
         }
         let now = self.tree.look(&path).map_err(|e| self.refuse_source(&e))?;
@@ -241,13 +217,12 @@ impl View {
     ///   again, any other                      what means the same                                      its pages go
     /// ```
     pub fn open(&self, number: u64) -> Result<(u64, bool), KernelErrno> {
-        let (path, known, seen, kept, ahead, was_opened) = {
+        let (path, known, kept, ahead, was_opened) = {
             let mut nodes = self.nodes();
             let node = nodes.known(number).ok_or(Errno::STALE.raw_os_error())?;
             (
                 Arc::clone(&node.path),
                 node.meta.clone(),
-                node.seen,
                 node.base.clone(),
                 node.listed.clone(),
                 node.was_opened,
@@ -256,7 +231,11 @@ impl View {
         if known.kind != Kind::File {
             return Err(Errno::ISDIR.raw_os_error());
         }
-        let believed = self.lists_versions && seen.is_some_and(|seen| !self.left(seen).is_zero());
+        let said = self.said().says(&path, &known);
+        if said == Some(false) {
+            return Err(self.outdated(number, &path));
+        }
+        let believed = said == Some(true);
         let listed = Some(&known).filter(|_| believed);
         let is_exact = was_opened && self.tree.names_exactly(&known);
         let is_kept = kept.is_some();
@@ -268,11 +247,12 @@ impl View {
             ),
             None => {
                 let opened = self.open_source(&path, listed, ahead.filter(|_| believed), is_exact);
-                if opened.as_ref().err() == Some(&Errno::STALE.raw_os_error()) {
-                    let gone = self.nodes().outdated(number);
-                    drop(gone);
+                match opened {
+                    Err(errno) if errno == Errno::STALE.raw_os_error() => {
+                        return Err(self.outdated(number, &path));
+                    }
+                    opened => opened?,
                 }
-                opened?
             }
         };
         let is_same = if is_exact {
@@ -281,9 +261,7 @@ impl View {
             self.tree.is_same(&known, &meta)
         };
         if !is_same {
-            let gone = self.nodes().outdated(number);
-            drop((gone, base));
-            return Err(Errno::STALE.raw_os_error());
+            return Err(self.outdated(number, &path));
         }
         let (used, unlisted) = self
             .nodes()
@@ -316,6 +294,21 @@ impl View {
             drop(gone);
             self.refuse(errno)
         })
+    }
+
+    /// A number is not the version that is at its path: the kernel looks that up again.
+    fn outdated(&self, number: u64, path: &Path) -> KernelErrno {
+        let gone = self.nodes().outdated(number);
+        drop(gone);
+        self.doubt(path);
+        Errno::STALE.raw_os_error()
+    }
+
+    /// What was said of a path may be wrong.
+    fn doubt(&self, path: &Path) {
+        if self.lists_versions {
+            self.said().doubt(path);
+        }
     }
 
     /// Opens a file; one that was just listed, in that version (`is_exact`: in that very one), and with what was read ahead of it.
@@ -437,11 +430,13 @@ impl View {
         errno: i32,
         send: impl FnOnce(Result<&[u8], KernelErrno>),
     ) {
-        let is_stale = errno == Errno::STALE.raw_os_error();
-        let gone = self
-            .nodes()
-            .doubt(handle.number, is_stale.then_some(&handle.base));
-        drop(gone);
+        if errno == Errno::STALE.raw_os_error() {
+            let gone = self.nodes().failed(handle.number, &handle.base);
+            drop(gone);
+        }
+        if let Ok(path) = self.path_of(handle.number) {
+            self.doubt(&path);
+        }
         send(Err(self.refuse(errno)));
     }
 
@@ -502,10 +497,6 @@ impl View {
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unasked(&self) -> MutexGuard<'_, UnaskedNames> {
-        self.unasked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handles(&self) -> MutexGuard<'_, Handles> {

@@ -9,7 +9,7 @@
 //!   open folder, numbers of a mount ──grow──► ...      all of them: at most max_name_bytes
 //! ```
 //! Example: a folder of 1,000,000 objects with names of 17 bytes and ETags of 32 hex digits. Its listing and the numbers by which the kernel
-//! knows them are about 75 MB; what a program then looks up or opens takes 400 bytes more each.
+//! knows them are about 90 MB; what a program then looks up or opens takes 400 bytes more each.
 
 use foreread_os::host::Host;
 use std::sync::OnceLock;

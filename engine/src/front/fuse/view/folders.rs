@@ -10,10 +10,10 @@
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
 use crate::source::SourceError;
-use crate::source::tree::{Kind, Meta, too_many_bytes};
+use crate::source::tree::{Kind, Meta, max_name_bytes, name_bytes, too_many_bytes};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -84,10 +84,8 @@ impl View {
             Some(names) if from > 0 => names,
             _ => self.list_anew(fh, number)?,
         };
-        let folder = self.path_of(number)?;
-        let (names, seen) = (&names.names, names.seen);
+        let (listing, names, seen) = (&names, &names.names, names.seen);
         let mut given = false;
-        let mut before = self.file_before(&folder, names, from.saturating_sub(DOTS.len() as u64));
         for place in usize::try_from(from).unwrap_or(usize::MAX).. {
             let dots = place < DOTS.len();
             let index = place.saturating_sub(DOTS.len());
@@ -98,8 +96,9 @@ impl View {
             else {
                 break;
             };
-            let path = folder.join(name);
+            let path = listing.folder.join(name);
             let listed = if dots { None } else { names.meta(index) };
+            let is_listed = listed.is_some();
             let meta = match listed {
                 Some(meta) => meta,
                 None if dots => self
@@ -116,13 +115,10 @@ impl View {
                     Err(error) => return Err(self.refuse_source(&error)),
                 },
             };
-            let number = if dots {
-                number
-            } else {
-                let entered =
-                    self.nodes()
-                        .enter_listed(&folder, (names, index), path, meta.clone(), seen);
-                entered.map_err(|path| self.too_many(Errno::NFILE, &path))?
+            let number = match u32::try_from(index) {
+                _ if dots => number,
+                Ok(index) if is_listed => self.enter_listed(listing, index, path, &meta)?,
+                _ => self.enter(path, &meta)?,
             };
             if !each(KnownName {
                 place: place as u64 + 1,
@@ -137,22 +133,51 @@ impl View {
                 break;
             }
             given = true;
-            if meta.kind == Kind::File {
-                self.follow(before.replace(number), number);
-            }
         }
         Ok(())
     }
 
+    fn enter_listed(
+        &self,
+        listing: &Arc<FolderListing>,
+        place: u32,
+        path: PathBuf,
+        meta: &Meta,
+    ) -> Result<u64, KernelErrno> {
+        let enter = |path| self.nodes().enter_listed(listing, place, path, meta);
+        let entered = enter(path).or_else(|path| {
+            self.said().forget_all();
+            enter(path)
+        });
+        entered.map_err(|path| self.too_many(Errno::NFILE, &path))
+    }
+
+    /// Forgets what was said of names. Did that take much of the room for all of them?
+    fn makes_room(&self) -> bool {
+        let before = name_bytes();
+        self.said().forget_all();
+        before.saturating_sub(name_bytes()) > max_name_bytes() / 4
+    }
+
     fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
-        let path = self.path_of(number)?;
+        let folder = self.path_of(number)?;
         let seen = Instant::now();
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
-        let names = self.tree.names(&path).map_err(|e| self.refuse_source(&e))?;
-        if self.lists_versions && !self.nodes().list_names(&path, &names, seen) {
-            return Err(self.too_many(Errno::OVERFLOW, &path));
+        let too_many = [Errno::OVERFLOW, Errno::TOOBIG].map(Errno::raw_os_error);
+        let names = match self.tree.names(&folder) {
+            Err(error) if too_many.contains(&error.errno()) && self.makes_room() => {
+                self.tree.names(&folder)
+            }
+            names => names,
+        };
+        let names = Arc::new(FolderListing {
+            folder,
+            names: names.map_err(|e| self.refuse_source(&e))?,
+            seen,
+        });
+        if self.lists_versions {
+            self.said().list(&names);
         }
-        let names = Arc::new(FolderListing { names, seen });
         let old = match self.handles().folders.get_mut(&fh) {
             Some((_, place)) => place.replace(Arc::clone(&names)),
             None => None,
@@ -178,6 +203,5 @@ impl View {
     pub fn release_folder(&self, fh: u64) {
         let gone = self.handles().folders.remove(&fh);
         drop(gone);
-        self.nodes().drop_unused();
     }
 }

@@ -1,27 +1,38 @@
-//! Names that an answer told of beside the one that was asked for: a program that goes through a list of its files, in whatever order,
-//! looks up each of them, and one request can answer a thousand look-ups.
+//! What the store said of names lately: listings of folders, and answers about single names.
 //!
-//! Such an answer is a page of a listing, some 250 bytes a name; the plain question is two requests for one name. So it pays where
-//! names of one folder are looked up one after the other, and not where they are drawn from a million. The account decides:
+//! It is believed for [`super::View::ttl`] from the moment it was asked, by the kernel and here together. A name that is not known is asked
+//! for. One answer may have more names than the one that was asked for: a program that goes through a list of its files, in whatever order,
+//! looks up each of them, and one request can answer a thousand look-ups. Never: says that a name is not there because no listing has it.
+//!
+//! ```text
+//!   listing of a folder, believed ┐
+//!   answer about a name, newer    ┴─ has it ──► no request
+//!                                      └─ had it, and is too old ──► a page: the name and those after it
+//!                                      └─ has not ──► the account decides: a page, or the plain question
+//! ```
+//! A page is some 250 bytes a name; the plain question is two requests for one name. So a page pays if names of one folder are looked up
+//! one after the other, and not if they are drawn from a million. The account:
 //!
 //! ```text
 //!   credit 2 ──page asked for: -1──► 1 ──a name of it is looked up: +1──► 2        at most 64
 //!   credit 0: plain questions alone; each 64th gives 1
 //! ```
-//! Names are believed as long as those of a listing, and are at most 16,384; with one more all are forgotten.
-//!
 //! Example: 1,000 objects of one folder, opened in random order within 5 s: about 8 pages and no plain question but the first.
 
 use super::{KernelErrno, View};
-use crate::source::tree::{Meta, NameBytes};
+use crate::front::fuse::handles::FolderListing;
+use crate::source::tree::{Kind, Meta, NameBytes};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Names kept at once.
-const MAX_NAMES: usize = 1 << 14;
+/// Answers about single names that are kept at once. With one more all that was said is forgotten.
+const MAX_NAMES: usize = 1 << 16;
 /// Bytes of a name beside its letters and those of its version.
 const NAME_BYTES: u64 = 300;
+/// Listings that are kept without a look at how old they are.
+const FREE_LISTINGS: usize = 64;
 /// Pages that may be asked for before one of their names is looked up.
 const FIRST_CREDIT: u32 = 2;
 const MAX_CREDIT: u32 = 64;
@@ -30,57 +41,106 @@ const RETRY_AFTER: u32 = 64;
 /// Folders that are remembered: as many may be read in turn.
 const MAX_FOLDERS: usize = 16;
 
-pub struct UnaskedNames {
-    names: HashMap<PathBuf, (Meta, Instant)>,
-    /// Those of the names since they were forgotten last.
+pub struct SaidNames {
+    ttl: Duration,
+    /// The newest listing of each folder.
+    folders: HashMap<Arc<Path>, Arc<FolderListing>>,
+    /// Answers about single names.
+    names: HashMap<PathBuf, SaidName>,
+    /// Those of the single names.
     bytes: NameBytes,
+    /// Listings with which the old ones are looked for.
+    most_listings: usize,
     credit: u32,
     plain: u32,
     /// Where the latest plain questions were.
-    folders: VecDeque<PathBuf>,
+    asked_in: VecDeque<PathBuf>,
 }
 
-impl Default for UnaskedNames {
-    fn default() -> UnaskedNames {
-        let (names, bytes) = (HashMap::new(), NameBytes::default());
-        UnaskedNames {
-            names,
-            bytes,
+struct SaidName {
+    /// Nothing if it is doubted.
+    meta: Option<Meta>,
+    seen: Instant,
+    /// It came with another name, and was not looked up.
+    is_unasked: bool,
+}
+
+impl SaidName {
+    fn bytes(&self, path: &Path) -> u64 {
+        let version = self.meta.as_ref().map_or(0, Meta::heap_bytes);
+        NAME_BYTES + path.as_os_str().len() as u64 + version
+    }
+}
+
+/// How a path is asked for.
+#[derive(Debug, PartialEq)]
+enum Question {
+    /// The store said so then, and is believed.
+    None(Meta, Instant),
+    Page,
+    Plain,
+}
+
+impl SaidNames {
+    pub fn new(ttl: Duration) -> SaidNames {
+        SaidNames {
+            ttl,
+            folders: HashMap::new(),
+            names: HashMap::new(),
+            bytes: NameBytes::default(),
+            most_listings: FREE_LISTINGS,
             credit: FIRST_CREDIT,
             plain: 0,
-            folders: VecDeque::new(),
+            asked_in: VecDeque::new(),
         }
     }
-}
 
-impl UnaskedNames {
-    /// What an answer has told of a name, if it is not older than `ttl`.
-    fn take(&mut self, path: &Path, ttl: Duration) -> Option<(Meta, Instant)> {
-        let found = self
-            .names
-            .remove(path)
-            .filter(|(_, seen)| seen.elapsed() < ttl)?;
-        self.credit = (self.credit + 1).min(MAX_CREDIT);
-        Some(found)
+    /// The newest that was said of a path, and when; nothing of one that is doubted.
+    fn newest(&self, path: &Path) -> Option<(Option<Meta>, Instant)> {
+        let listing = path.parent().and_then(|folder| self.folders.get(folder));
+        if let Some(name) = self.names.get(path)
+            && listing.is_none_or(|listing| listing.seen <= name.seen)
+        {
+            return Some((name.meta.clone(), name.seen));
+        }
+        let listing = listing?;
+        let place = listing.names.find(path.file_name()?, usize::MAX)?;
+        Some((listing.names.meta(place), listing.seen))
     }
 
-    pub fn keep(&mut self, path: PathBuf, meta: Meta, seen: Instant) {
-        let bytes = NAME_BYTES + path.as_os_str().len() as u64 + meta.heap_bytes();
-        if self.names.len() >= MAX_NAMES || !self.bytes.grow(bytes) {
-            self.names.clear();
-            self.bytes = NameBytes::default();
+    fn believed(&self, path: &Path) -> Option<(Meta, Instant)> {
+        let (meta, seen) = self.newest(path)?;
+        Some((meta.filter(|_| seen.elapsed() < self.ttl)?, seen))
+    }
+
+    /// Is this what the store says of a path? Nothing if it did not say, or too long ago.
+    pub fn says(&self, path: &Path, meta: &Meta) -> Option<bool> {
+        let (said, _) = self.believed(path)?;
+        let is_folder = said.kind == Kind::Folder;
+        Some(said.kind == meta.kind && (is_folder || said.version == meta.version))
+    }
+
+    fn question(&mut self, path: &Path) -> Question {
+        let unasked = self.names.get_mut(path);
+        let was_unasked = unasked.is_some_and(|name| std::mem::take(&mut name.is_unasked));
+        if let Some((meta, seen)) = self.believed(path) {
+            self.credit = (self.credit + u32::from(was_unasked)).min(MAX_CREDIT);
+            return Question::None(meta, seen);
+        }
+        if !was_unasked && self.newest(path).is_some() || self.is_worth_a_page(path) {
+            Question::Page
         } else {
-            self.names.insert(path, (meta, seen));
+            Question::Plain
         }
     }
 
     /// Whether a page is to be asked for, from this path on: in a folder that was asked about lately, if there is credit.
     fn is_worth_a_page(&mut self, path: &Path) -> bool {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let again = self.folders.iter().any(|other| other == folder);
+        let again = self.asked_in.iter().any(|other| other == folder);
         if !again {
-            self.folders.truncate(MAX_FOLDERS - 1);
-            self.folders.push_front(folder.to_path_buf());
+            self.asked_in.truncate(MAX_FOLDERS - 1);
+            self.asked_in.push_front(folder.to_path_buf());
         }
         if again && self.credit > 0 {
             self.credit -= 1;
@@ -92,92 +152,212 @@ impl UnaskedNames {
         }
         false
     }
+
+    /// The store has answered about a name; with that about another, if it is unasked.
+    fn keep(&mut self, path: PathBuf, meta: Option<Meta>, seen: Instant, is_unasked: bool) {
+        if self.names.get(&path).is_some_and(|own| own.seen > seen) {
+            return;
+        }
+        let said = SaidName {
+            meta,
+            seen,
+            is_unasked,
+        };
+        if let Some(old) = self.names.remove(&path) {
+            self.bytes.shrink(old.bytes(&path));
+        }
+        if self.names.len() >= MAX_NAMES || !self.bytes.grow(said.bytes(&path)) {
+            self.forget_all();
+        } else {
+            self.names.insert(path, said);
+        }
+    }
+
+    /// What was said of a path may be wrong: it is asked for before it is believed again.
+    pub fn doubt(&mut self, path: &Path) {
+        self.keep(path.to_path_buf(), None, Instant::now(), false);
+    }
+
+    /// The store has listed a folder.
+    pub fn list(&mut self, listing: &Arc<FolderListing>) {
+        // One of whose names the kernel knows some costs nothing more.
+        if self.folders.len() >= self.most_listings {
+            let is_of_use = |listing: &Arc<FolderListing>| {
+                listing.seen.elapsed() < self.ttl || Arc::strong_count(listing) > 1
+            };
+            self.folders.retain(|_, listing| is_of_use(listing));
+            self.most_listings = FREE_LISTINGS.max(2 * self.folders.len());
+        }
+        let (folder, own) = (Arc::clone(&listing.folder), Arc::clone(listing));
+        self.folders.insert(folder, own);
+    }
+
+    /// Forgets all that was said: it takes too many bytes.
+    pub fn forget_all(&mut self) {
+        self.names.clear();
+        self.folders.clear();
+        self.bytes = NameBytes::default();
+    }
 }
 
 impl View {
-    /// What is at a path that the kernel does not know, and when that was asked.
-    pub(super) fn look_anew(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
-        let page = self.lists_versions && {
-            let mut unasked = self.unasked();
-            if let Some(found) = unasked.take(path, self.ttl) {
-                return Ok(found);
-            }
-            unasked.is_worth_a_page(path)
+    /// What is at a path, and when that was asked.
+    pub(super) fn look(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
+        let question = match self.lists_versions {
+            true => self.said().question(path),
+            false => Question::Plain,
         };
-        if page {
-            return self.look_ahead(path);
+        let (asked, mut others) = (Instant::now(), Vec::new());
+        let found = match question {
+            Question::None(meta, seen) => return Ok((meta, seen)),
+            Question::Page => {
+                let mut each = |path, meta| others.push((path, meta));
+                self.tree.look_ahead(path, &mut each)
+            }
+            Question::Plain => self.tree.look(path),
+        };
+        if self.lists_versions {
+            let mut said = self.said();
+            for (path, meta) in others {
+                said.keep(path, Some(meta), asked, true);
+            }
+            if let Ok(meta) = &found {
+                said.keep(path.to_path_buf(), Some(meta.clone()), asked, false);
+            }
         }
-        let asked = Instant::now();
-        Ok((
-            self.tree.look(path).map_err(|e| self.refuse_source(&e))?,
-            asked,
-        ))
+        Ok((found.map_err(|e| self.refuse_source(&e))?, asked))
+    }
+
+    pub(super) fn said(&self) -> MutexGuard<'_, SaidNames> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tree::Kind;
+    use crate::source::tree::FolderNames;
 
     const TTL: Duration = Duration::from_secs(60);
 
-    fn meta() -> Meta {
+    fn meta(version: u8) -> Meta {
         Meta {
             kind: Kind::File,
             size: 1,
             mtime_ns: 0,
             permissions: 0o444,
             owner: None,
-            version: [1].into(),
+            version: [version].into(),
         }
     }
 
     #[test]
     fn pages_are_asked_for_as_long_as_their_names_are_looked_up() {
-        let mut unasked = UnaskedNames::default();
+        let mut said = SaidNames::new(TTL);
         let path = |n: u32| PathBuf::from(format!("d/{n}"));
-        let asked: Vec<bool> = (0..5).map(|n| unasked.is_worth_a_page(&path(n))).collect();
+        let mut asks = |n: u32| said.question(&path(n)) == Question::Page;
         assert_eq!(
-            asked,
+            [0, 1, 2, 3, 4].map(&mut asks),
             [false, true, true, false, false],
             "names that no page has"
         );
+        let pages = (5..80).filter(|n| asks(*n)).count();
+        assert_eq!(pages, 1, "tried once more");
+        said.keep(path(1), Some(meta(1)), Instant::now(), true);
+        assert_eq!(said.question(&path(2)), Question::Plain);
+        for _ in 0..3 {
+            assert!(matches!(said.question(&path(1)), Question::None(..)));
+        }
+        assert_eq!(said.question(&path(3)), Question::Page, "one was looked up");
+        assert_eq!(said.question(&path(3)), Question::Plain, "and counted once");
+    }
+
+    #[test]
+    fn what_was_said_is_believed_for_a_while_and_the_newest_counts() {
+        let mut said = SaidNames::new(TTL);
+        let (old, new) = (Instant::now() - TTL / 2, Instant::now());
+        let path = Path::new("d/a");
+        let listing = |version, seen| {
+            let mut names = FolderNames::default();
+            let name = path.file_name().expect("a name");
+            assert!(names.push(name, Kind::File, Some(&meta(version))));
+            let (folder, names) = (Path::new("d").into(), Arc::new(names));
+            Arc::new(FolderListing {
+                folder,
+                names,
+                seen,
+            })
+        };
+        assert_eq!(said.says(path, &meta(1)), None);
+        said.list(&listing(1, old));
         assert_eq!(
-            (5..80)
-                .filter(|n| unasked.is_worth_a_page(&path(*n)))
-                .count(),
-            1,
-            "tried once more"
+            (said.says(path, &meta(1)), said.says(path, &meta(2))),
+            (Some(true), Some(false))
         );
-        unasked.keep(path(1), meta(), Instant::now());
-        assert!(unasked.take(&path(2), TTL).is_none() && !unasked.is_worth_a_page(&path(2)));
-        assert!(unasked.take(&path(1), TTL).is_some() && unasked.is_worth_a_page(&path(3)));
+        assert_eq!(
+            said.says(Path::new("d/b"), &meta(1)),
+            None,
+            "no listing says what is not there"
+        );
+        said.keep(path.into(), Some(meta(2)), new, false);
+        said.keep(path.into(), Some(meta(3)), old, true);
+        assert_eq!(said.says(path, &meta(2)), Some(true));
+        said.doubt(path);
+        assert_eq!(
+            (said.says(path, &meta(2)), said.question(path)),
+            (None, Question::Page)
+        );
+        said.list(&listing(4, Instant::now()));
+        assert_eq!(
+            said.question(path),
+            Question::None(meta(4), said.folders[Path::new("d")].seen)
+        );
+        said.ttl = Duration::ZERO;
+        assert_eq!(said.question(path), Question::Page, "it was known");
+    }
+
+    #[test]
+    fn what_was_said_has_a_limit() {
+        let mut said = SaidNames::new(TTL);
+        for n in 0..=MAX_NAMES {
+            said.keep(n.to_string().into(), Some(meta(1)), Instant::now(), true);
+        }
+        assert!(said.names.is_empty() && said.bytes.bytes() == 0);
+        for _ in 0..2 {
+            said.doubt(Path::new("a"));
+            assert_eq!(said.bytes.bytes(), NAME_BYTES + 1);
+        }
+        said.ttl = Duration::ZERO;
+        let listing = |n: usize| {
+            Arc::new(FolderListing {
+                folder: Path::new(&n.to_string()).into(),
+                names: Arc::default(),
+                seen: Instant::now(),
+            })
+        };
+        let known = listing(0);
+        said.list(&known);
+        (1..10_000).for_each(|n| said.list(&listing(n)));
+        assert!(said.folders.len() <= 2 * FREE_LISTINGS);
         assert!(
-            unasked.take(&path(1), TTL).is_none(),
-            "the kernel has it now"
+            said.folders.contains_key(Path::new("0")),
+            "the kernel knows names of it"
         );
     }
 
     #[test]
-    fn a_name_is_believed_for_a_while_and_names_have_a_limit() {
-        let mut unasked = UnaskedNames::default();
-        unasked.keep("a".into(), meta(), Instant::now());
-        assert!(unasked.take(Path::new("a"), Duration::ZERO).is_none());
-        for n in 0..=MAX_NAMES {
-            unasked.keep(n.to_string().into(), meta(), Instant::now());
-        }
-        assert!(unasked.names.is_empty() && unasked.bytes.bytes() == 0);
-        let other = |unasked: &mut UnaskedNames, folder: &str| {
-            unasked.is_worth_a_page(&Path::new(folder).join("x"))
+    fn folders_that_are_read_in_turn_are_remembered() {
+        let mut said = SaidNames::new(TTL);
+        let asks = |said: &mut SaidNames, folder: &str| {
+            said.question(&Path::new(folder).join("x")) == Question::Page
         };
         let turns: Vec<bool> = ["a", "b", "a", "b"]
             .iter()
-            .map(|folder| other(&mut unasked, folder))
+            .map(|folder| asks(&mut said, folder))
             .collect();
-        assert_eq!(turns, [false, false, true, true], "folders in turn");
-        unasked.credit = FIRST_CREDIT;
-        (0..MAX_FOLDERS).for_each(|n| assert!(!other(&mut unasked, &n.to_string())));
-        assert!(!other(&mut unasked, "a"), "too long ago");
+        assert_eq!(turns, [false, false, true, true]);
+        said.credit = FIRST_CREDIT;
+        (0..MAX_FOLDERS).for_each(|n| assert!(!asks(&mut said, &n.to_string())));
+        assert!(!asks(&mut said, "a"), "too long ago");
     }
 }

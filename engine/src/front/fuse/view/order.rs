@@ -4,7 +4,7 @@
 //! long as what was listed is believed. Never: makes an error of it; a file that cannot be listed is opened like any other.
 //!
 //! ```text
-//!   listing    a ──► b ──► c ──► ...            Node::next
+//!   listing    a ──► b ──► c ──► ...            Nodes::next
 //!   open a     list b behind a, c behind b, ...     up to MAX_BEHIND files that have no reader
 //!   open b     the reader that the engine has for it; its bytes may be in the cache
 //! ```
@@ -14,7 +14,7 @@
 
 use super::View;
 use crate::front::fuse::nodes::Node;
-use crate::source::tree::{FolderNames, Kind, Meta};
+use crate::source::tree::Meta;
 use crate::{FilePosition, Listing, Reader};
 use std::path::Path;
 use std::sync::Arc;
@@ -33,21 +33,6 @@ struct FileToList {
 }
 
 impl View {
-    /// The file before place `from` of a listing: the one that the kernel was given last.
-    pub(super) fn file_before(&self, folder: &Path, names: &FolderNames, from: u64) -> Option<u64> {
-        let given = 0..usize::try_from(from).ok()?.min(names.len());
-        let mut latest = given.rev().take(MAX_BEHIND);
-        let last = latest.find(|&index| names.kind(index) == Some(Kind::File))?;
-        self.nodes().number(&folder.join(names.name(last)?))
-    }
-
-    /// In a listing `number` is the file behind `before`.
-    pub(super) fn follow(&self, before: Option<u64>, number: u64) {
-        if let Some(before) = before {
-            self.nodes().follow(before, number);
-        }
-    }
-
     /// Lists the files behind one that was opened.
     pub(super) fn list_behind(&self, number: u64, opened: &Reader) {
         if !self.lists_versions || !self.engine.follows_order() {
@@ -113,6 +98,6 @@ impl View {
     }
 
     fn is_believed(&self, node: &Node) -> bool {
-        node.seen.is_some_and(|seen| !self.left(seen).is_zero())
+        self.said().says(&node.path, &node.meta) == Some(true)
     }
 }

@@ -112,14 +112,8 @@ fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
 impl View {
     /// The number of a file, counted once for the plan; nothing where there is none.
     fn planned(&self, path: PathBuf) -> Result<Option<u64>, KernelErrno> {
-        let known = self
-            .nodes()
-            .at(&path)
-            .and_then(|node| Some((node.meta.clone(), node.seen?)));
-        let believed =
-            known.filter(|(_, seen)| self.lists_versions() && !self.left(*seen).is_zero());
-        let (meta, seen) = match believed.map_or_else(|| self.look_anew(&path), Ok) {
-            Ok(known) => known,
+        let meta = match self.look(&path) {
+            Ok((meta, _)) => meta,
             Err(errno) if errno == Errno::NOENT.raw_os_error() => return Ok(None),
             // No answer is not "there is none".
             Err(errno) => return Err(errno),
@@ -127,7 +121,7 @@ impl View {
         if meta.kind != Kind::File {
             return Ok(None);
         }
-        self.enter(path, meta, seen).map(Some)
+        self.enter(path, &meta).map(Some)
     }
 }
 
