@@ -274,8 +274,7 @@ fn a_zip_from_a_pipe_is_found_without_its_zip64_end() {
     // `printf hello | zip -fz - - | cat`, of Info-ZIP 3.0: the offset of the directory is elsewhere.
     let piped = include_bytes!("files/piped.zip");
     let all = of(Format::Zip, piped, &[]).expect("parts");
-    assert_eq!((all.len(), all[1].name.as_str()), (2, "-"));
-    assert_eq!(&piped[all[1].range.end as usize - 5..][..5], b"hello");
+    assert_eq!(told(&all), [("header", 82..163), ("-", 0..58)]);
 
     let file = zip_of(&[("a", 100), ("b", 200)], false);
     let plain = of(Format::Zip, &file, &[]).expect("parts");
