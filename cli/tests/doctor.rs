@@ -127,9 +127,10 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
     }
     let got = machine.doctor(&[]);
     let text = got.is_done();
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line =
         "sda: readahead is 4 MiB (default since Linux 6.17); random page faults read 4 MiB each.";
-    assert!(text.replace('\n', " ").starts_with(line), "{text}");
+    assert!(words.starts_with(line), "{text}");
     assert!(
         text.contains("nvme0n1 (64 MiB)") && text.contains("dm-0 (4 MiB)"),
         "{text}"
@@ -139,7 +140,7 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
         "{text}"
     );
     assert!(
-        text.contains("by formula") && text.contains("Next: foreread tune"),
+        words.contains("by formula") && text.contains("Next: foreread tune"),
         "{text}"
     );
     assert!(
@@ -147,7 +148,7 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
         "{text}"
     );
     let why = machine.doctor(&["--why"]);
-    assert!(why.is_done().contains("commit 459779d04ae8"), "{}", why.out);
+    assert!(why.is_done().contains("459779d04ae8"), "{}", why.out);
     assert!(
         why.out.contains("/fuse") && !why.out.contains("0:45"),
         "{}",
