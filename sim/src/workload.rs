@@ -203,6 +203,10 @@ workloads!(
     mapped_random,
     mapped_lookup,
     compile,
+    list_of_archive,
+    small_files_random,
+    mapped_libraries,
+    new_files,
 );
 
 #[cfg(test)]

@@ -1,0 +1,64 @@
+//! One reader that lists an archive: a header, a skip over what the header says, the next header.
+//!
+//! Always forward, never two reads that touch. A policy that wants each read to begin where the last one ended sees no stream in it and pays a
+//! round trip for each header.
+//!
+//! ```text
+//!   |h|   |h|     |h||h|        |h|    ...      4 KiB each, 0 to 12.5 KiB between them, drawn
+//! ```
+//!
+//! So read `tar -t`, and programs that walk the directory of an archive.
+
+use super::{Info, Request, Workload, check_reads, given, record, whole_records};
+use crate::rng::Rng;
+use foreread_core::policy::Param;
+use foreread_core::policy::spec::SpecError;
+
+const PARAMS: &[Param] = &[record("4K")];
+/// From one header to the next, in eighths of a record.
+const STEPS: [u64; 6] = [8, 9, 14, 14, 22, 33];
+
+pub static INFO: Info = Info {
+    name: "list-of-archive",
+    summary: "one reader, short records forward with gaps between them: the list of an archive",
+    origin: "the list of a tar file; the steps are those of one that was recorded, rounded",
+    least_bytes: 1 << 20,
+    cache_bytes: None,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [record] = given(values);
+    let records = whole_records(INFO.name, size, record)?;
+    check_reads(INFO.name, record, records)?;
+    let mut rng = Rng::new(seed);
+    let (mut at, mut requests) = (0, Vec::new());
+    while at + record <= size {
+        requests.push(Request::read(at, record));
+        at += (record * STEPS[rng.below(STEPS.len() as u64) as usize] / 8).max(1);
+    }
+    Ok(Workload::single(INFO.name, size, 1, requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::{built, refused};
+
+    #[test]
+    fn headers_come_in_order_and_do_not_overlap() {
+        let workload = built("list-of-archive", 22 << 20, 1);
+        let reads = &workload.jobs[0].requests;
+        let steps: Vec<u64> = reads
+            .windows(2)
+            .map(|w| w[1].offset - w[0].offset)
+            .collect();
+        assert!(steps.iter().all(|step| (4096..=16896).contains(step)));
+        let touching = steps.iter().filter(|step| **step == 4096).count();
+        assert!(
+            (steps.len() / 10..steps.len() / 4).contains(&touching),
+            "{touching}"
+        );
+        refused("list-of-archive:record=2M", 1 << 20, 1);
+    }
+}

@@ -1,0 +1,109 @@
+//! A program that wastes what is read ahead of its data, then starts: pieces of mapped libraries, page by page.
+//!
+//! The data come first: pages at random of a large mapping. A policy that keeps account of its waste has spent what it may waste by then,
+//! and still has to read ahead of the libraries, of which pieces are touched in order.
+//!
+//! ```text
+//!   data        |4|      |1|     |3|  |2|                `waste` pages, drawn
+//!   library n   |--1--|        |--2--|     |---3---|     pieces of 64 to 116 KiB, in order, gaps as long
+//! ```
+
+use super::{
+    Info, Job, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, too_small,
+};
+use crate::rng::Rng;
+use foreread_core::policy::Param;
+use foreread_core::policy::spec::SpecError;
+
+const PARAMS: &[Param] = &[
+    count(
+        "waste",
+        "500",
+        (0, MAX_READS),
+        "pages of the data, touched at random first",
+    ),
+    count(
+        "libraries",
+        "20",
+        (1, 4096),
+        "libraries, half of all bytes together",
+    ),
+];
+/// Pages of a piece, and of the gap before it: at least, and how many more at most.
+const PIECE: (u64, u64) = (16, 14);
+
+pub static INFO: Info = Info {
+    name: "mapped-libraries",
+    summary: "page faults at random in data, then pieces of mapped libraries in order",
+    origin: "the start of a program that maps its data; the figures are ours",
+    least_bytes: 1 << 20,
+    cache_bytes: None,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [waste, libraries] = given(values);
+    let (data, library) = (size / 2, size / 2 / libraries / PAGE_BYTES);
+    if library < 2 * (PIECE.0 + PIECE.1) {
+        let why = format!("leaves {library} pages for a library");
+        return Err(too_small(INFO.name, size, why));
+    }
+    check_reads(
+        INFO.name,
+        PAGE_BYTES,
+        waste.saturating_add(library * libraries),
+    )?;
+    let mut rng = Rng::new(seed);
+    let mut sizes = vec![data];
+    sizes.resize(1 + libraries as usize, library * PAGE_BYTES);
+    let (mut workload, mut last) = (Workload::on_files(INFO.name, sizes), None);
+    let touch = |page: u64| Request::touch(page * PAGE_BYTES);
+    let random = (0..waste).map(|_| touch(rng.below(data / PAGE_BYTES)));
+    let job = Job::new(0, 0, random.collect());
+    if waste > 0 {
+        workload.then(&mut last, job);
+    }
+    for n in 1..=libraries as u32 {
+        let (mut at, mut touches) = (0, Vec::new());
+        let mut draw = || PIECE.0 + rng.below(PIECE.1);
+        while at < library {
+            let end = (at + draw()).min(library);
+            touches.extend((at..end).map(touch));
+            at = end + draw();
+        }
+        let job = Job {
+            executable: true,
+            ..Job::new(n, n, touches)
+        };
+        workload.then(&mut last, job);
+    }
+    Ok(workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::{built, refused};
+
+    #[test]
+    fn pieces_are_in_order_with_gaps() {
+        let workload = built("mapped-libraries", 64 << 20, 1);
+        assert_eq!((workload.files.len(), workload.jobs.len()), (21, 21));
+        assert_eq!(workload.jobs[0].requests.len(), 500);
+        let steps = |n: usize| {
+            workload.jobs[n]
+                .requests
+                .windows(2)
+                .map(|w| (w[1].offset - w[0].offset) / 4096)
+                .collect::<Vec<u64>>()
+        };
+        for n in 1..21 {
+            assert!(
+                steps(n)
+                    .iter()
+                    .all(|step| *step == 1 || (17..=30).contains(step))
+            );
+        }
+        refused("mapped-libraries:libraries=4000", 64 << 20, 1);
+    }
+}

@@ -1,0 +1,60 @@
+//! One program that reads new files whole, one after the other: what is known of the source is known of each of them.
+//!
+//! No file is in a listing, so the next one is not known before it is opened. A policy that learns of each file anew begins with small windows
+//! each time.
+//!
+//! ```text
+//!   file 0  |--|--|--| ... |   file 1  |--|--|--| ... |   file 2 ...
+//! ```
+//!
+//! So read loaders of training data (shards), and merges of sorted runs.
+
+use super::{Info, Job, Request, Workload, bytes, check_reads, given, record, whole_records};
+use foreread_core::policy::Param;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::units::MAX_OFFSET;
+
+const PARAMS: &[Param] = &[
+    record("64K"),
+    bytes("file", "8M", (4096, MAX_OFFSET), "bytes of a file"),
+];
+/// Files that a workload may have.
+const MAX_FILES: u64 = 4096;
+
+pub static INFO: Info = Info {
+    name: "new-files",
+    summary: "one program, files in order one after the other, in no listing",
+    origin: "shards of training data; the figures are ours",
+    least_bytes: 1 << 20,
+    cache_bytes: None,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
+    let [record, file] = given(values);
+    whole_records(INFO.name, file.min(size), record)?;
+    check_reads(INFO.name, record, size.div_ceil(record))?;
+    let files = size.div_ceil(file).min(MAX_FILES);
+    let sizes: Vec<u64> = (0..files).map(|n| file.min(size - n * file)).collect();
+    let (mut workload, mut last) = (Workload::on_files(INFO.name, sizes.clone()), None);
+    for (n, bytes) in (0..).zip(sizes) {
+        let reads = (0..bytes.div_ceil(record)).map(|at| Request::record(at, record, bytes));
+        workload.then(&mut last, Job::new(n, n, reads.collect()));
+    }
+    Ok(workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::{built, refused};
+
+    #[test]
+    fn each_file_is_read_whole_before_the_next() {
+        let workload = built("new-files", 20 << 20, 1);
+        assert_eq!(workload.files, [8 << 20, 8 << 20, 4 << 20]);
+        assert_eq!((workload.reads(), workload.bytes()), (320, 20 << 20));
+        assert!(!workload.listed && workload.jobs[1].after == Some(0));
+        refused("new-files:record=2M", 1 << 20, 1);
+    }
+}

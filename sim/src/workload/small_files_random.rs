@@ -1,0 +1,89 @@
+//! One program that reads records at random places of a small file, then of the next one.
+//!
+//! A file of a few MiB tempts a policy to read all of it. Of a file of which a twentieth is wanted that takes longer than no readahead at
+//! all, but on the farthest storage.
+//!
+//! ```text
+//!   file 0   |  |4|     |1|   |3|  |2|  |        `percent` of its records, in any order
+//!   file 1   |    |2| |3|        |1|    |        each file is of `file` bytes, the last one of what is left
+//! ```
+//!
+//! So read indexes, dictionaries and small databases.
+
+use super::Job;
+use super::random::distinct;
+use super::{Info, Request, Workload, bytes, check_reads, count, given, record, whole_records};
+use crate::rng::Rng;
+use foreread_core::policy::Param;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::units::MAX_OFFSET;
+
+const PARAMS: &[Param] = &[
+    record("4K"),
+    bytes("file", "16M", (4096, MAX_OFFSET), "bytes of a file"),
+    count(
+        "percent",
+        "5",
+        (1, 100),
+        "percent of a file's records that are read",
+    ),
+];
+/// Files that a workload may have.
+const MAX_FILES: u64 = 4096;
+
+pub static INFO: Info = Info {
+    name: "small-files-random",
+    summary: "one program, records at random places of one small file after the other",
+    origin: "indexes and small databases; the figures are ours",
+    least_bytes: 1 << 20,
+    cache_bytes: None,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [record, file, percent] = given(values);
+    whole_records(INFO.name, file.min(size), record)?;
+    let files = size.div_ceil(file).min(MAX_FILES);
+    let sizes: Vec<u64> = (0..files).map(|n| file.min(size - n * file)).collect();
+    let wanted = |bytes: u64| (bytes / record * percent).div_ceil(100);
+    check_reads(
+        INFO.name,
+        record,
+        sizes.iter().map(|bytes| wanted(*bytes)).sum(),
+    )?;
+    let mut rng = Rng::new(seed);
+    let (mut workload, mut last) = (Workload::on_files(INFO.name, sizes.clone()), None);
+    for (n, bytes) in (0..).zip(sizes) {
+        let places = distinct(bytes / record, wanted(bytes), rng.bits());
+        let reads = places.map(|place| Request::read(place * record, record));
+        workload.then(&mut last, Job::new(n, n, reads.collect()));
+    }
+    Ok(workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::{built, refused};
+
+    #[test]
+    fn a_twentieth_of_each_file_once() {
+        let workload = built("small-files-random", 40 << 20, 1);
+        assert_eq!(workload.files, [16 << 20, 16 << 20, 8 << 20]);
+        assert_eq!(
+            workload
+                .jobs
+                .iter()
+                .map(|job| job.requests.len())
+                .collect::<Vec<_>>(),
+            [205, 205, 103]
+        );
+        assert_eq!(
+            workload.distinct_bytes(4096),
+            workload.bytes(),
+            "no record twice"
+        );
+        assert!(!workload.listed && workload.jobs[2].after == Some(1));
+        refused("small-files-random:record=2M", 1 << 20, 1);
+    }
+}
