@@ -3,7 +3,7 @@
 //! ```text
 //!   options ──► keys ──► grid::run: less those of the file, on all threads ──► verdict, targets ──► Results ──► text, JSON, page
 //! ```
-//! Example: the fractional design has 111 cells, 8 opponents and `auto`: some 2,900 runs. Stopped after 1,000 of them, 38 cells are
+//! Example: the fractional design has 123 cells, 8 opponents and `auto`: some 3,200 runs. Stopped after 1,000 of them, 38 cells are
 //! complete and are reported; the same command with the same `--resume FILE` measures the other 1,900.
 //!
 //! A run depends on nothing but its key: cell, policy, seed, and the recording that it reads. The key of a judged policy has the build of
@@ -379,6 +379,11 @@ fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
         true => options.design.cells(),
         false => options.design.cells_of_traces(names, options.draw),
     };
+    // A second session follows one that was recorded.
+    let is_second = |policy: &String| opponents::session(policy).1.is_some();
+    if options.design == Design::Validation && !options.judged.iter().any(is_second) {
+        cells.extend(Design::cells_of_small_files(options.draw));
+    }
     let is_missing = |filter: &&CellFilter| !cells.iter().any(|cell| filter.matches(cell));
     if let Some(filter) = options.only.iter().find(is_missing) {
         return Err(BenchError::NoCell {
@@ -455,7 +460,7 @@ fn notes(
     }
     if options.design == Design::Validation {
         notes.push(format!(
-            "{} recordings, each on two devices that no other has, drawn from seed {} (--draw)",
+            "{} recordings, each on two devices that no other has, drawn from seed {} (--draw), and 24 cells of small files read at random",
             options.all_recordings, options.draw
         ));
     } else if let Some(replay) = options.recordings.first() {

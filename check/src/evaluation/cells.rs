@@ -7,7 +7,8 @@
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
-//! `validation` has the recordings of `check/recordings`, each on two devices that no other has, drawn from a seed.
+//! `validation` has the recordings of `check/recordings`, each on two devices that no other has, drawn from a seed, and 24 cells of small files that
+//! are read at random, each on a drawn device.
 //!
 //! 12 devices and steps of 5 from 3 i: the three are different, and a device's neighbours in the list go to other workloads.
 //!
@@ -92,7 +93,7 @@ pub(crate) const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 pub const TRACE: &str = "trace:";
 
 /// Workloads whose next read follows from the ones before it.
-const PREDICTABLE: [&str; 7] = [
+const PREDICTABLE: [&str; 9] = [
     "sequential",
     "interleaved",
     "readers",
@@ -100,6 +101,8 @@ const PREDICTABLE: [&str; 7] = [
     "skip",
     "strided",
     "backward",
+    "list-of-archive",
+    "new-files",
 ];
 
 /// Devices of a fractional design for each workload.
@@ -107,6 +110,23 @@ const DEVICES_A_WORKLOAD: usize = 3;
 
 /// Seed of the order of the cells.
 const ORDER: u64 = 1;
+
+/// The small files of the validation: MiB of a file, percent of its records that are read, KiB of a record.
+const SMALL_FILES: [(u64, u64, u64); 12] = [
+    (1, 2, 4),
+    (1, 10, 4),
+    (1, 25, 64),
+    (4, 2, 4),
+    (4, 10, 4),
+    (4, 25, 64),
+    (16, 1, 4),
+    (16, 5, 4),
+    (16, 25, 64),
+    (64, 1, 4),
+    (64, 5, 4),
+    (64, 25, 64),
+];
+const SMALL_CACHES: [u64; 2] = [16 << 20, 32 << 20];
 
 /// Drawn devices for each recording: 152 recordings are read on 304 devices.
 const DEVICES_A_RECORDING: u64 = 2;
@@ -176,6 +196,20 @@ impl Design {
             })
         };
         names.flat_map(on_drawn).collect()
+    }
+
+    /// Small files read at random, each with a small cache on a drawn device.
+    #[must_use]
+    pub(crate) fn cells_of_small_files(draw: u64) -> Vec<Cell> {
+        let numbered = SMALL_FILES
+            .iter()
+            .flat_map(|of| SMALL_CACHES.map(|cache| (of, cache)));
+        let on_drawn = |(n, ((file, percent, record), cache)): (u64, (&(u64, u64, u64), u64))| {
+            let name =
+                format!("small-files-random:file={file}M,percent={percent},record={record}K");
+            cell(&name, &drawn::name(draw, n), cache)
+        };
+        (0..).zip(numbered).map(on_drawn).collect()
     }
 
     fn devices(self) -> Vec<&'static str> {
@@ -285,6 +319,18 @@ mod tests {
         assert!(traces.len() == 14 && traces.iter().all(|c| !c.predictable()));
     }
 
+    /// Of each size two caches, on a device that no other cell has.
+    #[test]
+    fn small_files_are_read_on_24_devices() {
+        let cells = Design::cells_of_small_files(5);
+        let different: BTreeSet<&str> = cells.iter().map(|cell| cell.device.as_str()).collect();
+        assert_eq!((cells.len(), different.len()), (24, 24));
+        for cell in &cells {
+            workloads::build(&cell.workload, 1).expect("valid");
+            devices::find(&cell.device).expect("drawn");
+        }
+    }
+
     /// Each recording has two devices that no other has, and other ones with another seed.
     #[test]
     fn no_two_recordings_share_a_device() {
@@ -300,7 +346,7 @@ mod tests {
         assert!(judge.len() == 24 && choose.iter().all(|seed| !judge.contains(seed)));
     }
 
-    /// At most 3,000 runs; every workload and every device is there, and the runs of a cell follow each other.
+    /// At most 3,400 runs; every workload and every device is there, and the runs of a cell follow each other.
     #[test]
     fn the_fractional_design_is_small_and_covers_everything() {
         let cells = Design::Fractional.cells();
@@ -315,6 +361,6 @@ mod tests {
         let mut order: Vec<&Cell> = keys.iter().map(|key| &key.cell).collect();
         order.dedup();
         assert_eq!(order.len(), cells.len());
-        assert!(!order.is_sorted() && keys.len() <= 3000, "{}", keys.len());
+        assert!(!order.is_sorted() && keys.len() <= 3400, "{}", keys.len());
     }
 }

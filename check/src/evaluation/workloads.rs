@@ -21,8 +21,8 @@ use foreread_history::parse_workload;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Job, Request, Workload};
 
-/// The workloads of this file.
-pub const NAMES: [&str; 16] = [
+/// The workloads of this file, and of those of [`foreread_sim::workload`] the four that a policy failed on which was good on all others.
+pub const NAMES: [&str; 20] = [
     "fsspec-seq-64K",
     "fsspec-seq-1M",
     "fsspec-streams",
@@ -39,6 +39,10 @@ pub const NAMES: [&str; 16] = [
     "half-rate",
     "antagonist",
     "streams-100",
+    "list-of-archive",
+    "small-files-random",
+    "mapped-libraries",
+    "new-files",
 ];
 
 const KIB: u64 = 1 << 10;
