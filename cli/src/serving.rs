@@ -42,7 +42,7 @@ pub struct ServerArgs {
     pub policy: Option<String>,
     /// Bytes fetched for a byte demanded, at most, such as 1.1
     ///
-    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2.5; 1: no readahead.
+    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2; 1: no readahead.
     #[arg(long, value_name = "R", hide_short_help = true)]
     pub max_overfetch: Option<String>,
     /// A hint for every open description: normal, sequential, random

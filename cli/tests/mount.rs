@@ -257,7 +257,7 @@ fn odd_keys_are_named_once() {
         server.variables(),
     );
     assert!(
-        mounted.begin.contains("policy auto:max-overfetch=2.5;"),
+        mounted.begin.contains("policy auto:max-overfetch=2;"),
         "{}",
         mounted.begin
     );

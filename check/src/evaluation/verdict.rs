@@ -356,6 +356,7 @@ impl View<'_> {
             held_byte_s: real(|f| f.held_byte_s),
             demand_bytes: whole(|f| f.demand_bytes),
             used_bytes: whole(|f| f.used_bytes),
+            missed_bytes: whole(|f| f.missed_bytes),
         }
     }
 }

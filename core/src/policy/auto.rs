@@ -53,7 +53,7 @@ use crate::policy::{
     Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
 use crate::storage::RunKind;
-use crate::units::{FileId, Nanos, OpenId};
+use crate::units::{ByteRange, FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -181,7 +181,12 @@ impl Policy for Auto {
             Advice::Normal | Advice::Sequential => file.off = false,
             Advice::WillNeed => {
                 answer.why = Some(Why::Asked);
-                answer.read(ask.request.start(), ask.request.len(), None);
+                // More than half of the cache would drive its own first bytes out.
+                let room = (ask.source.room / 2).saturating_sub(ask.source.unread_bytes);
+                let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
+                let range = ByteRange::between(start.min(end), end.min(start.saturating_add(room)));
+                self.credit.asked(ask.probe.missing(range));
+                answer.read(range.start(), range.len(), None);
             }
             Advice::DontNeed => {}
         }
@@ -310,6 +315,8 @@ impl Auto {
             return;
         }
         self.clock += 1;
+        let missing = ask.probe.missing(ByteRange::between(start, end));
+        self.credit.missed(missing);
         if self.walks.has(ask.file, start) {
             // What was read ahead before the file was opened has left the cache.
             self.give_up(ask.file, false);
@@ -616,11 +623,11 @@ impl Auto {
     }
 }
 
-/// Default: three bytes may be wasted for two that are used. See `credit.rs`.
+/// Default: a byte may be wasted for each that is demanded. See `credit.rs`.
 const MAX_OVERFETCH: Param = Param {
     key: "max-overfetch",
     unit: Unit::Ratio,
-    default: "2.5",
+    default: "2",
     range: (1000, 100_000),
     help: "bytes fetched for a byte demanded, at most, beside a debt",
 };

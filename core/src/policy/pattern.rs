@@ -84,6 +84,9 @@ impl Pattern {
             | Why::NotYet
             | Why::AllCached
             | Why::EndOfFile
+            | Why::RunsEnd
+            | Why::NoCredit
+            | Why::NoRoom
             | Why::SpentBytes
             | Why::ManyMisses => None,
         }

@@ -6,8 +6,8 @@
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
 //!         Around  Code  NextFile  Region  Remembered  Asked
-//!   off   NoHistory  HintRandom  Shrunk  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes
-//!         ManyMisses
+//!   off   NoHistory  HintRandom  Shrunk  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  RunsEnd  NoCredit  NoRoom
+//!         SpentBytes  ManyMisses
 //! ```
 
 /// The rule that an answer followed.
@@ -63,6 +63,12 @@ pub enum Why {
     AllCached,
     /// All up to the end of the file has been asked for.
     EndOfFile,
+    /// Runs like it have ended before where the next bytes are.
+    RunsEnd,
+    /// What may be wasted has been wasted.
+    NoCredit,
+    /// The cache has no room for more readahead.
+    NoRoom,
     /// The bytes after which the policy turns itself off have been read.
     SpentBytes,
     /// This many faults missed in a row that reading around them is given up.
@@ -71,7 +77,7 @@ pub enum Why {
 
 impl Why {
     /// Every rule, those that read ahead first.
-    pub const ALL: [Why; 27] = [
+    pub const ALL: [Why; 30] = [
         Why::FileStart,
         Why::Sequential,
         Why::Large,
@@ -97,6 +103,9 @@ impl Why {
         Why::NotYet,
         Why::AllCached,
         Why::EndOfFile,
+        Why::RunsEnd,
+        Why::NoCredit,
+        Why::NoRoom,
         Why::SpentBytes,
         Why::ManyMisses,
     ];
@@ -136,6 +145,9 @@ impl Why {
             Why::NotYet => "far-enough",
             Why::AllCached => "all-cached",
             Why::EndOfFile => "end-of-file",
+            Why::RunsEnd => "runs-end",
+            Why::NoCredit => "no-credit",
+            Why::NoRoom => "no-room",
             Why::SpentBytes => "disabled-after",
             Why::ManyMisses => "many-fault-misses",
         }
@@ -172,6 +184,9 @@ impl Why {
             Why::NotYet => "a latest request that still reaches far enough",
             Why::AllCached => "a next window that is cached already",
             Why::EndOfFile => "the end of the file",
+            Why::RunsEnd => "runs like it that ended before",
+            Why::NoCredit => "a spent allowance of unused bytes (max-overfetch)",
+            Why::NoRoom => "a cache without room for more readahead",
             Why::SpentBytes => "the bytes after which it turns itself off (disable-after)",
             Why::ManyMisses => "too many faults in a row that missed",
         }

@@ -66,6 +66,8 @@ struct Reach {
     safe: u64,
     /// Part of the others that is expected to be wasted, in 1/65536.
     waste: u64,
+    /// Why not even the next read is worth reading ahead, if it is not.
+    short: Why,
 }
 
 impl Auto {
@@ -79,6 +81,11 @@ impl Auto {
         };
         let mut stream = file.all[at].clone();
         (stream.seen, stream.clock) = (file.misses, clock);
+        if stream.stride.is_none() && matches!(why, Why::WindowEnd | Why::Thrashed) {
+            // A refusal, an eviction or a joined stream leaves a hole: what is ahead ends there.
+            let hole = ask.probe.next_hole(stream.pos, stream.ahead());
+            stream.end = hole.map_or(stream.end, |hole| hole.max(stream.pos));
+        }
         let octave = survival::octave(stream.run);
         if octave > stream.octave {
             self.survival
@@ -108,7 +115,9 @@ impl Auto {
         }
         match stream.stride {
             None => {
-                let lead = distance::lead(stream.distance, stream.len, active, &ask.source);
+                // Of what may go out: a lead beyond it would leave windows of one page.
+                let most = stream.distance.min(reach.ahead);
+                let lead = distance::lead(most, stream.len, active, &ask.source);
                 if lead.is_some() {
                     answer.max_fetch = ask.source.max_fetch;
                 }
@@ -142,6 +151,8 @@ impl Auto {
             why
         } else if stream.stride.is_none_or(|s| s > 0) && stream.end >= ask.file_size {
             Why::EndOfFile
+        } else if stream.ahead() < stream.len {
+            reach.short
         } else {
             Why::NotYet
         });
@@ -196,23 +207,20 @@ impl Auto {
             stream.distance *= 2;
             stream.hold = stream.end;
         }
-        stream.distance = stream.distance.max(worth).min(most);
-        let enough = enough(stream, others.active.link, (source, now), late);
-        let safe = stream.used / PROVEN + stream.run / UNPROVEN;
-        let room = if others.active.are_many(source) {
-            // What has left the cache unread stays held until its stream goes on.
-            let unread = source.unread_bytes.saturating_sub(others.unread);
-            let held = unread.max(self.credit.held().saturating_sub(others.held));
-            distance::room(source, &self.effort).saturating_sub(held)
-        } else {
-            // What idle streams hold leaves the cache first. It takes room only as far as the credit does not cover it.
-            let idle = self.credit.held().saturating_sub(others.active.held);
-            let idle = idle.saturating_sub(price.free);
-            others.unread
-                + (source.room / 2)
-                    .saturating_sub(source.unread_bytes.min(others.active.held + idle))
+        let floor = match stream.stride {
+            None => self.credit.floor(stream.run),
+            Some(_) => 0,
         };
-        let room = room.min(others.unread + price.left);
+        stream.distance = stream.distance.max(worth).max(floor).min(most);
+        let enough = enough(stream, others.active.link, (source, now), late);
+        let safe = (stream.used / PROVEN + stream.run / UNPROVEN).max(floor);
+        let room = self.room(source, others, price.free);
+        let fits = room >= stream.len;
+        let left = match stream.stride {
+            None => self.credit.left_of_run(stream.run, source),
+            Some(_) => price.left,
+        };
+        let room = room.min(others.unread + left);
         let wanted = stream.distance.min(worth.max(safe)).min(enough);
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;
@@ -233,12 +241,39 @@ impl Auto {
         };
         let free = (price.free / part).saturating_mul(survival::ONE) / waste;
         let paid = safe.saturating_add(free);
+        let short = if wanted < stream.len {
+            Why::RunsEnd
+        } else if !fits {
+            Why::NoRoom
+        } else if ahead.min(paid) < stream.len {
+            Why::NoCredit
+        } else {
+            Why::NotYet
+        };
         Reach {
+            short,
             ahead: ahead.min(paid),
             wanted: wanted.min(paid),
             is_last: is_last && (is_cut || stream.pace.is_slow()),
             safe,
             waste,
+        }
+    }
+
+    /// Bytes of the cache that a stream may be ahead, where `free` bytes may be expected to be wasted.
+    fn room(&self, source: &SourceView, others: &Others, free: u64) -> u64 {
+        if others.active.are_many(source) {
+            // What has left the cache unread stays held until its stream goes on.
+            let unread = source.unread_bytes.saturating_sub(others.unread);
+            let held = unread.max(self.credit.held().saturating_sub(others.held));
+            distance::room(source, &self.effort).saturating_sub(held)
+        } else {
+            // What idle streams hold leaves the cache first. It takes room only as far as the credit does not cover it.
+            let idle = self.credit.held().saturating_sub(others.active.held);
+            let idle = idle.saturating_sub(free);
+            others.unread
+                + (source.room / 2)
+                    .saturating_sub(source.unread_bytes.min(others.active.held + idle))
         }
     }
 }

@@ -79,9 +79,9 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// They keep the source busy whatever is read ahead: more than the requests that may be ahead.
+    /// They keep the source busy whatever is read ahead: more than the requests that may be ahead. One alone does not.
     pub fn are_many(self, source: &SourceView) -> bool {
-        source.ahead_slots > 0 && self.link >= u64::from(source.ahead_slots).min(MANY)
+        source.ahead_slots > 0 && self.link >= u64::from(source.ahead_slots).clamp(2, MANY)
     }
 }
 
@@ -132,6 +132,11 @@ fn bytes(rate: u64, ns: u64) -> u64 {
 /// Rate x latency as far as it is measured.
 pub fn measured(source: &SourceView) -> u64 {
     bytes(source.rate, source.latency_ns)
+}
+
+/// What one round trip has shown to bring: by all fetches together, or by one.
+pub fn shown(source: &SourceView) -> u64 {
+    bytes(source.rate.max(source.single_rate), source.latency_ns)
 }
 
 /// Bytes that all streams together may be ahead: half of the cache, or the share of it that was not evicted unread.
@@ -388,6 +393,11 @@ mod tests {
         assert_eq!(most, (128 << 20) / 100);
         assert_eq!(lead(most, 32 << 10, readers(100), &disk), Some(32 << 10));
         assert_eq!(lead(most, 32 << 10, readers(15), &disk), None);
+        let one_at_a_time = SourceView {
+            ahead_slots: 1,
+            ..disk
+        };
+        assert_eq!(lead(most, 32 << 10, readers(1), &one_at_a_time), None);
         let small = SourceView {
             room: 16 << 20,
             ..disk

@@ -23,9 +23,9 @@
 //! priors are means over the development half of the recorded programs (154 recordings); the other figures are chosen on it.
 
 use super::{
-    Auto, Birth, Holding, Readers, RunKind, ahead,
+    Auto, Birth, Holding, Readers, RunKind, Streams, ahead,
     blocks::{Block, Kind, PAGE, Purse, REGION, Region, Sums},
-    survival,
+    distance, survival,
 };
 use crate::policy::{Answer, Ask, SourceView, Why};
 use crate::units::{ByteRange, mul_div};
@@ -49,6 +49,10 @@ const MIN_CHANCE: u64 = survival::ONE * 9 / 20;
 const MIN_CHANCE_DISK: u64 = survival::ONE / 4;
 const WAITS: u64 = 4;
 const DISK_RATE: u64 = 100_000_000;
+/// What may be read near reads of a file before any of it was used: what a round trip brings, or the kernel's default window. The rate that a
+/// source has shown is twice as much for a file that is read; a mapped one, of which programs read more than of others, is taken for one of a fast source.
+const MIN_TRIAL: u64 = 128 << 10;
+const TRIAL_PRODUCTS: u64 = 2;
 /// The largest file of which a read that is shorter than a page is a look at its head.
 const HEAD_SIZE: u64 = 16 << 20;
 
@@ -72,6 +76,9 @@ pub struct Regions {
     sums: Sums,
     begun: u64,
     clock: u64,
+    /// Bytes that were read ahead near reads, and those of them that were used.
+    planned: u64,
+    used: u64,
 }
 
 impl Regions {
@@ -134,6 +141,17 @@ impl Regions {
         })
     }
 
+    /// Bytes that may be read near the next read: a trial, and twice what earlier ones have brought.
+    fn trial(&self, source: &SourceView) -> u64 {
+        let first = if self.kind.is_mapped {
+            distance::product(source)
+        } else {
+            distance::shown(source).saturating_mul(TRIAL_PRODUCTS)
+        };
+        let lost = self.planned.saturating_sub(self.used);
+        (first.max(MIN_TRIAL) + 2 * self.used).saturating_sub(lost)
+    }
+
     /// All active regions: the file is closed.
     fn take(&mut self) -> Vec<Region> {
         core::mem::take(&mut self.active)
@@ -151,6 +169,9 @@ impl Auto {
             return false;
         };
         self.credit.read(&mut region.holding, bytes);
+        if let Some(file) = self.files.get_mut(&file) {
+            file.regions.used += bytes;
+        }
         true
     }
 
@@ -258,7 +279,9 @@ impl Auto {
         let base = start / REGION * REGION;
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
-        let purse = self.purse(end - start, source);
+        let mut purse = self.purse(end - start, source);
+        let trial = |file: &Streams| file.regions.trial(source);
+        purse.room = purse.room.min(self.files.get(&ask.file.0).map_or(0, trial));
         let block = Block::around(pages, len, &purse, |level, is_after| {
             self.kinds.chance(kind, &shown, level, is_after)
         });
@@ -287,6 +310,9 @@ impl Auto {
         };
         region.to = to;
         self.credit.change(had, region.holding);
+        if let Some(file) = self.files.get_mut(&ask.file.0) {
+            file.regions.planned += missing;
+        }
         answer.max_fetch = REGION;
         // Where half of what is behind the read has been read, it may be the beginning of a run.
         let mark = (to > end + MIN_RUN * PAGE).then(|| end + (to - end) / 2 / PAGE * PAGE);

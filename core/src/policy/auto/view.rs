@@ -19,8 +19,7 @@ impl Auto {
         let farthest = all
             .filter(|s| s.clock + ACTIVE > self.clock)
             .max_by_key(|s| s.distance);
-        let debt = self.credit.debt_now(distance::product(source), source.room);
-        let credit_bytes = self.credit.available(source, debt);
+        let credit_bytes = self.credit.available(source);
         let (len, run) = farthest.map_or((1, 0), |s| (s.len, s.run));
         let max_distance_bytes = distance::most(source, (len, run), active, &self.effort);
         let distance_bytes = farthest.map_or(0, |s| s.distance);
