@@ -33,7 +33,7 @@ fn values_stand_in_the_order_of_the_parameters() {
             values("auto:max-overfetch=1.1"),
             values("auto:max-overfetch=2")
         ),
-        (vec![2500], vec![1100], vec![2000])
+        (vec![2000], vec![1100], vec![2000])
     );
     let written = PolicySpec::parse("auto:max-overfetch=1.10")
         .expect("a ratio")

@@ -129,7 +129,7 @@ fn a_list_that_is_wrong_wastes_no_more_than_the_bound() {
     let (second, _) = session(&program(3), &steps);
     let stats = &second.stats;
     let unused = stats.unused_bytes + stats.unresolved_bytes;
-    let earned = (16 * stats.used_bytes + stats.demand_bytes) * 3 / 2 / 17;
+    let earned = stats.source_bytes - unused;
     assert!(
         unused <= earned + (8 << 20),
         "{unused} wasted, {earned} earned"

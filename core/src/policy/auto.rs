@@ -315,8 +315,10 @@ impl Auto {
             return;
         }
         self.clock += 1;
-        let missing = ask.probe.missing(ByteRange::between(start, end));
-        self.credit.missed(missing);
+        // No more than the cache has room for is looked at.
+        let most = end.min(start.saturating_add(ask.source.room));
+        let missing = ask.probe.missing(ByteRange::between(start, most));
+        self.credit.missed(missing.saturating_add(end - most));
         if self.walks.has(ask.file, start) {
             // What was read ahead before the file was opened has left the cache.
             self.give_up(ask.file, false);

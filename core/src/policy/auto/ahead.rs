@@ -83,7 +83,8 @@ impl Auto {
         (stream.seen, stream.clock) = (file.misses, clock);
         if stream.stride.is_none() && matches!(why, Why::WindowEnd | Why::Thrashed) {
             // A refusal, an eviction or a joined stream leaves a hole: what is ahead ends there.
-            let hole = ask.probe.next_hole(stream.pos, stream.ahead());
+            let look = stream.ahead().min(ask.source.room);
+            let hole = ask.probe.next_hole(stream.pos, look);
             stream.end = hole.map_or(stream.end, |hole| hole.max(stream.pos));
         }
         let octave = survival::octave(stream.run);
@@ -115,8 +116,8 @@ impl Auto {
         }
         match stream.stride {
             None => {
-                // Of what may go out: a lead beyond it would leave windows of one page.
-                let most = stream.distance.min(reach.ahead);
+                // A lead beyond what is wanted would leave windows of one page.
+                let most = stream.distance.min(reach.wanted);
                 let lead = distance::lead(most, stream.len, active, &ask.source);
                 if lead.is_some() {
                     answer.max_fetch = ask.source.max_fetch;
@@ -208,8 +209,9 @@ impl Auto {
             stream.hold = stream.end;
         }
         let floor = match stream.stride {
-            None => self.credit.floor(stream.run),
-            Some(_) => 0,
+            // Many readers keep the source busy without it.
+            None if !others.active.are_many(source) => self.credit.floor(stream.run),
+            _ => 0,
         };
         stream.distance = stream.distance.max(worth).max(floor).min(most);
         let enough = enough(stream, others.active.link, (source, now), late);

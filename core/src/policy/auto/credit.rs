@@ -1,7 +1,7 @@
 //! What may be wasted: a bound for each source on the bytes that no read ever wanted.
 //!
 //! ```text
-//!   demanded =  bytes that reads missed + readahead that they used
+//!   demanded =  an eighth of the bytes that reads missed + readahead that they used
 //!   unused + unread  <=  part x demanded + asked + d          d = 2 x rate x latency, the greatest so far, at most an eighth of the cache,
 //!                                                             at least the less of 4 MiB and a 32nd of the cache, and 1 MiB;
 //!                                                             while a run of 2 MiB or more goes on, an eighth of the cache more
@@ -32,6 +32,9 @@ const USUAL_DEBT: u64 = 4 << 20;
 
 /// What may be wasted of 1000 bytes from which on there is all of the debt.
 const FULL_DEBT: u64 = 250;
+
+/// The part of what reads missed that counts as demanded.
+const MISSES: u64 = 8;
 
 /// From here on a run in order is a long one.
 const LONG_RUN: u64 = 2 << 20;
@@ -72,7 +75,7 @@ impl Credit {
 
     /// A read missed so many bytes.
     pub fn missed(&mut self, bytes: u64) {
-        self.missed += bytes;
+        self.missed = self.missed.saturating_add(bytes);
     }
 
     /// A hint asked for so many bytes.
@@ -126,15 +129,14 @@ impl Credit {
 
     /// Bytes that may be expected to be wasted now.
     pub fn available(&self, source: &SourceView) -> u64 {
-        // Bets on what has left the cache are lost, and count as such.
-        let bets = self.bets.min(source.unread_bytes + self.planned);
         self.allowed(source)
-            .saturating_sub(self.wasted(source) + bets)
+            .saturating_sub(self.wasted(source) + self.bets)
     }
 
     /// Bytes that may be wasted altogether.
     fn allowed(&self, source: &SourceView) -> u64 {
-        let demanded = self.missed.saturating_add(source.used_bytes);
+        // Misses count less: those of readers that drive each other's bytes out would earn more of the same.
+        let demanded = (self.missed / MISSES).saturating_add(source.used_bytes);
         mul_div(self.part, demanded, 1000)
             .saturating_add(self.asked)
             // Next to nothing that may be wasted is next to no debt, and none at 1.
@@ -211,7 +213,7 @@ mod tests {
         };
         assert_eq!(credit.available(&source), MIN_DEBT);
         source.used_bytes = 24 << 20;
-        credit.missed(8 << 20);
+        credit.missed(64 << 20);
         let before = credit.available(&source);
         assert_eq!(before, MIN_DEBT + (16 << 20), "half of what was demanded");
         // A stream holds 3 MiB and expects to lose one of them.
@@ -243,7 +245,7 @@ mod tests {
         );
     }
 
-    /// A hint that wasted 100 MB leaves the credit as it was, and so does a bet on bytes that have left the cache.
+    /// A hint that wasted 100 MB leaves the credit as it was, and a bet that was lost leaves a run its floor.
     #[test]
     fn no_loss_elsewhere_takes_the_credit_of_a_run() {
         let mut credit = Credit::new(1500);
@@ -253,13 +255,14 @@ mod tests {
             ..SourceView::default()
         };
         credit.asked(100 << 20);
+        assert_eq!(credit.available(&source), MIN_DEBT);
         let bet = Holding {
             held: 8 << 20,
             bet: 8 << 20,
         };
         credit.change(Holding::default(), bet);
         credit.begin_answer();
-        assert_eq!(credit.available(&source), MIN_DEBT);
+        assert_eq!(credit.available(&source), 0);
         assert_eq!(
             (credit.floor(256 << 10), credit.floor(1 << 30)),
             (128 << 10, FLOOR)

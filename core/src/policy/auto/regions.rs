@@ -280,8 +280,11 @@ impl Auto {
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
         let mut purse = self.purse(end - start, source);
-        let trial = |file: &Streams| file.regions.trial(source);
-        purse.room = purse.room.min(self.files.get(&ask.file.0).map_or(0, trial));
+        // A program that begins at the start reads files whole more often than not.
+        if start > 0 {
+            let trial = |file: &Streams| file.regions.trial(source);
+            purse.room = purse.room.min(self.files.get(&ask.file.0).map_or(0, trial));
+        }
         let block = Block::around(pages, len, &purse, |level, is_after| {
             self.kinds.chance(kind, &shown, level, is_after)
         });
