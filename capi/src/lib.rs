@@ -399,7 +399,7 @@ fn disk_cache() -> Result<Option<foreread::source::disk_cache::DiskCache>, Failu
         .unwrap_or_else(std::sync::PoisonError::into_inner)
         .clone();
     let text = set.or_else(|| std::env::var(VARIABLE).ok());
-    let cache = DiskCache::named(&text.unwrap_or_default());
+    let cache = DiskCache::if_usable(&text.unwrap_or_default());
     cache.map_err(|error| OpenError::from(error).into())
 }
 

@@ -22,6 +22,8 @@
 
 use crate::fail::Fail;
 #[cfg(feature = "object")]
+use foreread::source::SourceOpenError;
+#[cfg(feature = "object")]
 use foreread::source::disk_cache::{self, DiskCache};
 #[cfg(feature = "object")]
 use foreread::source::object::ObjectSettings;
@@ -275,15 +277,26 @@ impl Config {
         allow(dead_code, reason = "servers alone take it")
     )]
     pub fn disk_cache(&self, asked: Option<&str>) -> Result<Option<DiskCache>, Fail> {
-        self.disk_cache_with(asked, None)
+        self.opened(asked, None, DiskCache::named)
     }
 
-    /// The same, where names of folders are believed otherwise than the cache is set to.
+    /// The same of a server, which goes without one that cannot be used now. `names`: how long names of folders are believed, where that is
+    /// otherwise than the cache is set to.
     #[cfg(feature = "object")]
-    pub fn disk_cache_with(
+    pub fn server_cache(
         &self,
         asked: Option<&str>,
         names: Option<&str>,
+    ) -> Result<Option<DiskCache>, Fail> {
+        self.opened(asked, names, DiskCache::if_usable)
+    }
+
+    #[cfg(feature = "object")]
+    fn opened(
+        &self,
+        asked: Option<&str>,
+        names: Option<&str>,
+        open: fn(&str) -> Result<Option<DiskCache>, SourceOpenError>,
     ) -> Result<Option<DiskCache>, Fail> {
         let asked = asked.map(|text| Set {
             value: text.to_string(),
@@ -304,7 +317,7 @@ impl Config {
         if let Some(names) = names {
             set.value = format!("{},names={names}", set.value);
         }
-        DiskCache::named(&set.value).map_err(|error| {
+        open(&set.value).map_err(|error| {
             Failure::from(OpenError::Source(error))
                 .within(&set.from)
                 .into()

@@ -55,7 +55,7 @@ pub struct ServerArgs {
     pub cache: u64,
     /// Keep bytes of objects here: DIR[,size=50G]
     ///
-    /// Between runs, in a folder of this user, shared by any number of commands. size is what all pieces in it may have; with ,free=10% that
+    /// Between runs, in a folder of this user, shared by any number of commands. size is what its files may have; with ,free=10% that
     /// much stays free on its file system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
     /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
     /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
@@ -104,6 +104,8 @@ pub struct Front {
     pub open: u64,
     /// Of these, ever.
     pub opened: u64,
+    /// Of these, read by the kernel without this process.
+    pub passed: u64,
     /// Requests answered.
     #[cfg_attr(
         not(feature = "metrics"),
@@ -122,6 +124,7 @@ impl Front {
         let Front {
             open,
             opened,
+            passed,
             requests,
             failed,
             bytes,
@@ -130,6 +133,7 @@ impl Front {
         FrontView {
             open,
             opened,
+            passed,
             requests,
             failed_requests: failed,
             bytes,
@@ -191,11 +195,11 @@ pub fn note_cache(engine: &Engine, asked: u64) {
     }
 }
 
-/// How long a command waits at its end for pieces that are not on the disk yet.
+/// How long a command waits at its end for bytes that are not on the disk yet.
 #[cfg(feature = "object")]
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for the pieces that are being written, and says what the cache on disk did.
+/// Waits for the bytes that are being written, and says what the cache on disk did.
 pub fn end_disk_cache(engine: &Engine) {
     #[cfg(feature = "object")]
     if let Some(cache) = engine.disk_cache() {
@@ -237,9 +241,9 @@ fn disk_line(cache: &DiskCache) -> String {
         }
     }
     for (count, what) in [
-        (counts.refused_writes, "pieces not written"),
-        (counts.read_errors, "pieces not readable"),
-        (counts.wrong, "pieces wrong and removed"),
+        (counts.refused_writes, "writes refused"),
+        (counts.read_errors, "reads failed"),
+        (counts.wrong, "blocks wrong and removed"),
     ] {
         if count > 0 {
             line += &format!("; {count} {what}");
@@ -337,8 +341,13 @@ pub fn line(stats: &Stats, front: &Front) -> String {
             percent(of as f64 / whole as f64) + " %"
         }
     };
+    // Their reads are not counted.
+    let passed = match front.passed {
+        0 => String::new(),
+        passed => format!(", {passed} read by the kernel"),
+    };
     format!(
-        "{} {} now, {} in all; reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
+        "{} {} now, {} in all{passed}; reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
         front.what,
         front.open,
         front.opened,

@@ -7,7 +7,7 @@ use foreread::source::object::ObjectSettings;
 use foreread_testing::{BucketServer, ExactSource};
 use std::fs;
 use std::io::IoSliceMut;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +64,18 @@ impl Filled {
         all
     }
 
-    fn pieces(&self) -> Vec<PathBuf> {
-        self.files(|name| name.contains('.') && name != "CACHEDIR.TAG")
+    /// The files of all versions.
+    fn objects(&self) -> Vec<PathBuf> {
+        self.files(|name| name.ends_with(".data") || name.ends_with(".sums"))
+    }
+
+    /// The file of a version that ends so.
+    fn file(&self, source: &str, ending: &str) -> PathBuf {
+        let listed = self.json("list", &[source]);
+        let file = listed["versions"][0]["file"].as_str().expect("a file");
+        self.dir
+            .path()
+            .join(format!("foreread-cache-2/{file}{ending}"))
     }
 }
 
@@ -101,7 +111,7 @@ fn list_and_stat_say_what_is_there() {
         (&"\"v1\"".into(), Some(2 * MIB + 5))
     );
     assert_eq!(two["held_bytes"], two["size_bytes"]);
-    assert_eq!(two["pieces"].as_u64(), Some(3));
+    assert_eq!(two["used_again"], false);
     let text = cache.run("list", &["s3://b/a/"]);
     let lines: Vec<&str> = text.is_done().lines().collect();
     assert!(
@@ -111,14 +121,14 @@ fn list_and_stat_say_what_is_there() {
     );
     let all = cache.json("stat", &[]);
     assert_eq!(
-        ["versions", "sources", "pieces", "pieces_again"].map(|key| all[key].as_u64()),
-        [Some(3), Some(3), Some(7), Some(0)]
+        ["versions", "sources", "versions_again"].map(|key| all[key].as_u64()),
+        [Some(3), Some(3), Some(0)]
     );
     assert_eq!(all["held_bytes"].as_u64(), Some(5 * MIB + 105));
     let on_disk: u64 = cache
-        .pieces()
+        .objects()
         .iter()
-        .map(|path| path.metadata().expect("there").len())
+        .map(|path| path.metadata().expect("there").blocks() * 512)
         .sum();
     assert_eq!(all["file_bytes"].as_u64(), Some(on_disk));
     assert!(cache.run("stat", &[]).is_done().starts_with("on disk"));
@@ -189,41 +199,56 @@ fn verify_finds_and_removes_what_is_wrong() {
     let cache = three();
     let first = cache.run("verify", &[]);
     assert!(
-        first.is_done().starts_with("7 pieces read") && first.out.contains(" 0 wrong"),
+        first.is_done().starts_with("3 versions read") && first.out.contains(" 0 wrong"),
         "{}",
         first.out
     );
-    let pieces = cache.pieces();
     let open = |path: &Path| {
         let mut options = fs::File::options();
         options.write(true).open(path).expect("opened")
     };
-    open(&pieces[0]).write_all_at(&[1], 4100).expect("changed");
-    open(&pieces[1]).set_len(50).expect("cut");
+    // One block, a header, and a link in the place of a file.
+    let one = cache.file("s3://b/a/one", ".data");
+    open(&one).write_all_at(&[1], 70_000).expect("changed");
+    let small = cache.file("s3://b/c", ".sums");
+    open(&small).set_len(50).expect("cut");
+    let two = cache.file("s3://b/a/two", ".data");
     let elsewhere = tempfile::tempdir().expect("a folder");
     let moved = elsewhere.path().join("moved");
-    fs::rename(&pieces[2], &moved).expect("moved");
-    symlink(&moved, &pieces[2]).expect("a link");
+    fs::rename(&two, &moved).expect("moved");
+    symlink(&moved, &two).expect("a link");
     let kept = cache.json("verify", &["--keep"]);
     assert_eq!(
-        ["pieces", "wrong", "removed"].map(|key| kept[key].as_u64()),
-        [Some(7), Some(3), Some(0)]
+        ["versions", "wrong", "removed"].map(|key| kept[key].as_u64()),
+        [Some(3), Some(3), Some(0)]
     );
-    assert_eq!(kept["faults"].as_array().map(Vec::len), Some(3));
+    let faults = kept["faults"].as_array().expect("a list");
+    let offsets = faults.iter().filter_map(|fault| fault["offset"].as_u64());
+    assert_eq!(offsets.collect::<Vec<_>>(), [69_632, 0, 0]);
     let removed = cache.run("verify", &[]);
     assert_eq!(removed.code, Some(1));
     assert!(
-        removed.out.contains("3 wrong and removed") && removed.err.contains("3 pieces are wrong"),
+        removed.out.contains("3 wrong and removed") && removed.err.contains("3 blocks are wrong"),
         "{}{}",
         removed.out,
         removed.err
     );
-    assert!(cache.run("verify", &[]).is_done().contains("4 pieces read"));
+    assert!(
+        cache
+            .run("verify", &[])
+            .is_done()
+            .contains("1 version read")
+    );
+    let left = cache.json("list", &[]);
+    assert_eq!(
+        left["versions"][0]["held_bytes"].as_u64(),
+        Some(3 * MIB - 4096)
+    );
     assert!(moved.exists(), "what a link names is left alone");
 }
 
 #[test]
-fn remove_and_trim_take_pieces_away() {
+fn remove_and_trim_take_versions_away() {
     let cache = three();
     let hint = cache.run("remove", &["s3://b/a"]);
     assert!(
@@ -235,41 +260,37 @@ fn remove_and_trim_take_pieces_away() {
     let none = cache.run("remove", &["s3://b/zz"]);
     assert!(none.is_refused().contains("nothing of it is in the cache"));
     let one = cache.run("remove", &["s3://b/a/one"]);
-    assert!(one.is_done().starts_with("3 pieces removed"), "{}", one.out);
-    assert_eq!(cache.pieces().len(), 4);
+    assert!(
+        one.is_done().starts_with("1 version removed"),
+        "{}",
+        one.out
+    );
+    assert_eq!(cache.objects().len(), 3);
     // The oldest goes first.
-    let pieces = cache.pieces();
-    let oldest = pieces.iter().find(|path| path.ends_with("100000.100000"));
-    let oldest = oldest.expect("the second piece of s3://b/a/two");
-    let file = fs::File::options().write(true).open(oldest).expect("open");
+    let oldest = cache.file("s3://b/a/two", ".sums");
+    let file = fs::File::options().write(true).open(&oldest).expect("open");
     let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1000);
     file.set_modified(long_ago).expect("dated");
     let trimmed = cache.run("trim", &["--size", "1200K"]);
-    assert!(
-        trimmed.is_done().starts_with("1 piece removed"),
-        "{}",
-        trimmed.out
-    );
+    assert!(trimmed.is_done().contains(" removed; "), "{}", trimmed.out);
     assert!(!oldest.exists());
     let asked = cache.run("remove", &[]);
     assert!(asked.is_refused().contains("add --yes"), "{}", asked.err);
-    assert_eq!(cache.pieces().len(), 3);
+    assert_eq!(cache.objects().len(), 1);
     assert!(
         cache
             .run("remove", &["--yes"])
             .is_done()
-            .starts_with("3 pieces")
+            .starts_with("1 version")
     );
-    assert_eq!(cache.pieces(), Vec::<PathBuf>::new());
+    assert_eq!(cache.objects(), Vec::<PathBuf>::new());
     assert_eq!(cache.run("list", &[]).is_done(), "The cache is empty.\n");
-    let size = cache.files(|name| name == "size");
-    assert_eq!(fs::read(&size[0]).expect("the account")[..8], [0; 8]);
 }
 
 #[test]
 fn what_other_users_may_write_is_refused() {
     let cache = three();
-    let inner = format!("{}/foreread-cache-1", cache.path());
+    let inner = format!("{}/foreread-cache-2", cache.path());
     fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
     let others = cache.run("list", &[]);
     assert!(
@@ -288,7 +309,7 @@ fn what_other_users_may_write_is_refused() {
     );
     // A link in place of the folder of the format.
     let linked = tempfile::tempdir().expect("a folder");
-    symlink(&inner, linked.path().join("foreread-cache-1")).expect("a link");
+    symlink(&inner, linked.path().join("foreread-cache-2")).expect("a link");
     let linked = foreread([
         "cache",
         "remove",
@@ -296,18 +317,18 @@ fn what_other_users_may_write_is_refused() {
         "--yes",
     ]);
     assert!(linked.is_refused().contains("has no folder"));
-    assert_eq!(cache.pieces().len(), 7);
+    assert_eq!(cache.objects().len(), 5);
 }
 
-/// What `foreread` shows of right pieces is looked at beside the code that shows it; these have a wrong checksum or are none.
+/// What `foreread` shows of right files is looked at beside the code that shows it; these have a wrong checksum or are none.
 #[test]
 fn texts_of_the_folder_cannot_harm_a_terminal() {
     let cache = three();
-    let pieces = cache.pieces();
-    for path in &pieces {
+    let sums = cache.files(|name| name.ends_with(".sums"));
+    for path in &sums {
         let text = "source s3://b/\u{1b}[31m\u{7}\u{202e}x\nversion a\tb\u{9b}1m\n";
         let file = fs::File::options().write(true).open(path).expect("opened");
-        file.write_all_at(text.as_bytes(), 512).expect("written");
+        file.write_all_at(text.as_bytes(), 64).expect("written");
     }
     for command in ["list", "stat", "verify"] {
         let got = cache.run(command, &["--keep"][..usize::from(command == "verify")]);
@@ -318,7 +339,7 @@ fn texts_of_the_folder_cannot_harm_a_terminal() {
     let listed = cache.run("list", &[]);
     assert_eq!(listed.is_done().matches("not known, ").count(), 3);
     // One that is a link is not read.
-    for path in &pieces {
+    for path in &sums {
         fs::remove_file(path).expect("removed");
         symlink("/etc/passwd", path).expect("a link");
     }
@@ -340,15 +361,37 @@ fn a_folder_of_another_format_is_left_alone() {
         filled.run(command, more).is_done();
         assert_eq!(files(&newer), [newer.join("size")], "{command}");
     }
-    fs::remove_dir_all(filled.dir.path().join("foreread-cache-1")).expect("removed");
+    fs::remove_dir_all(filled.dir.path().join("foreread-cache-2")).expect("removed");
     for command in ["list", "stat", "verify", "remove"] {
         let got = filled.run(command, &[]);
         let refused = got.is_refused();
         assert!(
-            refused.contains("it has no folder foreread-cache-1;"),
+            refused.contains("it has no folder foreread-cache-2;"),
             "{refused}"
         );
         assert_eq!(refused.trim_end().lines().count(), 1, "{refused}");
         assert_eq!(files(&newer), [newer.join("size")], "{command}");
     }
+}
+
+/// The folder of the format before is named, with how to remove it, and is neither read nor changed.
+#[test]
+fn the_folder_of_the_format_before_is_named_and_left_alone() {
+    let filled = Filled::new(&[("s3:b/a", 5000)]);
+    let old = filled.dir.path().join("foreread-cache-1");
+    fs::create_dir(&old).expect("made");
+    fs::write(old.join("size"), "12345678").expect("written");
+    let said = filled.run("stat", &[]);
+    let how = format!("'rm -r {}/foreread-cache-1'", filled.path());
+    let words: Vec<&str> = said.is_done().split_whitespace().collect();
+    assert!(words.join(" ").contains(&how), "{}", said.out);
+    assert_eq!(filled.json("stat", &[])["has_old_folder"], true);
+    fs::remove_dir_all(filled.dir.path().join("foreread-cache-2")).expect("removed");
+    let refused = filled.run("stat", &[]);
+    assert!(
+        refused
+            .is_refused()
+            .contains("foreread-cache-1 of an older version")
+    );
+    assert_eq!(files(&old), [old.join("size")]);
 }

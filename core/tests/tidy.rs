@@ -48,6 +48,14 @@ fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
     }
 }
 
+/// A member of a group that shares a cache on disk may exchange a name for a link at any time.
+#[test]
+fn a_disk_cache_is_changed_by_descriptors() {
+    let words = ["chmodat", "chownat", "utimensat", "set_permissions"];
+    let why = "change what openat2 has opened, by its descriptor";
+    forbid("engine/src/source/disk_cache", &words, why, &[]);
+}
+
 #[test]
 fn core_decides_and_nothing_else() {
     let why = "core may not wait, hold bytes, do I/O, ask the time or use floating point";

@@ -79,14 +79,11 @@ impl MountCommand {
             command.env(file.variable, path);
         }
         if let Some(folder) = &volume.disk_cache {
-            private_folder(folder).map_err(|error| {
-                let what = format!("cannot make the folder of the disk cache: {error}");
-                refused(
-                    Code::Internal,
-                    &what,
-                    "see that the folder of --disk-cache can be written",
-                )
-            })?;
+            // The mount starts without it, then, and says so.
+            if let Err(error) = private_folder(folder) {
+                let folder = folder.display();
+                eprintln!("foreread-csi: cannot make the folder {folder} of a disk cache: {error}");
+            }
         }
         command.args(["mount", "-d"]).args(&volume.options);
         if self.has_metrics {

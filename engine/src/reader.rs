@@ -444,6 +444,12 @@ impl Reader {
         &self.engine
     }
 
+    /// See [`Source::whole_file`]. Nothing for a reader whose version is not the one that its source reads.
+    #[cfg(feature = "fuse")]
+    pub(crate) fn whole_file(&self) -> Option<source::WholeFile> {
+        self.source.whole_file()
+    }
+
     /// What is read and how, for messages.
     #[must_use]
     pub fn describe(&self) -> String {

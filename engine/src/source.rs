@@ -39,6 +39,7 @@ pub mod tree;
 
 use std::fmt;
 use std::io::IoSliceMut;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,12 +202,21 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// A file of this machine with exactly these bytes, which stays as it is while this is held: a mount has the kernel read it. Looking for one
+    /// may begin with this call, and end later. Nothing where there is none, or not yet.
+    fn whole_file(&self) -> Option<WholeFile> {
+        None
+    }
+
     /// A queue for transfers from this source, for the caller alone: no other thread reaps what it submits there. It reads the same
     /// version as [`Source::read_at`]. Nothing where the source has no such way; then threads read it.
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         None
     }
 }
+
+/// See [`Source::whole_file`].
+pub type WholeFile = Arc<dyn AsFd + Send + Sync>;
 
 /// A source whose reads arrive piece by piece: a body over a network.
 pub trait StreamingSource: Send + Sync {
@@ -370,6 +380,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn answered_in(&self) -> Option<Duration> {
         (**self).answered_in()
+    }
+
+    fn whole_file(&self) -> Option<WholeFile> {
+        (**self).whole_file()
     }
 
     fn exact_version(&self) -> Option<ExactVersion> {

@@ -8,13 +8,14 @@
 
 use crate::common::stores::{Kind, Store as Bucket};
 use crate::common::{alone, object_settings};
-use crate::disk_cache::{Rig, Store, files, flushed, read, whole};
+use crate::disk_cache::{Rig, Store, flushed, read, whole};
 use crate::stores::lists;
-use foreread::source::Source;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, SharedBucket, SharedCache};
+use foreread::source::{Object, Source};
 use foreread_testing::ServedRequest;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -59,20 +60,26 @@ impl Machines<'_> {
         DiskCache::open_with(settings, objects).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Keys and bytes of the pieces in a machine's folder: those that it has put.
-    fn pieces(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
-        let dir = self.rig.dir.path().join(name);
-        let mut pieces = BTreeMap::new();
-        for path in files(&dir.join("foreread-cache-1")) {
-            let key = path.strip_prefix(&dir).expect("below it");
-            // A version's folder is two below.
-            if key.components().count() == 4 {
-                let key = format!("{PREFIX}/{}", key.display());
-                let key = key.trim_end_matches(".again").to_string();
-                pieces.insert(key, std::fs::read(path).expect("a piece"));
+    /// Keys and bytes of the objects that were put so far.
+    fn pieces(&self) -> BTreeMap<String, Vec<u8>> {
+        let seen = self.bucket.objects.seen();
+        let puts = seen.iter().filter(|seen| seen.method == "PUT");
+        let keys = puts.filter_map(|seen| {
+            let path = seen.target.split('?').next()?;
+            Some(path[path.find(PREFIX)?..].to_string())
+        });
+        keys.map(|key| {
+            let object = Object::open_with(self.bucket.name(&key), self.bucket.settings());
+            let object = object.unwrap_or_else(|error| panic!("{key}: {error}"));
+            let mut bytes = vec![0; object.size() as usize];
+            let mut at = 0;
+            while at < bytes.len() {
+                let mut rest = [IoSliceMut::new(&mut bytes[at..])];
+                at += object.read_at(&mut rest, at as u64).expect("read");
             }
-        }
-        pieces
+            (key, bytes)
+        })
+        .collect()
     }
 }
 
@@ -107,6 +114,7 @@ fn shared_counts(cache: &DiskCache) -> foreread::source::disk_cache::DiskCacheCo
 
 #[test]
 fn machines_that_share_a_bucket_fetch_one_copy() {
+    let put = Mutex::new(BTreeMap::new());
     each(|bucket| {
         let machines = Machines::new(bucket);
         let store = Store::new("s/a", 5 * MIB + 17);
@@ -115,11 +123,17 @@ fn machines_that_share_a_bucket_fetch_one_copy() {
         flushed(&first);
         let counts = shared_counts(&first);
         assert_eq!(store.asked().1, store.size());
+        let mut put = put.lock().expect("no panic");
         if bucket.kind == Kind::Google {
-            let pieces = machines.pieces("a").into_iter();
-            pieces.for_each(|(key, bytes)| bucket.put(&key, bytes));
+            if put.is_empty() {
+                return println!("skipped: needs a store that takes a PUT");
+            }
+            // As another store has got it.
+            put.iter()
+                .for_each(|(key, bytes): (&String, &Vec<u8>)| bucket.put(key, bytes.clone()));
         } else {
             assert_eq!(counts.written_bytes, store.size(), "{counts:?}");
+            *put = machines.pieces();
         }
         let before = store.asked();
         let late = machines.open("b");
@@ -150,20 +164,20 @@ fn what_is_no_piece_in_a_bucket_is_fetched_again() {
         let first = machines.open("a");
         read(&first, &store, &pieces_of(&store));
         flushed(&first);
-        let pieces: Vec<(String, Vec<u8>)> = machines.pieces("a").into_iter().collect();
+        let pieces: Vec<(String, Vec<u8>)> = machines.pieces().into_iter().collect();
         assert_eq!(pieces.len(), 6);
         let cut = pieces[0].1[..70_000].to_vec();
         let (mut flipped, mut no_header) = (pieces[1].1.clone(), pieces[2].1.clone());
         flipped[500_000] ^= 4;
-        no_header[40] ^= 1;
+        no_header[20] ^= 1;
         let of_another = pieces[4].1.clone();
         for (key, bytes) in pieces.iter().zip([cut, flipped, no_header, of_another]) {
             bucket.put(&key.0, bytes);
         }
         bucket.delete(&pieces[4].0);
-        // What is no name of a piece.
+        // What is no name of a run.
         let (folder, _) = pieces[0].0.rsplit_once('/').expect("a folder");
-        for name in ["0.0", "zz.1", "about", "ffffffffffffffff.2", "100000000.1"] {
+        for name in ["0.0", "zz.1", "about", "ffffffffffffffff.2", "100000.1"] {
             bucket.put(&format!("{folder}/{name}"), vec![1; 5000]);
         }
         let before = store.asked().1;
@@ -247,7 +261,7 @@ fn a_piece_that_was_removed_is_fetched_again() {
         let mut byte = [0];
         let mut byte = [std::io::IoSliceMut::new(&mut byte)];
         assert_eq!(held.read_at(&mut byte, 0), Ok(1));
-        for key in machines.pieces("a").keys() {
+        for key in machines.pieces().keys() {
             bucket.delete(key);
         }
         let before = store.asked().1;

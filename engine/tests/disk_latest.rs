@@ -41,7 +41,7 @@ fn read(cache: &DiskCache, bucket: &Bucket, wanted: &[u8]) -> [(u64, u64); 2] {
 
 /// Files that say which version was read last.
 fn noted(rig: &Rig) -> Vec<PathBuf> {
-    files(&rig.settings.dir.join("foreread-cache-1/latest"))
+    files(&rig.settings.dir.join("foreread-cache-2/latest"))
 }
 
 #[test]
@@ -103,17 +103,17 @@ fn a_wrong_note_of_a_version_costs_nothing() {
     }
 }
 
-/// Pieces that were evicted: opened with the first bytes, as one that was never read.
+/// Files that were evicted: opened with the first bytes, as one that was never read.
 #[test]
-fn without_its_pieces_an_object_is_opened_with_its_first_bytes() {
+fn without_its_files_an_object_is_opened_with_its_first_bytes() {
     for bucket in Bucket::all() {
         println!("{:?}", bucket.kind);
         let rig = Rig::new();
         let wanted = bytes(1, 50_000);
         bucket.put(KEY, wanted.clone());
         read(&rig.open(), &bucket, &wanted);
-        for piece in rig.pieces() {
-            std::fs::remove_file(piece).expect("removed");
+        for file in rig.objects() {
+            std::fs::remove_file(file).expect("removed");
         }
         let [opened, all] = read(&rig.open_other(1), &bucket, &wanted);
         assert_eq!((opened, all), ((1, 50_000), (1, 50_000)));

@@ -99,7 +99,7 @@ fn fill(bucket: &Bucket) {
 
 /// The files that have the names of folders.
 fn kept(rig: &Rig) -> Vec<PathBuf> {
-    files(&rig.settings.dir.join("foreread-cache-1/names"))
+    files(&rig.settings.dir.join("foreread-cache-2/names"))
 }
 
 fn list_once(rig: &Rig, bucket: &Bucket) {

@@ -32,6 +32,10 @@ impl Here {
         self.dir.path().join(name)
     }
 
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub fn end(self) -> UnmountOutcome {
         let how = self.stop.stop().expect("unmounted");
         self.joined();

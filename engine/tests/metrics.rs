@@ -108,6 +108,7 @@ fn they_say_what_the_counters_say() {
     let front = FrontView {
         open: 2,
         opened: 3,
+        passed: 1,
         requests: 4,
         failed_requests: 5,
         bytes: 6,
@@ -268,7 +269,7 @@ fn a_cache_on_disk_says_what_it_has_done() {
         ("hit_bytes_total", counts.hit_bytes),
         ("misses_total", counts.misses),
         ("miss_bytes_total", counts.miss_bytes),
-        ("written_pieces_total", counts.written),
+        ("writes_total", counts.written),
         ("written_bytes_total", counts.written_bytes),
         ("refused_writes_total", counts.refused_writes),
         ("waits_total", counts.waits),

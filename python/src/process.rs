@@ -207,7 +207,7 @@ fn new_engine(
         .policy(settings.policy.as_str())
         .cache_bytes(settings.cache_bytes)
         .budget(budget);
-    options.disk_cache = DiskCache::named(&settings.disk_cache)?;
+    options.disk_cache = DiskCache::if_usable(&settings.disk_cache)?;
     if how.kind == fetcher::KIND {
         // More would wait in the queue of its threads, where what a reader comes to wait for passes nothing.
         options.limits.max_ahead_in_flight = Some(how.requests);

@@ -3,7 +3,7 @@
 //! ```text
 //!   list, stat   look at names and dates       verify   reads every byte       trim, remove   take files away
 //! ```
-//! Never: makes a folder, or removes a file that is no piece of the cache.
+//! Never: makes a folder, or removes a file that is not of the cache.
 
 use crate::args::JsonArgs;
 use crate::fail::{Fail, note};
@@ -13,8 +13,8 @@ use crate::signals;
 use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
-    CacheInspector, CheckedPiece, DiskCacheSettings, ListingSummary, NOTATION, PieceState,
-    VersionSummary,
+    BlockState, CacheInspector, CheckedBlocks, DiskCacheSettings, ListingSummary, NOTATION,
+    OLD_FOLDER, VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{amount, count, cut, or_dash, percent, plural};
@@ -51,11 +51,11 @@ pub enum CacheCommand {
     List(ListedArgs),
     /// Say how much is in it, and how much room is left
     Stat(StatArgs),
-    /// Read every byte and remove pieces that are wrong
+    /// Read every byte and remove what is wrong
     Verify(VerifyArgs),
-    /// Remove pieces until no more than a size is left
+    /// Remove versions until no more than a size is left
     Trim(TrimArgs),
-    /// Remove all pieces, or those of a source
+    /// Remove everything, or what is of a source
     Remove(RemoveArgs),
 }
 
@@ -74,7 +74,7 @@ pub struct PartArgs {
 
 /// List what is in it, by source and version
 ///
-/// 'part' is how much of the source is there, 'once' and 'again' are pieces that were used once and more often.
+/// 'part' is how much of the source is there, 'use' is 'again' for a version that was used after it had been written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -97,7 +97,7 @@ pub struct StatArgs {
     pub output: JsonArgs,
 }
 
-/// Read every byte and remove pieces that are wrong
+/// Read every byte and remove what is wrong
 ///
 /// A reader of the cache checks what it reads by itself; this finds a disk that is failing before that. Ctrl-C ends it with what was
 /// found so far. Exit code 1 where anything is wrong.
@@ -112,9 +112,10 @@ pub struct VerifyArgs {
     pub output: JsonArgs,
 }
 
-/// Remove pieces until no more than a size is left
+/// Remove versions until no more than a size is left
 ///
-/// Those first that the cache itself would remove first: used once before used again, the oldest use before later ones.
+/// Those first that the cache itself would remove first: used once before used again, the oldest use before later ones. A version with
+/// more than a 16th of the size loses 8 MiB at a time.
 #[derive(Debug, clap::Args)]
 pub struct TrimArgs {
     /// The folder that --disk-cache names
@@ -127,7 +128,7 @@ pub struct TrimArgs {
     pub size: u64,
 }
 
-/// Remove all pieces, or those of a source
+/// Remove everything, or what is of a source
 ///
 /// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses if it cannot ask.
 #[derive(Debug, clap::Args)]
@@ -139,7 +140,7 @@ pub struct RemoveArgs {
     pub yes: bool,
 }
 
-/// Wrong pieces that are named.
+/// Wrong blocks that are named.
 const MAX_FAULTS: usize = 100;
 /// Characters of a version in a table: an ETag has 34.
 const VERSION_WIDTH: usize = 16;
@@ -214,14 +215,12 @@ fn version_json(version: &VersionSummary) -> Value {
     json!({
         "source": version.source,
         "version": version.version,
-        "folder": version.folder,
+        "file": version.file,
         "size_bytes": version.size_bytes,
         "held_bytes": version.held_bytes,
-        "pieces": version.pieces,
-        "pieces_again": version.pieces_again,
+        "used_again": version.used_again,
         "file_bytes": version.file_bytes,
         "last_used_s": seconds(version.last_used_ns),
-        "first_seen_s": seconds(version.first_seen_ns),
     })
 }
 
@@ -268,17 +267,11 @@ fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> St
         Column::new("of", |version: &VersionSummary| {
             or_dash(version.size_bytes, amount)
         }),
-        Column::new("once", |version: &VersionSummary| {
-            count(version.pieces - version.pieces_again)
-        }),
-        Column::new("again", |version: &VersionSummary| {
-            count(version.pieces_again)
+        Column::new("use", |version: &VersionSummary| {
+            if version.used_again { "again" } else { "once" }.to_string()
         }),
         Column::new("last use", |version: &VersionSummary| {
             age(version.last_used_ns, now)
-        }),
-        Column::new("first seen", |version: &VersionSummary| {
-            age(version.first_seen_ns, now)
         }),
         Column::new("version", |version: &VersionSummary| {
             or_dash(version.version.as_deref(), |text| cut(text, VERSION_WIDTH))
@@ -304,9 +297,9 @@ fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> St
     )
 }
 
-/// What a version is of; its folder where that is not known.
+/// What a version is of; its file where that is not known.
 fn named(version: &VersionSummary) -> String {
-    let unknown = || format!("not known, {}", version.folder);
+    let unknown = || format!("not known, {}", version.file);
     version.source.clone().unwrap_or_else(unknown)
 }
 
@@ -343,25 +336,20 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         .filter_map(|version| version.source.as_deref());
     let sources = sources.collect::<BTreeSet<&str>>().len() as u64;
     let sum = |of: fn(&VersionSummary) -> u64| versions.iter().map(of).sum::<u64>();
-    let (pieces, pieces_again) = (
-        sum(|version| version.pieces),
-        sum(|version| version.pieces_again),
-    );
-    let (bytes, bytes_again) = (
-        sum(|version| version.file_bytes),
-        sum(|version| version.again_file_bytes),
-    );
+    let again = || versions.iter().filter(|version| version.used_again);
+    let bytes = sum(|version| version.file_bytes);
+    let bytes_again: u64 = again().map(|version| version.file_bytes).sum();
+    let versions_again = again().count() as u64;
     let names = listings.iter().map(|listing| listing.names).sum::<u64>();
     let listing_bytes = listings.iter().map(|listing| listing.file_bytes);
     let listing_bytes = listing_bytes.sum::<u64>();
-    let oldest = versions.iter().filter_map(|version| version.oldest_used_ns);
+    let oldest = versions.iter().filter_map(|version| version.last_used_ns);
     let (oldest, space) = (oldest.min(), cache.space());
     let in_json = json!({
         "schema": "foreread.cache-stat/1",
         "versions": versions.len(),
         "sources": sources,
-        "pieces": pieces,
-        "pieces_again": pieces_again,
+        "versions_again": versions_again,
         "held_bytes": sum(|version| version.held_bytes),
         "file_bytes": bytes,
         "again_file_bytes": bytes_again,
@@ -371,9 +359,11 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         "listing_file_bytes": listing_bytes,
         "free_bytes": space.map(|space| space.free_bytes),
         "total_bytes": space.map(|space| space.total_bytes),
+        "has_old_folder": cache.has_old_folder(),
     });
     let in_words = || {
-        let queue = |pieces, bytes| format!("{} in {}", amount(bytes), plural(pieces, "piece"));
+        let queue =
+            |versions, bytes| format!("{} of {}", amount(bytes), plural(versions, "version"));
         let of = [
             plural(versions.len() as u64, "version"),
             plural(sources, "source"),
@@ -391,14 +381,15 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
                 amount(space.total_bytes)
             )
         });
-        let rows = [
-            ("on disk", queue(pieces, bytes)),
+        let all = versions.len() as u64;
+        let mut rows = vec![
+            ("on disk", amount(bytes)),
             ("of", of.join(", ")),
             (
                 "used once",
-                queue(pieces - pieces_again, bytes - bytes_again),
+                queue(all - versions_again, bytes - bytes_again),
             ),
-            ("used again", queue(pieces_again, bytes_again)),
+            ("used again", queue(versions_again, bytes_again)),
             (
                 "oldest use",
                 or_dash(oldest, |at| age(Some(at), now_ns()) + " ago"),
@@ -406,8 +397,14 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
             ("listings", listed),
             ("free", free),
         ];
-        let rows = rows.map(|(key, value)| [key.to_string(), value]);
-        let table = Table::of_cells(rows.to_vec()).left().wide();
+        if cache.has_old_folder() {
+            let dir = args.part.dir.split(',').next().unwrap_or_default();
+            let how = format!("not used any more; 'rm -r {dir}/{OLD_FOLDER}' removes it");
+            rows.push((OLD_FOLDER, how));
+        }
+        let cells = |(key, value): (&str, String)| [key.to_string(), value];
+        let rows = Vec::from_iter(rows.into_iter().map(cells));
+        let table = Table::of_cells(rows).left().wide();
         block::text([Block::Table(table)], width::columns(), false)
     };
     outputs.emit(in_words, || format!("{in_json:#}\n"), &[])
@@ -418,12 +415,12 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
 #[derive(Serialize)]
 struct VerifyJson {
     schema: &'static str,
-    pieces: u64,
+    versions: u64,
     bytes: u64,
     wrong: u64,
     unreadable: u64,
     removed: u64,
-    /// Every piece was read; false after a signal.
+    /// Every block was read; false after a signal.
     whole: bool,
     /// The first ones.
     faults: Vec<FaultJson>,
@@ -432,22 +429,22 @@ struct VerifyJson {
 #[derive(Serialize)]
 struct FaultJson {
     source: Option<String>,
-    piece: String,
+    file: String,
+    offset: u64,
     why: String,
 }
 
 impl VerifyJson {
-    fn add(&mut self, version: &VersionSummary, piece: CheckedPiece, removes: bool) {
-        self.pieces += 1;
-        self.bytes += piece.file_bytes;
-        let why = match piece.state {
-            PieceState::Right => return,
-            PieceState::Wrong => {
+    fn add(&mut self, version: &VersionSummary, blocks: CheckedBlocks, removes: bool) {
+        self.bytes += blocks.bytes;
+        let why = match blocks.state {
+            BlockState::Right => return,
+            BlockState::Wrong => {
                 self.wrong += 1;
                 self.removed += u64::from(removes);
                 "its header or a checksum is wrong".to_string()
             }
-            PieceState::Unreadable(errno) => {
+            BlockState::Unreadable(errno) => {
                 self.unreadable += 1;
                 std::io::Error::from_raw_os_error(errno).to_string()
             }
@@ -455,7 +452,8 @@ impl VerifyJson {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(FaultJson {
                 source: version.source.clone(),
-                piece: piece.path,
+                file: version.file.clone(),
+                offset: blocks.offset,
                 why,
             });
         }
@@ -470,7 +468,7 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
     let removes = !args.keep;
     let mut found = VerifyJson {
         schema: "foreread.cache-verify/1",
-        pieces: 0,
+        versions: 0,
         bytes: 0,
         wrong: 0,
         unreadable: 0,
@@ -483,9 +481,10 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
         if work.signal() > 0 {
             break;
         }
-        cache.verify(version, removes, &mut |piece| {
-            let bytes = piece.file_bytes;
-            found.add(version, piece, removes);
+        found.versions += 1;
+        cache.verify(version, removes, &mut |blocks| {
+            let bytes = blocks.bytes;
+            found.add(version, blocks, removes);
             work.goes_on(bytes)
         })?;
     }
@@ -502,7 +501,7 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
     }
     let what = format!(
         "{} wrong",
-        plural_is(found.wrong + found.unreadable, "piece")
+        plural_is(found.wrong + found.unreadable, "block")
     );
     let remedy = match found.unreadable {
         0 => "check the disk; readers fetch them again",
@@ -511,16 +510,19 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
     Err(Fail::check(what, &args.part.dir, remedy))
 }
 
-/// `1 piece is`, `2 pieces are`.
+/// `1 block is`, `2 blocks are`.
 fn plural_is(n: u64, one: &str) -> String {
     format!("{} {}", plural(n, one), if n == 1 { "is" } else { "are" })
 }
 
 fn in_words(found: &VerifyJson, removes: bool) -> String {
     let mut text = String::new();
-    for FaultJson { source, piece, why } in &found.faults {
-        let source = source.as_deref().unwrap_or("not known");
-        text += &format!("{piece}: {why} ({source})\n");
+    for fault in &found.faults {
+        let source = fault.source.as_deref().unwrap_or("not known");
+        let FaultJson {
+            file, offset, why, ..
+        } = fault;
+        text += &format!("{file} at {offset}: {why} ({source})\n");
     }
     let named = found.faults.len() as u64;
     let left_out = found.wrong + found.unreadable - named;
@@ -530,7 +532,7 @@ fn in_words(found: &VerifyJson, removes: bool) -> String {
     let done = if removes { "removed" } else { "kept" };
     text += &format!(
         "{} read, {}: {} wrong",
-        plural(found.pieces, "piece"),
+        plural(found.versions, "version"),
         amount(found.bytes),
         found.wrong
     );
@@ -601,16 +603,14 @@ fn trim(args: &TrimArgs) -> Result<(), Fail> {
     let signalled = signals::first()?;
     let trimmed = cache.trim(args.size, &mut |_| signalled.load(Ordering::Relaxed) == 0)?;
     out::print(format!(
-        "{} removed, {}; {} left\n",
-        plural(trimmed.removed, "piece"),
+        "{} removed; {} left\n",
         amount(trimmed.removed_bytes),
         amount(trimmed.left_bytes)
     ))?;
     let signal = signalled.load(Ordering::Relaxed);
     ended(signal, "the same command goes on")?;
     if trimmed.left_bytes > args.size {
-        let remedy =
-            "run it again: other processes use the pieces, or this user may not remove them";
+        let remedy = "run it again: other processes write there, or this user may not remove files";
         return Err(Fail::check("more than that is left", &args.dir, remedy));
     }
     Ok(())
@@ -622,15 +622,13 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         versions,
         listings,
     } = asked(&args.part)?;
-    let pieces: u64 = versions.iter().map(|version| version.pieces).sum();
     let bytes: u64 = versions.iter().map(|version| version.file_bytes).sum();
     let all = format!(
-        "{} of {}, {}",
-        plural(pieces, "piece"),
+        "{}, {}",
         plural(versions.len() as u64, "version"),
         amount(bytes)
     );
-    let has_any = pieces > 0 || !listings.is_empty();
+    let has_any = !versions.is_empty() || !listings.is_empty();
     if args.part.source.is_none() && !args.yes && has_any && !agrees(&args.part.dir, &all)? {
         return out::print("nothing removed\n");
     }
@@ -640,11 +638,12 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         if work.signal() > 0 {
             break;
         }
-        cache.remove(version, &mut |bytes| {
-            removed += 1;
-            removed_bytes += bytes;
-            work.goes_on(bytes)
-        })?;
+        let bytes = cache.remove(version)?;
+        removed += 1;
+        removed_bytes += bytes;
+        if !work.goes_on(bytes) {
+            break;
+        }
     }
     let signal = work.end();
     for listing in listings.iter().filter(|_| signal == 0) {
@@ -655,7 +654,7 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
     }
     out::print(format!(
         "{} removed, {}\n",
-        plural(removed, "piece"),
+        plural(removed, "version"),
         amount(removed_bytes)
     ))?;
     ended(signal, "the same command goes on")

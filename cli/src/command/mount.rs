@@ -119,7 +119,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     #[cfg(feature = "object")]
     let disk_cache = {
         let names = args.disk_cache_names.as_deref();
-        config.disk_cache_with(args.server.disk_cache.as_deref(), names)?
+        config.server_cache(args.server.disk_cache.as_deref(), names)?
     };
     #[cfg(feature = "object")]
     let tree = match &disk_cache {
@@ -359,6 +359,7 @@ fn front(counts: &MountCounts) -> Front {
         what: "files",
         open: counts.handles,
         opened: counts.opened,
+        passed: counts.passed,
         requests: counts.reads,
         failed: counts.failed,
         bytes: counts.bytes,

@@ -118,7 +118,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         .appending(args.server.appending);
     #[cfg(feature = "object")]
     let options = Options {
-        disk_cache: config.disk_cache(args.server.disk_cache.as_deref())?,
+        disk_cache: config.server_cache(args.server.disk_cache.as_deref(), None)?,
         ..options
     };
     let reader = Reader::open(args.source.clone(), options)?;
@@ -307,6 +307,7 @@ fn front(counts: &ServerCounts) -> Front {
         what: "clients",
         open: counts.clients,
         opened: counts.connections,
+        passed: 0,
         requests: counts.requests,
         failed: counts.failed_requests,
         bytes: counts.bytes,

@@ -10,6 +10,7 @@
 //! | `view.rs` | what a mount shows, without the kernel |
 //! | `handles.rs` | what is open |
 //! | `request_pool.rs` | which thread waits |
+//! | `passed.rs` | files that the kernel reads by itself |
 //! | `caller.rs` | whether a request's caller is still there |
 //! | `control.rs` | the caller's order of files, over a socket |
 //! | `kernel.rs` | the crate `fuser`, and nothing but that |
@@ -24,6 +25,7 @@ mod control;
 mod handles;
 mod kernel;
 mod nodes;
+mod passed;
 mod request_pool;
 mod view;
 

@@ -5,20 +5,20 @@
 //! before the first byte.
 //!
 //! ```text
-//!   reader ──► engine (memory, readahead) ──► CachedSource ──► pieces below DIR/foreread-cache-1
+//!   reader ──► engine (memory, readahead) ──► CachedSource ──► files below DIR/foreread-cache-2
 //!                                               └─ what is not there ──► the source, and a copy behind the reader
 //! ```
 //! | file | is about |
 //! |---|---|
-//! | piece | the format of a piece; everything that is read is looked at |
-//! | folder, files, account, claims | the files of the folder: paths without links, bytes in all, what is being fetched |
-//! | index, cached, sinks, reader | which part of a fetch comes from where |
-//! | tier, folder_tier, bucket | a folder or a bucket as the place of pieces |
+//! | folder, account, claims | the folder: paths without links, bytes in all, what is being fetched |
+//! | hash, object | names and checksums; the two files of a version |
+//! | cached, sinks | which part of a fetch comes from where |
+//! | tier, disk, bucket, runs | a folder or a bucket as the place of bytes |
 //! | parts | a tier with its writer, and the shared tier below it |
-//! | writer, room | writing behind the reader, and what makes way |
+//! | writer, evict | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
 //! | fill | all objects below a prefix, fetched before they are read |
-//! | names, kept_tree | the names of folders, shown by the next mount before the store has answered |
+//! | names, latest, kept_tree | the names of folders, shown by the next mount before the store has answered; the version that was read last |
 //! | inspect | what is in the folder, for people |
 //!
 //! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
@@ -28,11 +28,11 @@ mod account;
 mod bucket;
 mod cached;
 mod claims;
-mod files;
+mod disk;
+mod evict;
 mod fill;
 mod folder;
-mod folder_tier;
-mod index;
+mod hash;
 mod inspect;
 #[cfg(feature = "object")]
 mod kept_tree;
@@ -42,10 +42,10 @@ mod latest;
     allow(dead_code, reason = "prefixes of stores alone are kept")
 )]
 mod names;
+mod object;
 mod parts;
-mod piece;
-mod reader;
-mod room;
+#[cfg(feature = "object")]
+mod runs;
 mod settings;
 mod shared;
 mod sinks;
@@ -56,11 +56,12 @@ mod writer;
 use super::tree::Tree;
 use super::{Source, SourceName, SourceOpenError};
 use cached::CachedSource;
+use disk::DiskTier;
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
-use folder_tier::FolderTier;
+pub use folder::OLD_FOLDER;
 pub use inspect::{
-    CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
+    BlockState, CacheInspector, CheckedBlocks, DiskSpace, TrimCounts, VersionList, VersionSummary,
 };
 pub use names::ListingSummary;
 use parts::Parts;
@@ -68,7 +69,6 @@ pub use parts::SharedTier;
 pub use settings::{
     DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache, SharedFolder,
 };
-use shared::CacheState;
 pub use shared::DiskCacheCounts;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -92,7 +92,7 @@ pub const VARIABLE: &str = "FOREREAD_DISK_CACHE";
 /// ```
 #[derive(Clone)]
 pub struct DiskCache {
-    folder: Arc<FolderTier>,
+    disk: Arc<DiskTier>,
     parts: Arc<Parts>,
 }
 
@@ -123,7 +123,7 @@ struct OpenCache {
     settings: DiskCacheSettings,
     /// A child of a fork has no threads of its parent.
     process: u32,
-    folder: Weak<FolderTier>,
+    disk: Weak<DiskTier>,
     parts: Weak<Parts>,
 }
 
@@ -162,7 +162,7 @@ impl DiskCache {
         let below = settings
             .shared
             .as_ref()
-            .map(|shared| SharedTier::open(shared, &settings, open_settings))
+            .map(|shared| open_shared(shared, &settings, open_settings))
             .transpose()?;
         let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
         if let Some(SharedCache::Folder(shared)) = &settings.shared
@@ -184,25 +184,25 @@ impl DiskCache {
             .0
             .iter()
             .find(is_same)
-            .and_then(|cache| cache.parts.upgrade().zip(cache.folder.upgrade()));
-        if let Some((parts, folder)) = known {
-            return Ok(DiskCache { folder, parts });
+            .and_then(|cache| cache.parts.upgrade().zip(cache.disk.upgrade()));
+        if let Some((parts, disk)) = known {
+            return Ok(DiskCache { disk, parts });
         }
-        let state =
-            CacheState::open(settings.clone()).map_err(|error| refused(&settings.dir, error))?;
-        let folder = Arc::new(FolderTier::new(state));
+        let disk =
+            DiskTier::open(settings.clone()).map_err(|error| refused(&settings.dir, error))?;
+        let disk = Arc::new(disk);
         let parts = Arc::new(Parts {
-            writer: Arc::new(Writer::new(folder.clone(), 1)),
-            tier: folder.clone(),
+            writer: Arc::new(Writer::new(disk.clone(), 1)),
+            tier: disk.clone(),
             below,
         });
         open.0.push(OpenCache {
             settings,
             process,
-            folder: Arc::downgrade(&folder),
+            disk: Arc::downgrade(&disk),
             parts: Arc::downgrade(&parts),
         });
-        Ok(DiskCache { folder, parts })
+        Ok(DiskCache { disk, parts })
     }
 
     /// Opens a source by its name. Of an object whose first bytes this cache has, no bytes are asked for while it is the version that was read last:
@@ -232,7 +232,7 @@ impl DiskCache {
         let name = name.into();
         let shown = name.to_string();
         let first_bytes = super::object::FIRST_BYTES;
-        let held = |source: &str| self.folder.latest(source, &shown, first_bytes);
+        let held = |source: &str| self.disk.latest(source, &shown, first_bytes);
         super::Object::open_unless(name, settings, &held)
     }
 
@@ -278,7 +278,7 @@ impl DiskCache {
     /// What it has done for this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
-        self.folder.shared.tier.counts.now()
+        self.parts.tier.state().counts.now()
     }
 
     /// What several machines share, if there is that.
@@ -306,16 +306,36 @@ impl DiskCache {
         DiskCache::open(settings).map(Some)
     }
 
-    /// Bytes of its pieces, over all processes; nothing where that is not known yet.
+    /// The same for a server: where the folder cannot be used now it goes without, and says so once. A text or a folder that is refused
+    /// because others may write it stays an error.
+    ///
+    /// # Errors
+    /// See [`DiskCache::named`].
+    pub fn if_usable(text: &str) -> Result<Option<DiskCache>, SourceOpenError> {
+        use rustix::io::Errno;
+        DiskCache::named(text).or_else(|error| {
+            let settings = [Errno::INVAL, Errno::PERM, Errno::OPNOTSUPP];
+            if settings
+                .iter()
+                .any(|errno| errno.raw_os_error() == error.errno)
+            {
+                return Err(error);
+            }
+            tracing::warn!("{error}; reads go on from the store, without a disk cache");
+            Ok(None)
+        })
+    }
+
+    /// Bytes of its files on the disk, over all processes; nothing where that is not known.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
-        self.folder.shared.opened().bytes()
+        self.disk.bytes()
     }
 
     /// Its settings.
     #[must_use]
     pub fn settings(&self) -> &DiskCacheSettings {
-        &self.folder.shared.settings
+        &self.disk.settings
     }
 
     /// Its folder.
@@ -327,6 +347,46 @@ impl DiskCache {
     /// Waits until what was fetched so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
         self.parts.flush(most)
+    }
+}
+
+fn open_shared(
+    shared: &SharedCache,
+    own: &DiskCacheSettings,
+    open: &OpenSettings,
+) -> Result<SharedTier, SourceOpenError> {
+    match shared {
+        SharedCache::Folder(shared) => {
+            let settings = DiskCacheSettings {
+                dir: shared.dir.clone(),
+                size_bytes: shared.size_bytes,
+                others_trusted: true,
+                shared: None,
+                ..own.clone()
+            };
+            Ok(SharedTier(DiskCache::open(settings)?.parts))
+        }
+        #[cfg(feature = "object")]
+        SharedCache::Bucket(bucket) => {
+            let tier = bucket::BucketTier::open(bucket, own, open)?;
+            Ok(SharedTier(Arc::new(Parts {
+                writer: Arc::new(Writer::new(tier.clone(), bucket::WRITERS)),
+                tier,
+                below: None,
+            })))
+        }
+        #[cfg(not(feature = "object"))]
+        SharedCache::Bucket(bucket) => {
+            let _ = open;
+            Err(SourceOpenError {
+                what: bucket.name.clone(),
+                why: "a bucket cannot be a shared cache: foreread was built without the feature `object`"
+                    .to_string(),
+                remedy: "build it with that feature, or share a folder".to_string(),
+                errno: rustix::io::Errno::OPNOTSUPP.raw_os_error(),
+                cause: None,
+            })
+        }
     }
 }
 

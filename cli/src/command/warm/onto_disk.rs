@@ -133,7 +133,7 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
     }
     if sum.evicted_bytes > 0 {
         let evicted = amount(sum.evicted_bytes);
-        note(format!("{evicted} of older pieces were removed for room"));
+        note(format!("{evicted} of older versions were removed for room"));
     }
     print(outputs, &cache, &sum, seconds)?;
     ended(&sum, &cache, signalled.load(Ordering::Relaxed))

@@ -12,6 +12,7 @@
 //! size; the engine's readahead hides the latency of the storage. Set to 0, each page is a separate request.
 
 use super::caller;
+use super::passed::PassedFiles;
 use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{KernelErrno, LookedUpName, View, is_root};
 use super::{FuseSettings, no_threads, refused};
@@ -19,10 +20,10 @@ use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
 use foreread_os::host::{Host, KernelVersion, last_at};
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request,
-    Session, SessionACL, SessionUnmounter,
+    BackingId, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    Request, Session, SessionACL, SessionUnmounter,
 };
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -100,6 +101,7 @@ struct Kernel {
     settings: FuseSettings,
     owner: (u32, u32),
     place: Arc<MountPlace>,
+    passed: Arc<PassedFiles<BackingId>>,
 }
 
 /// What makes the type `fuse.foreread` in the tables of mounts. fusermount3 has an option for it; a mount(2) by root passes it to the kernel,
@@ -136,6 +138,7 @@ impl KernelMount {
             pool: RequestPool::default(),
             settings: settings.clone(),
             owner,
+            passed: Arc::default(),
         };
         // A comma would begin another option.
         let name: String = what
@@ -298,6 +301,16 @@ impl Filesystem for Kernel {
         if self.view.lists_versions() {
             let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
         }
+        // One level: an overlay over this mount stays possible, and files of a cache on an overlay are not passed. A reader that is observed
+        // makes its requests here.
+        let may_pass = self.view.has_disk_cache()
+            && self.settings.observer.is_none()
+            && !self.settings.direct
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+            && config.set_max_stack_depth(1).is_ok();
+        if !may_pass {
+            self.passed.refuse();
+        }
         Ok(())
     }
 
@@ -336,8 +349,15 @@ impl Filesystem for Kernel {
             return reply.error(Errno::EROFS);
         }
         let is_direct = self.settings.direct;
+        let passed = Arc::clone(&self.passed);
         self.ask(request, move |view| match view.open(number.0) {
             Ok((fh, stays)) => {
+                let file = passed.may_pass().then(|| view.whole_file(fh)).flatten();
+                if let Some(file) = passed.open(number.0, file, |file| reply.open_backing(file)) {
+                    view.count_passed();
+                    let how = FopenFlags::FOPEN_NOFLUSH;
+                    return reply.opened_passthrough(FileHandle(fh), how, &file.id);
+                }
                 // Without a flag the kernel drops what it has of the file.
                 let how = match stays {
                     _ if is_direct => FopenFlags::FOPEN_DIRECT_IO,
@@ -372,7 +392,7 @@ impl Filesystem for Kernel {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         fh: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
@@ -380,6 +400,7 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.view.release(fh.0);
+        self.passed.release(number.0);
         reply.ok();
     }
 

@@ -30,7 +30,7 @@ use crate::error::OpenError;
 use crate::front::observe::{Observer, PassedRequest, RequestKind};
 use crate::health::reads_ahead;
 use crate::source::tree::{Kind, Meta, Tree};
-use crate::source::{SourceError, report_failure};
+use crate::source::{SourceError, WholeFile, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
 use names::SaidNames;
 pub use plan::{FileOrder, MAX_PLANNED, Planner};
@@ -68,6 +68,8 @@ pub struct MountCounts {
     pub handles: u64,
     /// Files that ever were opened.
     pub opened: u64,
+    /// Of these, files that the kernel reads by itself: their reads and bytes are not counted.
+    pub passed: u64,
     /// Numbers that the kernel knows.
     pub nodes: u64,
     /// Reads answered with data.
@@ -92,6 +94,7 @@ pub struct View {
     cut: KernelCut,
     observer: Option<Arc<dyn Observer>>,
     opened: AtomicU64,
+    passed: AtomicU64,
     reads: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
@@ -129,6 +132,7 @@ impl View {
             cut,
             observer,
             opened: count(),
+            passed: count(),
             reads: count(),
             failed: count(),
             bytes: count(),
@@ -362,6 +366,26 @@ impl View {
         drop((gone, handle));
     }
 
+    /// The file of this machine that has all bytes of a handle's file, if there is one.
+    pub fn whole_file(&self, fh: u64) -> Option<WholeFile> {
+        let handle = self.handles().files.get(&fh).cloned()?;
+        handle.reader.whole_file()
+    }
+
+    /// May there be such files?
+    pub fn has_disk_cache(&self) -> bool {
+        #[cfg(feature = "disk-cache")]
+        let has = self.engine.disk_cache().is_some();
+        #[cfg(not(feature = "disk-cache"))]
+        let has = false;
+        has
+    }
+
+    /// The kernel reads one more handle by itself.
+    pub fn count_passed(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Calls `send` with all bytes that a file has from `offset` on, up to `len`; no fewer.
     pub fn read(
         &self,
@@ -447,6 +471,7 @@ impl View {
         MountCounts {
             handles: self.handles().files.len() as u64,
             opened: get(&self.opened),
+            passed: get(&self.passed),
             nodes: self.nodes().len() as u64,
             reads: get(&self.reads),
             failed: get(&self.failed),

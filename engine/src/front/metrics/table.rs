@@ -24,6 +24,8 @@ pub struct FrontView {
     pub open: u64,
     /// Clients or files that ever were.
     pub opened: u64,
+    /// Of these, files that the kernel reads by itself: their requests and bytes are not counted.
+    pub passed: u64,
     /// Requests answered with data or success.
     pub requests: u64,
     /// Requests refused or failed.
@@ -287,20 +289,20 @@ fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
         disk_cache_hit [Bytes] = counts.hit_bytes, "Read from the disk";
         disk_cache_misses = counts.misses, "Parts of fetches that the store was asked for";
         disk_cache_miss [Bytes] = counts.miss_bytes, "Asked of the store";
-        disk_cache_written_pieces = counts.written, "Pieces written";
+        disk_cache_writes = counts.written, "Runs of blocks written, each of at most 1 MiB";
         disk_cache_written [Bytes] = counts.written_bytes, "Written to the disk";
         disk_cache_dropped [Bytes] = counts.dropped_bytes, "Not written, since the disk did not keep up";
-        disk_cache_refused_writes = counts.refused_writes, "Pieces not written: an error, or no room";
-        disk_cache_read_errors = counts.read_errors, "Pieces that could not be read";
-        disk_cache_wrong_pieces = counts.wrong, "Pieces with a wrong checksum, removed";
-        disk_cache_evicted_pieces = counts.evicted, "Pieces removed for room";
+        disk_cache_refused_writes = counts.refused_writes, "Runs not written: an error, or no room";
+        disk_cache_read_errors = counts.read_errors, "Reads of the disk that failed";
+        disk_cache_wrong_blocks = counts.wrong, "Blocks with a wrong checksum, removed";
+        disk_cache_evictions = counts.evicted, "Versions, or parts of large ones, removed for room";
         disk_cache_evicted [Bytes] = counts.evicted_bytes, "Removed for room";
         disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "On the disk and asked of the store, which is faster";
         disk_cache_waits = counts.waits, "Fetches that waited for another process";
     }
     numbers! { table, Gauge:
-        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "Pieces on the disk, of all processes";
-        disk_cache_limit [Bytes] = cache.settings().size_bytes, "That pieces may have";
+        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "On the disk, of all processes";
+        disk_cache_limit [Bytes] = cache.settings().size_bytes, "That it may have there";
     }
 }
 
@@ -390,6 +392,7 @@ fn clients(table: &mut Vec<Metric>, front: &FrontView) {
     }
     numbers! { table, Counter:
         front_opened = front.opened, "Clients or files that ever were open";
+        front_passed = front.passed, "Of these, files that the kernel reads by itself";
         front_requests = front.requests, "Requests answered";
         front_failed_requests = front.failed_requests, "Requests refused or failed";
         front_sent [Bytes] = front.bytes, "Data sent";

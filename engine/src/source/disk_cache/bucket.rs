@@ -1,45 +1,46 @@
-//! A bucket near by as the place of pieces that machines share: `shared=s3://BUCKET/PREFIX`.
+//! A bucket near by as the place of bytes that machines share: `shared=s3://BUCKET/PREFIX`.
 //!
-//! Pieces are the same as in a folder, and so are their names, as keys below the prefix. Which there are is known from a listing of the
+//! Bytes are objects below the prefix, each of a run of blocks of a version, at most 1 MiB. Which there are is known from a listing of the
 //! version, begun when it is read first and again while reads go to the store. What is fetched from the store is put behind the reader.
 //!
 //! ```text
+//!   PREFIX/foreread-cache-2/ab/abcd.../100.20     32 blocks of 4 KiB from block 256 on:
+//!     16 version | 8 checksum of the checksums | 8 checksum of each block | the bytes
+//!
 //!   read ──► listing (waits for its first one, 1.5 s at most) ── not on it ──► the store, and a PUT behind the reader
 //!              │ on it
 //!              ▼
-//!            GET of header and blocks ── gone, wrong ──► forgotten, the store
-//!                                     └─ late, refused ──► the bucket is not asked for a while, the store
+//!            GET of checksums and blocks ── gone, wrong ──► forgotten, the store
+//!                                        └─ late, refused ──► the bucket is not asked for a while, the store
 //! ```
-//! Example: 64 KiB at 512 KiB of a piece are two requests at once, for its first 4 KiB and for two blocks of 32 KiB.
-//!
 //! A bucket has no claims: machines that begin the same at the same time fetch it each for itself. Nothing is removed from it, and it has
-//! no limit here; a rule of the bucket ends what is old. What is no piece is made an empty object. Never: fails a read, or waits longer
-//! than 1.5 s for a listing, for one piece, or to set one aside.
+//! no limit here; a rule of the bucket ends what is old. What is wrong is made an empty object. Never: fails a read, or waits longer
+//! than 1.5 s for a listing, for one run, or to set one aside.
 
 use super::OpenSettings;
 use super::claims::Claim;
-use super::folder::{FORMAT_FOLDER, PieceFile};
-use super::piece::{Extent, HEADER_BYTES, PieceBuffer, PieceFault, PieceHeader};
+use super::hash::{BLOCK_BYTES, VersionHash, checksum};
+use super::object::Fault;
+use super::runs::{BlockRun, FRONT, folder_of};
 use super::settings::{DiskCacheSettings, SharedBucket};
-use super::shared::{CachedVersion, Counts, TierState, VersionListing, VersionListingState};
+use super::shared::{CachedVersion, Counts, TierState};
 use super::sinks::FillPlace;
-use super::tier::Tier;
+use super::tier::{Part, Tier};
 use crate::source::SourceOpenError;
 use crate::source::object::{KeyRefusal, Keys, begin};
 use bytes::Bytes;
 use futures_util::future::try_join;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pieces that are put at once.
+/// Runs that are put at once.
 pub const WRITERS: usize = 4;
 /// How long a PUT may take.
 const PUT_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a version is listed again while reads of it go to the store, and the part of the time that this may take.
-const LIST_EVERY: Duration = Duration::from_secs(10);
-const LIST_PART: u32 = 20;
-/// What comes before the bytes in a piece is asked for with them where that is no more than this.
+/// How long a bucket that refuses is left alone.
+const READ_PAUSE: Duration = Duration::from_secs(30);
+/// What comes before the bytes in a run is asked for with them where that is no more than this.
 const FRONT_BYTES: u64 = 128 << 10;
 
 pub struct BucketTier(Arc<Bucket>);
@@ -94,17 +95,16 @@ impl BucketTier {
 
 impl Bucket {
     async fn list(&self, version: &CachedVersion) {
-        let folder = folder_of(version);
+        let folder = folder_of(version.hash);
         let listed = self.keys.names(&folder, self.patience, |name, size| {
-            let Some((extent, false)) = Extent::of_name(name) else {
+            // An empty one was set aside.
+            let Some(run) = BlockRun::of_name(name).filter(|_| size > 0) else {
                 return;
             };
-            // One that was set aside.
-            if size == 0 {
-                return;
-            }
-            if size == HEADER_BYTES as u64 + u64::from(extent.len) && extent.end() <= version.size {
-                version.index.found(extent);
+            let bytes = run.bytes(version.size);
+            let is_within = run.first + run.blocks <= version.size.div_ceil(BLOCK_BYTES);
+            if is_within && size == run.data_at() + bytes.end - bytes.start {
+                version.listing.hold().add(run);
             } else {
                 Counts::add(&self.tier.counts.wrong, 1);
             }
@@ -119,54 +119,56 @@ impl Bucket {
     /// object, such as one in an archive, counts as much at the third in a row.
     fn read_failed(&self, what: &str, refusal: &KeyRefusal, may_be_of_one: bool) {
         Counts::add(&self.tier.counts.read_errors, 1);
-        let now = Instant::now();
-        if may_be_of_one && !self.tier.reads.failed(now) {
+        if may_be_of_one && !self.tier.reads.failed() {
             return;
         }
-        self.tier.reads.off(now);
+        self.tier.reads.off(READ_PAUSE);
         let why = refusal.to_string();
         self.tier.report(what, &why, "the store is read instead");
     }
 
-    /// The bytes of some blocks of a piece, whose header and checksums are right.
+    /// Some blocks of a run, whose checksums are right.
     fn blocks(
         &self,
         version: &CachedVersion,
-        extent: Extent,
+        run: BlockRun,
         blocks: &Range<u64>,
-    ) -> Result<Vec<u8>, PieceFault> {
-        let key = key_of(version, extent);
-        let header = HEADER_BYTES as u64;
+    ) -> Result<Vec<u8>, Fault> {
+        let key = run.key(version.hash);
+        let (data_at, first) = (run.data_at(), run.bytes(version.size).start);
+        let at = |block: u64| data_at + (block * BLOCK_BYTES).min(version.size) - first;
+        let wanted = at(blocks.start)..at(blocks.end);
         let got = self.keys.within(self.patience, async {
-            if blocks.start - header <= FRONT_BYTES {
-                let mut head = self.keys.get(&key, 0..blocks.end).await?;
-                let rest = head.split_off(head.len().min(blocks.start as usize));
-                head.truncate(HEADER_BYTES);
+            if wanted.start <= FRONT_BYTES {
+                let mut head = self.keys.get(&key, 0..wanted.end).await?;
+                let rest = head.split_off(head.len().min(wanted.start as usize));
+                head.truncate(data_at as usize);
                 return Ok((head, rest));
             }
-            let head = self.keys.get(&key, 0..header);
-            try_join(head, self.keys.get(&key, blocks.clone())).await
+            let head = self.keys.get(&key, 0..data_at);
+            try_join(head, self.keys.get(&key, wanted.clone())).await
         });
         let (head, bytes) = match got {
             Ok(got) => got,
-            Err(KeyRefusal::Absent) => return Err(PieceFault::Gone),
+            Err(KeyRefusal::Absent) => return Err(Fault::Absent),
             Err(refusal) => {
                 let is_late = matches!(refusal, KeyRefusal::Late(_));
                 self.read_failed("reading", &refusal, !is_late);
-                return Err(PieceFault::Wrong);
+                return Err(Fault::Absent);
             }
         };
-        let is_whole = bytes.len() as u64 == blocks.end - blocks.start;
-        let head = PieceHeader::of(&head, extent, version.hash);
-        if is_whole && head.is_ok_and(|head| head.has(blocks.start, &bytes)) {
+        let is_whole = bytes.len() as u64 == wanted.end - wanted.start;
+        let sums = (blocks.start - run.first) as usize;
+        if is_whole && has_blocks(&head, version.hash, run, &bytes, blocks.start, sums) {
             self.tier.reads.worked();
             return Ok(bytes);
         }
+        Counts::add(&self.tier.counts.wrong, 1);
         self.set_aside(&key);
-        Err(PieceFault::Wrong)
+        Err(Fault::Wrong(Some(blocks.start)))
     }
 
-    /// Makes what is no piece an empty object: a listing of it would hide shorter pieces that are right. It ends before the read goes on,
+    /// Makes what is wrong an empty object: a listing of it would hide shorter runs that are right. It ends before the read goes on,
     /// so that it never comes behind the PUT of what that fetches.
     fn set_aside(&self, key: &str) {
         if !self.tier.writes.is_on() {
@@ -184,25 +186,36 @@ impl Tier for BucketTier {
         &self.0.tier
     }
 
-    fn look(&self, version: &Arc<CachedVersion>) {
-        if !self.0.tier.reads.is_on() || version.listing.is_known() {
-            return;
+    fn next(&self, version: &Arc<CachedVersion>, range: &Range<u64>) -> Part {
+        if !version.listing.is_known() {
+            self.list(version);
+            version.listing.await_first(self.0.patience);
         }
-        self.list(version);
-        version.listing.await_first(self.0.patience);
+        let state = version.listing.hold();
+        let run = state.run_of(range.start / BLOCK_BYTES);
+        if let Some(run) = run {
+            let end = run.bytes(version.size).end.min(range.end);
+            return Part::Here(end, Vec::new());
+        }
+        let next = state.runs.range(range.start / BLOCK_BYTES..).next();
+        let end = next.map_or(range.end, |(first, _)| first * BLOCK_BYTES);
+        Part::Store(end.min(range.end))
     }
 
     fn read(
         &self,
-        version: &CachedVersion,
-        piece: PieceFile,
+        version: &Arc<CachedVersion>,
+        _: &[u64],
         place: &mut FillPlace<'_>,
         end: u64,
-    ) -> Result<(), PieceFault> {
-        let extent = piece.extent;
-        let blocks = PieceHeader::blocks(extent, place.at..end);
-        let bytes = self.0.blocks(version, extent, &blocks)?;
-        let first = extent.offset + blocks.start - HEADER_BYTES as u64;
+    ) -> Result<(), Fault> {
+        let blocks = place.at / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        let run = version.listing.hold().run_of(blocks.start);
+        let run = run.ok_or(Fault::Absent)?;
+        let bytes = self.0.blocks(version, run, &blocks).inspect_err(|_| {
+            version.listing.hold().runs.remove(&run.first);
+        })?;
+        let first = blocks.start * BLOCK_BYTES;
         while place.at < end {
             let at = place.at;
             let Some(room) = place.room(end - at) else {
@@ -232,19 +245,19 @@ impl Tier for BucketTier {
         self.0.tier.writes.is_on()
     }
 
-    fn write(&self, version: &CachedVersion, buffer: &mut PieceBuffer) -> bool {
-        let extent = buffer.extent();
-        let piece = buffer.seal(version.hash, &version.about());
-        let bytes = Bytes::copy_from_slice(&piece.padded[..piece.len]);
-        let key = key_of(version, extent);
-        match self
-            .0
-            .keys
-            .within(PUT_PATIENCE, self.0.keys.put(&key, bytes))
-        {
+    fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool {
+        let blocks = (bytes.len() as u64).div_ceil(BLOCK_BYTES);
+        let run = BlockRun {
+            first: offset / BLOCK_BYTES,
+            blocks,
+        };
+        let key = run.key(version.hash);
+        let object = object_of(version.hash, run, bytes);
+        let put = self.0.keys.put(&key, object);
+        match self.0.keys.within(PUT_PATIENCE, put) {
             Ok(()) => {
-                self.0.tier.wrote(extent);
-                version.index.written(extent, None);
+                self.0.tier.wrote(bytes.len() as u64);
+                version.listing.hold().add(run);
                 true
             }
             Err(refusal) => {
@@ -255,46 +268,36 @@ impl Tier for BucketTier {
     }
 }
 
-impl VersionListing {
-    fn hold(&self) -> std::sync::MutexGuard<'_, VersionListingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_known(&self) -> bool {
-        self.hold().has_ended
-    }
-
-    /// Is it to be listed again?
-    fn is_due(&self) -> bool {
-        let state = self.hold();
-        let pause = LIST_EVERY.max(state.took * LIST_PART);
-        state.has_ended && state.began.is_none_or(|began| began.elapsed() >= pause)
-    }
-
-    fn end(&self) {
-        let mut state = self.hold();
-        state.took = state.began.map_or(Duration::ZERO, |began| began.elapsed());
-        (state.runs_in, state.has_ended) = (None, true);
-        drop(state);
-        self.ended.notify_all();
-    }
-
-    /// Waits for the end of the first one; a long one goes on beside the reads.
-    fn await_first(&self, most: Duration) {
-        let state = self.hold();
-        let left = most.saturating_sub(state.began.map_or(most, |began| began.elapsed()));
-        drop(
-            self.ended
-                .wait_timeout_while(state, left, |state| !state.has_ended),
-        );
-    }
+fn object_of(hash: VersionHash, run: BlockRun, bytes: &[u8]) -> Bytes {
+    let blocks = bytes.chunks(BLOCK_BYTES as usize).zip(run.first..);
+    let sums: Vec<u8> = blocks
+        .flat_map(|(bytes, block)| hash.sum(block, bytes).to_le_bytes())
+        .collect();
+    let mut object = hash.bytes().to_vec();
+    object.extend_from_slice(&checksum(&sums).to_le_bytes());
+    object.extend_from_slice(&sums);
+    object.extend_from_slice(bytes);
+    object.into()
 }
 
-/// The key of a version's folder below the prefix.
-fn folder_of(version: &CachedVersion) -> String {
-    format!("{FORMAT_FOLDER}/{}/", version.hash.folder())
-}
-
-fn key_of(version: &CachedVersion, extent: Extent) -> String {
-    format!("{}{}", folder_of(version), extent.name(false))
+/// Are these the blocks from `first` on, whose checksums begin with that of this index?
+fn has_blocks(
+    head: &[u8],
+    hash: VersionHash,
+    run: BlockRun,
+    bytes: &[u8],
+    first: u64,
+    index: usize,
+) -> bool {
+    let (Some(sums), Some(sum)) = (head.get(FRONT as usize..), head.get(16..FRONT as usize)) else {
+        return false;
+    };
+    let is_head = sums.len() as u64 == 8 * run.blocks && head[..16] == hash.bytes();
+    let mut blocks = bytes
+        .chunks(BLOCK_BYTES as usize)
+        .zip(first..)
+        .zip(sums.chunks_exact(8).skip(index));
+    let is_block =
+        |((bytes, block), sum): ((&[u8], u64), &[u8])| hash.sum(block, bytes).to_le_bytes() == sum;
+    is_head && checksum(sums).to_le_bytes() == sum && blocks.all(is_block)
 }

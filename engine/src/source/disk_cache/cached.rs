@@ -3,38 +3,44 @@
 //! ```text
 //!   fetch ──► which version is it exactly? ── not known ──► the source below
 //!                 │
-//!                 ▼ part after part (index.rs)
-//!             on the disk ──► piece, looked at ── gone or wrong: forgotten, asked of the store
-//!             not on it ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
-//!                                          └─ yes: waits for its pieces, not for long
+//!                 ▼ part after part (tier.rs)
+//!             here ──► read and looked at ── gone or wrong: asked of the store
+//!             not here ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
+//!                                          └─ yes: waits for it as long as it lives
 //! ```
 //! Never: fails a read because of the disk, mixes two versions, or makes a reader wait for a write.
 
-use super::claims::Claim;
-use super::folder::PieceFile;
-use super::index::Part;
+use super::claims::{CLAIM_BYTES, Claim};
 use super::parts::Parts;
-use super::piece::{MAX_PIECE_BYTES, PieceFault};
 use super::shared::{CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices};
 use super::speed::TimedRead;
+use super::tier::Part;
 use super::writer::{Tee, VersionCount};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
-    WritableSource,
+    WholeFile, WritableSource,
 };
+use foreread_os::host::Host;
+use foreread_os::threads::spawn;
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a fetch waits for another process that has begun the same and writes nothing. Chosen: longer than a fetch of 1 MiB takes over 30 ms and 1 MB/s.
-const PATIENCE: Duration = Duration::from_millis(1500);
-/// How often it looks whether that has come.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long a fetch waits for another process that holds the same and brings nothing. The kernel ends the claims of a process that has ended,
+/// so this is for one that is stopped.
+const STOPPED_AFTER: Duration = Duration::from_secs(30);
+/// How often it looks whether that has come: at first, and later.
+const LOOK_EVERY: Range<Duration> = Duration::from_millis(1)..Duration::from_millis(20);
 /// A shorter range of a larger object is not claimed: to wait for another process would cost more than the bytes.
 const CLAIMED_BYTES: u64 = 64 << 10;
+
+/// A version of so many bytes is looked at before it is opened to be passed through, a larger one meanwhile.
+const LOOKED_AT_ONCE: u64 = 1 << 20;
+/// One with more than this part of the machine's memory is not: that would take all of the page cache.
+const LARGE_PART: u64 = 4;
 
 pub struct CachedSource {
     below: Arc<dyn Source>,
@@ -130,84 +136,69 @@ impl CachedSource {
     ) -> Result<(), SourceError> {
         let tier = &self.parts.tier;
         let shared = tier.state();
-        tier.look(version);
         let mut is_first = true;
         while place.at < range.end && place.has_room() {
             let at = place.at;
             let part = if shared.reads.is_on() {
-                version.index.next(&(at..range.end))
+                tier.next(version, &(at..range.end))
             } else {
                 Part::Store(range.end)
             };
-            match part {
-                Part::Disk(..) if tier.passes_over(range.end - at) => {
+            let goes_on = match part {
+                Part::Here(..) if tier.passes_over(range.end - at) => {
                     // All of it at once: more is likely to be there.
                     Counts::add(&shared.counts.passed_over_bytes, range.end - at);
-                    if self.fetch(None, at..range.end, place)?.is_break() {
-                        break;
-                    }
+                    self.fetch(None, at..range.end, place)?
                 }
-                Part::Disk(piece, end) => {
+                Part::Here(end, sums) => {
                     if std::mem::take(&mut is_first) {
                         place.at_hand();
                     }
-                    self.read_piece(version, piece, end, place);
+                    self.read_here(version, &sums, end, place)?
                 }
-                Part::Store(end) => {
-                    if self.miss(version, at..end, place)?.is_break() {
-                        break;
-                    }
-                }
+                Part::Store(end) => self.miss(version, at..end, place)?,
+            };
+            if goes_on.is_break() {
+                break;
             }
             is_first = false;
         }
         Ok(())
     }
 
-    /// Reads a piece as far as it is right; what it does not give is no longer in the index.
-    fn read_piece(
+    /// Reads a part that is here; what it does not give is asked of the store.
+    fn read_here(
         &self,
         version: &Arc<CachedVersion>,
-        piece: PieceFile,
+        sums: &[u64],
         end: u64,
         place: &mut FillPlace<'_>,
-    ) {
+    ) -> Result<ControlFlow<()>, SourceError> {
         let Parts { tier, writer, .. } = &*self.parts;
         let shared = tier.state();
         self.has_served.store(true, Ordering::Relaxed);
         let from = place.at;
         // To open it counts as well: what its header waits for, the kernel reads ahead.
         let timed = shared.speeds.disk(end - from);
-        let done = tier.read(version, piece, place, end);
+        let done = tier.read(version, sums, place, end);
         if let Some(mut timed) = timed {
             timed.add(place.at - from);
         }
-        let fault = match done {
-            Ok(()) => {
-                Counts::add(&shared.counts.hits, 1);
-                shared.reads.worked();
-                if version.index.used(piece) {
-                    writer.note(version, piece);
-                }
-                return;
-            }
-            Err(fault) => fault,
-        };
-        version
-            .index
-            .forget(piece, !matches!(fault, PieceFault::Gone));
-        tier.close(version, piece);
-        match fault {
-            PieceFault::Gone => {}
-            PieceFault::Io(errno) => shared.read_failed(errno),
-            PieceFault::Wrong => {
-                Counts::add(&shared.counts.wrong, 1);
-                writer.remove(version, piece);
-            }
+        if done.is_err() {
+            return self.fetch(Some((version, false)), place.at..end, place);
         }
+        Counts::add(&shared.counts.hits, 1);
+        shared.reads.worked();
+        let files = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = files.as_ref().is_some_and(|files| files.is_due());
+        drop(files);
+        if is_due {
+            writer.note(version);
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// A range that is not on the disk: another process may be fetching it.
+    /// A range that is not here: another process may be fetching it.
     fn miss(
         &self,
         version: &Arc<CachedVersion>,
@@ -215,61 +206,52 @@ impl CachedSource {
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
         let tier = &self.parts.tier;
-        let shared = tier.state();
         let is_whole = range == (0..version.size);
-        if !is_whole && range.end - range.start < CLAIMED_BYTES
-            || !shared.writes.is_on()
-            || !shared.waits.is_on()
-        {
+        let is_short = !is_whole && range.end - range.start < CLAIMED_BYTES;
+        if is_short || !tier.is_writing() || !version.waits() {
             return self.fetch(Some((version, false)), range, place);
         }
         match tier.claim(version, &range) {
             Claim::Taken => self.fetch_rest(version, range, true, place),
             Claim::Unknown => self.fetch(Some((version, false)), range, place),
             Claim::Busy => {
-                let end = range
-                    .end
-                    .min((range.start / MAX_PIECE_BYTES + 1) * MAX_PIECE_BYTES);
-                Counts::add(&shared.counts.waits, 1);
-                self.await_piece(version, range.start..end, place)
+                Counts::add(&tier.state().counts.waits, 1);
+                let megabyte = (range.start / CLAIM_BYTES + 1) * CLAIM_BYTES;
+                self.await_other(version, range.start..range.end.min(megabyte), place)
             }
         }
     }
 
-    /// Waits for what another process fetches, up to the end of a piece. It is read then, or fetched here.
-    fn await_piece(
+    /// Waits for what another process fetches, up to the end of a megabyte. It is read then, or fetched here.
+    fn await_other(
         &self,
         version: &Arc<CachedVersion>,
         range: Range<u64>,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
         let tier = &self.parts.tier;
-        let (mut stamp, mut moved) = (tier.stamp(version), Instant::now());
+        let (began, mut pause) = (Instant::now(), LOOK_EVERY.start);
         let claimed = loop {
-            if moved.elapsed() >= PATIENCE {
-                // It is stopped, or very slow: that costs a reader this time once and not for each piece.
-                tier.state().waits.off(Instant::now());
-                break false;
-            }
             if place.is_cancelled() {
                 break false;
             }
-            std::thread::sleep(LOOK_EVERY);
+            if began.elapsed() >= STOPPED_AFTER {
+                version.wait_after(STOPPED_AFTER);
+                break false;
+            }
             match tier.claim(version, &range) {
                 Claim::Taken => break true,
                 Claim::Unknown => break false,
                 Claim::Busy => {}
             }
-            let now = tier.stamp(version);
-            if now != stamp {
-                (stamp, moved) = (now, Instant::now());
-            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_EVERY.end);
         };
         self.fetch_rest(version, range, claimed, place)
     }
 
-    /// Fetches the first part of a range that is not on the disk; another process may have written it a moment ago. The rest is given back
-    /// where it was claimed.
+    /// Fetches the first part of a range that is not here; another process may have written it a moment ago. The rest is given back where it
+    /// was claimed.
     fn fetch_rest(
         &self,
         version: &Arc<CachedVersion>,
@@ -278,22 +260,23 @@ impl CachedSource {
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
         let tier = &self.parts.tier;
-        tier.look_again(version, range.start);
-        let part = version.index.next(&range);
+        let part = tier.next(version, &range);
         let end = match part {
-            Part::Disk(..) => range.start,
+            Part::Here(..) => range.start,
             Part::Store(end) => end,
         };
         if claimed && end < range.end {
             // A megabyte is claimed as a whole.
-            let rest = end.next_multiple_of(MAX_PIECE_BYTES).min(range.end)..range.end;
+            let rest = end.next_multiple_of(CLAIM_BYTES).min(range.end)..range.end;
+            let rest = if end == range.start {
+                range.clone()
+            } else {
+                rest
+            };
             tier.give_back(version, &rest);
         }
         match part {
-            Part::Disk(piece, end) => {
-                self.read_piece(version, piece, end, place);
-                Ok(ControlFlow::Continue(()))
-            }
+            Part::Here(end, sums) => self.read_here(version, &sums, end, place),
             Part::Store(end) => self.fetch(Some((version, claimed)), range.start..end, place),
         }
     }
@@ -425,6 +408,32 @@ impl Source for CachedSource {
 
     fn holes(&self) -> Option<&dyn Holes> {
         self.below.holes()
+    }
+
+    fn whole_file(&self) -> Option<WholeFile> {
+        let version = self.current().ok().flatten()?;
+        let tier = &self.parts.tier;
+        if tier.passes_over(version.size) {
+            return None;
+        }
+        if version.size <= LOOKED_AT_ONCE {
+            return Some(tier.whole(&version, Some(&|| true))?);
+        }
+        if let Some(file) = tier.whole(&version, None) {
+            return Some(file);
+        }
+        let is_large = version.size > Host::here().memory_bytes() / LARGE_PART;
+        if !is_large && !version.is_looked_at.swap(true, Ordering::Relaxed) {
+            let tier = Arc::clone(tier);
+            let looks = move || {
+                // As long as a reader has the version open.
+                tier.whole(&version, Some(&|| Arc::strong_count(&version) > 1));
+                version.is_looked_at.store(false, Ordering::Relaxed);
+            };
+            // Without a thread it is read the ordinary way.
+            let _ = spawn("foreread-look", looks);
+        }
+        None
     }
 
     fn queue(&self) -> Option<Arc<dyn Queue>> {

@@ -1,17 +1,18 @@
 //! What each process fetches: processes that share a folder fetch each byte once.
 //!
-//! A process that is about to fetch a range locks it, and unlocks each piece when it is written. Another that wants the same range finds it
-//! locked, waits, and finds the piece. The locks are of one empty file: a version has a place in it by its hash, a megabyte one byte. Two
-//! versions that share a place by chance wait for each other without need. The kernel ends the locks of a process with it.
+//! A process that is about to fetch a range locks it, and unlocks each part when it is written. Another that wants the same range finds it
+//! locked, waits as long as the lock is there, and finds the bytes. The locks are of one empty file: a version has a place in it by its hash,
+//! a megabyte one byte. Two versions that share a place by chance wait for each other without need. The kernel ends the locks of a process
+//! with it.
 //!
 //! ```text
 //!   hash of the version (38 bits) | megabyte of the object (24 bits)        a byte of `claims`
 //! ```
-//! Example: two processes read 4 GiB in order at the same time. The second is always a little behind, waits for the first's piece of the
-//! next megabyte, and reads it from the disk.
+//! Example: two processes read 4 GiB in order at the same time. The second is always a little behind, waits for the first's next megabyte,
+//! and reads it from the disk.
 
 use super::folder::CacheFolder;
-use super::piece::{MAX_PIECE_BYTES, VersionHash};
+use super::hash::VersionHash;
 use crate::source::descriptor::lock;
 use nix::libc;
 use rustix::fd::OwnedFd;
@@ -20,6 +21,8 @@ use std::ops::Range;
 
 const FILE: &str = "claims";
 const MEGABYTE_BITS: u32 = 24;
+/// What is claimed together.
+pub const CLAIM_BYTES: u64 = 1 << 20;
 
 pub struct Claims {
     file: OwnedFd,
@@ -60,10 +63,7 @@ impl Claims {
 
     fn lock(&self, kind: libc::c_int, version: VersionHash, bytes: &Range<u64>) -> nix::Result<()> {
         let mask = (1_u64 << MEGABYTE_BITS) - 1;
-        let (first, last) = (
-            bytes.start / MAX_PIECE_BYTES,
-            (bytes.end - 1) / MAX_PIECE_BYTES,
-        );
+        let (first, last) = (bytes.start / CLAIM_BYTES, (bytes.end - 1) / CLAIM_BYTES);
         let place = version.number() >> 26 << MEGABYTE_BITS;
         let start = (place | first & mask) as i64;
         let len = (last - first + 1).min(mask) as i64;

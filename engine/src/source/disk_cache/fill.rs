@@ -1,16 +1,17 @@
 //! Fills a cache with all that is below a prefix, before anything is read: what is there already is not fetched.
 //!
 //! ```text
-//!   folders ──list──► objects ──open──► ranges that are not on the disk ──fetch──► writer ──► pieces
+//!   folders ──list──► objects ──open──► ranges that are not on the disk ──fetch──► writer ──► disk
 //!      └──── each thread takes the last of these that has work ────┘          └─ waits while a third of its queue is full
 //! ```
 //! Never: keeps bytes in memory, or fetches what the limit of the cache would push out again.
 
-use super::index::Part;
-use super::piece::{HEADER_BYTES, MAX_PIECE_BYTES};
+use super::claims::CLAIM_BYTES;
+use super::hash::BLOCK_BYTES;
+use super::object::HEADER_BYTES;
 use super::{DiskCache, DiskCacheCounts};
 use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
-use crate::source::{ExactVersion, Sink, Source, SourceError};
+use crate::source::{Sink, Source, SourceError};
 use foreread_os::threads::Task;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -114,7 +115,7 @@ struct FillState {
     /// Threads that work, and those of them that list a folder.
     busy: usize,
     listing: usize,
-    /// Bytes of the pieces that all this has and will have.
+    /// Bytes of the files that all this has and will have.
     file_bytes: u64,
     counts: CacheFillCounts,
     left_out: Vec<ObjectLeftOut>,
@@ -147,8 +148,7 @@ impl CacheFiller {
     /// The system refuses a thread.
     pub fn start(cache: &DiskCache, tree: Arc<dyn Tree>) -> std::io::Result<CacheFiller> {
         let requests = u64::from(tree.defaults().requests.max(1));
-        let share =
-            cache.parts.writer.most_queued() / 2 / requests / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
+        let share = cache.parts.writer.most_queued() / 2 / requests / CLAIM_BYTES * CLAIM_BYTES;
         let work = Arc::new(FillWork {
             cache: cache.clone(),
             tree,
@@ -159,7 +159,7 @@ impl CacheFiller {
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             before: cache.counts(),
-            range_bytes: share.clamp(MAX_PIECE_BYTES, MAX_RANGE_BYTES),
+            range_bytes: share.clamp(CLAIM_BYTES, MAX_RANGE_BYTES),
         });
         let mut threads = Vec::new();
         for _ in 0..requests {
@@ -385,7 +385,7 @@ impl FillWork {
                 .leave_out(path.display().to_string(), why.to_string());
             return Ok(());
         };
-        let missing = self.missing(exact, size);
+        let missing = self.cache.disk.missing(exact, size);
         let lacks: u64 = missing.iter().map(|range| range.end - range.start).sum();
         let source = self.cache.over(source);
         let mut state = self.hold();
@@ -393,7 +393,7 @@ impl FillWork {
         state.counts.held_bytes += size - lacks;
         state.file_bytes += in_files(size - lacks);
         let ranges = missing.into_iter().flat_map(|range| self.cut(range));
-        let pieces: Vec<MissingRange> = ranges
+        let ranges: Vec<MissingRange> = ranges
             .map(|range| MissingRange {
                 source: Arc::clone(&source),
                 name: path.display().to_string(),
@@ -401,30 +401,11 @@ impl FillWork {
             })
             .collect();
         // The last is taken first.
-        state.ranges.extend(pieces.into_iter().rev());
+        state.ranges.extend(ranges.into_iter().rev());
         Ok(())
     }
 
-    /// What of a version is not on the disk.
-    fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
-        let shared = &self.cache.folder.shared;
-        let version = shared.tier.version(exact, size);
-        let opened = shared.opened();
-        version.index.look(&opened, version.hash, true);
-        let (mut at, mut missing) = (0, Vec::new());
-        while at < size {
-            at = match version.index.next(&(at..size)) {
-                Part::Disk(_, end) => end,
-                Part::Store(end) => {
-                    missing.push(at..end);
-                    end
-                }
-            };
-        }
-        missing
-    }
-
-    /// Requests of at most that many bytes, which end where pieces do.
+    /// Requests of at most that many bytes.
     fn cut(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let step = self.range_bytes;
         let mut at = range.start;
@@ -465,13 +446,13 @@ impl FillWork {
         let mut state = self.hold();
         let limit = self.cache.settings().size_bytes;
         let room = limit.saturating_sub(state.file_bytes);
-        let fits = range.start + room / in_files(MAX_PIECE_BYTES) * MAX_PIECE_BYTES;
+        let fits = range.start + room / in_files(CLAIM_BYTES) * CLAIM_BYTES;
         let is_all = in_files(range.end - range.start) <= room;
         let end = if is_all {
             range.end
         } else {
             // Whole pieces alone.
-            (fits.min(range.end) / MAX_PIECE_BYTES * MAX_PIECE_BYTES).max(range.start)
+            (fits.min(range.end) / CLAIM_BYTES * CLAIM_BYTES).max(range.start)
         };
         state.file_bytes += in_files(end - range.start);
         drop(state);
@@ -482,9 +463,10 @@ impl FillWork {
     }
 }
 
-/// Bytes of the pieces that this many bytes make.
+/// Bytes of the files that this many bytes make, at most.
 fn in_files(bytes: u64) -> u64 {
-    bytes + bytes.div_ceil(MAX_PIECE_BYTES) * HEADER_BYTES as u64
+    let blocks = bytes.div_ceil(BLOCK_BYTES);
+    blocks * (BLOCK_BYTES + 8) + 2 * HEADER_BYTES
 }
 
 /// Takes bytes that the cache has seen.

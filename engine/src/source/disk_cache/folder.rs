@@ -1,33 +1,32 @@
-//! The folder of a cache, and all that is done in it: nothing here follows a symbolic link or leaves the folder.
+//! The folder of a cache, and all that is done in it: by descriptors, none of which follows a symbolic link or leaves the folder.
 //!
 //! ```text
-//!   DIR/foreread-cache-1/        version of the format; what has another number is left alone
+//!   DIR/foreread-cache-2/        version of the format; a folder of another number is left alone
 //!     CACHEDIR.TAG               so that backups pass it over
-//!     size                       bytes of all pieces, 8 bytes, changed under a lock
+//!     size                       bytes of each of the 256 folders, changed under a lock (account.rs)
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
 //!     latest/0123...             which version of an object was read last (latest.rs)
 //!     names/0123...              the names of a folder as they were listed last (names.rs)
-//!     ab/abcdef.../100000.186a0  a piece of a version; it says of what (piece.rs)
+//!     ab/abcd....sums, .data     checksums and bytes of a version (object.rs)
 //! ```
+//! A member of a group that shares the folder may exchange names in it at any time. So a file or folder is opened by `openat2` first, is
+//! looked at, and is changed by its descriptor alone. What has to be done by name (make, remove, rename) is done in a folder that is open,
+//! by a name without a slash.
 
-use super::piece::{Extent, OpenPiece, PieceFault, SealedPiece, VersionHash};
 use super::settings::DiskCacheSettings;
 use crate::source::descriptor::write_all;
 use crate::source::errno_text;
-use rustix::fd::OwnedFd;
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, Timespec,
-    Timestamps,
-};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// The folder of this version of the format.
-pub const FORMAT_FOLDER: &str = "foreread-cache-1";
+pub const FORMAT_FOLDER: &str = "foreread-cache-2";
+/// The one before: named to the user, never read or changed.
+pub const OLD_FOLDER: &str = "foreread-cache-1";
 /// Says to backups that it can be made again (bford.info/cachedir).
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
 /// Behind the name of a file that is being written.
@@ -36,8 +35,6 @@ const NEW: &str = ".new";
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// How often a file is opened again that was not opened for a reason that passes.
 const MAX_OPENS: u32 = 16;
-/// Shorter files are written through the page cache.
-const DIRECT_BYTES: usize = 256 << 10;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// The folder of a cache.
@@ -47,6 +44,8 @@ pub struct CacheFolder {
     mode: Mode,
     /// A group shares it, whatever the umask of a process is.
     shares: bool,
+    /// A folder of the format before is beside it.
+    pub has_old: bool,
     /// Numbers files that are being written.
     written: AtomicU64,
 }
@@ -69,28 +68,25 @@ impl FolderError {
     }
 }
 
-/// A file of a version's folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceFile {
-    pub extent: Extent,
-    pub used_again: bool,
-}
-
-/// When a piece was used last, in nanoseconds since 1970, and the bytes of its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceUse {
-    pub at_ns: i128,
-    pub file_bytes: u64,
-}
-
-impl PieceUse {
-    /// It has not changed for so long that the process which made it has ended.
-    pub fn is_abandoned(self) -> bool {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = now.map_or(0, |now| now.as_nanos() as i128);
-        now - self.at_ns > ABANDONED.as_nanos() as i128
+/// Opens what is below a folder. Never follows a link, leaves the folder or goes to another file system.
+fn open_below(folder: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let inside = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    // A signal may interrupt it, and a rename on the way. One that another user has leased stays so for long.
+    let mut left = MAX_OPENS;
+    loop {
+        left -= 1;
+        match rustix::fs::openat2(folder, path, flags, mode, inside) {
+            Err(Errno::INTR | Errno::AGAIN) if left > 0 => {}
+            done => return done,
+        }
     }
 }
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 impl CacheFolder {
     /// Opens the folder, and makes it where it is not there.
@@ -100,38 +96,35 @@ impl CacheFolder {
     pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let dir = &settings.dir;
         make(dir).map_err(|errno| FolderError::of("it cannot be made", errno))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let outer = rustix::fs::open(dir, flags, Mode::empty())
+        let outer = rustix::fs::open(dir, DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| FolderError::of("it cannot be opened", errno))?;
         let outer_mode = trusted(&outer, settings.others_trusted)?;
         let shares = settings.others_trusted;
         let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
-        match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
+        let is_made = match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
+            Ok(()) => true,
             // One that cannot be written and is there is read.
-            Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {}
-            // Whatever the umask is.
-            Ok(()) if shares => {
-                let _ = rustix::fs::chmodat(&outer, FORMAT_FOLDER, mode, AtFlags::empty());
-            }
-            Ok(()) => {}
-            Err(errno) => return Err(FolderError::of("nothing can be written there", errno)),
-        }
-        let root = rustix::fs::openat(
-            &outer,
-            FORMAT_FOLDER,
-            flags | OFlags::NOFOLLOW,
-            Mode::empty(),
-        )
-        .map_err(|errno| FolderError::of(FORMAT_FOLDER, errno))?;
+            Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => false,
+            Err(errno) => match open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()) {
+                Ok(_) => false,
+                Err(_) => return Err(FolderError::of("nothing can be written there", errno)),
+            },
+        };
+        let root = open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty())
+            .map_err(|errno| FolderError::of(FORMAT_FOLDER, errno))?;
         trusted(&root, settings.others_trusted)?;
+        if is_made && shares {
+            make_shared(&root, mode);
+        }
         let folder = CacheFolder {
+            has_old: has_old(&outer),
             root,
             mode,
             shares,
             written: AtomicU64::new(0),
         };
         // It is for backups alone.
-        let _ = folder.put("CACHEDIR.TAG", TAG.as_bytes());
+        let _ = folder.replace("", "CACHEDIR.TAG", TAG.as_bytes(), false);
         Ok(folder)
     }
 
@@ -152,15 +145,23 @@ impl CacheFolder {
                 ..failed(&errno_text(errno.raw_os_error()), errno)
             },
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let outer = rustix::fs::open(&settings.dir, flags, Mode::empty())
+        let outer = rustix::fs::open(&settings.dir, DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| opened(errno, "there is no such folder"))?;
         trusted(&outer, settings.others_trusted)?;
-        let flags = flags | OFlags::NOFOLLOW;
-        let root = rustix::fs::openat(&outer, FORMAT_FOLDER, flags, Mode::empty())
-            .map_err(|errno| opened(errno, &format!("it has no folder {FORMAT_FOLDER}")))?;
+        let root =
+            open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()).map_err(|errno| {
+                let absent = if has_old(&outer) {
+                    format!(
+                        "it has no folder {FORMAT_FOLDER}, but {OLD_FOLDER} of an older version, which 'rm -r' removes"
+                    )
+                } else {
+                    format!("it has no folder {FORMAT_FOLDER}")
+                };
+                opened(errno, &absent)
+            })?;
         let mode = trusted(&root, settings.others_trusted)?;
         Ok(CacheFolder {
+            has_old: has_old(&outer),
             root,
             mode: Mode::from_raw_mode(mode & 0o770),
             shares: settings.others_trusted,
@@ -170,331 +171,146 @@ impl CacheFolder {
 
     // ---- files ----
 
-    fn open_file(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = if flags.contains(OFlags::CREATE) {
-            self.mode & Mode::from_raw_mode(0o666)
-        } else {
-            Mode::empty()
-        };
-        let inside =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // A signal may interrupt it, and a rename on the way. One that another user has leased stays so for long.
-        let mut left = MAX_OPENS;
-        loop {
-            left -= 1;
-            match rustix::fs::openat2(&self.root, path, flags, mode, inside) {
-                Err(Errno::INTR | Errno::AGAIN) if left > 0 => {}
-                Ok(file) if self.shares && flags.contains(OFlags::CREATE) => {
-                    // Of a file that another user made it is so already.
-                    let _ = rustix::fs::fchmod(&file, mode);
-                    return Ok(file);
-                }
-                done => return done,
-            }
-        }
-    }
-
-    fn make_folder(&self, path: &str) -> Result<(), Errno> {
-        rustix::fs::mkdirat(&self.root, path, self.mode)?;
-        if self.shares {
-            let _ = rustix::fs::chmodat(&self.root, path, self.mode, AtFlags::empty());
-        }
-        Ok(())
-    }
-
-    /// Opens a regular file to read it.
-    pub fn read_file(&self, path: &str) -> Result<OwnedFd, Errno> {
-        let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    /// Opens a regular file that is there.
+    pub fn open_file(&self, path: &str, flags: OFlags) -> Result<(OwnedFd, Stat), Errno> {
+        let file = open_below(&self.root, path, flags | OFlags::NONBLOCK, Mode::empty())?;
         let stat = rustix::fs::fstat(&file)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Errno::INVAL);
         }
+        // A second name may be outside of the folder.
+        if flags.contains(OFlags::RDWR) && stat.st_nlink > 1 {
+            return Err(Errno::PERM);
+        }
+        Ok((file, stat))
+    }
+
+    /// Makes a file that is not there, in a folder that may not be there.
+    pub fn make_file(&self, folder: &str, name: &str) -> Result<OwnedFd, Errno> {
+        let path = inside(folder, name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let mode = self.mode & Mode::from_raw_mode(0o666);
+        let file = match open_below(&self.root, &path, flags, mode) {
+            Err(Errno::NOENT) if !folder.is_empty() => {
+                self.make_folder(folder)?;
+                open_below(&self.root, &path, flags, mode)
+            }
+            done => done,
+        }?;
+        if self.shares {
+            make_shared(&file, mode);
+        }
         Ok(file)
     }
 
-    /// Opens a file of the cache to lock or change it, and makes it where it is not there.
+    /// Opens a regular file to lock or change it, and makes it where it is not there.
     pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
-        self.open_file(name, OFlags::RDWR | OFlags::CREATE)
-    }
-
-    /// Writes a file of the cache whole, where there is none.
-    fn put(&self, name: &str, bytes: &[u8]) -> Result<PutOutcome, Errno> {
-        let new = self.begin("")?;
-        self.finish(new, name, |file| write_all(file, bytes, 0))
-    }
-
-    /// Makes a folder of the cache beside those of the versions, where it is not there.
-    pub fn make_own(&self, path: &str) -> Result<(), Errno> {
-        match self.make_folder(path) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno),
+        match self.open_file(name, OFlags::RDWR) {
+            Err(Errno::NOENT) => match self.make_file("", name) {
+                Err(Errno::EXIST) => self.open_file(name, OFlags::RDWR).map(|(file, _)| file),
+                done => done,
+            },
+            done => done.map(|(file, _)| file),
         }
     }
 
-    /// Writes a file of a folder whole, and puts it where another one may be.
-    pub fn replace(&self, folder: &str, path: &str, bytes: &[u8]) -> Result<(), Errno> {
-        let new = self.begin(folder)?;
-        let done = write_all(&new.file, bytes, 0)
-            .and_then(|()| rustix::fs::renameat(&self.root, &new.path, &self.root, path));
+    fn make_folder(&self, name: &str) -> Result<(), Errno> {
+        match rustix::fs::mkdirat(&self.root, name, self.mode) {
+            Ok(()) if self.shares => make_shared(&self.open_folder(name)?, self.mode),
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    /// Opens a folder below it; the empty name is its own.
+    pub fn open_folder(&self, name: &str) -> Result<OwnedFd, Errno> {
+        let name = if name.is_empty() { "." } else { name };
+        open_below(&self.root, name, DIRECTORY, Mode::empty())
+    }
+
+    /// Writes a file whole, in a folder that may not be there. `replaces`: where another one may be; else that one stays.
+    pub fn replace(
+        &self,
+        folder: &str,
+        name: &str,
+        bytes: &[u8],
+        replaces: bool,
+    ) -> Result<(), Errno> {
+        if !replaces
+            && self
+                .open_file(&inside(folder, name), OFlags::RDONLY)
+                .is_ok()
+        {
+            return Ok(());
+        }
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let new = format!(".{:x}-{number:x}-{:x}{NEW}", std::process::id(), random());
+        let file = self.make_file(folder, &new)?;
+        let at = self.open_folder(folder)?;
+        let done =
+            write_all(&file, bytes, 0).and_then(|()| rustix::fs::renameat(&at, &new, &at, name));
         if done.is_err() {
-            let _ = self.remove(&new.path);
+            let _ = rustix::fs::unlinkat(&at, &new, AtFlags::empty());
         }
         done
     }
 
     /// A file of at most `most` bytes, as text.
     pub fn small_text(&self, path: &str, most: usize) -> Result<String, Errno> {
-        let file = self.read_file(path)?;
-        let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(usize::MAX);
+        let (file, stat) = self.open_file(path, OFlags::RDONLY)?;
+        let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
         if size > most {
             return Err(Errno::FBIG);
         }
         // One byte more: a file that grows meanwhile is not right.
-        let (mut bytes, mut len) = (vec![0; size + 1], 0);
-        while len < bytes.len() {
-            match rustix::io::pread(&file, &mut bytes[len..], len as u64) {
-                Ok(0) => break,
-                Ok(read) => len += read,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        let mut bytes = vec![0; size + 1];
+        let len = read_full(&file, &mut bytes, 0)?;
         bytes.truncate(len);
         let text = String::from_utf8(bytes).ok().filter(|_| len <= size);
         text.ok_or(Errno::INVAL)
     }
 
-    /// Writes a piece. It is there when this returns, and whole.
-    pub fn put_piece(
+    /// Removes a file.
+    pub fn remove(&self, folder: &str, name: &str) -> Result<(), Errno> {
+        let at = self.open_folder(folder)?;
+        rustix::fs::unlinkat(&at, name, AtFlags::empty())
+    }
+
+    /// Removes a folder below it, if nothing is in it.
+    pub fn remove_folder(&self, name: &str) -> Result<(), Errno> {
+        rustix::fs::unlinkat(&self.root, name, AtFlags::REMOVEDIR)
+    }
+
+    /// Calls `each` with the name and state of every entry of a folder, until it says false. What a writer that is gone has left is removed.
+    pub fn entries(
         &self,
-        version: VersionHash,
-        extent: Extent,
-        piece: &SealedPiece<'_>,
-    ) -> Result<PutOutcome, Errno> {
-        let folder = version.folder();
-        let new = self.begin(&folder)?;
-        self.finish(new, &inside(&folder, &extent.name(false)), |file| {
-            // Past the page cache, since the engine has the bytes already; what is short costs more so than memory that can be freed.
-            let direct = rustix::fs::fcntl_getfl(file)? | OFlags::DIRECT;
-            if piece.len < DIRECT_BYTES || rustix::fs::fcntl_setfl(file, direct).is_err() {
-                return write_all(file, &piece.padded[..piece.len], 0);
-            }
-            match write_all(file, piece.padded, 0) {
-                Err(Errno::INVAL) => {
-                    rustix::fs::fcntl_setfl(file, direct & !OFlags::DIRECT)?;
-                    write_all(file, piece.padded, 0)?;
-                }
-                done => done?,
-            }
-            rustix::fs::ftruncate(file, piece.len as u64)
-        })
-    }
-
-    fn begin(&self, folder: &str) -> Result<NewFile, Errno> {
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let path = inside(
-            folder,
-            &format!(".{:x}-{number:x}{NEW}", std::process::id()),
-        );
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        match self.open_file(&path, flags) {
-            Ok(file) => Ok(NewFile { file, path }),
-            // Of a process of the same number, which is no more or on another machine.
-            Err(Errno::EXIST) => {
-                let path = inside(
-                    folder,
-                    &format!(".{:x}-{number:x}-{:x}{NEW}", std::process::id(), random()),
-                );
-                let file = self.open_file(&path, flags)?;
-                Ok(NewFile { file, path })
-            }
-            Err(errno) => Err(errno),
-        }
-    }
-
-    fn finish(
-        &self,
-        new: NewFile,
-        path: &str,
-        write: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
-    ) -> Result<PutOutcome, Errno> {
-        let done = write(&new.file).and_then(|()| {
-            let keeps = RenameFlags::NOREPLACE;
-            match rustix::fs::renameat_with(&self.root, &new.path, &self.root, path, keeps) {
-                // Of a file system that does not know the flag.
-                Err(Errno::INVAL | Errno::NOSYS) => {
-                    rustix::fs::renameat(&self.root, &new.path, &self.root, path)
-                }
-                done => done,
-            }
-        });
-        if done.is_err() {
-            let _ = self.remove(&new.path);
-        }
-        match done {
-            Ok(()) => Ok(PutOutcome::New),
-            Err(Errno::EXIST) => Ok(PutOutcome::WasThere),
-            Err(errno) => Err(errno),
-        }
-    }
-
-    pub fn remove(&self, path: &str) -> Result<(), Errno> {
-        rustix::fs::unlinkat(&self.root, path, AtFlags::empty())
-    }
-
-    // ---- versions ----
-
-    /// Makes the folder of a version.
-    pub fn make_version(&self, version: VersionHash) -> Result<(), Errno> {
-        let folder = version.folder();
-        let (first, _) = folder.split_once('/').unwrap_or((&folder, ""));
-        for path in [folder.as_str(), first, folder.as_str()] {
-            match self.make_folder(path) {
-                Ok(()) if path == folder => break,
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(Errno::NOENT) if path == folder => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
-    }
-
-    /// The text about a version: that of its first piece which has one.
-    pub fn about(&self, version_folder: &str) -> Result<String, Errno> {
-        let mut about = Err(Errno::NOENT);
-        self.names(version_folder, &mut |name| {
-            let is_piece = name.to_str().and_then(Extent::of_name).is_some();
-            if is_piece {
-                let file = self.read_file(&inside(version_folder, &name.to_string_lossy()));
-                let text = file.ok().and_then(|file| OpenPiece::text(&file).ok());
-                about = text.ok_or(Errno::IO);
-            }
-            about.is_err()
-        })?;
-        about
-    }
-
-    /// When the folder of a version changed last; nothing where there is none.
-    pub fn changed_at(&self, version: VersionHash) -> Result<i128, Errno> {
-        self.use_of(&version.folder()).map(|used| used.at_ns)
-    }
-
-    /// When a folder was made, in nanoseconds since 1970, where its file system knows that.
-    pub fn made_at(&self, path: &str) -> Option<i128> {
-        let wanted = StatxFlags::BTIME;
-        let stat = rustix::fs::statx(&self.root, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
-        let is_known = StatxFlags::from_bits_retain(stat.stx_mask).contains(wanted);
-        is_known.then(|| nanoseconds(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
-    }
-
-    fn open_dir(&self, path: &str) -> Result<OwnedFd, Errno> {
-        self.open_file(path, OFlags::RDONLY | OFlags::DIRECTORY)
-    }
-
-    /// Calls `each` with the name of every entry of a folder, until it says false. The empty path is the folder of the cache.
-    pub fn names(&self, path: &str, each: &mut dyn FnMut(&OsStr) -> bool) -> Result<(), Errno> {
-        let folder = if path.is_empty() {
-            rustix::fs::openat(
-                &self.root,
-                ".",
-                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?
-        } else {
-            self.open_dir(path)?
-        };
-        for entry in Dir::new(folder)? {
+        folder: &str,
+        each: &mut dyn FnMut(&str, &Stat) -> bool,
+    ) -> Result<(), Errno> {
+        let at = self.open_folder(folder)?;
+        for entry in Dir::read_from(&at)? {
             let entry = entry?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name != "." && name != ".." && !each(name) {
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Ok(stat) = rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            if name.starts_with('.') && name.ends_with(NEW) {
+                if is_abandoned(&stat) {
+                    let _ = rustix::fs::unlinkat(&at, name, AtFlags::empty());
+                }
+                continue;
+            }
+            if !each(name, &stat) {
                 break;
             }
         }
         Ok(())
-    }
-
-    /// The pieces of a version.
-    pub fn pieces(
-        &self,
-        version: VersionHash,
-        each: &mut dyn FnMut(PieceFile),
-    ) -> Result<(), Errno> {
-        let folder = version.folder();
-        self.names(&folder, &mut |name| {
-            self.remove_abandoned(&folder, name);
-            let piece = name.to_str().and_then(Extent::of_name);
-            if let Some((extent, used_again)) = piece {
-                each(PieceFile { extent, used_again });
-            }
-            true
-        })
-    }
-
-    /// Removes what a writer that is gone has left. Was it that?
-    pub fn remove_abandoned(&self, version_folder: &str, name: &OsStr) -> bool {
-        if !is_new(name) {
-            return false;
-        }
-        let path = inside(version_folder, &name.to_string_lossy());
-        self.use_of(&path).is_ok_and(|used| used.is_abandoned()) && self.remove(&path).is_ok()
-    }
-
-    /// Opens a piece under either name that it may have, and says whether it is that of one that was used again.
-    pub fn open_piece(
-        &self,
-        version: VersionHash,
-        piece: PieceFile,
-    ) -> Result<OwnedFd, PieceFault> {
-        let folder = version.folder();
-        let name = |used_again| inside(&folder, &piece.extent.name(used_again));
-        let file = match self.read_file(&name(piece.used_again)) {
-            Err(Errno::NOENT) => self.read_file(&name(!piece.used_again)),
-            done => done,
-        }?;
-        Ok(file)
-    }
-
-    /// A piece was used now; one that is used again gets the name that says so.
-    pub fn note_use(&self, version: VersionHash, piece: PieceFile) -> Result<(), Errno> {
-        let folder = version.folder();
-        let path = |used_again| inside(&folder, &piece.extent.name(used_again));
-        if !piece.used_again {
-            rustix::fs::renameat(&self.root, path(false), &self.root, path(true))?;
-        }
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_NOW,
-        };
-        let times = Timestamps {
-            last_access: now,
-            last_modification: now,
-        };
-        rustix::fs::utimensat(&self.root, path(true), &times, AtFlags::SYMLINK_NOFOLLOW)
-    }
-
-    /// Removes a piece, whichever name it has.
-    pub fn remove_piece(&self, version: VersionHash, piece: PieceFile) -> Result<(), Errno> {
-        let folder = version.folder();
-        let path = |used_again| inside(&folder, &piece.extent.name(used_again));
-        match self.remove(&path(piece.used_again)) {
-            Err(Errno::NOENT) => self.remove(&path(!piece.used_again)),
-            done => done,
-        }
-    }
-
-    /// What is known of a file: its last use and its length.
-    pub fn use_of(&self, path: &str) -> Result<PieceUse, Errno> {
-        let stat = rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(PieceUse {
-            at_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-            file_bytes: u64::try_from(stat.st_size).unwrap_or(0),
-        })
-    }
-
-    /// Removes the folder of a version, if nothing is in it.
-    pub fn remove_version(&self, version_folder: &str) -> Result<(), Errno> {
-        rustix::fs::unlinkat(&self.root, version_folder, AtFlags::REMOVEDIR)
     }
 
     // ---- room ----
@@ -513,22 +329,47 @@ impl CacheFolder {
     }
 }
 
-/// What became of a file that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PutOutcome {
-    New,
-    /// Another process has written the same.
-    WasThere,
+/// Gives what this process has made the mode of the folder, whatever the umask is.
+fn make_shared(made: &OwnedFd, mode: Mode) {
+    let own = rustix::process::geteuid().as_raw();
+    if rustix::fs::fstat(made).is_ok_and(|stat| stat.st_uid == own) {
+        let _ = rustix::fs::fchmod(made, mode);
+    }
 }
 
-struct NewFile {
-    file: OwnedFd,
-    path: String,
+fn has_old(outer: &OwnedFd) -> bool {
+    open_below(outer, OLD_FOLDER, DIRECTORY, Mode::empty()).is_ok()
 }
 
-/// Is this the name of a file that is being written?
-fn is_new(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(NEW.as_bytes())
+/// Has a file not changed for so long that the process which made it has ended?
+pub fn is_abandoned(stat: &Stat) -> bool {
+    now_ns() - used_ns(stat) > ABANDONED.as_nanos() as i128
+}
+
+/// When a file was written or used last, in nanoseconds since 1970.
+pub fn used_ns(stat: &Stat) -> i128 {
+    i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
+}
+
+/// Bytes of a file on the disk.
+pub fn disk_bytes(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512)
+}
+
+/// Reads until the buffer is full or the file ends. Returns how much was read.
+pub fn read_full(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match rustix::io::pread(&file, &mut buffer[len..], offset + len as u64) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(len)
 }
 
 pub fn inside(folder: &str, name: &str) -> String {
@@ -575,14 +416,14 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     })
 }
 
-/// Seconds since 1970.
-pub fn now_seconds() -> u64 {
+fn now_ns() -> i128 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
+    now.map_or(0, |now| now.as_nanos() as i128)
 }
 
-fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {
-    seconds.into() * 1_000_000_000 + nanoseconds.into()
+/// Seconds since 1970.
+pub fn now_seconds() -> u64 {
+    u64::try_from(now_ns() / 1_000_000_000).unwrap_or(0)
 }
 
 fn random() -> u64 {

@@ -8,14 +8,16 @@
 //!                       └─ trim                                                             of all, as the cache itself makes room
 //! ```
 
-use super::account::Account;
-use super::folder::{CacheFolder, PieceFile, inside};
+use super::disk::DiskTier;
+use super::evict;
+use super::folder::{CacheFolder, inside};
+use super::hash::{BLOCK_BYTES, VersionHash};
 use super::names::{self, ListingSummary};
-use super::piece::{Extent, HEADER_BYTES, MAX_PIECE_BYTES, OpenPiece, PieceFault, VersionHash};
-use super::room::{Evictor, versions};
+use super::object::{self, Fault, FoundObject, ObjectFiles, ObjectHeader};
 use super::settings::DiskCacheSettings;
-use super::shared::CacheState;
+use super::tier::Tier;
 use super::{SourceName, SourceOpenError, refused};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// Characters of a source or a version that are shown. A key of S3 has at most 1,024 bytes.
@@ -52,30 +54,22 @@ pub struct VersionList {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionSummary {
-    /// Its folder, below that of the cache.
-    pub folder: String,
-    /// Its name without secrets; nothing where the folder does not say.
+    /// Its files without their endings, below the folder of the cache.
+    pub file: String,
+    /// Its name without secrets; nothing where the file does not say.
     pub source: Option<String>,
     /// Its ETag or generation.
     pub version: Option<String>,
     /// Bytes of the source.
     pub size_bytes: Option<u64>,
-    /// Pieces.
-    pub pieces: u64,
-    /// Of these, used again after they had been written.
-    pub pieces_again: u64,
-    /// Bytes of the source that are there, each counted once.
+    /// It was used again after it had been written.
+    pub used_again: bool,
+    /// Bytes of the source that are there.
     pub held_bytes: u64,
-    /// Bytes of the files.
+    /// Bytes of the files on the disk.
     pub file_bytes: u64,
-    /// Of these, of pieces that were used again.
-    pub again_file_bytes: u64,
-    /// When a piece was used last, in nanoseconds since 1970.
+    /// When it was written or used last, in nanoseconds since 1970.
     pub last_used_ns: Option<i128>,
-    /// The same of the piece that was not used for longest.
-    pub oldest_used_ns: Option<i128>,
-    /// When the version was seen first.
-    pub first_seen_ns: Option<i128>,
 }
 
 impl VersionSummary {
@@ -88,26 +82,26 @@ impl VersionSummary {
     }
 }
 
-/// A piece that was read for its checksums.
+/// Blocks that were read for their checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CheckedPiece {
-    /// Its file, below the folder of the cache.
-    pub path: String,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// What became of it.
-    pub state: PieceState,
+pub struct CheckedBlocks {
+    /// The first of them: its place in the source.
+    pub offset: u64,
+    /// Bytes of the source.
+    pub bytes: u64,
+    /// What became of them.
+    pub state: BlockState,
 }
 
-/// Is a piece what its name and its checksums say?
+/// Are blocks what their checksums say?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PieceState {
-    /// It is.
+pub enum BlockState {
+    /// They are.
     Right,
-    /// It is not.
+    /// One block is not; or the version, whose header is wrong or whose bytes are gone.
     Wrong,
-    /// The disk cannot read it: an error number.
+    /// The disk cannot read them: an error number.
     Unreadable(i32),
 }
 
@@ -115,11 +109,11 @@ pub enum PieceState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrimCounts {
-    /// Pieces removed.
+    /// Versions removed, or parts of large ones.
     pub removed: u64,
-    /// Bytes of their files.
+    /// Their bytes on the disk.
     pub removed_bytes: u64,
-    /// Bytes of those that are left.
+    /// Bytes of what is left.
     pub left_bytes: u64,
 }
 
@@ -151,134 +145,154 @@ impl CacheInspector {
         }
     }
 
-    /// Looks at every file. Takes about a second for 100,000 of them.
+    /// Looks at every file.
     #[must_use]
     pub fn versions(&self) -> VersionList {
-        let mut list = VersionList::default();
-        for folder in versions(&self.folder) {
-            match self.summary(folder) {
-                Ok(summary) => list.versions.extend(summary),
-                Err(Errno::NOENT) => {}
-                Err(_) => list.unreadable += 1,
-            }
-        }
+        let (found, unreadable) = evict::all(&self.folder);
+        let mut list = VersionList {
+            versions: found.iter().map(|found| self.summary(found)).collect(),
+            unreadable,
+        };
         list.versions.sort_by(|a, b| {
             // What has no name comes last.
-            (a.source.is_none(), &a.source, b.last_used_ns, &a.folder).cmp(&(
+            (a.source.is_none(), &a.source, b.last_used_ns, &a.file).cmp(&(
                 b.source.is_none(),
                 &b.source,
                 a.last_used_ns,
-                &b.folder,
+                &b.file,
             ))
         });
         list
     }
 
-    /// Nothing for a folder without pieces.
-    fn summary(&self, folder: String) -> Result<Option<VersionSummary>, Errno> {
-        let mut own = VersionSummary::default();
-        let mut extents = Vec::new();
-        self.folder.names(&folder, &mut |name| {
-            let Some((extent, used_again)) = name.to_str().and_then(Extent::of_name) else {
-                return true;
-            };
-            let path = inside(&folder, &name.to_string_lossy());
-            if let Ok(used) = self.folder.use_of(&path) {
-                own.pieces += 1;
-                own.pieces_again += u64::from(used_again);
-                own.file_bytes += used.file_bytes;
-                own.again_file_bytes += if used_again { used.file_bytes } else { 0 };
-                own.last_used_ns = own.last_used_ns.max(Some(used.at_ns));
-                let oldest = own.oldest_used_ns.get_or_insert(used.at_ns);
-                *oldest = used.at_ns.min(*oldest);
-                // A file that was cut has less.
-                if used.file_bytes >= HEADER_BYTES as u64 + u64::from(extent.len) {
-                    extents.push(extent);
-                }
-            }
-            true
-        })?;
-        if own.pieces == 0 {
-            return Ok(None);
-        }
-        own.held_bytes = union(&mut extents);
-        let about = self.folder.about(&folder).unwrap_or_default();
+    fn summary(&self, found: &FoundObject) -> VersionSummary {
+        let path = inside(&found.hash.folder(), &object::sums_name(found.hash));
+        let sums = self.folder.open_file(&path, OFlags::RDONLY);
+        let header = sums.map_err(Fault::from);
+        let header = header
+            .and_then(|(sums, _)| ObjectHeader::read(&sums, found.hash))
+            .ok();
         let field = |key: &str| {
-            let line = about.lines().find_map(|line| line.strip_prefix(key));
+            let text = header
+                .as_ref()
+                .map(|header| &*header.text)
+                .unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
             line.map(harmless).filter(|text| !text.is_empty())
         };
-        own.source = field("source ");
-        own.version = field("version ");
-        own.size_bytes = field("size ").and_then(|text| text.parse().ok());
-        own.first_seen_ns = self.folder.made_at(&folder);
-        own.folder = folder;
-        Ok(Some(own))
+        let size = header.as_ref().map(|header| header.size);
+        VersionSummary {
+            file: inside(&found.hash.folder(), &found.hash.name()),
+            source: field("source "),
+            version: field("version "),
+            size_bytes: size,
+            used_again: found.used_again,
+            held_bytes: size.map_or(0, |size| self.held(found.hash, size)),
+            file_bytes: found.bytes,
+            last_used_ns: Some(found.used_ns),
+        }
     }
 
-    /// Reads every byte of the pieces of a version, and calls `each` with what became of each, until that says false. With `removes`,
-    /// what is wrong is removed; what the disk cannot read stays.
+    /// Bytes whose blocks have a checksum.
+    fn held(&self, hash: VersionHash, size: u64) -> u64 {
+        let Ok(files) = ObjectFiles::open(&self.folder, hash, size) else {
+            return 0;
+        };
+        let (mut first, mut held) = (0, 0);
+        while let Ok(sums) = files.sums(first, u64::MAX)
+            && !sums.is_empty()
+        {
+            let blocks = sums.iter().zip(first..).filter(|(sum, _)| **sum != 0);
+            held += blocks
+                .map(|(_, block)| (size - block * BLOCK_BYTES).min(BLOCK_BYTES))
+                .sum::<u64>();
+            first += sums.len() as u64;
+        }
+        held
+    }
+
+    /// Reads every byte of a version, and calls `each` with what became of each part of it, until that says false. With `removes`, what is
+    /// wrong is removed; what the disk cannot read stays.
     ///
     /// # Errors
-    /// The folder of the version cannot be read, or nothing can be removed from it.
+    /// Nothing can be removed from it.
     pub fn verify(
         &self,
         version: &VersionSummary,
         removes: bool,
-        each: &mut dyn FnMut(CheckedPiece) -> bool,
+        each: &mut dyn FnMut(CheckedBlocks) -> bool,
     ) -> Result<(), SourceOpenError> {
         let hash = self.hash(version)?;
-        let account = if removes { Some(self.account()?) } else { None };
-        let mut buffer = vec![0; MAX_PIECE_BYTES as usize];
-        for piece in self.pieces(version, hash)? {
-            let checked = match check(&self.folder, hash, piece, &mut buffer) {
-                Ok(()) => PieceState::Right,
-                Err(PieceFault::Gone) => continue,
-                Err(PieceFault::Wrong) => PieceState::Wrong,
-                Err(PieceFault::Io(errno)) => PieceState::Unreadable(errno.raw_os_error()),
-            };
-            let path = inside(&version.folder, &piece.extent.name(piece.used_again));
-            let file_bytes = self.folder.use_of(&path).map_or(0, |used| used.file_bytes);
-            if let (PieceState::Wrong, Some(account)) = (checked, &account) {
-                self.remove_piece(account, hash, piece)?;
+        let checked = |offset, bytes, state| CheckedBlocks {
+            offset,
+            bytes,
+            state,
+        };
+        let size = version.size_bytes.ok_or(Fault::Wrong(None));
+        let files = match size.and_then(|size| ObjectFiles::open(&self.folder, hash, size)) {
+            Ok(files) => files,
+            Err(fault) => {
+                let is_wrong = matches!(fault, Fault::Wrong(_)) || self.lacks_data(hash);
+                if is_wrong {
+                    each(checked(0, 0, BlockState::Wrong));
+                    if removes {
+                        self.remove_files(hash)?;
+                    }
+                } else if let Fault::Io(errno) = fault {
+                    each(checked(0, 0, BlockState::Unreadable(errno.raw_os_error())));
+                }
+                return Ok(());
             }
-            let goes_on = each(CheckedPiece {
-                path,
-                file_bytes,
-                state: checked,
-            });
-            if !goes_on {
+        };
+        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while let Some((range, done)) = files.check(at, &mut buffer) {
+            let (start, bytes) = (range.start, range.end - range.start);
+            at = range.end;
+            let state = match done {
+                Ok(()) => BlockState::Right,
+                Err(Fault::Io(errno)) => BlockState::Unreadable(errno.raw_os_error()),
+                Err(_) => {
+                    if removes {
+                        files.forget(start / BLOCK_BYTES, 1).map_err(failed)?;
+                    }
+                    BlockState::Wrong
+                }
+            };
+            if !each(checked(start, bytes, state)) {
                 break;
             }
         }
+        files.drop_pages();
         Ok(())
     }
 
-    /// Removes the pieces of a version, and calls `each` with the bytes of each file, until that says false.
+    /// Checksums are there, and the bytes are not.
+    fn lacks_data(&self, hash: VersionHash) -> bool {
+        let is_there = |name: String| {
+            let path = inside(&hash.folder(), &name);
+            self.folder.open_file(&path, OFlags::RDONLY).err() != Some(Errno::NOENT)
+        };
+        is_there(object::sums_name(hash)) != is_there(object::data_name(hash))
+    }
+
+    /// Removes a version. Returns the bytes of its files.
     ///
     /// # Errors
     /// Nothing can be removed from it.
-    pub fn remove(
-        &self,
-        version: &VersionSummary,
-        each: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(), SourceOpenError> {
-        let (hash, account) = (self.hash(version)?, self.account()?);
-        for piece in self.pieces(version, hash)? {
-            self.remove_piece(&account, hash, piece)?;
-            if !each(piece.extent.file_bytes()) {
-                return Ok(());
-            }
-        }
-        let _ = self.folder.names(&version.folder, &mut |name| {
-            self.folder.remove_abandoned(&version.folder, name);
-            true
-        });
-        // What is left in it is not of a cache, or was written a moment ago.
-        let _ = self.folder.remove_version(&version.folder);
-        Ok(())
+    pub fn remove(&self, version: &VersionSummary) -> Result<u64, SourceOpenError> {
+        self.remove_files(self.hash(version)?)?;
+        Ok(version.file_bytes)
     }
 
-    /// Removes pieces until all have at most this many bytes, those first that the cache would remove first. `goes_on` gets the bytes that
+    fn remove_files(&self, hash: VersionHash) -> Result<(), SourceOpenError> {
+        let done =
+            object::remove(&self.folder, hash).and_then(|()| evict::recount(&self.folder, hash));
+        done.map_err(|errno| self.failed("change", &VersionSummary::default(), errno))
+    }
+
+    /// Removes versions until all have at most this many bytes, those first that the cache would remove first. `goes_on` gets the bytes that
     /// are left, and ends it by false.
     ///
     /// # Errors
@@ -293,14 +307,21 @@ impl CacheInspector {
             ..self.settings.clone()
         };
         let dir = settings.dir.clone();
-        let shared = CacheState::open(settings).map_err(|error| refused(&dir, error))?;
-        let left_bytes = Evictor::default().trim(&shared, &shared.opened(), goes_on);
-        let counts = shared.tier.counts.now();
+        let disk = DiskTier::open(settings).map_err(|error| refused(&dir, error))?;
+        names::trim_to(&self.folder, size_bytes);
+        let left_bytes = disk.trim(goes_on);
+        let counts = disk.state().counts.now();
         Ok(TrimCounts {
             removed: counts.evicted,
             removed_bytes: counts.evicted_bytes,
             left_bytes,
         })
+    }
+
+    /// A folder of the format before is beside it: nothing reads it any more.
+    #[must_use]
+    pub fn has_old_folder(&self) -> bool {
+        self.folder.has_old
     }
 
     /// The names of folders that are kept, by folder.
@@ -341,45 +362,12 @@ impl CacheInspector {
     }
 
     fn hash(&self, version: &VersionSummary) -> Result<VersionHash, SourceOpenError> {
-        let name = version.folder.rsplit('/').next().unwrap_or_default();
+        let name = version.file.rsplit('/').next().unwrap_or_default();
         VersionHash::of_name(name).ok_or_else(|| self.failed("look at", version, Errno::INVAL))
     }
 
-    fn account(&self) -> Result<Account, SourceOpenError> {
-        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
-        Account::open(&self.folder).map_err(failed)
-    }
-
-    fn pieces(
-        &self,
-        version: &VersionSummary,
-        hash: VersionHash,
-    ) -> Result<Vec<PieceFile>, SourceOpenError> {
-        let mut pieces = Vec::new();
-        match self.folder.pieces(hash, &mut |piece| pieces.push(piece)) {
-            Ok(_) | Err(Errno::NOENT) => Ok(pieces),
-            Err(errno) => Err(self.failed("read", version, errno)),
-        }
-    }
-
-    fn remove_piece(
-        &self,
-        account: &Account,
-        hash: VersionHash,
-        piece: PieceFile,
-    ) -> Result<(), SourceOpenError> {
-        match self.folder.remove_piece(hash, piece) {
-            Ok(()) => {
-                account.removed(piece.extent.file_bytes());
-                Ok(())
-            }
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.failed("change", &VersionSummary::default(), errno)),
-        }
-    }
-
     fn failed(&self, what: &str, version: &VersionSummary, errno: Errno) -> SourceOpenError {
-        let dir = self.settings.dir.join(&version.folder);
+        let dir = self.settings.dir.join(&version.file);
         SourceOpenError {
             what: SourceName::from(dir.as_path()),
             why: format!(
@@ -397,44 +385,6 @@ impl std::fmt::Debug for CacheInspector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "CacheInspector of {}", self.settings.dir.display())
     }
-}
-
-/// Reads a piece whole.
-fn check(
-    folder: &CacheFolder,
-    hash: VersionHash,
-    piece: PieceFile,
-    buffer: &mut [u8],
-) -> Result<(), PieceFault> {
-    let file = match folder.open_piece(hash, piece) {
-        // A link, a folder or a device is no piece.
-        Err(PieceFault::Io(Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::XDEV)) => {
-            return Err(PieceFault::Wrong);
-        }
-        opened => opened?,
-    };
-    let own = file.try_clone().ok();
-    let all = 0..u64::from(piece.extent.len);
-    let piece = OpenPiece::new(file, piece.extent, hash, all)?;
-    let Extent { offset, len } = piece.extent();
-    let done = piece.read(offset, &mut buffer[..len as usize]);
-    // All of a cache would push everything else out of the page cache.
-    if let Some(file) = own {
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-    }
-    done
-}
-
-/// Bytes of all ranges, each counted once.
-fn union(extents: &mut [Extent]) -> u64 {
-    extents.sort_unstable();
-    let (mut end, mut bytes) = (0, 0);
-    for extent in extents {
-        let from = extent.offset.max(end);
-        bytes += extent.end().saturating_sub(from);
-        end = end.max(extent.end());
-    }
-    bytes
 }
 
 /// Without letters that move the cursor or turn the direction of text, and not too long: others may have written it.
@@ -460,14 +410,6 @@ mod tests {
         let text = "s3://b/\u{1b}[31m\u{7}\u{202e}x";
         assert_eq!(harmless(text), "s3://b/\u{fffd}[31m\u{fffd}\u{fffd}x");
         assert_eq!(harmless(&"x".repeat(1 << 20)).len(), MAX_TEXT);
-    }
-
-    #[test]
-    fn bytes_of_pieces_that_overlap_count_once() {
-        let mut extents = [(10, 5), (0, 4), (12, 10), (12, 2), (40, 1)]
-            .map(|(offset, len)| Extent { offset, len });
-        assert_eq!(union(&mut extents), 4 + 12 + 1);
-        assert_eq!(union(&mut []), 0);
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl KeptPrefix {
     /// The names of a folder on the disk.
     fn read(&self, folder: &Path, most: Option<usize>) -> Option<KeptListing> {
         let name = self.unasked.folder_name(folder)?;
-        names::read(&self.cache.folder.shared.opened().folder, &name, most)
+        names::read(&self.cache.disk.opened().folder, &name, most)
     }
 
     fn keep(&self, path: &Path, names: Option<Arc<FolderNames>>, listed_ms: u64) {

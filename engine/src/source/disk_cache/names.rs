@@ -1,7 +1,7 @@
 //! The names of a folder as a listing had them, kept for the next mount: one text file for each folder of a store.
 //!
 //! ```text
-//!   DIR/foreread-cache-1/names/<hash of the folder's name>
+//!   DIR/foreread-cache-2/names/<hash of the folder's name>
 //!     foreread-names 1 1f0c...                   version of the format, and the CRC-64/NVME of all that follows, in 16 hex digits
 //!     folder http://127.0.0.1:9000/bucket/data/  endpoint, bucket and key, without secrets
 //!     shown s3://bucket/data/                    the same as people write it
@@ -16,8 +16,8 @@
 //! Never: believes a file because it is there. One that is torn, of another folder or format, too long, from the future, with a name that no file
 //! can have or with names out of order is none. A listing that this form cannot hold is not kept.
 
-use super::folder::{CacheFolder, inside, now_seconds};
-use super::piece::{VersionHash, checksum};
+use super::folder::{CacheFolder, inside, now_seconds, used_ns};
+use super::hash::{VersionHash, checksum};
 use super::settings::DiskCacheSettings;
 use crate::source::tree::{FolderNames, Kind, Meta};
 use rustix::io::Errno;
@@ -104,8 +104,12 @@ pub fn now_ms() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
+fn name_of(folder_name: &str) -> String {
+    VersionHash::of(folder_name, FOLDER).name()
+}
+
 fn path_of(folder_name: &str) -> String {
-    inside(FOLDER, &VersionHash::of(folder_name, FOLDER).name())
+    inside(FOLDER, &name_of(folder_name))
 }
 
 // ---- the form ----
@@ -275,7 +279,7 @@ impl ListingsRoom {
         settings: &DiskCacheSettings,
         listing: &NewListing,
     ) -> Result<(), Errno> {
-        let path = path_of(&listing.folder);
+        let name = name_of(&listing.folder);
         let text = listing
             .names
             .as_ref()
@@ -284,7 +288,7 @@ impl ListingsRoom {
         let text = text.filter(|text| text.len() as u64 <= limit);
         let Some(text) = text else {
             // What is there is older, and what is now cannot be kept.
-            return match folder.remove(&path) {
+            return match folder.remove(FOLDER, &name) {
                 Err(Errno::NOENT) => Ok(()),
                 done => done,
             };
@@ -294,7 +298,6 @@ impl ListingsRoom {
         if free < settings.free.of(total).saturating_add(len) {
             return Ok(());
         }
-        folder.make_own(FOLDER)?;
         self.writes = self.writes.wrapping_add(1);
         let known = self
             .bytes
@@ -302,38 +305,35 @@ impl ListingsRoom {
         let fits = known.filter(|bytes| bytes.saturating_add(len) <= limit);
         let held = fits.unwrap_or_else(|| trim(folder, limit.saturating_sub(len)));
         self.bytes = Some(held.saturating_add(len));
-        folder.replace(FOLDER, &path, text.as_bytes())
+        folder.replace(FOLDER, &name, text.as_bytes(), true)
     }
 }
 
 /// Removes files until they have no more than `limit`: what was not written for long, then the oldest. Returns what is left.
 fn trim(folder: &CacheFolder, limit: u64) -> u64 {
     let (mut kept, mut bytes, now_s) = (Vec::new(), 0_u64, now_seconds());
-    for path in paths(folder) {
-        let Ok(used) = folder.use_of(&path) else {
-            continue;
-        };
-        let written_s = u64::try_from(used.at_ns / NANOS).unwrap_or(0);
+    for file in files(folder) {
+        let written_s = u64::try_from(file.used_ns / NANOS).unwrap_or(0);
         if now_s.saturating_sub(written_s) > KEPT_S {
-            let _ = folder.remove(&path);
+            let _ = folder.remove(FOLDER, &file.name);
         } else {
-            bytes = bytes.saturating_add(used.file_bytes);
-            kept.push((used, path));
+            bytes = bytes.saturating_add(file.bytes);
+            kept.push(file);
         }
     }
     if bytes <= limit && kept.len() < MAX_FILES {
         return bytes;
     }
-    kept.sort_unstable_by_key(|(used, _)| used.at_ns);
+    kept.sort_unstable_by_key(|file| file.used_ns);
     // A quarter more, so that the next ones have room.
     let (wanted, most) = (limit / 4 * 3, MAX_FILES / 4 * 3);
     let mut left = kept.len();
-    for (used, path) in kept {
+    for file in kept {
         if bytes <= wanted && left <= most {
             break;
         }
-        if folder.remove(&path).is_ok() {
-            (bytes, left) = (bytes.saturating_sub(used.file_bytes), left - 1);
+        if folder.remove(FOLDER, &file.name).is_ok() {
+            (bytes, left) = (bytes.saturating_sub(file.bytes), left - 1);
         }
     }
     bytes
@@ -344,14 +344,22 @@ pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
     trim(folder, size_bytes / PART);
 }
 
-/// The files of listings; what a writer left that is gone is removed.
-fn paths(folder: &CacheFolder) -> Vec<String> {
+struct ListingFile {
+    name: String,
+    bytes: u64,
+    used_ns: i128,
+}
+
+/// The files of listings.
+fn files(folder: &CacheFolder) -> Vec<ListingFile> {
     let mut found = Vec::new();
-    let _ = folder.names(FOLDER, &mut |name: &OsStr| {
-        let is_abandoned = folder.remove_abandoned(FOLDER, name);
-        let hash = name.to_str().filter(|_| !is_abandoned);
-        if let Some(hash) = hash.filter(|hash| VersionHash::of_name(hash).is_some()) {
-            found.push(inside(FOLDER, hash));
+    let _ = folder.entries(FOLDER, &mut |name, stat| {
+        if VersionHash::of_name(name).is_some() {
+            found.push(ListingFile {
+                name: name.to_string(),
+                bytes: u64::try_from(stat.st_size).unwrap_or(0),
+                used_ns: used_ns(stat),
+            });
         }
         found.len() < 2 * MAX_FILES
     });
@@ -360,7 +368,8 @@ fn paths(folder: &CacheFolder) -> Vec<String> {
 
 /// All that are right, by folder.
 pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
-    let summary = |at: String| {
+    let summary = |file: ListingFile| {
+        let at = inside(FOLDER, &file.name);
         let text = folder.small_text(&at, MAX_BYTES).ok()?;
         let head = head(&text, now_ms()).filter(|head| path_of(head.folder) == at)?;
         Some(ListingSummary {
@@ -371,7 +380,7 @@ pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
             listed_s: head.listed_ms / 1000,
         })
     };
-    let mut all: Vec<_> = paths(folder).into_iter().filter_map(summary).collect();
+    let mut all: Vec<_> = files(folder).into_iter().filter_map(summary).collect();
     all.sort_by(|a, b| (&a.source, &a.file).cmp(&(&b.source, &b.file)));
     all
 }
@@ -381,11 +390,11 @@ pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
 /// # Errors
 /// Its file cannot be removed.
 pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
-    let hash = path
+    let name = path
         .strip_prefix(FOLDER)
         .and_then(|rest| rest.strip_prefix('/'));
-    hash.and_then(VersionHash::of_name).ok_or(Errno::INVAL)?;
-    match folder.remove(path) {
+    let name = name.filter(|name| VersionHash::of_name(name).is_some());
+    match folder.remove(FOLDER, name.ok_or(Errno::INVAL)?) {
         Err(Errno::NOENT) => Ok(()),
         done => done,
     }
@@ -396,11 +405,11 @@ pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
 /// # Errors
 /// A file cannot be removed.
 pub fn remove_all(folder: &CacheFolder) -> Result<(), Errno> {
-    for path in paths(folder) {
-        remove(folder, &path)?;
+    for file in files(folder) {
+        remove(folder, &inside(FOLDER, &file.name))?;
     }
     // What is left in it is not of a cache.
-    let _ = folder.remove_version(FOLDER);
+    let _ = folder.remove_folder(FOLDER);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
 /// Settings of a [`super::DiskCache`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCacheSettings {
-    /// The folder; it is made if it is not there. What foreread keeps is in `foreread-cache-1` below it.
+    /// The folder; it is made if it is not there. What foreread keeps is in `foreread-cache-2` below it.
     pub dir: PathBuf,
     /// Bytes of all pieces, at most; those that several processes keep in the folder count together, as far as their settings are the
     /// same. From 1 MiB on. Default 50 GiB.

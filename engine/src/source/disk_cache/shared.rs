@@ -1,22 +1,19 @@
-//! What the parts of a cache share: the folder that is open, the counters, and what is switched off for a while after an error.
+//! What the parts of a cache share: versions, counters, and what is switched off for a while after an error.
 
-use super::files::CacheFiles;
-use super::folder::FolderError;
-use super::index::Index;
-use super::piece::{Extent, VersionHash};
-use super::settings::DiskCacheSettings;
+use super::hash::VersionHash;
+use super::object::ObjectFiles;
 use super::speed::Speeds;
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::collections::HashMap;
-#[cfg(feature = "object")]
-use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long nothing is written, or read, after an error of the disk.
 const PAUSE: Duration = Duration::from_secs(30);
+/// How long nothing is written where the disk has no room.
+const FULL_PAUSE: Duration = Duration::from_secs(60);
 /// Errors of reads in a row after which the disk is not read for a while: one may be of one sector.
 const MAX_ERRORS: u32 = 3;
 
@@ -25,23 +22,44 @@ pub struct CachedVersion {
     pub exact: ExactVersion,
     pub hash: VersionHash,
     pub size: u64,
-    pub index: Index,
+    /// Its files, while they are open.
+    pub files: Mutex<Option<Arc<ObjectFiles>>>,
     /// An object was opened by its name as this version: it is noted as the latest one (latest.rs).
     pub is_named: AtomicBool,
-    /// How the index is filled from a bucket.
+    /// A thread looks at all of it, so that it may be passed through.
+    pub is_looked_at: AtomicBool,
+    /// Other processes that fetch it are waited for again after that.
+    pub waits_after: Mutex<Option<Instant>>,
+    /// What a bucket has of it.
     #[cfg(feature = "object")]
-    pub listing: VersionListing,
+    pub listing: super::runs::VersionListing,
 }
 
 impl CachedVersion {
     /// What people read of it.
     pub fn about(&self) -> String {
-        format!(
-            "source {}\nversion {}\nsize {}\n",
-            line(&self.exact.shown),
-            line(&self.exact.version),
-            self.size
-        )
+        let (shown, version) = (line(&self.exact.shown), line(&self.exact.version));
+        format!("version {version}\nsize {}\nsource {shown}\n", self.size)
+    }
+}
+
+impl CachedVersion {
+    /// Are other processes waited for?
+    pub fn waits(&self) -> bool {
+        let after = self
+            .waits_after
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        after.is_none_or(|after| Instant::now() >= after)
+    }
+
+    /// They are not, for that long.
+    pub fn wait_after(&self, pause: Duration) {
+        let after = Some(Instant::now() + pause);
+        *self
+            .waits_after
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = after;
     }
 }
 
@@ -49,24 +67,6 @@ fn line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
-}
-
-/// How far the listing of a version is.
-#[cfg(feature = "object")]
-#[derive(Default)]
-pub struct VersionListing {
-    pub state: Mutex<VersionListingState>,
-    pub ended: Condvar,
-}
-
-#[cfg(feature = "object")]
-#[derive(Default)]
-pub struct VersionListingState {
-    pub began: Option<Instant>,
-    pub took: Duration,
-    /// The process that lists: a fork has none of its threads.
-    pub runs_in: Option<u32>,
-    pub has_ended: bool,
 }
 
 /// What every tier has.
@@ -77,8 +77,6 @@ pub struct TierState {
     pub speeds: Speeds,
     pub writes: Switch,
     pub reads: Switch,
-    /// Other processes are waited for.
-    pub waits: Switch,
     versions: Mutex<HashMap<VersionHash, Weak<CachedVersion>>>,
     /// When a warning was given.
     said: Mutex<Option<Instant>>,
@@ -92,7 +90,6 @@ impl TierState {
             speeds: Speeds::default(),
             writes: Switch::default(),
             reads: Switch::default(),
-            waits: Switch::default(),
             versions: Mutex::default(),
             said: Mutex::default(),
         }
@@ -112,38 +109,65 @@ impl TierState {
             exact,
             hash,
             size,
-            index: Index::default(),
+            files: Mutex::default(),
             is_named: AtomicBool::new(false),
+            is_looked_at: AtomicBool::new(false),
+            waits_after: Mutex::default(),
             #[cfg(feature = "object")]
-            listing: VersionListing::default(),
+            listing: super::runs::VersionListing::default(),
         });
         versions.insert(hash, Arc::downgrade(&version));
         version
     }
 
-    /// A piece could not be read.
+    /// Bytes could not be read.
     pub fn read_failed(&self, errno: Errno) {
         Counts::add(&self.counts.read_errors, 1);
-        if self.reads.failed(Instant::now()) {
-            self.writes.off(Instant::now());
+        if self.reads.failed() {
+            self.writes.off(PAUSE);
             self.report("reading", &errno_text(errno), "the store is read instead");
         }
     }
 
-    /// A piece could not be written.
+    /// Bytes could not be written.
     pub fn write_failed(&self, why: &str) {
-        self.writes.off(Instant::now());
+        self.writes.off(PAUSE);
         self.report("writing", why, "reads go on from the store");
     }
 
-    /// A piece was written.
-    pub fn wrote(&self, extent: Extent) {
+    /// Bytes could not be written to this disk.
+    pub fn disk_failed(&self, errno: Errno) {
+        if !is_full(errno) {
+            return self.write_failed(&errno_text(errno));
+        }
+        self.writes.off(FULL_PAUSE);
+        let pause = FULL_PAUSE.as_secs();
+        self.say(&format!(
+            "nothing is written for {pause} s ({}); reads go on from the store",
+            errno_text(errno)
+        ));
+    }
+
+    /// Bytes have no room.
+    pub fn no_room(&self, is_disk_full: bool) {
+        let why = if is_disk_full {
+            "the disk has no room beside what is to stay free"
+        } else {
+            "its limit leaves no room"
+        };
+        self.say(&format!(
+            "nothing is written, because {why}; reads go on from the store"
+        ));
+    }
+
+    /// Bytes were written.
+    pub fn wrote(&self, bytes: u64) {
         Counts::add(&self.counts.written, 1);
-        Counts::add(&self.counts.written_bytes, u64::from(extent.len));
+        Counts::add(&self.counts.written_bytes, bytes);
     }
 
     /// One line for all that goes wrong at about the same time.
-    fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         let now = Instant::now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_some_and(|said| now.duration_since(said) < PAUSE) {
@@ -161,65 +185,13 @@ impl TierState {
     }
 }
 
+/// Has the disk, or a quota, no room?
+pub fn is_full(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT)
+}
+
 fn errno_text(errno: Errno) -> String {
     crate::source::errno_text(errno.raw_os_error())
-}
-
-/// A folder as the place of pieces, with its settings.
-pub struct CacheState {
-    pub settings: DiskCacheSettings,
-    opened: RwLock<Arc<CacheFiles>>,
-    pub tier: TierState,
-}
-
-impl CacheState {
-    pub fn open(settings: DiskCacheSettings) -> Result<CacheState, FolderError> {
-        let opened = CacheFiles::open(&settings)?;
-        let name = format!("disk cache {}", settings.dir.display());
-        if opened.writable.is_none() {
-            tracing::warn!("{name}: it cannot be written; what is there is read");
-        }
-        Ok(CacheState {
-            settings,
-            opened: RwLock::new(Arc::new(opened)),
-            tier: TierState::new(name),
-        })
-    }
-
-    pub fn opened(&self) -> Arc<CacheFiles> {
-        Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The folder was removed: it is made anew.
-    pub fn open_again(&self) -> bool {
-        let Ok(opened) = CacheFiles::open(&self.settings) else {
-            return false;
-        };
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
-        true
-    }
-
-    /// Is a range, which is on the disk, to be read from the store?
-    pub fn passes_over_disk(&self, bytes: u64) -> bool {
-        !self.settings.reads_slow_disk && self.tier.speeds.passes_over_disk(bytes)
-    }
-
-    /// The disk could not be written.
-    pub fn write_failed(&self, errno: Errno) {
-        self.tier.write_failed(&errno_text(errno));
-    }
-
-    /// A piece has no room.
-    pub fn no_room(&self, is_disk_full: bool) {
-        let why = if is_disk_full {
-            "the disk has no room beside what is to stay free"
-        } else {
-            "it is smaller than a piece"
-        };
-        self.tier.say(&format!(
-            "nothing is written, because {why}; reads go on from the store"
-        ));
-    }
 }
 
 /// On, or off for a while.
@@ -241,20 +213,20 @@ impl Switch {
         state.until.is_none()
     }
 
-    /// Off from now on, for a while.
-    pub fn off(&self, now: Instant) {
+    /// Off from now on, for that long.
+    pub fn off(&self, pause: Duration) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.until, state.errors) = (Some(now + PAUSE), 0);
+        (state.until, state.errors) = (Some(Instant::now() + pause), 0);
     }
 
     /// One more error. Is it off now?
-    pub fn failed(&self, now: Instant) -> bool {
+    pub fn failed(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.errors += 1;
         if state.errors < MAX_ERRORS {
             return false;
         }
-        (state.until, state.errors) = (Some(now + PAUSE), 0);
+        (state.until, state.errors) = (Some(Instant::now() + PAUSE), 0);
         true
     }
 
@@ -296,26 +268,28 @@ counts! {
     misses,
     /// Their bytes.
     miss_bytes,
-    /// Pieces written.
+    /// Runs of blocks written, each of at most 1 MiB.
     written,
     /// Bytes of these.
     written_bytes,
     /// Bytes that were not written because the disk did not keep up.
     dropped_bytes,
-    /// Pieces that were not written because of an error, or because there was no room.
+    /// Runs that were not written because of an error, or because there was no room.
     refused_writes,
-    /// Pieces that could not be read.
+    /// Reads of the disk that failed.
     read_errors,
-    /// Pieces that were not what their names or checksums say, and were removed.
+    /// Blocks that were not what their checksums say, and headers that were not right; both were removed.
     wrong,
-    /// Pieces removed to make room.
+    /// Versions, or parts of large ones, removed to make room.
     evicted,
-    /// Bytes of their files.
+    /// Their bytes on the disk.
     evicted_bytes,
     /// Bytes on the disk that were asked of the store, because it is faster.
     passed_over_bytes,
     /// Fetches that waited for another process that had begun the same.
     waits,
+    /// Files that were looked at whole, so that the kernel may read them by itself.
+    verified,
 }
 
 impl Counts {

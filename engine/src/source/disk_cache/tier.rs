@@ -1,7 +1,7 @@
-//! Where pieces are kept: a folder (`folder_tier.rs`), or a bucket (`bucket.rs`). All else knows a tier alone.
+//! Where bytes are kept: a folder (`disk.rs`), or a bucket (`bucket.rs`). All else knows a tier alone.
 //!
 //! ```text
-//!   CachedSource ──► Tier ─┬─ FolderTier: files, claims, room     of this machine, or of a shared file system
+//!   CachedSource ──► Tier ─┬─ DiskTier: files, claims, room       of this machine, or of a shared file system
 //!        │                 └─ BucketTier: keys below a prefix     shared by machines
 //!        └─► Writer ──► Tier
 //! ```
@@ -9,37 +9,40 @@
 //! of the second, and that asks the store.
 
 use super::claims::Claim;
-use super::folder::PieceFile;
 use super::names::NewListing;
-use super::piece::{PieceBuffer, PieceFault};
+use super::object::{Fault, WholeFile};
 use super::shared::{CachedVersion, TierState};
 use super::sinks::FillPlace;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The next part of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Here, up to there, with the checksums of its blocks where this tier has them apart.
+    Here(u64, Vec<u64>),
+    /// Not here up to there.
+    Store(u64),
+}
+
 pub trait Tier: Send + Sync {
     fn state(&self) -> &TierState;
 
-    /// Learns which pieces of a version there are, unless it was asked a moment ago. Takes a limited time.
-    fn look(&self, version: &Arc<CachedVersion>);
+    /// The first part of a range, as it is now. Takes a limited time.
+    fn next(&self, version: &Arc<CachedVersion>, range: &Range<u64>) -> Part;
 
-    /// The same before a range is fetched that others may have written a moment ago.
-    fn look_again(&self, _: &Arc<CachedVersion>, _offset: u64) {}
-
-    /// Reads a piece from where `place` is up to `end`. What was read before an error is right and stays.
+    /// Reads a part that is here from where `place` is up to `end`. What was read before an error is right and stays; what is wrong is no
+    /// longer here.
     fn read(
         &self,
-        version: &CachedVersion,
-        piece: PieceFile,
+        version: &Arc<CachedVersion>,
+        sums: &[u64],
         place: &mut FillPlace<'_>,
         end: u64,
-    ) -> Result<(), PieceFault>;
+    ) -> Result<(), Fault>;
 
     /// Is a range that is here to be read from the store, which has shown to be faster?
     fn passes_over(&self, bytes: u64) -> bool;
-
-    /// A piece is not to be read any more.
-    fn close(&self, _: &CachedVersion, _: PieceFile) {}
 
     /// Claims bytes of a version, if no other process has any of them.
     fn claim(&self, _: &Arc<CachedVersion>, _: &Range<u64>) -> Claim {
@@ -48,24 +51,29 @@ pub trait Tier: Send + Sync {
 
     fn give_back(&self, _: &CachedVersion, _: &Range<u64>) {}
 
-    /// What changes when another process writes a piece of a version.
-    fn stamp(&self, _: &CachedVersion) -> i128 {
-        0
-    }
-
     /// Is anything written now?
     fn is_writing(&self) -> bool;
 
-    /// Writes a piece. Is it there now?
-    fn write(&self, version: &CachedVersion, buffer: &mut PieceBuffer) -> bool;
+    /// Writes whole blocks. Are they here now?
+    fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool;
 
-    /// Are uses noted, and what is no piece removed? Else neither is queued for the writer.
+    /// A version as a file that the kernel may read by itself: all of it is here, and was looked at. With `looks` that is done now, where it was
+    /// not, as long as that does not say false.
+    fn whole(
+        &self,
+        _: &CachedVersion,
+        _looks: Option<&dyn Fn() -> bool>,
+    ) -> Option<Arc<WholeFile>> {
+        None
+    }
+
+    /// Are uses noted? Else they are not queued for the writer.
     fn is_tended(&self) -> bool {
         false
     }
 
-    /// A piece was used.
-    fn note(&self, _: &CachedVersion, _: PieceFile) {}
+    /// A version was used.
+    fn note_use(&self, _: &CachedVersion) {}
 
     /// An object was opened by its name, and is this version.
     fn note_latest(&self, _: &CachedVersion) {}
@@ -73,6 +81,6 @@ pub trait Tier: Send + Sync {
     /// A folder of a store was listed.
     fn keep_names(&self, _: &NewListing) {}
 
-    /// What has the name of a piece is none.
-    fn remove(&self, _: &CachedVersion, _: PieceFile) {}
+    /// All that was queued is written.
+    fn settle(&self) {}
 }

@@ -1,14 +1,14 @@
 //! Writes what was fetched, behind the reader: a queue with a limit, and one thread, or a few where each waits for a server.
 //!
 //! ```text
-//!   fetch ──► Tee ──copies──► piece of up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► file ──► index, claim given back
-//!                └─ no room in the queue: left out, counted                          └─ no: left out, counted
+//!   fetch ──► Tee ──copies──► run of blocks, up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► tier, claim given back
+//!                └─ no room in the queue: left out, counted                              └─ no: left out, counted
 //! ```
 //! A reader never waits here. What is in the queue when a process ends is written then, as long as that takes at most a few seconds.
 
-use super::folder::PieceFile;
+use super::claims::CLAIM_BYTES;
+use super::hash::BLOCK_BYTES;
 use super::names::NewListing;
-use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
@@ -19,47 +19,58 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Bytes of pieces that wait or are being filled, at most, and the part of the machine's memory that they may be. Chosen: what 200 MB/s
+/// Bytes of runs that wait or are being filled, at most, and the part of the machine's memory that they may be. Chosen: what 200 MB/s
 /// bring while the thread gets no processor for 0.6 s.
 const MAX_QUEUED_BYTES: u64 = 128 << 20;
 const QUEUED_PART: u64 = 16;
-/// Buffers that are kept for the next pieces, of those that are as long as a piece can be.
+/// Buffers that are kept for the next runs, of those that are as long as one can be.
 const MAX_SPARE: usize = 8;
-/// Uses of pieces that wait to be noted; more are not.
+/// Uses of versions that wait to be noted; more are not.
 const MAX_NOTES: usize = 4096;
+/// Memory of a job beside its bytes.
+const JOB_BYTES: u64 = 256;
+/// How long nothing is written after a fault of the program.
+const PANIC_PAUSE: Duration = Duration::from_secs(30);
 
 enum Job {
-    /// A piece to be written, and what of it was claimed.
-    Write {
-        version: Arc<CachedVersion>,
-        buffer: PieceBuffer,
-        claimed: bool,
-    },
-    /// A piece was used.
-    Note {
-        version: Arc<CachedVersion>,
-        piece: PieceFile,
-    },
+    Write(Run),
+    /// A version was used.
+    Note(Arc<CachedVersion>),
     /// An object was opened by its name, and is this version.
     Latest(Arc<CachedVersion>),
     /// A folder of a store was listed.
     Names(NewListing),
-    /// A piece is none.
-    Remove {
-        version: Arc<CachedVersion>,
-        piece: PieceFile,
-    },
+}
+
+/// Blocks to be written.
+struct Run {
+    version: Arc<CachedVersion>,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Counted for them in the queue.
+    held: u64,
+    /// What was claimed for them.
+    claimed: Range<u64>,
 }
 
 impl Job {
     /// Bytes of memory that wait with it.
     fn held_bytes(&self) -> u64 {
         match self {
-            Job::Write { buffer, .. } => buffer.held_bytes(),
+            Job::Write(run) => run.held,
             Job::Names(listing) => listing.names.as_ref().map_or(0, |names| names.bytes()),
-            Job::Note { .. } | Job::Latest(_) | Job::Remove { .. } => 0,
+            Job::Note(_) | Job::Latest(_) => 0,
+        }
+    }
+
+    /// What was claimed for it is fetched.
+    fn give_back(&self, tier: &dyn Tier) {
+        if let Job::Write(run) = self
+            && !run.claimed.is_empty()
+        {
+            tier.give_back(&run.version, &run.claimed);
         }
     }
 }
@@ -79,6 +90,8 @@ struct QueueState {
     bytes: u64,
     spare: Vec<Vec<u8>>,
     notes: usize,
+    /// Something was done since the tier was told that nothing is queued.
+    is_unsettled: bool,
     ends: bool,
     /// Threads that take from it, those of them that work, and the process that they are of: a fork has none.
     threads: usize,
@@ -127,25 +140,18 @@ impl Writer {
             now,
             range,
             claimed,
-            buffer: None,
+            run: None,
         }
     }
 
-    /// A piece was used.
-    pub fn note(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        let version = Arc::clone(version);
-        self.push_note(Job::Note { version, piece });
+    /// A version was used.
+    pub fn note(&self, version: &Arc<CachedVersion>) {
+        self.push_note(Job::Note(Arc::clone(version)));
     }
 
     /// An object was opened by its name, and is this version.
     pub fn note_latest(&self, version: &Arc<CachedVersion>) {
         self.push_note(Job::Latest(Arc::clone(version)));
-    }
-
-    /// A file has the name of a piece and is none.
-    pub fn remove(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        let version = Arc::clone(version);
-        self.push_note(Job::Remove { version, piece });
     }
 
     /// A folder of a store was listed. It is left out where the queue has no room for its names.
@@ -168,7 +174,7 @@ impl Writer {
         self.most_queued
     }
 
-    /// Bytes of pieces that wait or are being filled.
+    /// Bytes of runs that wait or are being filled.
     pub fn queued_bytes(&self) -> u64 {
         self.queue.hold().bytes
     }
@@ -180,23 +186,25 @@ impl Writer {
             return state.jobs.is_empty();
         }
         let waited = self.queue.done.wait_timeout_while(state, most, |state| {
-            state.working > 0 || !state.jobs.is_empty()
+            state.working > 0 || state.is_unsettled || !state.jobs.is_empty()
         });
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Room for the file of one piece, if the queue has it.
-    fn buffer(&self, offset: u64, most: u64) -> Option<PieceBuffer> {
-        let most_held = PieceBuffer::held_for(offset, most);
+    /// Room for that many bytes, if the queue has it, and what is counted for it.
+    fn buffer(&self, most: u64) -> Option<(Vec<u8>, u64)> {
+        let held = most + JOB_BYTES;
         let mut state = self.queue.hold();
-        if state.bytes + most_held > self.most_queued {
+        if state.bytes + held > self.most_queued {
             return None;
         }
-        state.bytes += most_held;
-        let is_long = most_held > MAX_PIECE_BYTES / 2;
+        state.bytes += held;
+        let is_long = most > CLAIM_BYTES / 2;
         let spare = is_long.then(|| state.spare.pop()).flatten();
         drop(state);
-        Some(PieceBuffer::new(offset, most, spare))
+        let capacity = if is_long { CLAIM_BYTES } else { most };
+        let buffer = spare.unwrap_or_else(|| Vec::with_capacity(capacity as usize));
+        Some((buffer, held))
     }
 
     /// Queues what may be left out, where the tier takes such jobs and not too many wait.
@@ -208,7 +216,7 @@ impl Writer {
 
     fn push(&self, job: Job) {
         let mut state = self.queue.hold();
-        state.notes += usize::from(!matches!(job, Job::Write { .. }));
+        state.notes += usize::from(!matches!(job, Job::Write(_)));
         state.jobs.push_back(job);
         let here = Some(std::process::id());
         if state.threads_of != here {
@@ -225,7 +233,7 @@ impl Writer {
         if spawn("foreread-cache", move || work(&queue, &*tier)).is_ok() {
             return;
         }
-        // Nothing is kept then; the next piece tries again.
+        // Nothing is kept then; the next run tries again.
         let jobs = {
             let mut state = self.queue.hold();
             state.threads -= 1;
@@ -237,7 +245,7 @@ impl Writer {
             state.bytes -= jobs.iter().map(Job::held_bytes).sum::<u64>();
             jobs
         };
-        jobs.iter().for_each(|job| give_back(&*self.tier, job));
+        jobs.iter().for_each(|job| job.give_back(&*self.tier));
     }
 }
 
@@ -267,7 +275,7 @@ impl VersionCount {
     }
 }
 
-/// Takes what arrives for a range, piece after piece.
+/// Takes what arrives for a range, run after run.
 pub struct Tee {
     writer: Arc<Writer>,
     version: Arc<CachedVersion>,
@@ -276,7 +284,8 @@ pub struct Tee {
     /// What has not come yet.
     range: Range<u64>,
     claimed: bool,
-    buffer: Option<PieceBuffer>,
+    /// Where the run begins, its bytes, and what is counted for them.
+    run: Option<(u64, Vec<u8>, u64)>,
 }
 
 impl Tee {
@@ -287,55 +296,72 @@ impl Tee {
         }
         while !bytes.is_empty() {
             let start = self.range.start;
-            if self.buffer.is_none() {
-                let most = self.range.end - start;
-                let writer = &self.writer;
-                self.buffer = writer
-                    .tier
-                    .is_writing()
-                    .then(|| writer.buffer(start, most))
-                    .flatten();
-            }
-            let taken = match &mut self.buffer {
-                Some(buffer) => buffer.take(bytes),
+            // A run ends where a megabyte does.
+            let run_end =
+                ((start / CLAIM_BYTES + 1) * CLAIM_BYTES).min(self.range.end.max(start + 1));
+            let (taken, is_taken) = match &mut self.run {
+                Some((_, run, _)) => {
+                    let taken = bytes.len().min((run_end - start) as usize);
+                    run.extend_from_slice(&bytes[..taken]);
+                    (taken, true)
+                }
+                // The first part of a block is left out.
+                None if !start.is_multiple_of(BLOCK_BYTES) => {
+                    let left = BLOCK_BYTES - start % BLOCK_BYTES;
+                    (bytes.len().min(left as usize), false)
+                }
                 None => {
-                    // What has no room is left out up to where the next piece begins.
-                    let left = MAX_PIECE_BYTES - start % MAX_PIECE_BYTES;
-                    let left_out = left.min(bytes.len() as u64);
-                    if self.writer.tier.is_writing() {
+                    let is_writing = self.writer.tier.is_writing();
+                    let buffer = is_writing
+                        .then(|| self.writer.buffer(run_end - start))
+                        .flatten();
+                    if let Some((run, held)) = buffer {
+                        self.run = Some((start, run, held));
+                        continue;
+                    }
+                    // What has no room is left out up to where the next run begins.
+                    let left_out = (run_end - start).min(bytes.len() as u64);
+                    if is_writing {
                         let counts = &self.writer.tier.state().counts;
                         Counts::add(&counts.dropped_bytes, left_out);
                     }
                     self.give_back(start..start + left_out);
-                    left_out as usize
+                    (left_out as usize, false)
                 }
             };
             self.range.start += taken as u64;
             bytes = &bytes[taken..];
-            if taken == 0 || self.buffer.as_ref().is_some_and(PieceBuffer::is_full) {
+            if is_taken && self.range.start == run_end {
                 self.send();
             }
         }
     }
 
     fn send(&mut self) {
-        let Some(buffer) = self.buffer.take() else {
+        let Some((offset, mut bytes, held)) = self.run.take() else {
             return;
         };
-        let extent = buffer.extent();
+        let arrived = offset..offset + bytes.len() as u64;
+        if arrived.end != self.version.size {
+            // The last part of a block is left out.
+            bytes.truncate(bytes.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize);
+        }
         // What arrived is of the version that the source has now, or of one before.
         let is_same =
             self.now.is_same() && self.source.exact_version().as_ref() == Some(&self.version.exact);
-        if extent.len > 0 && is_same {
-            self.writer.push(Job::Write {
+        if !bytes.is_empty() && is_same {
+            let claimed = if self.claimed { arrived } else { 0..0 };
+            self.writer.push(Job::Write(Run {
                 version: Arc::clone(&self.version),
-                buffer,
-                claimed: self.claimed,
-            });
+                offset,
+                bytes,
+                held,
+                claimed,
+            }));
             return;
         }
-        self.writer.queue.hold().bytes -= buffer.held_bytes();
-        self.give_back(extent.offset..extent.end());
+        self.writer.queue.hold().bytes -= held;
+        self.give_back(arrived);
     }
 
     fn give_back(&self, range: Range<u64>) {
@@ -355,7 +381,16 @@ impl Drop for Tee {
 fn work(queue: &WriteQueue, tier: &dyn Tier) {
     let mut state = queue.hold();
     loop {
-        let Some(mut job) = state.jobs.pop_front() else {
+        let Some(job) = state.jobs.pop_front() else {
+            if state.is_unsettled && state.working == 0 {
+                state.is_unsettled = false;
+                state.working += 1;
+                drop(state);
+                tier.settle();
+                state = queue.hold();
+                state.working -= 1;
+                continue;
+            }
             if state.working == 0 {
                 queue.done.notify_all();
             }
@@ -370,52 +405,37 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
             continue;
         };
         state.working += 1;
+        state.is_unsettled = true;
         drop(state);
-        if catch_unwind(AssertUnwindSafe(|| done(&mut job, tier))).is_err() {
-            tier.state().writes.off(Instant::now());
+        if catch_unwind(AssertUnwindSafe(|| done(&job, tier))).is_err() {
+            tier.state().writes.off(PANIC_PAUSE);
         }
-        give_back(tier, &job);
+        job.give_back(tier);
         state = queue.hold();
         state.working -= 1;
         state.bytes -= job.held_bytes();
-        if let Job::Write { buffer, .. } = job
-            && buffer.held_bytes() > MAX_PIECE_BYTES
+        if let Job::Write(mut run) = job
+            && run.bytes.capacity() as u64 == CLAIM_BYTES
             && state.spare.len() < MAX_SPARE
         {
-            state.spare.push(buffer.into_memory());
+            run.bytes.clear();
+            state.spare.push(run.bytes);
         }
         state.notes = state.jobs.len().min(state.notes);
     }
 }
 
 /// Does a job.
-fn done(job: &mut Job, tier: &dyn Tier) {
+fn done(job: &Job, tier: &dyn Tier) {
     match job {
-        Job::Write {
-            version, buffer, ..
-        } => {
+        Job::Write(run) => {
             let state = tier.state();
-            if !(state.writes.is_on() && tier.write(version, buffer)) {
+            if !(state.writes.is_on() && tier.write(&run.version, run.offset, &run.bytes)) {
                 Counts::add(&state.counts.refused_writes, 1);
             }
         }
-        Job::Note { version, piece } => tier.note(version, *piece),
+        Job::Note(version) => tier.note_use(version),
         Job::Latest(version) => tier.note_latest(version),
         Job::Names(listing) => tier.keep_names(listing),
-        Job::Remove { version, piece } => tier.remove(version, *piece),
-    }
-}
-
-/// What was claimed for a job is fetched.
-fn give_back(tier: &dyn Tier, job: &Job) {
-    match job {
-        Job::Write { claimed: false, .. } => {}
-        Job::Write {
-            version, buffer, ..
-        } => {
-            let extent = buffer.extent();
-            tier.give_back(version, &(extent.offset..extent.end()));
-        }
-        Job::Note { .. } | Job::Latest(_) | Job::Names(_) | Job::Remove { .. } => {}
     }
 }

@@ -1,0 +1,506 @@
+//! A folder as the place of bytes: what its files, claims and limits give together.
+
+use super::account::Account;
+use super::claims::{Claim, Claims};
+use super::evict::{Evictor, FileHolder, NoRoom, Place};
+use super::folder::{CacheFolder, FolderError};
+use super::hash::{BLOCK_BYTES, VersionHash};
+use super::latest;
+use super::names::{ListingsRoom, NewListing};
+use super::object::{self, Fault, MAX_BLOCKS, ObjectFiles, SMALL_BYTES, WholeFile};
+use super::settings::DiskCacheSettings;
+use super::shared::{CachedVersion, Counts, TierState, is_full};
+use super::sinks::FillPlace;
+use super::tier::{Part, Tier};
+use crate::source::ExactVersion;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+/// Versions whose files are kept open.
+const MAX_OPEN: usize = 64;
+/// Files that were looked at whole and are kept for the next open.
+const MAX_WHOLE: usize = 16;
+/// What is here between two ranges that are not, and is shorter, is fetched with them: a second request would cost a round trip, in which a
+/// server sends more.
+const SPLIT_BYTES: u64 = 256 << 10;
+
+pub struct DiskTier {
+    pub settings: DiskCacheSettings,
+    opened: RwLock<Arc<OpenFolder>>,
+    state: TierState,
+    open: Mutex<VecDeque<Weak<CachedVersion>>>,
+    whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
+    evictor: Mutex<Evictor>,
+    listings: Mutex<ListingsRoom>,
+}
+
+/// The folder and the files of it that are locked.
+pub struct OpenFolder {
+    pub folder: CacheFolder,
+    /// Nothing where the folder cannot be written: what is in it is read.
+    writable: Option<(Account, Claims)>,
+}
+
+impl OpenFolder {
+    fn open(settings: &DiskCacheSettings) -> Result<(OpenFolder, Option<Errno>), FolderError> {
+        let folder = CacheFolder::open(settings)?;
+        let files = Account::open(&folder)
+            .and_then(|account| Claims::open(&folder).map(|claims| (account, claims)));
+        let refused = files.as_ref().err().copied();
+        let writable = files.ok();
+        Ok((OpenFolder { folder, writable }, refused))
+    }
+}
+
+impl DiskTier {
+    pub fn open(settings: DiskCacheSettings) -> Result<DiskTier, FolderError> {
+        let (opened, refused) = OpenFolder::open(&settings)?;
+        let name = format!("disk cache {}", settings.dir.display());
+        if let Some(errno) = refused {
+            let why = crate::source::errno_text(errno.raw_os_error());
+            tracing::warn!("{name}: it cannot be written ({why}); what is there is read");
+        }
+        Ok(DiskTier {
+            settings,
+            opened: RwLock::new(Arc::new(opened)),
+            state: TierState::new(name),
+            open: Mutex::default(),
+            whole: Mutex::default(),
+            evictor: Mutex::default(),
+            listings: Mutex::default(),
+        })
+    }
+
+    pub fn opened(&self) -> Arc<OpenFolder> {
+        Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The folder was removed: it is made anew.
+    fn open_again(&self) -> bool {
+        let Ok((opened, _)) = OpenFolder::open(&self.settings) else {
+            return false;
+        };
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
+        true
+    }
+
+    /// Bytes on the disk, over all processes; nothing where that is not known.
+    pub fn bytes(&self) -> Option<u64> {
+        let opened = self.opened();
+        opened.writable.as_ref().map(|(account, _)| account.bytes())
+    }
+
+    fn evictor(&self) -> MutexGuard<'_, Evictor> {
+        self.evictor.lock().unwrap_or_else(|poisoned| {
+            // What a panic has left half changed is found out anew.
+            self.evictor.clear_poison();
+            let mut evictor = poisoned.into_inner();
+            *evictor = Evictor::default();
+            evictor
+        })
+    }
+
+    /// Removes versions until they have no more than the limit; for `foreread cache trim`.
+    pub fn trim(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
+        let opened = self.opened();
+        self.place(&opened)
+            .map_or(0, |place| self.evictor().trim(&place, goes_on))
+    }
+
+    fn place<'a>(&'a self, opened: &'a OpenFolder) -> Option<Place<'a>> {
+        let (account, _) = opened.writable.as_ref()?;
+        Some(Place {
+            folder: &opened.folder,
+            account,
+            settings: &self.settings,
+            counts: &self.state.counts,
+            holder: self,
+        })
+    }
+
+    // ---- files ----
+
+    /// The open files of a version, where they are there.
+    fn files(&self, version: &Arc<CachedVersion>) -> Result<Arc<ObjectFiles>, Fault> {
+        let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = held.as_ref().filter(|files| files.is_current()) {
+            return Ok(Arc::clone(files));
+        }
+        *held = None;
+        let files = ObjectFiles::open(&self.opened().folder, version.hash, version.size)?;
+        Ok(self.keep(version, &mut held, files))
+    }
+
+    /// The same to write them; they are made where they are not there.
+    fn files_to_write(
+        &self,
+        opened: &OpenFolder,
+        version: &Arc<CachedVersion>,
+    ) -> Result<(Arc<ObjectFiles>, u64), Errno> {
+        let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = held.as_ref().filter(|files| files.is_written()) {
+            return Ok((Arc::clone(files), 0));
+        }
+        *held = None;
+        let (files, made) =
+            ObjectFiles::make(&opened.folder, version.hash, version.size, &version.about())?;
+        Ok((self.keep(version, &mut held, files), made))
+    }
+
+    fn keep(
+        &self,
+        version: &Arc<CachedVersion>,
+        held: &mut Option<Arc<ObjectFiles>>,
+        files: ObjectFiles,
+    ) -> Arc<ObjectFiles> {
+        let files = Arc::new(files);
+        *held = Some(Arc::clone(&files));
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.push_back(Arc::downgrade(version));
+        let oldest = if open.len() > MAX_OPEN {
+            open.pop_front()
+        } else {
+            None
+        };
+        drop(open);
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
+            && !Arc::ptr_eq(&oldest, version)
+            // Another thread may hold it and wait for this one.
+            && let Ok(mut held) = oldest.files.try_lock()
+        {
+            *held = None;
+        }
+        files
+    }
+
+    fn close(&self, version: &CachedVersion) {
+        *version.files.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Blocks, or all of a version, are not what they should be: they are removed.
+    fn remove_wrong(
+        &self,
+        version: &CachedVersion,
+        files: Option<&ObjectFiles>,
+        block: Option<u64>,
+    ) {
+        Counts::add(&self.state.counts.wrong, 1);
+        if let (Some(files), Some(block)) = (files, block)
+            && files.forget(block, 1).is_ok()
+        {
+            return;
+        }
+        let held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.opened();
+        // Another thread may have made it anew.
+        let is_wrong = || {
+            let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
+            matches!(files, Err(Fault::Wrong(_)))
+        };
+        if held.is_none() && is_wrong() {
+            let _ = object::remove(&opened.folder, version.hash);
+        }
+    }
+
+    /// The version of an object that was read last, if its first bytes are here and are to be read from here.
+    pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
+        if !self.state.reads.is_on() {
+            return None;
+        }
+        let text = latest::read(&self.opened().folder, source)?;
+        let size: u64 = text.rsplit_once(' ')?.1.parse().ok()?;
+        let exact = ExactVersion {
+            source: source.to_string(),
+            version: text.clone(),
+            shown: shown.to_string(),
+        };
+        let version = self.state.version(exact, size);
+        let end = first_bytes.min(size);
+        let is_here = matches!(self.next(&version, &(0..end)), Part::Here(to, _) if to == end);
+        (is_here && !self.passes_over(end)).then_some(text)
+    }
+
+    /// What of a version is not here.
+    pub fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
+        let version = self.state.version(exact, size);
+        let (mut at, mut missing) = (0, Vec::new());
+        while at < size {
+            at = match self.next(&version, &(at..size)) {
+                Part::Here(end, _) => end,
+                Part::Store(end) => {
+                    missing.push(at..end);
+                    end
+                }
+            };
+        }
+        missing
+    }
+
+    /// Writes blocks, for which there is room.
+    fn put(
+        &self,
+        evictor: &mut Evictor,
+        version: &Arc<CachedVersion>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let mut put = || {
+            let (files, made) = self.files_to_write(&self.opened(), version)?;
+            evictor.wrote(version.hash, made);
+            evictor.wrote(version.hash, files.write(offset, bytes)?);
+            Ok(())
+        };
+        match put() {
+            // The folder of the cache was removed.
+            Err(Errno::NOENT | Errno::STALE) if self.open_again() => {
+                self.close(version);
+                put()
+            }
+            done => done,
+        }
+    }
+}
+
+impl FileHolder for DiskTier {
+    fn close_removed(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|version| {
+            let Some(version) = version.upgrade() else {
+                return false;
+            };
+            let Ok(mut held) = version.files.try_lock() else {
+                return true;
+            };
+            let is_there = held.as_ref().is_some_and(|files| files.is_linked());
+            if !is_there {
+                *held = None;
+            }
+            is_there
+        });
+    }
+}
+
+impl Tier for DiskTier {
+    fn state(&self) -> &TierState {
+        &self.state
+    }
+
+    fn next(&self, version: &Arc<CachedVersion>, range: &Range<u64>) -> Part {
+        let first = range.start / BLOCK_BYTES;
+        let count = range.end.div_ceil(BLOCK_BYTES) - first;
+        let sums = match self
+            .files(version)
+            .and_then(|files| files.sums(first, count))
+        {
+            Ok(sums) => sums,
+            Err(fault) => {
+                match fault {
+                    Fault::Absent => {}
+                    Fault::Io(errno) => self.state.read_failed(errno),
+                    Fault::Wrong(_) => self.remove_wrong(version, None, None),
+                }
+                return Part::Store(range.end);
+            }
+        };
+        if sums.is_empty() {
+            return Part::Store(range.end);
+        }
+        let end_of = |blocks: usize| {
+            let is_limited = count > MAX_BLOCKS && blocks == sums.len();
+            let end = (first + blocks as u64) * BLOCK_BYTES;
+            if is_limited { end } else { end.min(range.end) }
+        };
+        let run = |from: usize, is_here: bool| {
+            let rest = sums.get(from..).unwrap_or_default();
+            rest.iter()
+                .take_while(|&&sum| (sum != 0) == is_here)
+                .count()
+        };
+        let here = run(0, true);
+        if here > 0 {
+            let mut own = sums.clone();
+            own.truncate(here);
+            return Part::Here(end_of(here), own);
+        }
+        let mut at = 0;
+        loop {
+            at += run(at, false);
+            let here = run(at, true);
+            if here as u64 * BLOCK_BYTES >= SPLIT_BYTES || at + here >= sums.len() {
+                return Part::Store(end_of(at));
+            }
+            at += here;
+        }
+    }
+
+    fn read(
+        &self,
+        version: &Arc<CachedVersion>,
+        sums: &[u64],
+        place: &mut FillPlace<'_>,
+        end: u64,
+    ) -> Result<(), Fault> {
+        let files = self.files(version)?;
+        let from = place.at;
+        let done = files.read(sums, place, end);
+        Counts::add(&self.state.counts.hit_bytes, place.at - from);
+        match done {
+            Err(Fault::Wrong(block)) => {
+                // Was it evicted or written meanwhile?
+                let is_same = |block: u64| {
+                    let was = sums.get((block - from / BLOCK_BYTES) as usize);
+                    files.sums(block, 1).is_ok_and(|now| now.first() == was)
+                };
+                if !files.is_linked() {
+                    self.close(version);
+                } else if block.is_none_or(is_same) {
+                    self.remove_wrong(version, Some(&files), block);
+                }
+            }
+            Err(fault) => {
+                self.close(version);
+                if let Fault::Io(errno) = fault {
+                    self.state.read_failed(errno);
+                }
+            }
+            Ok(()) => {}
+        }
+        done
+    }
+
+    fn passes_over(&self, bytes: u64) -> bool {
+        !self.settings.reads_slow_disk && self.state.speeds.passes_over_disk(bytes)
+    }
+
+    fn claim(&self, version: &Arc<CachedVersion>, bytes: &Range<u64>) -> Claim {
+        let opened = self.opened();
+        let claims = opened.writable.as_ref().map(|(_, claims)| claims);
+        claims.map_or(Claim::Unknown, |claims| claims.take(version.hash, bytes))
+    }
+
+    fn give_back(&self, version: &CachedVersion, bytes: &Range<u64>) {
+        if let Some((_, claims)) = &self.opened().writable {
+            claims.give_back(version.hash, bytes);
+        }
+    }
+
+    fn is_writing(&self) -> bool {
+        self.state.writes.is_on() && self.opened().writable.is_some()
+    }
+
+    fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool {
+        let opened = self.opened();
+        let Some(place) = self.place(&opened) else {
+            return false;
+        };
+        let mut evictor = self.evictor();
+        let len = (bytes.len() as u64).next_multiple_of(BLOCK_BYTES);
+        if let Err(why) = evictor.make_room(&place, len) {
+            self.state.no_room(why == NoRoom::DiskFull);
+            return false;
+        }
+        let mut done = self.put(&mut evictor, version, offset, bytes);
+        if done.is_err_and(is_full) && evictor.refused(&place, len) {
+            done = self.put(&mut evictor, version, offset, bytes);
+        }
+        drop(evictor);
+        if let Err(errno) = done {
+            self.state.disk_failed(errno);
+            return false;
+        }
+        self.state.wrote(bytes.len() as u64);
+        if offset == 0 && version.is_named.load(Ordering::Relaxed) {
+            let _ = latest::write(&opened.folder, version);
+        }
+        true
+    }
+
+    fn whole(
+        &self,
+        version: &CachedVersion,
+        looks: Option<&dyn Fn() -> bool>,
+    ) -> Option<Arc<WholeFile>> {
+        if version.size <= SMALL_BYTES || !self.state.reads.is_on() {
+            return None;
+        }
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        whole.retain(|(_, file)| file.is_linked());
+        let known = whole.iter().find(|(known, _)| *known == version.hash);
+        let known = known.map(|(_, file)| Arc::clone(file));
+        drop(whole);
+        let (None, Some(looks)) = (&known, looks) else {
+            return known;
+        };
+        let opened = self.opened();
+        match WholeFile::open(&opened.folder, version.hash, version.size, looks) {
+            Ok(file) => {
+                Counts::add(&self.state.counts.verified, 1);
+                let file = Arc::new(file);
+                let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+                whole.push_back((version.hash, Arc::clone(&file)));
+                if whole.len() > MAX_WHOLE {
+                    whole.pop_front();
+                }
+                Some(file)
+            }
+            Err(Fault::Wrong(block)) => {
+                let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
+                self.remove_wrong(version, files.as_ref().ok(), block);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn is_tended(&self) -> bool {
+        true
+    }
+
+    fn note_use(&self, version: &CachedVersion) {
+        let files = version
+            .files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        // One that is gone was evicted.
+        let _ = files.map(|files| files.note_use());
+    }
+
+    fn note_latest(&self, version: &CachedVersion) {
+        let opened = self.opened();
+        let path = format!(
+            "{}/{}",
+            version.hash.folder(),
+            object::sums_name(version.hash)
+        );
+        // Else it is noted with its first bytes.
+        let is_held = opened
+            .folder
+            .open_file(&path, rustix::fs::OFlags::RDONLY)
+            .is_ok();
+        if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
+            // Then it is opened by its first bytes next time, as without a cache.
+            tracing::debug!("the version that was read last is not noted in the disk cache");
+        }
+    }
+
+    fn keep_names(&self, listing: &NewListing) {
+        let opened = self.opened();
+        if self.is_writing() {
+            let mut room = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+            if room.write(&opened.folder, &self.settings, listing).is_err() {
+                // Then the next mount lists the folder, as without a cache.
+                tracing::debug!("the names of a folder are not kept in the disk cache");
+            }
+        }
+    }
+
+    fn settle(&self) {
+        if let Some((account, _)) = &self.opened().writable {
+            self.evictor().settle(account);
+        }
+    }
+}

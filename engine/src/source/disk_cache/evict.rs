@@ -1,0 +1,364 @@
+//! Room for what is written: the limit, the space that stays free, and which versions make way.
+//!
+//! Versions are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994) without its list of names that are gone: those that were used once,
+//! by the read that fetched them, and those that were used again. The first make way first, the oldest before the others, as long as they
+//! have more than a tenth of all; then the second, the least recently used before the others. So one scan of a large object pushes out
+//! what other scans left, and not what is read again and again.
+//!
+//! There is no list of all versions. The name of a version is a hash, so each of the 256 folders is a fair sample: an eviction looks at as many
+//! folders, one after the other, as have a thousand versions, and takes from them. Up to a thousand versions that is exact; with a million
+//! it is the oldest of 4,000.
+//!
+//! ```text
+//!   no room ──► the next folders, up to 1,000 versions ──► still none? ──► the oldest: removed
+//!                └─ sets their numbers in the account                       └─ of a large one: a part of 8 MiB
+//! ```
+//! A process that writes also looks at one folder for each 256th of the limit that it has written, so that the account is right.
+
+use super::account::{Account, FOLDERS};
+use super::folder::CacheFolder;
+use super::hash::VersionHash;
+use super::latest;
+use super::names;
+use super::object::{self, FoundObject, ObjectFiles, ObjectHeader};
+use super::settings::DiskCacheSettings;
+use super::shared::Counts;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Versions that are looked at for an eviction.
+const SAMPLE: usize = 1000;
+/// When there is no room, this part of the limit is freed.
+const FREED_PART: u64 = 16;
+/// The part of all that versions used once keep.
+const ONCE_PART: u64 = 10;
+/// A version with more than this part of the limit makes way in parts.
+const LARGE_PART: u64 = 16;
+pub const PART_BYTES: u64 = 8 << 20;
+/// How often versions make way for one write, at most.
+const EVICTIONS: u32 = 4;
+/// How long is waited between.
+const HELD_FOR: Duration = Duration::from_millis(1);
+/// What the account may be above the limit: what each of many writers has not looked at yet.
+const SUSPECT_BYTES: u64 = 64 << 20;
+/// Written bytes are added to the account after so many, and room for them is looked for.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// What this process has written that is not in the account.
+pub struct Evictor {
+    changes: [i64; FOLDERS],
+    pending: u64,
+    /// Since a folder was looked at.
+    written: u64,
+    next: usize,
+}
+
+impl Default for Evictor {
+    fn default() -> Evictor {
+        Evictor {
+            changes: [0; FOLDERS],
+            pending: 0,
+            written: 0,
+            // Processes that live shortly do not all look at the same folders.
+            next: RandomState::new().hash_one(0) as usize % FOLDERS,
+        }
+    }
+}
+
+/// Where room is made.
+pub struct Place<'a> {
+    pub folder: &'a CacheFolder,
+    pub account: &'a Account,
+    pub settings: &'a DiskCacheSettings,
+    pub counts: &'a Counts,
+    pub holder: &'a dyn FileHolder,
+}
+
+/// What holds files open.
+pub trait FileHolder {
+    /// Closes those that were removed: they take their room until then.
+    fn close_removed(&self);
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Others have the disk.
+    DiskFull,
+    /// The limit is less than what is to be written, or nothing could be removed.
+    Limit,
+}
+
+fn name_of(folder: usize) -> String {
+    format!("{folder:02x}")
+}
+
+/// Versions in the order in which they make way.
+#[derive(Default)]
+struct Sample {
+    once: VecDeque<FoundObject>,
+    again: VecDeque<FoundObject>,
+    once_bytes: u64,
+    bytes: u64,
+}
+
+impl Sample {
+    fn of(mut found: Vec<FoundObject>) -> Sample {
+        found.sort_unstable_by_key(|object| (object.used_ns, object.hash));
+        let bytes = found.iter().map(|object| object.bytes).sum();
+        let (again, once): (VecDeque<_>, VecDeque<_>) =
+            found.into_iter().partition(|object| object.used_again);
+        Sample {
+            once_bytes: once.iter().map(|object| object.bytes).sum(),
+            once,
+            again,
+            bytes,
+        }
+    }
+
+    /// The next one, which is taken out; one that makes way in parts is put back.
+    fn next(&mut self) -> Option<FoundObject> {
+        let from_once = self.once_bytes > self.bytes / ONCE_PART;
+        let next = if from_once {
+            self.once.pop_front()
+        } else {
+            None
+        };
+        let next = next.or_else(|| self.again.pop_front());
+        next.or_else(|| self.once.pop_front())
+    }
+
+    fn freed(&mut self, object: &FoundObject, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if !object.used_again {
+            self.once_bytes = self.once_bytes.saturating_sub(bytes);
+        }
+    }
+}
+
+impl Evictor {
+    /// Counts what was written of a version.
+    pub fn wrote(&mut self, hash: VersionHash, bytes: u64) {
+        self.change(hash, bytes.cast_signed());
+        self.pending += bytes;
+        self.written += bytes;
+    }
+
+    fn change(&mut self, hash: VersionHash, bytes: i64) {
+        let own = &mut self.changes[hash.folder_number()];
+        *own = own.saturating_add(bytes);
+    }
+
+    /// Adds what was counted to the account.
+    pub fn settle(&mut self, account: &Account) {
+        if self.changes.iter().any(|change| *change != 0) {
+            account.add(&self.changes);
+        }
+        self.changes = [0; FOLDERS];
+        self.pending = 0;
+    }
+
+    /// Makes room for `bytes` where there is none. Looks only now and then: the limit holds within some 100 KiB for each process that writes.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn make_room(&mut self, place: &Place<'_>, bytes: u64) -> Result<(), NoRoom> {
+        if self.pending + bytes < STEP_BYTES.min(place.settings.size_bytes / 16) && self.pending > 0
+        {
+            return Ok(());
+        }
+        self.settle(place.account);
+        // The next small ones are not looked at.
+        self.pending = 1;
+        if self.written >= place.settings.size_bytes / FOLDERS as u64 {
+            self.written = 0;
+            self.look(place);
+        }
+        let limit = place.settings.size_bytes;
+        if bytes > limit {
+            return Err(NoRoom::Limit);
+        }
+        let (over, _) = Evictor::lacking(place, bytes)?;
+        if over > SUSPECT_BYTES.max(limit / 8) {
+            // No process writes so much more than the limit: the account is wrong.
+            (0..FOLDERS).for_each(|_| drop(self.look(place)));
+        }
+        // A look may show that there is more than was known, and a reader may hold what was removed for a moment.
+        for time in 0..EVICTIONS {
+            if time > 0 {
+                std::thread::sleep(HELD_FOR);
+            }
+            let (over, short) = Evictor::lacking(place, bytes)?;
+            if over.max(short) == 0 {
+                return Ok(());
+            }
+            let held = place.account.bytes();
+            let wanted = over.max(short).max((limit / FREED_PART).min(held / 2));
+            self.evict(place, wanted, &mut |place| {
+                Evictor::lacking(place, bytes).is_ok_and(|(over, short)| over.max(short) == 0)
+            });
+        }
+        match Evictor::lacking(place, bytes)? {
+            (0, 0) => Ok(()),
+            (_, 0) => Err(NoRoom::Limit),
+            _ => Err(NoRoom::DiskFull),
+        }
+    }
+
+    /// Bytes over the limit, and short of what stays free, once that many more are there.
+    fn lacking(place: &Place<'_>, bytes: u64) -> Result<(u64, u64), NoRoom> {
+        let (free, total) = place.folder.free_bytes().map_err(|_| NoRoom::DiskFull)?;
+        let reserve = place.settings.free.of(total);
+        let held = place.account.bytes().saturating_add(bytes);
+        let over = held.saturating_sub(place.settings.size_bytes);
+        Ok((over, reserve.saturating_add(bytes).saturating_sub(free)))
+    }
+
+    /// The disk has refused bytes, whatever the limit: some make way. Is there room now, perhaps?
+    pub fn refused(&mut self, place: &Place<'_>, bytes: u64) -> bool {
+        self.settle(place.account);
+        let wanted = bytes.max(place.account.bytes() / 64);
+        self.evict(place, wanted, &mut |_| false) >= bytes.min(wanted)
+    }
+
+    /// Removes versions until all have at most the limit, or `goes_on`, which gets the bytes that are left, says false. Returns these.
+    pub fn trim(&mut self, place: &Place<'_>, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
+        for _ in 0..FOLDERS {
+            self.look(place);
+        }
+        loop {
+            let held = place.account.bytes();
+            let over = held.saturating_sub(place.settings.size_bytes);
+            if over == 0 || !goes_on(held) || self.evict(place, over, &mut |_| false) == 0 {
+                return place.account.bytes();
+            }
+        }
+    }
+
+    /// Looks at the next folder and sets its number.
+    fn look(&mut self, place: &Place<'_>) -> Vec<FoundObject> {
+        let folder = self.next % FOLDERS;
+        self.next = folder + 1;
+        if folder == 0 {
+            latest::clean(place.folder);
+            names::trim_to(place.folder, u64::MAX);
+        }
+        let Ok((found, mut bytes)) = object::found(place.folder, &name_of(folder)) else {
+            return Vec::new();
+        };
+        // A folder takes room, too. One in which something was made meanwhile stays.
+        if found.is_empty() && place.folder.remove_folder(&name_of(folder)).is_ok() {
+            bytes = 0;
+        }
+        place.account.set(folder, bytes);
+        self.changes[folder] = 0;
+        found
+    }
+
+    /// Removes versions of that many bytes, if there are such, unless a look shows that this `is_enough`. Returns what was removed.
+    fn evict(
+        &mut self,
+        place: &Place<'_>,
+        wanted: u64,
+        is_enough: &mut dyn FnMut(&Place<'_>) -> bool,
+    ) -> u64 {
+        let (mut freed, mut looked) = (0, 0);
+        while freed < wanted && looked < FOLDERS {
+            let mut found = Vec::new();
+            while found.len() < SAMPLE && looked < FOLDERS {
+                found.extend(self.look(place));
+                looked += 1;
+            }
+            // The account was wrong.
+            if freed == 0 && is_enough(place) {
+                return 0;
+            }
+            let mut sample = Sample::of(found);
+            // Of a part of all at most half, so that the oldest of the next part are compared with it.
+            let most = if looked < FOLDERS {
+                sample.bytes / 2
+            } else {
+                sample.bytes
+            };
+            let until = freed + most.min(wanted - freed);
+            while freed < until {
+                let Some(mut object) = sample.next() else {
+                    break;
+                };
+                let (bytes, is_gone) = Evictor::take(place, &object);
+                sample.freed(&object, bytes);
+                freed += bytes;
+                self.change(object.hash, -bytes.cast_signed());
+                if !is_gone {
+                    object.bytes = object.bytes.saturating_sub(bytes);
+                    let queue = if object.used_again {
+                        &mut sample.again
+                    } else {
+                        &mut sample.once
+                    };
+                    queue.push_front(object);
+                }
+            }
+            self.settle(place.account);
+        }
+        if freed > 0 {
+            place.holder.close_removed();
+        }
+        freed
+    }
+
+    /// Removes a version, or a part of a large one. Returns the bytes, and whether nothing is left of it.
+    fn take(place: &Place<'_>, object: &FoundObject) -> (u64, bool) {
+        let is_large =
+            object.bytes > place.settings.size_bytes / LARGE_PART && object.bytes > PART_BYTES;
+        let part = is_large
+            .then(|| give_part(place.folder, object.hash))
+            .flatten();
+        if let Some(bytes) = part {
+            Counts::add(&place.counts.evicted, 1);
+            Counts::add(&place.counts.evicted_bytes, bytes);
+            return (bytes, false);
+        }
+        match object::remove(place.folder, object.hash) {
+            Ok(()) => {
+                Counts::add(&place.counts.evicted, 1);
+                Counts::add(&place.counts.evicted_bytes, object.bytes);
+                (object.bytes, true)
+            }
+            Err(_) => (0, true),
+        }
+    }
+}
+
+fn give_part(folder: &CacheFolder, hash: VersionHash) -> Option<u64> {
+    let path = format!("{}/{}", hash.folder(), object::sums_name(hash));
+    let (sums, _) = folder.open_file(&path, OFlags::RDONLY).ok()?;
+    let size = ObjectHeader::read(&sums, hash).ok()?.size;
+    ObjectFiles::open(folder, hash, size)
+        .ok()?
+        .give_part(PART_BYTES)
+}
+
+/// Sets the number of the folder of a version right, after some of it was removed by hand.
+pub fn recount(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
+    let number = hash.folder_number();
+    let (_, bytes) = object::found(folder, &name_of(number))?;
+    Account::open(folder)?.set(number, bytes);
+    Ok(())
+}
+
+/// All versions, folder by folder. Counts the folders that cannot be read.
+pub fn all(folder: &CacheFolder) -> (Vec<FoundObject>, u64) {
+    let (mut all, mut unreadable) = (Vec::new(), 0);
+    for number in 0..FOLDERS {
+        match object::found(folder, &name_of(number)) {
+            Ok((found, _)) => all.extend(found),
+            Err(Errno::NOENT) => {}
+            Err(_) => unreadable += 1,
+        }
+    }
+    (all, unreadable)
+}

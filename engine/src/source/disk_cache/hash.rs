@@ -1,0 +1,114 @@
+//! Names and checksums of what is kept.
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a block: a checksum is of one. It is a page of the engine, so that a fetch is made of whole blocks.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Letters of the name of a version that its folder has.
+const FIRST_LETTERS: usize = 2;
+
+/// What identifies a version of a source: half of a SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VersionHash([u8; 16]);
+
+impl VersionHash {
+    pub fn of(source: &str, version: &str) -> VersionHash {
+        let mut hasher = Sha256::new();
+        hasher.update((source.len() as u64).to_le_bytes());
+        hasher.update(source.as_bytes());
+        hasher.update(version.as_bytes());
+        let digest = hasher.finalize();
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        VersionHash(half)
+    }
+
+    pub fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// Its hexadecimal digits.
+    pub fn name(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Its folder, below that of the cache: the first letters of its name.
+    pub fn folder(self) -> String {
+        self.name()[..FIRST_LETTERS].to_string()
+    }
+
+    /// The number of its folder, from 0 to 255.
+    pub fn folder_number(self) -> usize {
+        usize::from(self.0[0])
+    }
+
+    /// Reads its digits.
+    pub fn of_name(name: &str) -> Option<VersionHash> {
+        let is_hex = name
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let number = u128::from_str_radix(name, 16).ok();
+        number
+            .filter(|_| is_hex && name.len() == 32)
+            .map(|number| VersionHash(number.to_be_bytes()))
+    }
+
+    /// A number that seldom is that of another version.
+    pub fn number(self) -> u64 {
+        self.0
+            .iter()
+            .take(8)
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    }
+
+    /// The checksum of a block of this version; never 0, which means that the block is absent. A block at another place or of another
+    /// version has another one.
+    pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
+        let place = (self.number() ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (checksum(bytes) ^ place).max(1)
+    }
+}
+
+pub fn checksum(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        let hash = VersionHash::of("s3://b/k", "v1");
+        assert_eq!(VersionHash::of_name(&hash.name()), Some(hash));
+        assert_eq!(hash.folder(), format!("{:02x}", hash.folder_number()));
+        let name = hash.name();
+        for wrong in [
+            "",
+            "0",
+            &name[1..],
+            &name.to_uppercase(),
+            "+0000000000000000000000000000000",
+        ] {
+            let read = VersionHash::of_name(wrong);
+            assert!(read.is_none() || wrong == name, "{wrong}");
+        }
+        assert!(hash != VersionHash::of("s3://b/", "kv1"));
+    }
+
+    #[test]
+    fn a_block_has_another_checksum_at_another_place() {
+        let (one, two) = (VersionHash::of("a", "1"), VersionHash::of("a", "2"));
+        let bytes = [7; BLOCK_BYTES as usize];
+        let sums = [
+            one.sum(0, &bytes),
+            one.sum(1, &bytes),
+            two.sum(0, &bytes),
+            one.sum(0, &bytes[1..]),
+        ];
+        assert!(
+            sums.iter()
+                .all(|sum| sums.iter().filter(|other| *other == sum).count() == 1)
+        );
+    }
+}

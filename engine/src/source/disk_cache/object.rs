@@ -1,0 +1,801 @@
+//! One version of a source on disk: a file of its bytes, and a file of their checksums.
+//!
+//! ```text
+//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 size of the source | 16 version | 8 checksum of the header but for it and the next
+//!                     48    8 where the next eviction of a part begins (evict.rs)
+//!                     64    text for people: the name of the source without secrets, its version and its size
+//!                     2048  8 for each block of 4 KiB: its checksum, 0 where the block is absent
+//!                     ...   a last odd byte: the version was used again after it had been written
+//!   ab/abcd....data   the bytes at their own offsets, sparse, as long as the source
+//! ```
+//! A source of at most 32 KiB has its bytes in the first file, behind the checksums, and no second one. Numbers are little-endian, checksums
+//! CRC-64/NVME with the place of the block. Bytes are written before their checksums, and nothing is synced: a block is there if its
+//! checksum is not 0 and fits. Every read looks at that, so a block that was torn, changed, exchanged or evicted on the way is none.
+//! Processes that write one block at the same time write the same bytes.
+//!
+//! Example: of 100,000 bytes the second block is the bytes from 4096 on, and its checksum those from 2056 on.
+
+use super::folder::{CacheFolder, disk_bytes, inside, read_full, used_ns};
+use super::hash::{BLOCK_BYTES, VersionHash, checksum};
+use super::sinks::FillPlace;
+use crate::source::descriptor::{lock, write_all};
+use nix::libc;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub const HEADER_BYTES: u64 = 2048;
+const TEXT_AT: usize = 64;
+const CURSOR_AT: u64 = 48;
+const MAGIC: [u8; 8] = *b"foreobje";
+const FORMAT: u32 = 2;
+/// A source of so many bytes has one file.
+pub const SMALL_BYTES: u64 = 32 << 10;
+/// The byte of the file of checksums that is locked while the bytes must not be taken away: shared by those that pass a file through, alone
+/// by an eviction of a part.
+const PIN_AT: i64 = 1 << 60;
+/// Blocks whose checksums are looked at together.
+pub const MAX_BLOCKS: u64 = 4096;
+/// A file that another process has removed is found out that late.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Use is noted this often.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+
+/// Why bytes cannot be read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Io(Errno),
+    /// Not there.
+    Absent,
+    /// Not what their checksum says: this block, or the whole version.
+    Wrong(Option<u64>),
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Fault {
+        match errno {
+            Errno::NOENT | Errno::STALE => Fault::Absent,
+            // A link, a folder or a device in the place of a file.
+            Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::XDEV | Errno::ISDIR => {
+                Fault::Wrong(None)
+            }
+            errno => Fault::Io(errno),
+        }
+    }
+}
+
+/// The files of a version, open.
+pub struct ObjectFiles {
+    hash: VersionHash,
+    size: u64,
+    sums: OwnedFd,
+    /// Nothing for a small source.
+    data: Option<OwnedFd>,
+    is_writable: bool,
+    looked: Mutex<Look>,
+}
+
+struct Look {
+    at: Instant,
+    noted: Option<Instant>,
+}
+
+pub fn sums_name(hash: VersionHash) -> String {
+    format!("{}.sums", hash.name())
+}
+
+pub fn data_name(hash: VersionHash) -> String {
+    format!("{}.data", hash.name())
+}
+
+/// The version of a file, and whether it has the checksums.
+pub fn of_name(name: &str) -> Option<(VersionHash, bool)> {
+    let (hash, kind) = name.split_once('.')?;
+    let hash = VersionHash::of_name(hash)?;
+    match kind {
+        "sums" => Some((hash, true)),
+        "data" => Some((hash, false)),
+        _ => None,
+    }
+}
+
+/// Removes the files of a version. The bytes go first: so they never have other checksums than those of which a process holds the lock.
+pub fn remove(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
+    let own = hash.folder();
+    for name in [data_name(hash), sums_name(hash)] {
+        match folder.remove(&own, &name) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn blocks_of(size: u64) -> u64 {
+    size.div_ceil(BLOCK_BYTES)
+}
+
+/// Where a source ends in its file of checksums: also the place of the odd byte.
+fn end_of(size: u64) -> u64 {
+    let small = if size <= SMALL_BYTES { size } else { 0 };
+    HEADER_BYTES + 8 * blocks_of(size) + small.next_multiple_of(8)
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at + 8)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
+}
+
+/// What a header says.
+pub struct ObjectHeader {
+    pub size: u64,
+    pub text: String,
+}
+
+impl ObjectHeader {
+    fn bytes(hash: VersionHash, size: u64, text: &str) -> Vec<u8> {
+        let mut header = vec![0; HEADER_BYTES as usize];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        header[16..24].copy_from_slice(&size.to_le_bytes());
+        header[24..40].copy_from_slice(&hash.bytes());
+        let text = &text.as_bytes()[..text.len().min(HEADER_BYTES as usize - TEXT_AT)];
+        header[TEXT_AT..TEXT_AT + text.len()].copy_from_slice(text);
+        let sum = header_sum(&header);
+        header[40..48].copy_from_slice(&sum.to_le_bytes());
+        header
+    }
+
+    /// Reads the header of a file.
+    pub fn read(sums: &OwnedFd, hash: VersionHash) -> Result<ObjectHeader, Fault> {
+        let mut header = [0; HEADER_BYTES as usize];
+        match read_full(sums, &mut header, 0)? {
+            // One that was made and is not written yet.
+            0 => return Err(Fault::Absent),
+            len if len < header.len() => return Err(Fault::Wrong(None)),
+            _ => {}
+        }
+        let is_right = header[..8] == MAGIC
+            && header[8..12] == FORMAT.to_le_bytes()
+            && header[24..40] == hash.bytes()
+            && number(&header, 40) == header_sum(&header);
+        if !is_right {
+            return Err(Fault::Wrong(None));
+        }
+        let text = header[TEXT_AT..].split(|byte| *byte == 0).next();
+        Ok(ObjectHeader {
+            size: number(&header, 16),
+            text: String::from_utf8_lossy(text.unwrap_or_default()).into_owned(),
+        })
+    }
+}
+
+fn header_sum(header: &[u8]) -> u64 {
+    checksum(&[&header[..40], &header[TEXT_AT..]].concat())
+}
+
+impl ObjectFiles {
+    /// Opens the files of a version.
+    pub fn open(folder: &CacheFolder, hash: VersionHash, size: u64) -> Result<ObjectFiles, Fault> {
+        let (sums, is_writable) = open_any(folder, &inside(&hash.folder(), &sums_name(hash)))?;
+        if ObjectHeader::read(&sums, hash)?.size != size {
+            return Err(Fault::Wrong(None));
+        }
+        let data = (size > SMALL_BYTES)
+            .then(|| open_any(folder, &inside(&hash.folder(), &data_name(hash))))
+            .transpose()?;
+        let is_data_writable = data.as_ref().is_none_or(|(_, writable)| *writable);
+        Ok(ObjectFiles {
+            hash,
+            size,
+            sums,
+            data: data.map(|(file, _)| file),
+            is_writable: is_writable && is_data_writable,
+            looked: Mutex::new(Look {
+                at: Instant::now(),
+                noted: None,
+            }),
+        })
+    }
+
+    /// Makes what is not there of the files of a version. Returns how many bytes of the disk that took.
+    pub fn make(
+        folder: &CacheFolder,
+        hash: VersionHash,
+        size: u64,
+        text: &str,
+    ) -> Result<(ObjectFiles, u64), Errno> {
+        let own = hash.folder();
+        let file = |name: &str| match folder.make_file(&own, name) {
+            Err(Errno::EXIST) => match folder.open_file(&inside(&own, name), OFlags::RDWR) {
+                Ok((file, _)) => Ok((file, false)),
+                // What is no file of ours goes; a folder does not.
+                Err(Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::PERM) => {
+                    folder.remove(&own, name)?;
+                    folder.make_file(&own, name).map(|file| (file, true))
+                }
+                Err(errno) => Err(errno),
+            },
+            done => done.map(|file| (file, true)),
+        };
+        let (sums, is_new) = file(&sums_name(hash))?;
+        let data = (size > SMALL_BYTES)
+            .then(|| file(&data_name(hash)))
+            .transpose()?;
+        let has_new_data = data.as_ref().is_some_and(|(_, is_new)| *is_new);
+        let is_right = ObjectHeader::read(&sums, hash).is_ok_and(|header| header.size == size);
+        // Checksums of bytes that are gone are as little believed as those behind a wrong header.
+        if !is_right || has_new_data {
+            rustix::fs::ftruncate(&sums, 0)?;
+            write_all(&sums, &ObjectHeader::bytes(hash, size, text), 0)?;
+            // A small source of an odd size must not end at an odd byte: that is the mark of a second use.
+            if size <= SMALL_BYTES {
+                rustix::fs::ftruncate(&sums, end_of(size))?;
+            }
+        }
+        if let Some((data, _)) = &data
+            && rustix::fs::fstat(data)?.st_size.cast_unsigned() != size
+        {
+            rustix::fs::ftruncate(data, size)?;
+        }
+        let made = u64::from(is_new) * end_of(size).next_multiple_of(BLOCK_BYTES);
+        let data = data.map(|(data, _)| data);
+        let files = ObjectFiles {
+            hash,
+            size,
+            sums,
+            data,
+            is_writable: true,
+            looked: Mutex::new(Look {
+                at: Instant::now(),
+                noted: Some(Instant::now()),
+            }),
+        };
+        Ok((files, made))
+    }
+
+    /// Can it be written, and is it still there under its name?
+    pub fn is_written(&self) -> bool {
+        self.is_writable && self.is_linked()
+    }
+
+    /// Is it still there under its name?
+    pub fn is_linked(&self) -> bool {
+        rustix::fs::fstat(&self.sums).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    /// The same for a reader, which asks now and then: a file that was removed takes its room until it is closed.
+    pub fn is_current(&self) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.at.elapsed() < LOOK_EVERY {
+            return true;
+        }
+        looked.at = Instant::now();
+        self.is_linked()
+    }
+
+    /// Checksums of blocks from `first` on, as far as they are within the source.
+    pub fn sums(&self, first: u64, count: u64) -> Result<Vec<u64>, Fault> {
+        let count = count
+            .min(MAX_BLOCKS)
+            .min(blocks_of(self.size).saturating_sub(first));
+        let mut bytes = vec![0; 8 * count as usize];
+        read_full(&self.sums, &mut bytes, HEADER_BYTES + 8 * first)?;
+        Ok(bytes.chunks_exact(8).map(|sum| number(sum, 0)).collect())
+    }
+
+    fn data(&self) -> (&OwnedFd, u64) {
+        let small = || (&self.sums, HEADER_BYTES + 8 * blocks_of(self.size));
+        self.data.as_ref().map_or_else(small, |data| (data, 0))
+    }
+
+    fn block_len(&self, block: u64) -> usize {
+        (self.size - block * BLOCK_BYTES).min(BLOCK_BYTES) as usize
+    }
+
+    /// Reads from where `place` is up to `end`; `sums` are those of the blocks from there on. What was read before an error is right and
+    /// stays.
+    pub fn read(&self, sums: &[u64], place: &mut FillPlace<'_>, end: u64) -> Result<(), Fault> {
+        let first = place.at / BLOCK_BYTES;
+        while place.at < end {
+            let (at, block) = (place.at, place.at / BLOCK_BYTES);
+            let sums = sums.get((block - first) as usize..).unwrap_or_default();
+            let Some(room) = place.room(end - at) else {
+                break;
+            };
+            let fits = if at.is_multiple_of(BLOCK_BYTES) && at + room.len() as u64 == self.size {
+                room.len()
+            } else if at.is_multiple_of(BLOCK_BYTES) {
+                room.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize
+            } else {
+                0
+            };
+            if fits > 0 {
+                let done = self.read_blocks(block, &mut room[..fits], sums);
+                let right = match done {
+                    Ok(()) => fits,
+                    Err(Fault::Wrong(Some(wrong))) => ((wrong - block) * BLOCK_BYTES) as usize,
+                    Err(fault) => return Err(fault),
+                };
+                place.advance(right);
+                done?;
+                continue;
+            }
+            let mut whole = [0; BLOCK_BYTES as usize];
+            let whole = &mut whole[..self.block_len(block)];
+            self.read_blocks(block, whole, sums)?;
+            let from = (at - block * BLOCK_BYTES) as usize;
+            let len = room.len().min(whole.len() - from);
+            room[..len].copy_from_slice(&whole[from..from + len]);
+            place.advance(len);
+        }
+        Ok(())
+    }
+
+    /// Reads whole blocks and looks at each.
+    fn read_blocks(&self, first: u64, buffer: &mut [u8], sums: &[u64]) -> Result<(), Fault> {
+        let (file, data_at) = self.data();
+        let len = read_full(file, buffer, data_at + first * BLOCK_BYTES)?;
+        for (index, bytes) in buffer.chunks(BLOCK_BYTES as usize).enumerate() {
+            let (block, end) = (
+                first + index as u64,
+                index * BLOCK_BYTES as usize + bytes.len(),
+            );
+            let sum = sums.get(index).copied().unwrap_or(0);
+            if end > len || self.hash.sum(block, bytes) != sum {
+                return Err(Fault::Wrong(Some(block)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes blocks: all that is not at the end of the source is whole. Returns how many bytes of the disk that took, about.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
+        let first = offset / BLOCK_BYTES;
+        let blocks = bytes.chunks(BLOCK_BYTES as usize).zip(first..);
+        let sums: Vec<u8> = blocks
+            .flat_map(|(bytes, block)| self.hash.sum(block, bytes).to_le_bytes())
+            .collect();
+        let mut before = vec![0; sums.len()];
+        read_full(&self.sums, &mut before, HEADER_BYTES + 8 * first)?;
+        let absent = before
+            .chunks_exact(8)
+            .filter(|sum| number(sum, 0) == 0)
+            .count();
+        let (file, data_at) = self.data();
+        write_all(file, bytes, data_at + offset)?;
+        write_all(&self.sums, &sums, HEADER_BYTES + 8 * first)?;
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.noted = Some(Instant::now());
+        let block = if self.data.is_some() {
+            BLOCK_BYTES + 8
+        } else {
+            0
+        };
+        Ok(absent as u64 * block)
+    }
+
+    /// Says that blocks are absent.
+    pub fn forget(&self, first: u64, count: u64) -> Result<(), Errno> {
+        let count = count.min(blocks_of(self.size).saturating_sub(first));
+        write_all(
+            &self.sums,
+            &vec![0; 8 * count as usize],
+            HEADER_BYTES + 8 * first,
+        )
+    }
+
+    /// Is its use to be noted now?
+    pub fn is_due(&self) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = looked
+            .noted
+            .is_none_or(|noted| noted.elapsed() >= NOTE_EVERY);
+        if is_due {
+            looked.noted = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// It was used now, and not for the first time.
+    pub fn note_use(&self) -> Result<(), Errno> {
+        let end = end_of(self.size);
+        if rustix::fs::fstat(&self.sums)?.st_size.cast_unsigned() <= end {
+            write_all(&self.sums, &[1], end)?;
+        }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        rustix::fs::futimens(&self.sums, &times)
+    }
+
+    /// Looks at the next blocks from `from` on that are here, up to a wrong one or the end of the buffer. Nothing where there are no more.
+    pub fn check(&self, from: u64, buffer: &mut [u8]) -> Option<(Range<u64>, Result<(), Fault>)> {
+        let (mut first, most) = (
+            from.div_ceil(BLOCK_BYTES),
+            buffer.len() as u64 / BLOCK_BYTES,
+        );
+        let sums = loop {
+            let mut sums = match self.sums(first, most) {
+                Ok(sums) if sums.is_empty() => return None,
+                Ok(sums) => sums,
+                Err(fault) => return Some((from..self.size, Err(fault))),
+            };
+            let absent = sums.iter().take_while(|sum| **sum == 0).count();
+            first += absent as u64;
+            sums.drain(..absent);
+            let here = sums.iter().take_while(|sum| **sum != 0).count();
+            sums.truncate(here);
+            if here > 0 {
+                break sums;
+            }
+        };
+        let at = |block: u64| (block * BLOCK_BYTES).min(self.size);
+        let range = at(first)..at(first + sums.len() as u64);
+        let buffer = &mut buffer[..(range.end - range.start) as usize];
+        Some(match self.read_blocks(first, buffer, &sums) {
+            // Those before it are right.
+            Err(Fault::Wrong(Some(wrong))) if wrong > first => (range.start..at(wrong), Ok(())),
+            Err(Fault::Wrong(_)) => (at(first)..at(first + 1), Err(Fault::Wrong(Some(first)))),
+            done => (range, done),
+        })
+    }
+
+    /// Gives pages of the kernel's cache back: all of a cache would push everything else out.
+    pub fn drop_pages(&self) {
+        let (file, _) = self.data();
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
+    // ---- parts that make way ----
+
+    /// Gives the room of one range of `part` bytes back, the one behind those that were given back last. Nothing where that cannot be done:
+    /// the file system knows no holes, or a process passes the file through. Returns the bytes of the disk.
+    pub fn give_part(&self, part: u64) -> Option<u64> {
+        let data = self.data.as_ref()?;
+        lock(&self.sums, libc::F_WRLCK, PIN_AT, 1).ok()?;
+        let freed = self.punch(data, part);
+        let _ = lock(&self.sums, libc::F_UNLCK, PIN_AT, 1);
+        freed.ok().filter(|freed| *freed > 0)
+    }
+
+    fn punch(&self, data: &OwnedFd, part: u64) -> Result<u64, Errno> {
+        let used = rustix::fs::fstat(&self.sums)?;
+        let mut cursor = [0; 8];
+        read_full(&self.sums, &mut cursor, CURSOR_AT)?;
+        let from = Some(number(&cursor, 0)).filter(|from| *from < self.size);
+        let next = |from| rustix::fs::seek(data, rustix::fs::SeekFrom::Data(from));
+        let at = match next(from.unwrap_or(0)) {
+            // From the start again.
+            Err(Errno::NXIO) => next(0),
+            done => done,
+        }?;
+        let start = at / part * part;
+        let before = disk_bytes(&rustix::fs::fstat(data)?);
+        self.forget(start / BLOCK_BYTES, part / BLOCK_BYTES)?;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(data, hole, start, part)?;
+        write_all(&self.sums, &(start + part).to_le_bytes(), CURSOR_AT)?;
+        // That was no use.
+        let time = Timespec {
+            tv_sec: used.st_mtime,
+            tv_nsec: used.st_mtime_nsec.cast_signed(),
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        let _ = rustix::fs::futimens(&self.sums, &times);
+        Ok(before.saturating_sub(disk_bytes(&rustix::fs::fstat(data)?)))
+    }
+}
+
+/// To be written, or else to be read.
+fn open_any(folder: &CacheFolder, path: &str) -> Result<(OwnedFd, bool), Fault> {
+    match folder.open_file(path, OFlags::RDWR) {
+        Ok((file, _)) => Ok((file, true)),
+        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => {
+            let (file, _) = folder.open_file(path, OFlags::RDONLY)?;
+            Ok((file, false))
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The bytes of a whole version that were looked at once, which stay while this is held: a file may be passed through.
+pub struct WholeFile {
+    data: OwnedFd,
+    sums: OwnedFd,
+}
+
+impl WholeFile {
+    /// Looks at every block, as long as `goes_on` says so.
+    pub fn open(
+        folder: &CacheFolder,
+        hash: VersionHash,
+        size: u64,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<WholeFile, Fault> {
+        let files = ObjectFiles::open(folder, hash, size)?;
+        // A lock of an open description of its own: the one of a writer would end with that.
+        lock(&files.sums, libc::F_RDLCK, PIN_AT, 1).map_err(|_| Fault::Absent)?;
+        let path = inside(&hash.folder(), &data_name(hash));
+        let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;
+        let own = files.data.as_ref().map(rustix::fs::fstat).transpose()?;
+        let is_same = own.is_some_and(|own| own.st_ino == stat.st_ino);
+        if stat.st_size.cast_unsigned() != size || !is_same {
+            return Err(Fault::Absent);
+        }
+        let (mut first, blocks) = (0, blocks_of(size));
+        let mut buffer = vec![0; 256 * BLOCK_BYTES as usize];
+        while first < blocks {
+            if !goes_on() {
+                return Err(Fault::Absent);
+            }
+            let sums = files.sums(first, 256)?;
+            if sums.is_empty() || sums.contains(&0) {
+                return Err(Fault::Absent);
+            }
+            let len = (size - first * BLOCK_BYTES).min(buffer.len() as u64);
+            files.read_blocks(first, &mut buffer[..len as usize], &sums)?;
+            first += sums.len() as u64;
+        }
+        let whole = WholeFile {
+            data,
+            sums: files.sums,
+        };
+        // Else a lock of this file keeps nothing.
+        if whole.is_linked() {
+            Ok(whole)
+        } else {
+            Err(Fault::Absent)
+        }
+    }
+
+    /// Is it still there under its name?
+    pub fn is_linked(&self) -> bool {
+        rustix::fs::fstat(&self.sums).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+}
+
+impl AsFd for WholeFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.data.as_fd()
+    }
+}
+
+/// A version as a look at its folder shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundObject {
+    pub hash: VersionHash,
+    /// Of both files, on the disk.
+    pub bytes: u64,
+    pub used_ns: i128,
+    pub used_again: bool,
+}
+
+/// Looks at all of a folder: the versions, and its bytes with those of the folder itself.
+pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64), Errno> {
+    let mut objects: BTreeMap<VersionHash, FoundObject> = BTreeMap::new();
+    let mut bytes = match folder.open_folder(own) {
+        Err(Errno::NOENT) => return Ok((Vec::new(), 0)),
+        at => disk_bytes(&rustix::fs::fstat(&at?)?),
+    };
+    folder.entries(own, &mut |name, stat| {
+        let Some((hash, is_sums)) = of_name(name).filter(|(hash, _)| hash.folder() == own) else {
+            return true;
+        };
+        let object = objects.entry(hash).or_insert(FoundObject {
+            hash,
+            bytes: 0,
+            used_ns: used_ns(stat),
+            used_again: false,
+        });
+        object.bytes += disk_bytes(stat);
+        bytes += disk_bytes(stat);
+        if is_sums {
+            object.used_ns = used_ns(stat);
+            object.used_again = stat.st_size % 2 == 1;
+        }
+        true
+    })?;
+    Ok((objects.into_values().collect(), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::disk_cache::settings::DiskCacheSettings;
+    use crate::source::disk_cache::sinks::Slices;
+    use std::io::IoSliceMut;
+
+    const SIZE: u64 = 3 * (8 << 20) + 5000;
+
+    fn folder() -> (tempfile::TempDir, CacheFolder) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = CacheFolder::open(&DiskCacheSettings::new(dir.path().join("c")));
+        (dir, folder.expect("opened"))
+    }
+
+    fn bytes(at: u64, len: usize) -> Vec<u8> {
+        (at..)
+            .take(len)
+            .map(|at| (at / 7) as u8 ^ at as u8)
+            .collect()
+    }
+
+    fn filled(folder: &CacheFolder, hash: VersionHash, size: u64) -> ObjectFiles {
+        let (files, made) = ObjectFiles::make(folder, hash, size, "source s\n").expect("made");
+        assert!(made > 0);
+        let mut at = 0;
+        while at < size {
+            let len = (size - at).min(1 << 20);
+            files.write(at, &bytes(at, len as usize)).expect("written");
+            at += len;
+        }
+        files
+    }
+
+    /// What is read from `at` on, as far as it is right.
+    fn read(files: &ObjectFiles, at: u64, len: usize) -> (Vec<u8>, Result<(), Fault>) {
+        let end = at + len as u64;
+        let first = at / BLOCK_BYTES;
+        let sums = files
+            .sums(first, end.div_ceil(BLOCK_BYTES) - first)
+            .expect("sums");
+        let mut buffer = vec![0; len];
+        let mut bufs = [IoSliceMut::new(&mut buffer)];
+        let mut slices = Slices::new(&mut bufs);
+        let mut place = FillPlace::new(&mut slices, at);
+        let done = files.read(&sums, &mut place, end);
+        let read = (place.at - at) as usize;
+        buffer.truncate(read);
+        (buffer, done)
+    }
+
+    #[test]
+    fn any_part_is_read_as_it_was_written() {
+        let (_dir, folder) = folder();
+        for (name, size) in [
+            ("a", 1),
+            ("b", 4096),
+            ("c", 32_768),
+            ("d", 32_769),
+            ("e", 100_000),
+        ] {
+            let hash = VersionHash::of(name, "1");
+            let files = filled(&folder, hash, size);
+            for (at, end) in [
+                (0, size),
+                (0, 1),
+                (size / 2, size),
+                (size - 1, size),
+                (size / 3, size / 3 + 1),
+            ] {
+                let len = (end - at) as usize;
+                assert_eq!(
+                    read(&files, at, len),
+                    (bytes(at, len), Ok(())),
+                    "{size} {at}"
+                );
+            }
+            let later = ObjectFiles::open(&folder, hash, size).expect("opened");
+            assert_eq!(read(&later, 0, size as usize).0, bytes(0, size as usize));
+            let other = ObjectFiles::open(&folder, hash, size + 1);
+            assert_eq!(other.err(), Some(Fault::Wrong(None)), "another size");
+            let (found, _) = found(&folder, &hash.folder()).expect("looked at");
+            assert!(
+                found
+                    .iter()
+                    .any(|object| object.hash == hash && !object.used_again)
+            );
+            later.note_use().expect("noted");
+            let (found, _) = super::found(&folder, &hash.folder()).expect("looked at");
+            assert!(
+                found
+                    .iter()
+                    .any(|object| object.hash == hash && object.used_again)
+            );
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_wrong_or_gone_ends_a_read_before_it() {
+        let (_dir, folder) = folder();
+        let hash = VersionHash::of("a", "1");
+        let files = filled(&folder, hash, 100_000);
+        let data = files.data.as_ref().expect("a file");
+        write_all(data, &[!bytes(50_000, 1)[0]], 50_000).expect("changed");
+        let block = 50_000 / BLOCK_BYTES;
+        let (right, done) = read(&files, 0, 100_000);
+        assert_eq!(done, Err(Fault::Wrong(Some(block))));
+        assert_eq!(right, bytes(0, (block * BLOCK_BYTES) as usize));
+        assert_eq!(read(&files, 49_999, 10), (Vec::new(), done));
+        files.forget(block, 1).expect("written");
+        assert_eq!(files.sums(block, 1), Ok(vec![0]));
+        rustix::fs::ftruncate(data, 10).expect("cut");
+        assert_eq!(read(&files, 8192, 4096).1, Err(Fault::Wrong(Some(2))));
+    }
+
+    #[test]
+    fn a_header_of_another_format_is_none() {
+        let (_dir, folder) = folder();
+        let hash = VersionHash::of("a", "1");
+        let files = filled(&folder, hash, 5000);
+        let mut header = ObjectHeader::bytes(hash, 5000, "source s\n");
+        header[8] = 3;
+        let sum = header_sum(&header);
+        header[40..48].copy_from_slice(&sum.to_le_bytes());
+        write_all(&files.sums, &header, 0).expect("written");
+        let opened = ObjectFiles::open(&folder, hash, 5000);
+        assert_eq!(opened.err(), Some(Fault::Wrong(None)));
+        // It is made anew, without the blocks.
+        let (files, _) = ObjectFiles::make(&folder, hash, 5000, "").expect("made");
+        assert_eq!(files.sums(0, 9), Ok(vec![0, 0]));
+    }
+
+    #[test]
+    fn parts_make_way_one_after_the_other_and_none_that_is_passed_through() {
+        let (_dir, folder) = folder();
+        let hash = VersionHash::of("a", "1");
+        let files = filled(&folder, hash, SIZE);
+        let whole = WholeFile::open(&folder, hash, SIZE, &|| true).expect("whole");
+        let evictor = ObjectFiles::open(&folder, hash, SIZE).expect("opened");
+        assert_eq!(evictor.give_part(8 << 20), None, "it is passed through");
+        drop(whole);
+        let before = found(&folder, &hash.folder()).expect("looked at").0;
+        let freed = evictor.give_part(8 << 20);
+        assert!(freed.is_some_and(|freed| freed >= 7 << 20), "{freed:?}");
+        let after = found(&folder, &hash.folder()).expect("looked at").0;
+        assert_eq!(after[0].used_ns, before[0].used_ns, "that was no use");
+        assert_eq!(files.sums(0, 1), Ok(vec![0]));
+        assert_eq!(read(&files, 8 << 20, 4096).1, Ok(()));
+        assert!(evictor.give_part(8 << 20).is_some());
+        assert_eq!(files.sums(2048, 1), Ok(vec![0]));
+        assert!(
+            WholeFile::open(&folder, hash, SIZE, &|| true).is_err(),
+            "not whole"
+        );
+        // What is fetched again is not what makes way next.
+        files.write(0, &bytes(0, 4096)).expect("written");
+        assert!(evictor.give_part(8 << 20).is_some());
+        assert_eq!(read(&files, 0, 4096).1, Ok(()));
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_never_whole() {
+        let (_dir, folder) = folder();
+        let hash = VersionHash::of("a", "1");
+        let files = filled(&folder, hash, 100_000);
+        let whole = WholeFile::open(&folder, hash, 100_000, &|| true).expect("whole");
+        assert!(whole.is_linked() && files.is_written());
+        remove(&folder, hash).expect("removed");
+        assert!(!whole.is_linked() && !files.is_written());
+        assert!(WholeFile::open(&folder, hash, 100_000, &|| true).is_err());
+        let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
+        assert_eq!(again.sums(0, 1), Ok(vec![0]));
+        // Bytes that are gone, beside checksums that are not.
+        folder
+            .remove(&hash.folder(), &data_name(hash))
+            .expect("removed");
+        drop(filled(&folder, VersionHash::of("b", "1"), 100));
+        let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
+        assert_eq!(
+            again
+                .sums(0, 99)
+                .map(|sums| sums.iter().all(|sum| *sum == 0)),
+            Ok(true)
+        );
+    }
+}
