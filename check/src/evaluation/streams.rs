@@ -23,7 +23,7 @@ use foreread_sim::workload::{Job, Request, Workload};
 const DEVICE: &str = "hdd-7200";
 /// The policy that is the measure, and the least share of its throughput.
 const MEASURE: &str = "amp";
-const TARGET: f64 = 0.98;
+const TARGET: f64 = 0.95;
 
 const STREAMS: u64 = 100;
 const FILE_BYTES: u64 = 4 << 20;
