@@ -178,7 +178,13 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "attach/src",
         &words,
         "what waits for a storage or a command reads the clock",
-        &["attach/src/warm", "attach/src/run/", "attach/src/watch.rs"],
+        &[
+            "attach/src/warm",
+            "attach/src/run/",
+            "attach/src/watch.rs",
+            "attach/src/doctor.rs",
+            "attach/src/doctor/measure.rs",
+        ],
     );
     forbid(
         "observe/src",
@@ -329,7 +335,10 @@ fn files_of_users_are_opened_in_one_way() {
     for (room, except) in [
         ("lab/src", &["probe/settings.rs", "src/grid.rs"][..]),
         ("observe/src", &["tracefs", "record/", "sample/"]),
-        ("attach/src", &["run/find.rs", "warm/files.rs"]),
+        (
+            "attach/src",
+            &["run/find.rs", "warm/files.rs", "doctor/pins/tests.rs"],
+        ),
         ("check/src", &["conform", "bench/"]),
         ("report/src", &[]),
         ("csi/src", &["csi/src/state.rs"]),
