@@ -54,7 +54,7 @@ pub struct DoctorArgs {
     /// With --fix or --undo: print what would be done
     #[arg(long)]
     pub dry_run: bool,
-    /// Say why: the kernel's rule or the file that sets each value, and what it costs
+    /// Say what sets each value, and what it costs
     #[arg(long)]
     pub why: bool,
     /// Read nothing from the disks

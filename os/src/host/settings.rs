@@ -245,7 +245,10 @@ impl Host {
         for name in included.flat_map(|names| names.split([',', ' ', '\t', ';'])) {
             self.add_profile(name.trim_start_matches('-'), found, depth - 1);
         }
-        found.push(path);
+        // Profiles that include one another come here once for each turn.
+        if !found.contains(&path) {
+            found.push(path);
+        }
     }
 
     /// What udev found out about a device; nothing where it has not looked at it.

@@ -637,7 +637,7 @@ mod tests {
         let object = &page.objects[0];
         assert_eq!((object.location.as_ref(), object.size), ("d/a", 7));
         assert_eq!(object.e_tag.as_deref(), Some("0x8D"));
-        assert_eq!(page.folders, ["d/void", "d/sub"]);
+        assert_eq!(page.folders, ["d/sub", "d/void", "d/sub"]);
         assert_eq!((page.objects.len(), page.next.token()), (1, Some("m")));
     }
 }
