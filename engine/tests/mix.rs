@@ -1,15 +1,17 @@
-//! Reads of four threads while the storage fails in every way that its double knows, one after another: each read has the bytes of one
+//! Reads of six threads while the storage fails in every way that its double knows, one after another: each read has the bytes of one
 //! version or an error, none hangs, and after each fault the next reads succeed.
 //!
 //! ```text
-//!   4 threads ──► reader ──► object over HTTP ──► a server that is honest, then wrong, then honest again, ...
-//!     └─────────► reader ──► NBD ──► server ──► another reader of the same object
+//!   6 threads ──► reader ──► object over HTTP ──► a server that is honest, then wrong, then honest again, ...
+//!     ├─────────► reader ──► NBD ──► server ──► another reader of the same object
+//!     └─────────► reader ──► cache on disk of a third of it ──► shared folder of half of it ──► the same object
 //! ```
 //! 20 seconds; `FOREREAD_SECONDS=600 ./test-long mix` for ten minutes. The seed is printed, and `FOREREAD_SEED` takes one.
 
 use crate::common::nbd::Served;
 use crate::common::{Rng, watch};
 use foreread::front::nbd::NbdSettings;
+use foreread::source::disk_cache::DiskCache;
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{Mem, Source};
 use foreread::{Options, Reader};
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 const SIZE: u64 = 24 << 20;
 /// A cache of a third of it, so that most reads fetch.
 const CACHE_BYTES: u64 = 8 << 20;
-const THREADS: u64 = 4;
+const THREADS: u64 = 6;
 /// The longest read.
 const MAX_READ: u64 = 300_000;
 
@@ -155,18 +157,22 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         NbdSettings::default(),
     );
     let by_nbd = Reader::open(served.uri(), options()).expect("opened");
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let cache = format!(
+        "{0}/own,size=8M,free=0,slow-disk=read,shared={0}/shared,shared-size=12M",
+        dir.path().display()
+    );
+    let cache = DiskCache::named(&cache).expect("a cache").expect("on");
+    let cached = Reader::open(cache.over(open()), options()).expect("opened");
     let shared = Arc::new(Shared::default());
     println!("seed {seed}");
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let _stop = StopAtEnd(&shared);
         for thread in 0..THREADS {
-            let reader = if thread % 2 == 0 {
-                direct.try_clone()
-            } else {
-                by_nbd.try_clone()
-            }
-            .expect("another");
+            let reader = [&direct, &by_nbd, &cached][thread as usize % 3]
+                .try_clone()
+                .expect("another");
             let shared = Arc::clone(&shared);
             scope.spawn(move || {
                 let mut rng = Rng(seed ^ thread << 32 | 1);
@@ -198,7 +204,7 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             server.honest();
-            for reader in [&direct, &by_nbd] {
+            for reader in [&direct, &by_nbd, &cached] {
                 heals(reader, &mut rng, &shared, &all[nth], seed);
             }
         }
@@ -210,6 +216,9 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         "{reads} reads, {errors} errors, {bytes} bytes compared in {:?}",
         begun.elapsed()
     );
+    let (own, tier) = (cache.counts(), cache.shared().map(|tier| tier.counts()));
+    println!("{own:?} {tier:?}");
+    assert!(own.hits > 0, "{own:?}");
     assert!(
         errors > 0 && bytes > SIZE,
         "{reads} reads, {errors} errors, {bytes} bytes"
