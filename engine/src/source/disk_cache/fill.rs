@@ -349,7 +349,9 @@ impl FillWork {
                 Kind::File => {
                     state.names += 1;
                     state.counts.objects += 1;
-                    state.counts.bytes += entry.meta.map_or(0, |meta| meta.size);
+                    // Sizes are the store's word: a sum of them must not overflow.
+                    let size = entry.meta.map_or(0, |meta| meta.size);
+                    state.counts.bytes = state.counts.bytes.saturating_add(size);
                 }
                 Kind::Link => {}
             }
@@ -389,9 +391,11 @@ impl FillWork {
         let lacks: u64 = missing.iter().map(|range| range.end - range.start).sum();
         let source = self.cache.over(source);
         let mut state = self.hold();
-        state.counts.bytes += size - meta.map_or(0, |meta| meta.size).min(size);
-        state.counts.held_bytes += size - lacks;
-        state.file_bytes += in_files(size - lacks);
+        let counts = &mut state.counts;
+        let more = size - meta.map_or(0, |meta| meta.size).min(size);
+        counts.bytes = counts.bytes.saturating_add(more);
+        counts.held_bytes = counts.held_bytes.saturating_add(size - lacks);
+        state.file_bytes = state.file_bytes.saturating_add(in_files(size - lacks));
         let ranges = missing.into_iter().flat_map(|range| self.cut(range));
         let ranges: Vec<MissingRange> = ranges
             .map(|range| MissingRange {

@@ -199,7 +199,8 @@ impl CacheInspector {
             return 0;
         };
         let (mut first, mut held) = (0, 0);
-        while let Ok(sums) = files.sums(first, u64::MAX)
+        let last = files.end_of_sums();
+        while let Ok(sums) = files.sums(first, last - first)
             && !sums.is_empty()
         {
             let blocks = sums.iter().zip(first..).filter(|(sum, _)| **sum != 0);

@@ -168,6 +168,9 @@ impl ObjectHeader {
         if !is_right {
             return Err(Fault::Wrong(None));
         }
+        if number(&header, 16) > i64::MAX as u64 {
+            return Err(Fault::Wrong(None));
+        }
         let text = header[TEXT_AT..].split(|byte| *byte == 0).next();
         Ok(ObjectHeader {
             size: number(&header, 16),
@@ -278,6 +281,14 @@ impl ObjectFiles {
         }
         looked.at = Instant::now();
         self.is_linked()
+    }
+
+    /// Blocks from here on have no checksum: the file ends before, whatever size its header says.
+    pub fn end_of_sums(&self) -> u64 {
+        let len = rustix::fs::fstat(&self.sums).map_or(0, |stat| stat.st_size.cast_unsigned());
+        len.saturating_sub(HEADER_BYTES)
+            .div_ceil(8)
+            .min(blocks_of(self.size))
     }
 
     /// Checksums of blocks from `first` on, as far as they are within the source.
@@ -426,8 +437,9 @@ impl ObjectFiles {
             from.div_ceil(BLOCK_BYTES),
             buffer.len() as u64 / BLOCK_BYTES,
         );
+        let last = self.end_of_sums();
         let sums = loop {
-            let mut sums = match self.sums(first, most) {
+            let mut sums = match self.sums(first, most.min(last.saturating_sub(first))) {
                 Ok(sums) if sums.is_empty() => return None,
                 Ok(sums) => sums,
                 Err(fault) => return Some((from..self.size, Err(fault))),
@@ -708,6 +720,20 @@ mod tests {
                     .any(|object| object.hash == hash && object.used_again)
             );
         }
+    }
+
+    #[test]
+    fn a_size_of_a_header_is_not_walked_beyond_its_checksums() {
+        let (_dir, folder) = folder();
+        let hash = VersionHash::of("a", "1");
+        let size = 1 << 40;
+        let (files, _) = ObjectFiles::make(&folder, hash, size, "source s\n").expect("made");
+        assert_eq!(files.end_of_sums(), 0);
+        assert!(files.check(0, &mut [0; 4096]).is_none());
+        let header = ObjectHeader::bytes(hash, u64::MAX, "source s\n");
+        write_all(&files.sums, &header, 0).expect("written");
+        let read = ObjectHeader::read(&files.sums, hash);
+        assert_eq!(read.err(), Some(Fault::Wrong(None)), "no file is as large");
     }
 
     #[test]
