@@ -138,10 +138,16 @@ pub fn shown(text: &str) -> String {
     plain
 }
 
-/// Whether an escaped URL may be in it: its slashes, or a user and a password. The escapes of one that is escaped twice are escaped.
+/// Whether an escaped URL may be in it: its slashes, one of them, or a user and a password. The escapes of one that is escaped twice are escaped.
 fn is_escaped(text: &str) -> bool {
     let lower = text.to_ascii_lowercase().replace("%25", "%");
-    lower.contains("%2f%2f") || lower.contains("%40") && lower.contains("%3a")
+    let has_at = lower.contains('@') || lower.contains("%40");
+    let is_in_part = || {
+        ["%3a", "%2f/", "/%2f"]
+            .iter()
+            .any(|sign| lower.contains(sign))
+    };
+    lower.contains("%2f%2f") || has_at && is_in_part()
 }
 
 fn shown_plain(text: &str) -> String {
@@ -403,7 +409,7 @@ mod tests {
             "\thttp",
             "",
         ];
-        let colons = ["://", ":/", ":", ":///", ":\\\\", "//"];
+        let colons = ["://", ":/", ":", ":///", ":\\\\", "//", "%3A//", ":%2F/"];
         let users = [
             "u:canary",
             "canary",
