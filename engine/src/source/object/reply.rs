@@ -452,7 +452,7 @@ impl ReplyCheck {
             && request.headers().contains_key("range")
             && reply.status().as_u16() == 200
             && !headers.contains_key("content-length");
-        reply.status().is_success() && !takes_stored && (is_unpacked(headers) || is_odd)
+        reply.status().is_success() && (is_unpacked(headers) || !takes_stored && is_odd)
     }
 
     /// Asks for the bytes that are stored, once.
