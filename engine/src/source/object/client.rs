@@ -14,15 +14,14 @@ use super::authorities;
 use super::network::{self, Client};
 use super::refusal::{Refusal, Unfit, line_of, refuse};
 use super::settings::ObjectSettings;
+use futures_util::future::BoxFuture;
 use http::{HeaderName, Method, StatusCode};
 use object_store::HeaderMap;
 use object_store::client::{
     HttpClient, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::{Host, Origin, Url};
@@ -147,9 +146,7 @@ pub fn target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Opt
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
-    let location = headers.get("location").and_then(|at| at.to_str().ok());
-    let to = location.and_then(|location| from.join(location).ok());
-    let to = to.ok_or(Refusal::Redirects)?;
+    let to = location(headers, from).ok_or(Refusal::Redirects)?;
     let is_plain = to.username().is_empty() && to.password().is_none();
     let is_http =
         matches!(to.scheme(), "http" | "https") && matches!(to.origin(), Origin::Tuple(..));
@@ -178,7 +175,8 @@ pub struct Redirects {
     pub is_account: bool,
 }
 
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+/// What a service gives.
+pub type Answer<'a> = BoxFuture<'a, Result<HttpResponse, HttpError>>;
 
 impl HttpService for Redirects {
     fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
@@ -198,6 +196,9 @@ impl Redirects {
         }
         let (uri, mut headers) = (request.uri().clone(), request.headers().clone());
         let mut reply = self.client.execute(request).await?;
+        if !reply.status().is_redirection() {
+            return Ok(reply);
+        }
         let mut from = Url::parse(&uri.to_string()).map_err(|_| refuse(Refusal::Redirects))?;
         for _ in 0..MAX_HOPS {
             if self.is_account && !stays(&from, &reply) {

@@ -17,7 +17,7 @@
 //! bytes, and becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
-use super::client::{self, Redirects};
+use super::client::{self, Answer, Redirects};
 use super::first::FIRST_BYTES;
 use super::page::{self, Page, PageRequest, http_date};
 use super::refusal::{Refusal, message_beside, one_line, refuse};
@@ -28,8 +28,6 @@ use object_store::client::{
 };
 use object_store::{HeaderMap, HeaderValue};
 use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use url::Url;
@@ -416,8 +414,6 @@ impl std::fmt::Debug for ReplyCheck {
 
 /// The coding in which a server sends what it stores compressed as it is stored.
 const AS_STORED: &str = "gzip";
-
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
 impl HttpService for ReplyCheck {
     fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
