@@ -153,6 +153,15 @@ fn whole_records(name: &str, size: u64, record: u64) -> Result<u64, SpecError> {
         .ok_or_else(|| too_small(name, size, why()))
 }
 
+/// Files that a workload of equal files may have.
+const MAX_EQUAL_FILES: u64 = 4096;
+
+/// Sizes of files of `file` bytes that are of `size` bytes together: the last one has what is left.
+fn equal_files(size: u64, file: u64) -> Vec<u64> {
+    let files = size.div_ceil(file).min(MAX_EQUAL_FILES);
+    (0..files).map(|n| file.min(size - n * file)).collect()
+}
+
 /// The error of a file that is too small for a workload: it names the size as if it were one of its parameters.
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {

@@ -9,7 +9,7 @@
 //!
 //! So read loaders of training data (shards), and merges of sorted runs.
 
-use super::{Info, Job, Request, Workload, bytes, check_reads, given, record, whole_records};
+use super::{Info, Job, Request, Workload, bytes, check_reads, equal_files, given, record, whole_records};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
@@ -18,8 +18,6 @@ const PARAMS: &[Param] = &[
     record("64K"),
     bytes("file", "8M", (4096, MAX_OFFSET), "bytes of a file"),
 ];
-/// Files that a workload may have.
-const MAX_FILES: u64 = 4096;
 
 pub static INFO: Info = Info {
     name: "new-files",
@@ -35,8 +33,7 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
     let [record, file] = given(values);
     whole_records(INFO.name, file.min(size), record)?;
     check_reads(INFO.name, record, size.div_ceil(record))?;
-    let files = size.div_ceil(file).min(MAX_FILES);
-    let sizes: Vec<u64> = (0..files).map(|n| file.min(size - n * file)).collect();
+    let sizes = equal_files(size, file);
     let (mut workload, mut last) = (Workload::on_files(INFO.name, sizes.clone()), None);
     for (n, bytes) in (0..).zip(sizes) {
         let reads = (0..bytes.div_ceil(record)).map(|at| Request::record(at, record, bytes));

@@ -12,7 +12,7 @@
 
 use super::Job;
 use super::random::distinct;
-use super::{Info, Request, Workload, bytes, check_reads, count, given, record, whole_records};
+use super::{Info, Request, Workload, bytes, check_reads, count, equal_files, given, record, whole_records};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -28,8 +28,6 @@ const PARAMS: &[Param] = &[
         "percent of a file's records that are read",
     ),
 ];
-/// Files that a workload may have.
-const MAX_FILES: u64 = 4096;
 
 pub static INFO: Info = Info {
     name: "small-files-random",
@@ -44,8 +42,7 @@ pub static INFO: Info = Info {
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let [record, file, percent] = given(values);
     whole_records(INFO.name, file.min(size), record)?;
-    let files = size.div_ceil(file).min(MAX_FILES);
-    let sizes: Vec<u64> = (0..files).map(|n| file.min(size - n * file)).collect();
+    let sizes = equal_files(size, file);
     let wanted = |bytes: u64| (bytes / record * percent).div_ceil(100);
     check_reads(
         INFO.name,
