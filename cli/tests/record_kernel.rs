@@ -656,7 +656,7 @@ if how == 'touch':
     }
 }
 
-/// Reads of io_uring that the kernel gives to threads of its own, which follow no program.
+/// The kernel hands some io_uring reads to its own threads, which belong to no program.
 #[test]
 fn reads_of_workers_of_io_uring_are_in_the_trace() {
     if !has(&["fio", "--version"]) {

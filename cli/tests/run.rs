@@ -30,7 +30,7 @@ fn can_watch() -> bool {
     can
 }
 
-/// Each way to run a command, without a word of its own: `replay` always, the others where reads can be watched.
+/// Each way to run a command that prints nothing itself: `replay` always, the others where reads can be watched.
 fn ways(dir: &Path) -> Vec<Vec<String>> {
     let (data, plan) = (dir.join("data"), dir.join("plan"));
     fs::write(&data, "x").expect("room");

@@ -37,7 +37,7 @@ fn units_have_the_rights_that_are_told() {
         .collect();
     assert!(told.contains(&rights.join(" and ")), "{rights:?}");
     assert_eq!(rights.len(), 2);
-    // With these the mount would be in a mount namespace of its own.
+    // With these the mount would be in a private mount namespace.
     let private = ["Protect", "Private", "ReadOnlyPaths", "TemporaryFileSystem"];
     let found = mount
         .lines()

@@ -100,7 +100,7 @@ const DECISIONS: &[(&str, EventKind, &[&str])] = &[
 const OF_WORKERS: [&str; 2] = ["filemap/mm_filemap_get_pages", "iomap/iomap_dio_rw_begin"];
 const ARE_WORKERS: &str = "comm ~ \"iou-*\"";
 
-/// Switches on what workers of io_uring read, in an instance of its own: of all programs.
+/// Switches on the events of io_uring workers of all programs, in a separate instance.
 ///
 /// # Errors
 /// The kernel refuses an event.

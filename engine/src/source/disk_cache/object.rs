@@ -540,7 +540,7 @@ impl WholeFile {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<WholeFile, Fault> {
         let files = ObjectFiles::open(folder, hash, size)?;
-        // A lock of an open description of its own: the one of a writer would end with that.
+        // This file was opened separately, so that the lock does not end with a writer's.
         lock(&files.sums, libc::F_RDLCK, PIN_AT, 1).map_err(|_| Fault::Absent)?;
         let path = inside(&hash.folder(), &data_name(hash));
         let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;

@@ -4,7 +4,7 @@
 //!   config       [default]  [profile dev]  [sso-session corp]  [services local]     key = value, key: value
 //!   credentials  [default]  [dev]                                                   wins where both have a key
 //!   s3 =                            a line that is further in than its key is part of the value;
-//!     endpoint_url = http://h       of an empty value each is a key of its own: s3.endpoint_url
+//!     endpoint_url = http://h       if the value is empty, each is a separate key: s3.endpoint_url
 //! ```
 //! Example: `[profile dev]` in config has a region, and `[dev]` in credentials has keys: the profile dev has both.
 //! Source: AWS SDKs and Tools reference guide, shared config and credentials files; Python's configparser, which botocore reads them by.
