@@ -159,6 +159,30 @@ fn a_single_file_is_a_folder_with_that_file() {
     );
 }
 
+/// The process of a mount that was taken away ends late; what was mounted at the place meanwhile stays.
+#[test]
+fn the_end_of_a_mount_leaves_the_next_one_where_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let first = Mounted::new(source.path(), &[]);
+    first.signal("-STOP");
+    let place = first.dir.path().display().to_string();
+    // It does not look at the folder: nothing would answer.
+    let away = Command::new("umount").args(["-c", "-i", &place]).status();
+    assert!(away.expect("umount").success());
+    let from = source.path().display().to_string();
+    assert_eq!(foreread(["mount", "-d", &from, &place]).code, Some(0));
+    let next = fs::canonicalize(&place).expect("answers");
+    first.signal("-CONT");
+    let (status, err) = first.ended();
+    let is_there = is_mounted(&next);
+    foreread(["umount", &place]);
+    let _ = fs::remove_dir(&next);
+    assert!(status.success() && is_there, "{status} {err}");
+}
+
 #[test]
 fn busy_it_is_detached_and_a_second_signal_ends_it() {
     if !can_mount() {

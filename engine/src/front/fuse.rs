@@ -213,8 +213,8 @@ impl Mount {
     pub fn run(self) -> std::io::Result<()> {
         let dir = self.dir.clone();
         let ran = self.mounted.run();
-        if ran.is_err() && std::fs::metadata(&dir).is_err_and(|error| is_dead(&error)) {
-            // It was in use at its end, and nothing answers there any more.
+        if std::fs::metadata(&dir).is_err_and(|error| is_dead(&error)) {
+            // It was in use at its end or aborted, and nothing answers there any more.
             let _ = detach(&dir);
         }
         ran

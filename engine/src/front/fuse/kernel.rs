@@ -25,8 +25,10 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     Request, Session, SessionACL, SessionUnmounter,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,8 +61,11 @@ pub struct Unmounter {
 /// program, or a new one of ours. So the end of a mount that another program took away does not return to the crate.
 struct MountPlace {
     dir: PathBuf,
-    /// The mount's number; 0 before it is mounted.
+    /// The mount's number; 0 before it is mounted. The kernel gives the number of a mount that is gone to the next one.
     id: AtomicU64,
+    /// The connection to the kernel, to see whether it ended. None from the end of the session on: while it is open, the kernel waits for a
+    /// server.
+    connection: Mutex<Option<OwnedFd>>,
     /// The crate has given its mount up: it unmounts nothing more.
     given_up: AtomicBool,
     /// What waits for the end of a mount that runs.
@@ -68,6 +73,18 @@ struct MountPlace {
 }
 
 impl MountPlace {
+    /// Whether the kernel has ended the connection: the mount is gone, or was aborted.
+    fn is_over(&self) -> bool {
+        let connection = self.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        let Some(connection) = connection.as_ref() else {
+            return false;
+        };
+        let mut polled = [PollFd::new(connection, PollFlags::empty())];
+        poll(&mut polled, Some(&Timespec::default()))
+            .is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
+    }
+
     /// Whether what is mounted there is this mount; so it is taken where that cannot be seen, without /proc.
     fn is_ours(&self) -> bool {
         let id = self.id.load(Ordering::Acquire);
@@ -78,7 +95,14 @@ impl MountPlace {
 
     /// Keeps the crate from unmounting what is not ours: the thread stays where it is, and [`KernelMount::run`] returns.
     fn ended(&self) {
-        if self.given_up.load(Ordering::Acquire) || self.is_ours() {
+        let is_over = self.is_over();
+        drop(
+            self.connection
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        if self.given_up.load(Ordering::Acquire) || (!is_over && self.is_ours()) {
             return;
         }
         let waits = self
@@ -128,6 +152,7 @@ impl KernelMount {
         let place = Arc::new(MountPlace {
             dir: dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf()),
             id: AtomicU64::new(0),
+            connection: Mutex::default(),
             given_up: AtomicBool::new(false),
             waits: Mutex::new(None),
         });
@@ -177,6 +202,11 @@ impl KernelMount {
         place
             .id
             .store(own.map_or(0, |mount| mount.id), Ordering::Release);
+        let connection = session.as_fd().try_clone_to_owned();
+        *place
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = connection.ok();
         Ok(KernelMount { session, place })
     }
 
@@ -208,7 +238,7 @@ impl KernelMount {
 
 impl Unmounter {
     pub fn unmount(&mut self) -> std::io::Result<()> {
-        if !self.place.is_ours() {
+        if self.place.is_over() || !self.place.is_ours() {
             let why = "it was unmounted already, or another mount is over it";
             return Err(std::io::Error::other(why));
         }
