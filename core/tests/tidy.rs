@@ -155,6 +155,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "engine/src/source/object/credentials",
         "engine/src/source/object/network.rs",
         "engine/src/source/object/fetch.rs",
+        "engine/src/source/object/body.rs",
         // Dates of replies, and how long an address of a hub lasts.
         "engine/src/source/object/reply.rs",
         "engine/src/source/object/store/hub/signed.rs",

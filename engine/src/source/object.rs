@@ -11,9 +11,11 @@
 //!              Changed, until accept has asked for the version there is now
 //! ```
 //!
-//! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
+//! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections and read the
+//! bodies (`body.rs`).
 
 mod authorities;
+mod body;
 mod client;
 mod client_error;
 mod credentials;

@@ -13,6 +13,7 @@
 //! wrong once. The second answer counts. If it is the very version, conditions are left out for that server (`network.rs`).
 //! `Retry-After` is waited for where the time in all allows it; else the read fails at once.
 
+use super::body::{Body, BodyError, BodyRequest, Head};
 use super::client_error::LastError;
 use super::network::Turn;
 use super::refusal::Refusal;
@@ -24,9 +25,9 @@ use crate::log;
 use crate::source::Sink;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, select_ok};
-use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectStore};
+use object_store::{GetOptions, GetRange, GetResult};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -40,16 +41,10 @@ const MAX_PARTS: usize = 8;
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often a request that brings nothing is asked whether it is needed.
-const LOOKS_EVERY: Duration = Duration::from_millis(20);
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// Shortest time after which a request is made a second time: below it the machine is as likely to be late as the server.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
-
-/// A body, and its first piece.
-type FirstPiece = (
-    BoxStream<'static, object_store::Result<Bytes>>,
-    Option<object_store::Result<Bytes>>,
-);
 
 /// The front of an object.
 pub struct Front {
@@ -221,7 +216,7 @@ impl Asker<'_> {
             range: Some(GetRange::Bounded(0..len)),
             ..held.map_or_else(GetOptions::default, Validator::condition_unless)
         };
-        let answer = match self.in_time(self.ask(first)).await {
+        let (head, body) = match self.begun(first).await {
             Err(Refusal::Empty { etag, modified }) => {
                 let said = Validator::new(etag.as_deref(), modified, 0);
                 return Ok(Front::empty(said, asked.elapsed()));
@@ -239,16 +234,15 @@ impl Asker<'_> {
             }
             answer => answer?,
         };
-        let (said, answered_in) = (Validator::of(&answer.meta), asked.elapsed());
         let bytes = if len > 1 {
-            self.body(answer, len).await
+            self.body(body, len.min(head.meta.size)).await
         } else {
             Vec::new()
         };
         Ok(Front {
-            said,
+            said: Validator::of(&head.meta),
             bytes,
-            answered_in,
+            answered_in: head.at - asked,
         })
     }
 
@@ -267,25 +261,26 @@ impl Asker<'_> {
         }
     }
 
-    /// All of a body of at most `len` bytes, or nothing.
-    async fn body(&self, answer: GetResult, len: u64) -> Vec<u8> {
-        let wanted = len.min(answer.meta.size);
-        let mut body = answer.into_stream();
-        let mut bytes = Vec::new();
-        while (bytes.len() as u64) < wanted {
-            let Ok(Some(Ok(piece))) = timeout(self.settings.stall, body.next()).await else {
-                return Vec::new();
-            };
-            self.tally
-                .bytes
-                .fetch_add(piece.len() as u64, Ordering::Relaxed);
-            bytes.extend_from_slice(&piece);
+    /// All of a body of `len` bytes, or nothing.
+    async fn body(&self, mut body: Body, len: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len as usize);
+        loop {
+            match body.next().await {
+                Ok(pieces) if !pieces.is_empty() => {
+                    self.count(&pieces);
+                    pieces
+                        .iter()
+                        .for_each(|piece| bytes.extend_from_slice(piece));
+                }
+                Ok(_) if bytes.len() as u64 == len => return bytes,
+                _ => return Vec::new(),
+            }
         }
-        if bytes.len() as u64 == wanted {
-            bytes
-        } else {
-            Vec::new()
-        }
+    }
+
+    fn count(&self, pieces: &[Bytes]) {
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.tally.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     async fn part(
@@ -309,18 +304,17 @@ impl Asker<'_> {
 
     /// One request for what is left, to its end or until nothing needs it.
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
-        let (mut body, mut next) =
-            needed(&*place, self.in_time(self.begin(version, &*place))).await??;
-        let stall = self.settings.stall;
-        while let Some(piece) = next {
-            let bytes = piece.map_err(|error| self.refusal(error))?;
-            self.tally
-                .bytes
-                .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            place.put(&bytes)?;
-            next = needed(&*place, timeout(stall, body.next()))
-                .await?
-                .map_err(|_| Refusal::Stall(stall))?;
+        let mut body = needed(&*place, self.begin(version, &*place)).await??;
+        loop {
+            let pieces = needed(&*place, body.next()).await?;
+            let pieces = pieces.map_err(|error| self.ended(error))?;
+            if pieces.is_empty() {
+                break;
+            }
+            self.count(&pieces);
+            for piece in &pieces {
+                place.put(piece)?;
+            }
         }
         if place.left().is_empty() {
             Ok(())
@@ -330,7 +324,7 @@ impl Asker<'_> {
     }
 
     /// An answer's first bytes. How long they took is kept where that is needed for the next request.
-    async fn begin(&self, version: &Version, place: &impl Take) -> Result<FirstPiece, Refusal> {
+    async fn begin(&self, version: &Version, place: &impl Take) -> Result<Body, Refusal> {
         let (hedges, percent) = (&self.store.server.hedges, self.settings.hedge_percent);
         if percent == 0 {
             return self.send(version, place.left()).await;
@@ -356,7 +350,7 @@ impl Asker<'_> {
         version: &Version,
         place: &impl Take,
         limit: Duration,
-    ) -> Result<FirstPiece, Refusal> {
+    ) -> Result<Body, Refusal> {
         let mut first = Box::pin(self.send(version, place.left()));
         loop {
             if let Ok(begun) = timeout(limit, &mut first).await {
@@ -372,7 +366,7 @@ impl Asker<'_> {
         select_ok([first, second]).await.map(|(begun, _)| begun)
     }
 
-    async fn send(&self, version: &Version, range: Range<u64>) -> Result<FirstPiece, Refusal> {
+    async fn send(&self, version: &Version, range: Range<u64>) -> Result<Body, Refusal> {
         let conditions = &self.store.server.conditions;
         let named = conditions.may_name(version.is_listed());
         let condition = if named {
@@ -401,27 +395,25 @@ impl Asker<'_> {
         version: &Version,
         range: Range<u64>,
         condition: GetOptions,
-    ) -> Result<FirstPiece, Refusal> {
+    ) -> Result<Body, Refusal> {
         let wanted = Some(GetRange::Bounded(range.clone()));
         let mut options = GetOptions {
             range: wanted,
             ..condition
         };
         options.extensions.insert(ObjectSize(version.size()));
-        let answer = self.ask(options).await;
-        let answer = answer.map_err(|refusal| version.refused(refusal))?;
+        let answer = self.begun(options).await;
+        let (head, body) = answer.map_err(|refusal| version.refused(refusal))?;
         let is_first = version.is_listed();
-        version.check(&Validator::of(&answer.meta))?;
+        version.check(&Validator::of(&head.meta))?;
         // Replies that are read here were compared already (`reply.rs`).
-        if self.store.is_foreign && answer.range != range {
+        if self.store.is_foreign && head.range != range {
             return Err(Refusal::OtherPart);
         }
         if is_first {
             self.store.server.conditions.replied(version.is_as_listed());
         }
-        let mut body = answer.into_stream();
-        let first = body.next().await;
-        Ok((body, first))
+        Ok(body)
     }
 
     async fn again(&self, refusal: &Refusal, tries: &mut Tries) -> Result<(), Refusal> {
@@ -439,6 +431,27 @@ impl Asker<'_> {
         timeout(first_byte, work)
             .await
             .unwrap_or(Err(Refusal::FirstByte(first_byte)))
+    }
+
+    /// Sends a request and waits for the first bytes of its answer.
+    async fn begun(&self, options: GetOptions) -> Result<(Head, Body), Refusal> {
+        self.tally.requests.fetch_add(1, Ordering::Relaxed);
+        let request = BodyRequest {
+            options,
+            first_byte: self.settings.first_byte,
+            stall: self.settings.stall,
+            says_first: self.settings.hedge_percent > 0,
+        };
+        let begun = Body::ask(&self.store.objects, self.path, request).await;
+        begun.map_err(|error| self.ended(error))
+    }
+
+    fn ended(&self, error: BodyError) -> Refusal {
+        match error {
+            BodyError::Store(error) => self.refusal(error),
+            BodyError::FirstByte(time) => Refusal::FirstByte(time),
+            BodyError::Stall(time) => Refusal::Stall(time),
+        }
     }
 
     /// Sends a request and waits for the head of its answer.

@@ -1,0 +1,291 @@
+//! Requests in tasks of the runtime, whose threads also drive the connections: the reader is woken for a group of bytes.
+//!
+//! A body arrives in pieces of a few KiB to 400 KiB. A reader that waits for each of them on a thread of its own costs two switches of
+//! threads a piece; within the runtime a piece costs none. The reader gets the bytes up to the end of a group, which is what one buffer of the
+//! cache takes.
+//!
+//! ```text
+//!   connection ──piece, piece, piece──► task ──pieces up to the end of a group──► reader, which copies them
+//!                                        └─ at most four groups ahead of it
+//! ```
+//! Example: 8 MiB of a body in 100 pieces are 33 messages: the first piece, which says that the answer has come, and 32 groups. A small
+//! object is one message.
+//!
+//! Never: reads on for a reader that is gone.
+
+use crate::arena::GROUP_BYTES;
+use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt};
+use object_store::path::Path;
+use object_store::{Error, GetOptions, ObjectMeta, ObjectStore};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const GROUP: u64 = GROUP_BYTES as u64;
+/// Messages that wait for their reader; the task holds one more.
+const GROUPS_AHEAD: usize = 3;
+
+/// Why a body ends early.
+pub enum BodyError {
+    Store(Error),
+    /// No byte came in that time.
+    FirstByte(Duration),
+    /// The next byte did not come in that time.
+    Stall(Duration),
+}
+
+/// What is asked, and how long for.
+pub struct BodyRequest {
+    pub options: GetOptions,
+    pub first_byte: Duration,
+    pub stall: Duration,
+    /// The first piece of a small body is a message, too.
+    pub says_first: bool,
+}
+
+/// The head of an answer.
+pub struct Head {
+    pub meta: ObjectMeta,
+    pub range: Range<u64>,
+    /// When it came.
+    pub at: Instant,
+}
+
+/// The bytes of an answer, as they come.
+pub struct Body {
+    first: Vec<Bytes>,
+    more: Receiver<Message>,
+    task: OwnTask,
+}
+
+type Message = Result<Arrived, BodyError>;
+
+#[derive(Default)]
+struct Arrived {
+    /// Of the first message alone.
+    head: Option<Head>,
+    pieces: Vec<Bytes>,
+}
+
+/// A task that ends with its owner.
+struct OwnTask(JoinHandle<()>);
+
+impl OwnTask {
+    /// It has ended. Its panic is one of its owner.
+    async fn ended(&mut self) {
+        if let Err(error) = (&mut self.0).await
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for OwnTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Body {
+    /// Sends a request and waits for its answer.
+    pub async fn ask(
+        objects: &Arc<dyn ObjectStore>,
+        path: &Path,
+        request: BodyRequest,
+    ) -> Result<(Head, Body), BodyError> {
+        let (objects, path) = (Arc::clone(objects), path.clone());
+        let (to, mut more) = channel(GROUPS_AHEAD);
+        let mut task = OwnTask(tokio::spawn(async move {
+            let done = pass(&*objects, &path, request, &to).await;
+            if let Err(error) = done {
+                // A reader that is gone needs none.
+                let _ = to.send(Err(error)).await;
+            }
+        }));
+        let Some(arrived) = more.recv().await else {
+            task.ended().await;
+            return std::future::pending().await;
+        };
+        let Arrived { head, pieces } = arrived?;
+        let body = Body {
+            first: pieces,
+            more,
+            task,
+        };
+        match head {
+            Some(head) => Ok((head, body)),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next bytes; none behind the last ones.
+    pub async fn next(&mut self) -> Result<Vec<Bytes>, BodyError> {
+        if !self.first.is_empty() {
+            return Ok(std::mem::take(&mut self.first));
+        }
+        match self.more.recv().await {
+            Some(arrived) => arrived.map(|arrived| arrived.pieces),
+            None => {
+                self.task.ended().await;
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+/// Asks, and sends what comes.
+async fn pass(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    request: BodyRequest,
+    to: &Sender<Message>,
+) -> Result<(), BodyError> {
+    let first_byte = request.first_byte;
+    let begun = async {
+        let answer = objects.get_opts(path, request.options).await?;
+        let head = Head {
+            meta: answer.meta.clone(),
+            range: answer.range.clone(),
+            at: Instant::now(),
+        };
+        let mut body = answer.into_stream();
+        let first = body.next().await;
+        Ok((head, stream::iter(first).chain(body)))
+    };
+    let (head, body) = timeout(first_byte, begun)
+        .await
+        .map_err(|_| BodyError::FirstByte(first_byte))?
+        .map_err(BodyError::Store)?;
+    forward(head, body, request.says_first, request.stall, to).await
+}
+
+/// Sends what comes. Ends early where its reader is gone.
+async fn forward(
+    head: Head,
+    mut body: impl Stream<Item = Result<Bytes, Error>> + Unpin,
+    says_first: bool,
+    stall: Duration,
+    to: &Sender<Message>,
+) -> Result<(), BodyError> {
+    let Range { start: mut at, end } = head.range;
+    // What a store says of its range is not checked yet.
+    let mut is_due = says_first || end.saturating_sub(at) > GROUP;
+    let mut arrived = Arrived {
+        head: Some(head),
+        pieces: Vec::new(),
+    };
+    let ended = loop {
+        let piece = match timeout(stall, body.next()).await {
+            Err(_) => break Err(BodyError::Stall(stall)),
+            Ok(None) => break Ok(()),
+            Ok(Some(Err(error))) => break Err(BodyError::Store(error)),
+            Ok(Some(Ok(piece))) => piece,
+        };
+        let group = at / GROUP;
+        at = at.saturating_add(piece.len() as u64);
+        is_due |= at / GROUP > group || at > end;
+        arrived.pieces.push(piece);
+        // The last bytes go with the end.
+        if is_due && at != end {
+            if to.send(Ok(std::mem::take(&mut arrived))).await.is_err() {
+                return Ok(());
+            }
+            is_due = false;
+        }
+    };
+    // What came before an error is used.
+    if arrived.head.is_some() || !arrived.pieces.is_empty() {
+        let _ = to.send(Ok(arrived)).await;
+    }
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of each message, whether the first has the head, and how it ended.
+    fn messages(
+        range: Range<u64>,
+        pieces: Vec<Result<usize, ()>>,
+    ) -> (Vec<u64>, bool, Result<(), BodyError>) {
+        let head = Head {
+            meta: ObjectMeta {
+                location: Path::from("x"),
+                last_modified: chrono::DateTime::UNIX_EPOCH,
+                size: u64::MAX / 2,
+                e_tag: None,
+                version: None,
+            },
+            range,
+            at: Instant::now(),
+        };
+        let pieces = pieces.into_iter().map(|piece| {
+            piece
+                .map(|len| Bytes::from(vec![0; len]))
+                .map_err(|()| Error::NotImplemented {
+                    operation: String::new(),
+                    implementer: String::new(),
+                })
+        });
+        let (to, mut from) = channel(1000);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        let minute = Duration::from_secs(60);
+        let ended = runtime.block_on(forward(head, stream::iter(pieces), false, minute, &to));
+        drop(to);
+        let (mut lens, mut heads) = (Vec::new(), Vec::new());
+        while let Ok(message) = from.try_recv() {
+            let arrived = message.unwrap_or_else(|_| unreachable!("it is returned"));
+            lens.push(arrived.pieces.iter().map(|piece| piece.len() as u64).sum());
+            heads.push(arrived.head.is_some());
+        }
+        let is_first = heads.iter().position(|&has| has) == Some(0);
+        (
+            lens,
+            is_first && heads.iter().filter(|&&has| has).count() == 1,
+            ended,
+        )
+    }
+
+    #[test]
+    fn a_message_ends_where_a_group_does_and_the_last_with_the_body() {
+        let start = 3 * GROUP + 1000;
+        let pieces = |count| vec![Ok(10_000); count];
+        let (lens, has_head, ended) = messages(start..start + 1_000_000, pieces(100));
+        let mut at = start + lens[0];
+        for len in &lens[1..lens.len() - 1] {
+            assert!((at + len) / GROUP == at / GROUP + 1 && (at + len) % GROUP < 10_000);
+            at += len;
+        }
+        assert_eq!(lens[0], 10_000, "the answer has come");
+        assert_eq!(lens.iter().sum::<u64>(), 1_000_000);
+        assert!(has_head && ended.is_ok() && lens.len() <= 6, "{lens:?}");
+        let (small, has_head, _) = messages(0..60_000, pieces(6));
+        assert!(has_head && small == [60_000]);
+    }
+
+    #[test]
+    fn what_came_before_an_error_or_an_early_end_is_used() {
+        let (lens, _, ended) = messages(0..1_000_000, vec![Ok(1000), Ok(2000), Err(())]);
+        assert!(lens == [1000, 2000] && matches!(ended, Err(BodyError::Store(_))));
+        let (lens, has_head, ended) = messages(0..100, vec![Err(())]);
+        assert!(lens == [0] && has_head && ended.is_err());
+        let (lens, has_head, ended) = messages(0..100, Vec::new());
+        assert!(lens == [0] && has_head && ended.is_ok());
+    }
+
+    /// They are not collected: the reader refuses the body.
+    #[test]
+    fn bytes_beyond_the_range_are_sent_at_once() {
+        let (lens, _, _) = messages(0..100, vec![Ok(90), Ok(20), Ok(30)]);
+        assert_eq!(lens, [110, 30]);
+    }
+}
