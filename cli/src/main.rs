@@ -5,5 +5,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Begun by itself it has the name "exe": ps and the messages of others shall name the command.
     foreread_pagecache::program::take_name();
+    foreread_pagecache::program::tune_heap();
     ExitCode::from(foreread_cli::main(&Vec::from_iter(std::env::args_os())))
 }
