@@ -189,8 +189,7 @@ pub fn note_cache(engine: &Engine, asked: u64) {
         let [got, memory] = [got, memory].map(amount);
         let asked = size_b(asked);
         note(format!(
-            "the cache has {got}, not {asked}: all caches get {memory}, three quarters of the memory of this machine or \
-             control group"
+            "the cache has {got}, not {asked}: all caches get {memory} of the memory of this machine or control group"
         ));
     }
 }

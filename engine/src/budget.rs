@@ -19,11 +19,21 @@ use std::sync::{Arc, OnceLock};
 /// Fewer bytes than this are no cache: an engine that would get less gets an error.
 pub const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
+/// Memory that is left to the rest of the process: threads, connections, names, and what waits for a disk cache.
+const REST_BYTES: u64 = 128 << 20;
+
+/// What all caches may have of this much memory.
+fn share_of(memory: u64) -> u64 {
+    let rest = memory.saturating_sub(REST_BYTES).max(memory / 4);
+    rest.min(memory / 4 * 3)
+}
+
 /// How much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Bytes of all caches and of the buffers they keep to be used again. Default three quarters of the memory of the machine,
-    /// or of the control group if that has less: the rest belongs to everything else.
+    /// or of the control group if that has less. Of less than 512 MiB it is all but 128 MiB, and at least a quarter: the rest belongs to
+    /// everything else.
     pub memory_bytes: u64,
     /// Requests to sources at once above which readahead is refused. Default 256: four engines at their own limit of 64.
     pub requests: u64,
@@ -34,7 +44,7 @@ pub struct BudgetLimits {
 impl Default for BudgetLimits {
     fn default() -> BudgetLimits {
         BudgetLimits {
-            memory_bytes: Host::here().memory_bytes() / 4 * 3,
+            memory_bytes: share_of(Host::here().memory_bytes()),
             requests: 256,
             bytes: 256 << 20,
         }
@@ -246,6 +256,15 @@ mod tests {
             requests: 2,
             bytes: 1000,
         })
+    }
+
+    #[test]
+    fn a_small_machine_keeps_memory_for_the_rest() {
+        let mib = |memory: u64| share_of(memory << 20) >> 20;
+        assert_eq!(
+            [64, 128, 256, 320, 512, 4096].map(mib),
+            [16, 32, 128, 192, 384, 3072]
+        );
     }
 
     #[test]

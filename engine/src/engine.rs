@@ -128,6 +128,10 @@ impl Engine {
         }
         let (policy, config) = options.resolve(&storage)?;
         let cache_bytes = config.capacity_pages * config.page.bytes();
+        #[cfg(feature = "disk-cache")]
+        if let Some(disk_cache) = &options.disk_cache {
+            disk_cache.bound_queues(cache_bytes / 2);
+        }
         // The alignment that a source needs comes with the source.
         let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
         let log = match &options.event_log {

@@ -344,6 +344,11 @@ impl DiskCache {
         &self.settings().dir
     }
 
+    /// What waits to be written takes at most this much memory from now on.
+    pub(crate) fn bound_queues(&self, bytes: u64) {
+        self.parts.bound_queues(bytes);
+    }
+
     /// Waits until what was fetched so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
         self.parts.flush(most)
@@ -403,5 +408,24 @@ fn refused(dir: &Path, error: FolderError) -> SourceOpenError {
 impl std::fmt::Debug for DiskCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.settings())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, Options};
+
+    /// What waits to be written is memory, too.
+    #[test]
+    fn a_small_cache_in_memory_has_a_short_queue_to_the_disk() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let settings = DiskCacheSettings::new(dir.path().join("cache"));
+        let cache = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+        let queue = || cache.parts.writer.most_queued();
+        let before = queue();
+        let options = Options::default().cache_bytes(16 << 20).disk_cache(&cache);
+        let _engine = Engine::new(options).expect("an engine");
+        assert_eq!(queue(), before.min(8 << 20));
     }
 }

@@ -4,6 +4,7 @@
 use super::tls::NbdTls;
 use crate::front::observe::Observer;
 use crate::nbd::handshake::TlsOffer;
+use foreread_os::host::Host;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,19 @@ pub const MAX_CLIENTS: u32 = 2048;
 pub const MAX_HELPERS: u32 = 256;
 /// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
+
+/// Helpers and answers have at most this part of the machine's or control group's memory each.
+const MEMORY_PART: u64 = 16;
+/// What a thread that serves holds.
+const HELPER_BYTES: u64 = 256 << 10;
+const MIN_HELPERS: u64 = 8;
+
+/// Helpers and bytes of answers for this much memory.
+fn limits_in(memory: u64) -> (u32, u64) {
+    let share = memory / MEMORY_PART;
+    let helpers = (share / HELPER_BYTES).clamp(MIN_HELPERS, MAX_HELPERS.into());
+    (helpers as u32, MAX_OWED_BYTES.min(share))
+}
 
 /// What may be set. All limits hold for the whole server.
 #[derive(Clone, Debug)]
@@ -28,11 +42,11 @@ pub struct NbdSettings {
     /// Most clients at once. Default [`MAX_CLIENTS`].
     pub max_clients: u32,
     /// Most threads beyond one for each client: the second and later requests in flight of every client share them. Default
-    /// [`MAX_HELPERS`]. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
+    /// [`MAX_HELPERS`], or fewer on a machine of less than 1 GiB. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
     /// wait.
     pub max_helpers: u32,
-    /// Most bytes of answers that are kept for clients that do not take them. Default [`MAX_OWED_BYTES`]. What would be more
-    /// is read again when its client takes it.
+    /// Most bytes of answers that are kept for clients that do not take them. Default [`MAX_OWED_BYTES`], or a
+    /// sixteenth of the memory if that is less. What would be more is read again when its client takes it.
     pub max_owed_bytes: u64,
     /// How long a client may take to agree on an export. Default 10 s.
     pub handshake: Duration,
@@ -48,14 +62,15 @@ pub struct NbdSettings {
 
 impl Default for NbdSettings {
     fn default() -> NbdSettings {
+        let (max_helpers, max_owed_bytes) = limits_in(Host::here().memory_bytes());
         NbdSettings {
             export: String::new(),
             description: String::new(),
             writable: false,
             lock: true,
             max_clients: MAX_CLIENTS,
-            max_helpers: MAX_HELPERS,
-            max_owed_bytes: MAX_OWED_BYTES,
+            max_helpers,
+            max_owed_bytes,
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
             #[cfg(feature = "tls")]
@@ -76,5 +91,19 @@ impl NbdSettings {
             };
         }
         TlsOffer::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_control_group_has_fewer_helpers_and_answers() {
+        let of = |mib: u64| limits_in(mib << 20);
+        assert_eq!(of(64), (16, 4 << 20));
+        assert_eq!(of(256), (64, 16 << 20));
+        assert_eq!(of(4096), (MAX_HELPERS, MAX_OWED_BYTES));
+        assert_eq!(of(1), (8, 64 << 10));
     }
 }

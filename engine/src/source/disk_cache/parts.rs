@@ -20,6 +20,14 @@ impl Parts {
             || self.below.as_ref().is_some_and(|below| below.0.is_behind())
     }
 
+    /// Each queue has at most this much from now on.
+    pub fn bound_queues(&self, bytes: u64) {
+        self.writer.bound_queue(bytes);
+        if let Some(below) = &self.below {
+            below.0.bound_queues(bytes);
+        }
+    }
+
     pub fn flush(&self, most: Duration) -> bool {
         let began = Instant::now();
         let own = self.writer.flush(most);

@@ -25,6 +25,8 @@ use std::time::Duration;
 /// bring while the thread gets no processor for 0.6 s.
 const MAX_QUEUED_BYTES: u64 = 128 << 20;
 const QUEUED_PART: u64 = 16;
+/// The least that a small cache in memory leaves it: two runs that are filled while two are written.
+const MIN_QUEUED_BYTES: u64 = 4 << 20;
 /// Buffers that are kept for the next runs, of those that are as long as one can be.
 const MAX_SPARE: usize = 8;
 /// Uses of versions that wait to be noted; more are not.
@@ -106,7 +108,7 @@ impl WriteQueue {
 }
 
 pub struct Writer {
-    most_queued: u64,
+    most_queued: AtomicU64,
     queue: Arc<WriteQueue>,
     tier: Arc<dyn Tier>,
     /// Threads at most.
@@ -117,7 +119,7 @@ impl Writer {
     pub fn new(tier: Arc<dyn Tier>, most_threads: usize) -> Writer {
         let part = Host::here().memory_bytes() / QUEUED_PART;
         Writer {
-            most_queued: MAX_QUEUED_BYTES.min(part),
+            most_queued: AtomicU64::new(MAX_QUEUED_BYTES.min(part)),
             queue: Arc::default(),
             tier,
             most_threads,
@@ -160,7 +162,7 @@ impl Writer {
         let fits = {
             let mut state = self.queue.hold();
             let bytes = state.bytes + job.held_bytes();
-            let fits = bytes <= self.most_queued && state.notes < MAX_NOTES;
+            let fits = bytes <= self.most_queued() && state.notes < MAX_NOTES;
             state.bytes = if fits { bytes } else { state.bytes };
             fits
         };
@@ -171,7 +173,13 @@ impl Writer {
 
     /// The most that [`Writer::queued_bytes`] may be.
     pub fn most_queued(&self) -> u64 {
-        self.most_queued
+        self.most_queued.load(Ordering::Relaxed)
+    }
+
+    /// The queue has at most this much from now on.
+    pub fn bound_queue(&self, bytes: u64) {
+        let bytes = bytes.max(MIN_QUEUED_BYTES);
+        self.most_queued.fetch_min(bytes, Ordering::Relaxed);
     }
 
     /// Bytes of runs that wait or are being filled.
@@ -195,7 +203,7 @@ impl Writer {
     fn buffer(&self, most: u64) -> Option<(Vec<u8>, u64)> {
         let held = most + JOB_BYTES;
         let mut state = self.queue.hold();
-        if state.bytes + held > self.most_queued {
+        if state.bytes + held > self.most_queued() {
             return None;
         }
         state.bytes += held;
