@@ -75,6 +75,8 @@ pub use lock::guarded;
 use lock::{Lock, Remote};
 use queue::NewQueue;
 pub use read::{Progress, TaskRead};
+#[cfg(feature = "fuse")]
+pub use reads::LentBytes;
 use reads::NotedHits;
 pub use reads::ReadBuf;
 use shared::{DriverShared, Guard, Loops, Outside};

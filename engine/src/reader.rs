@@ -15,6 +15,8 @@ mod task;
 mod write;
 
 use crate::chunk::MemoryMeter;
+#[cfg(feature = "fuse")]
+use crate::driver::LentBytes;
 use crate::driver::{Gauges, NewReader, OpenFile, ReadBuf, ReadSpan, VersionCursor};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
@@ -304,6 +306,12 @@ impl Reader {
         waits: &mut dyn FnMut(),
     ) -> Result<usize, ReadError> {
         self.read(&mut ReadBuf::One(buf), offset, Some(waits))
+    }
+
+    /// The same, with the bytes left in the cache.
+    #[cfg(feature = "fuse")]
+    pub(crate) fn read_lent(&self, lent: &mut LentBytes, offset: u64) -> Result<usize, ReadError> {
+        self.read(&mut ReadBuf::Lent(lent), offset, None)
     }
 
     fn read(

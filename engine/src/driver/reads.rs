@@ -292,7 +292,7 @@ impl ReadSlot {
     }
 }
 
-// Where a read puts its bytes: one buffer, or several in a row.
+// Where a read puts its bytes: one buffer, or several in a row. Or it leaves them in the cache, and lends them to the caller.
 //
 // Never: takes more than there is room for.
 
@@ -302,6 +302,45 @@ pub enum ReadBuf<'a, 'b> {
     One(&'a mut [u8]),
     /// Several, filled in their order.
     Many(&'a mut [IoSliceMut<'b>]),
+    /// None: they stay where they are.
+    #[cfg(feature = "fuse")]
+    Lent(&'a mut LentBytes),
+}
+
+/// Bytes of a read that stay in the cache.
+#[cfg(feature = "fuse")]
+#[derive(Debug)]
+pub struct LentBytes {
+    len: usize,
+    /// Each with its place in the read.
+    pieces: Vec<(usize, Lease)>,
+}
+
+#[cfg(feature = "fuse")]
+impl LentBytes {
+    /// For a read of this many bytes.
+    pub fn new(len: usize) -> LentBytes {
+        LentBytes {
+            len,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// All of them, where they are in a row.
+    pub fn in_row(&self) -> Option<&[u8]> {
+        let [(0, lease)] = &self.pieces[..] else {
+            return None;
+        };
+        let bytes = lease.slices().next()?;
+        (bytes.len() == self.len).then_some(bytes)
+    }
+
+    /// Copies them to a buffer that is as long as the read.
+    pub fn copy_to(&self, to: &mut [u8]) {
+        for (at, lease) in &self.pieces {
+            lease.copy_to(to.get_mut(*at..).unwrap_or_default());
+        }
+    }
 }
 
 impl ReadBuf<'_, '_> {
@@ -312,6 +351,8 @@ impl ReadBuf<'_, '_> {
             ReadBuf::Many(bufs) => bufs
                 .iter()
                 .fold(0, |sum, buf| sum.saturating_add(buf.len())),
+            #[cfg(feature = "fuse")]
+            ReadBuf::Lent(lent) => lent.len,
         }
     }
 
@@ -326,6 +367,11 @@ impl ReadBuf<'_, '_> {
         match self {
             ReadBuf::One(buf) => piece.copy_to(buf.get_mut(at..).unwrap_or_default()),
             ReadBuf::Many(bufs) => scatter(bufs, at, piece),
+            #[cfg(feature = "fuse")]
+            ReadBuf::Lent(lent) => {
+                lent.pieces.push((at, piece.clone()));
+                piece.slices().map(<[u8]>::len).sum()
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::chunk::Chunk;
 use std::sync::Arc;
 
 /// Bytes in a row in one chunk, kept alive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LeasedBytes {
     pub chunk: Arc<Chunk>,
     pub start: u32,
@@ -24,7 +24,7 @@ impl LeasedBytes {
 }
 
 /// Bytes of the store that stay readable, whatever is dropped meanwhile. The usual case, one piece, allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,
     rest: Vec<LeasedBytes>,

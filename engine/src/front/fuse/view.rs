@@ -26,6 +26,7 @@ mod tests;
 use super::FuseSettings;
 use super::handles::{Handle, Handles, KernelCut, ReadPlace};
 use super::nodes::{Nodes, ROOT};
+use crate::driver::LentBytes;
 use crate::error::OpenError;
 use crate::front::observe::{Observer, PassedRequest, RequestKind};
 use crate::health::reads_ahead;
@@ -403,17 +404,14 @@ impl View {
             .as_ref()
             .map(|observer| (observer, Instant::now()));
         let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
-        let mut buf = self.buffers().pop().unwrap_or_default();
-        if buf.len() < wanted {
-            buf.resize(wanted, 0);
-        }
+        let mut lent = LentBytes::new(wanted);
         let behind = self.cut.behind(&handle.place, offset, wanted as u64);
         if behind > 0 {
             // One request for both. A read that finds its own bytes in the cache does not wait for it, and an error of it fails no read.
             let end = handle.size.min(offset + wanted as u64 + behind);
             let _ = handle.reader.prefetch(offset..end);
         }
-        let got = handle.reader.read_at(&mut buf[..wanted], offset);
+        let got = handle.reader.read_lent(&mut lent, offset);
         if let Some((observer, start)) = taken {
             let done = got.as_ref().is_ok_and(|read| *read == wanted);
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());
@@ -434,12 +432,25 @@ impl View {
             Ok(read) if read == wanted => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
                 self.bytes.fetch_add(read as u64, Ordering::Relaxed);
-                send(Ok(&buf[..wanted]));
+                self.send(&lent, wanted, send);
             }
             // A version has one size: less of it is another version, and not the end.
             Ok(_) => self.failed_read(&handle, Errno::STALE.raw_os_error(), send),
             Err(error) => self.failed_read(&handle, read_errno(&error), send),
         }
+    }
+
+    /// Sends bytes from where they are, or, where they are in several places, from a copy.
+    fn send(&self, lent: &LentBytes, len: usize, send: impl FnOnce(Result<&[u8], KernelErrno>)) {
+        if let Some(bytes) = lent.in_row() {
+            return send(Ok(bytes));
+        }
+        let mut buf = self.buffers().pop().unwrap_or_default();
+        if buf.len() < len {
+            buf.resize(len, 0);
+        }
+        lent.copy_to(&mut buf[..len]);
+        send(Ok(&buf[..len]));
         let mut buffers = self.buffers();
         if buffers.len() < SPARE_BUFFERS {
             buffers.push(buf);
