@@ -21,7 +21,7 @@ use object_store::client::{
     HttpClient, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::{Host, Origin, Url};
@@ -40,9 +40,10 @@ const PLAIN_HEADERS: [&str; 8] = [
     "user-agent",
 ];
 /// Addresses of services that give a machine its credentials, beside those of the link.
-const METADATA: [IpAddr; 2] = [
+const METADATA: [IpAddr; 3] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V4(std::net::Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
 /// The client for these settings. It follows no redirect, has no timeout for a whole request, which would end large bodies that are well, and
@@ -98,12 +99,26 @@ impl Resolve for Resolver {
 
 /// Link-local, or of a service that gives a machine its credentials.
 fn is_of_link(address: IpAddr) -> bool {
-    let address = address.to_canonical();
+    let address = bare(address);
     METADATA.contains(&address)
         || match address {
             IpAddr::V4(address) => address.is_link_local(),
             IpAddr::V6(address) => address.is_unicast_link_local(),
         }
+}
+
+/// The IPv4 address that an IPv6 address carries: mapped, compatible (RFC 4291), translated (RFC 6052) or of 6to4 (RFC 3056).
+fn bare(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(whole) = address.to_canonical() else {
+        return address.to_canonical();
+    };
+    let v4 = |high: u16, low: u16| IpAddr::V4((u32::from(high) << 16 | u32::from(low)).into());
+    match whole.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => IpAddr::V6(whole),
+        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, _, _, _, _, high, low] => v4(high, low),
+        [0x2002, high, low, ..] => v4(high, low),
+        _ => IpAddr::V6(whole),
+    }
 }
 
 /// Whether a URL names this machine, its link, or a service of its cloud for machines.
@@ -114,10 +129,15 @@ enum Reach {
     Link,
 }
 
+fn is_of_machine(address: IpAddr) -> bool {
+    let address = bare(address);
+    address.is_loopback() || address.is_unspecified()
+}
+
 fn reach(url: &Url) -> Reach {
-    let of_address = |address: IpAddr| match address.to_canonical() {
+    let of_address = |address: IpAddr| match address {
         address if is_of_link(address) => Reach::Link,
-        address if address.is_loopback() || address.is_unspecified() => Reach::Machine,
+        address if is_of_machine(address) => Reach::Machine,
         _ => Reach::Network,
     };
     match url.host() {
@@ -138,11 +158,35 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// Where a reply leads; nothing where it is no redirect.
+/// Where a reply leads; nothing if it is not a redirect. A name that leads from the network to this machine is looked up.
 ///
 /// # Errors
 /// It leads nowhere, or where no reply may lead.
-pub fn target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, Refusal> {
+pub async fn target(
+    from: &Url,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Option<Url>, Refusal> {
+    let Some(to) = named_target(from, status, headers)? else {
+        return Ok(None);
+    };
+    if to.origin() != from.origin()
+        && reach(from) == Reach::Network
+        && let Some(Host::Domain(name)) = to.host()
+        && let Ok(mut found) = tokio::net::lookup_host((name, 0)).await
+        && found.any(|at| is_of_machine(at.ip()))
+    {
+        return Err(Refusal::RedirectsTo(place(&to)));
+    }
+    Ok(Some(to))
+}
+
+/// Where a reply leads, by the URL alone.
+fn named_target(
+    from: &Url,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Option<Url>, Refusal> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -204,7 +248,7 @@ impl Redirects {
             if self.is_account && !stays(&from, &reply) {
                 return Ok(reply);
             }
-            let found = target(&from, reply.status(), reply.headers());
+            let found = target(&from, reply.status(), reply.headers()).await;
             let Some(to) = found.map_err(refuse)? else {
                 return Ok(reply);
             };
@@ -275,7 +319,7 @@ mod tests {
             headers.insert("location", location);
         }
         let status = StatusCode::from_u16(status).expect("a status");
-        target(&from, status, &headers).map(|to| to.map(|to| to.to_string()))
+        named_target(&from, status, &headers).map(|to| to.map(|to| to.to_string()))
     }
 
     #[test]
@@ -312,7 +356,12 @@ mod tests {
             "0xa9fea9fe",
             "[fe80::1]",
             "[fd00:ec2::254]",
+            "[::169.254.169.254]",
+            "[64:ff9b::169.254.169.254]",
+            "[64:ff9b:1::a9fe:a9fe]",
+            "[2002:a9fe:a9fe::1]",
             "100.100.100.200",
+            "168.63.129.16",
             "Metadata.Google.internal.",
         ] {
             let to = format!("http://{host}/latest/meta-data");
@@ -322,6 +371,8 @@ mod tests {
         for host in [
             "127.0.0.1",
             "[::1]",
+            "[::127.0.0.1]",
+            "[64:ff9b::7f00:1]",
             "localhost",
             "a.LOCALHOST.",
             "0.0.0.0",
@@ -338,6 +389,31 @@ mod tests {
                 .iter()
                 .all(|at| is_of_link(at.parse().expect("an address")))
         );
+    }
+
+    /// A name of /etc/hosts, and each other one that the system takes for this machine.
+    #[tokio::test]
+    async fn a_redirect_to_a_name_of_this_machine_is_refused() {
+        let local = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let names = local
+            .lines()
+            .filter(|line| line.starts_with("127."))
+            .flat_map(|line| line.split_whitespace().skip(1))
+            .filter(|name| !name.contains("localhost"));
+        let mut names: Vec<_> = names.map(str::to_string).collect();
+        if names.is_empty() {
+            println!("skipped: needs a name of this machine in /etc/hosts");
+            return;
+        }
+        let name = names.remove(0);
+        let mut headers = HeaderMap::new();
+        let to = format!("http://{name}:8080/x");
+        headers.insert("location", HeaderValue::from_str(&to).expect("a header"));
+        let from = |host: &str| Url::parse(&format!("http://{host}/x")).expect("a URL");
+        let found = target(&from("192.0.2.1"), StatusCode::FOUND, &headers).await;
+        assert!(matches!(found, Err(Refusal::RedirectsTo(_))), "{found:?}");
+        let found = target(&from("127.0.0.1"), StatusCode::FOUND, &headers).await;
+        assert_eq!(found.map(|to| to.is_some()), Ok(true));
     }
 
     #[test]

@@ -444,7 +444,8 @@ impl Hub {
             if let Some(commit) = header(reply.headers(), "x-repo-commit") {
                 self.keep_commit(commit)?;
             }
-            match target(&url, reply.status(), reply.headers()).map_err(refuse)? {
+            let found = target(&url, reply.status(), reply.headers()).await;
+            match found.map_err(refuse)? {
                 None => return Ok(HubReply::Here(reply)),
                 Some(to) if reply.headers().contains_key("x-linked-etag") => {
                     return SignedAddress::of(to, reply.headers())
@@ -503,7 +504,8 @@ impl Hub {
         for _ in 0..MAX_HOPS {
             let own = self.with_token(&own, &mut token, &url);
             let reply = self.send(&url, own, None).await?;
-            match target(&url, reply.status(), reply.headers()).map_err(refuse)? {
+            let found = target(&url, reply.status(), reply.headers()).await;
+            match found.map_err(refuse)? {
                 None => return Ok(reply),
                 Some(to) => url = to,
             }
