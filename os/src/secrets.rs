@@ -158,11 +158,15 @@ fn shown_plain(text: &str) -> String {
         let head = head.trim_start();
         // What comes before may be a user with a URL for a password.
         let head = if head.contains('@') { "...//" } else { head };
-        let scheme = head
-            .trim_end_matches(['/', ':'])
-            .rsplit([':', '/', '=', ',', ' '])
-            .next()
-            .unwrap_or_default();
+        let scheme = match head {
+            // A URL without its scheme.
+            "//" => "http",
+            _ => head
+                .trim_end_matches(['/', ':'])
+                .rsplit([':', '/', '=', ',', ' '])
+                .next()
+                .unwrap_or_default(),
+        };
         return format!(
             "{head}{}",
             behind_slashes(&scheme.to_ascii_lowercase(), rest)
@@ -230,8 +234,8 @@ fn behind_slashes(scheme: &str, rest: &str) -> String {
     let behind_name = &host[host.rfind(']').map_or(0, |at| at + 1)..];
     let port = behind_name.split_once(':').map(|(_, port)| port);
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
-    if port.is_some_and(|port| !is_port(port)) {
-        // No host and port: the first part of a user and password that has a '/', '?' or '#' in it.
+    if port.is_some_and(|port| !is_port(port)) || path.starts_with('\\') && path.contains('@') {
+        // No host and port: the first part of a user and password that has a '/', '\', '?' or '#' in it.
         return format!("{slashes}...");
     }
     if authority.len() == host.len() && path.contains('@') && port.is_some() {
@@ -266,6 +270,11 @@ fn without_query(scheme: &str, text: &str) -> String {
     } else {
         text
     };
+    // The end of a signed query whose '?' was lost.
+    let signature = text.to_ascii_lowercase().find("&sig=");
+    if let Some(at) = signature.filter(|_| !text.contains('?')) {
+        return format!("{}&...", &text[..at]);
+    }
     match text.split_once('?') {
         Some((path, query)) if scheme == "nbd+unix" => shown_keys(path, query, &["socket"]),
         Some((path, query)) if matches!(scheme, "nbds" | "nbds+unix") => {
@@ -293,7 +302,7 @@ fn without_query(scheme: &str, text: &str) -> String {
 fn image(rest: &str) -> String {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let path = match path.split_once(':') {
-        Some((path, options)) if options.contains(['=', '@']) => format!("{path}:..."),
+        Some((path, options)) if !options.is_empty() => format!("{path}:..."),
         _ => path.to_string(),
     };
     if query.is_empty() {
@@ -365,6 +374,10 @@ mod tests {
                 "rbd:p/n/i@s?conf=c&...&id=i",
             ),
             ("rbd:p/i@s:id=x:key=p", "rbd:p/i@s:..."),
+            ("rbd:p/i:key:p", "rbd:p/i:..."),
+            ("https://h\\@u:p@h/x", "https://..."),
+            ("//h/x?p", "//h/x?..."),
+            ("az://c/k&sig=p&se=1", "az://c/k&..."),
             ("http:u:p@h/x", "http:h/x"),
             ("http:/u:p@h/x", "http:/h/x"),
             ("u:p@h/x", "...@h/x"),
