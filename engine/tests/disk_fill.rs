@@ -59,6 +59,8 @@ struct Listed {
     /// Every read waits here.
     gate: Option<Arc<Gate>>,
     fails: AtomicBool,
+    /// What fails panics.
+    panics: bool,
 }
 
 struct ListedFile {
@@ -67,6 +69,7 @@ struct ListedFile {
     requests: Arc<AtomicU64>,
     gate: Option<Arc<Gate>>,
     fails: bool,
+    panics: bool,
 }
 
 fn meta(kind: Kind, size: u64) -> Meta {
@@ -112,6 +115,7 @@ impl Tree for Listed {
             requests: Arc::clone(&self.requests),
             gate: self.gate.clone(),
             fails: self.fails.load(Ordering::Relaxed) && path.ends_with("c"),
+            panics: self.panics,
         };
         Ok((Arc::new(source), meta(Kind::File, *size)))
     }
@@ -134,6 +138,7 @@ impl Source for ListedFile {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.gate.iter().for_each(|gate| gate.pass());
         if self.fails {
+            assert!(!self.panics, "a fault of the source");
             let what = "the store".to_string();
             return Err(SourceError::Io { errno: 5, what });
         }
@@ -239,14 +244,19 @@ fn it_ends_at_the_limit_and_when_it_is_stopped() {
 
 #[test]
 fn what_the_store_refuses_is_named_and_the_rest_is_fetched() {
-    let fill = Fill::new(64 * MIB);
-    let tree = Listed::default();
-    tree.fails.store(true, Ordering::Relaxed);
-    let report = fill.run(tree);
-    let mut left_out: Vec<&str> = report.left_out.iter().map(|one| &*one.name).collect();
-    left_out.sort_unstable();
-    left_out.dedup();
-    assert_eq!(left_out, ["below/c", "below/unknown"]);
-    assert_eq!(report.counts.fetched_bytes, ALL - 5 - 2 * MIB);
-    assert_eq!(fill.run(Listed::default()).counts.fetched_bytes, 2 * MIB);
+    for panics in [false, true] {
+        let fill = Fill::new(64 * MIB);
+        let tree = Listed {
+            panics,
+            ..Listed::default()
+        };
+        tree.fails.store(true, Ordering::Relaxed);
+        let report = fill.run(tree);
+        let mut left_out: Vec<&str> = report.left_out.iter().map(|one| &*one.name).collect();
+        left_out.sort_unstable();
+        left_out.dedup();
+        assert_eq!(left_out, ["below/c", "below/unknown"]);
+        assert_eq!(report.counts.fetched_bytes, ALL - 5 - 2 * MIB);
+        assert_eq!(fill.run(Listed::default()).counts.fetched_bytes, 2 * MIB);
+    }
 }

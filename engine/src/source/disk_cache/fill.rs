@@ -10,10 +10,12 @@ use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
 use super::object::HEADER_BYTES;
 use super::{DiskCache, DiskCacheCounts};
+use crate::source::failure::of_panic;
 use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
 use crate::source::{Sink, Source, SourceError};
 use foreread_os::threads::Task;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -316,16 +318,25 @@ impl FillWork {
         });
     }
 
+    /// One job. A panic in a source leaves its object out.
     fn work(&self, job: FillJob, scratch: &mut [u8]) {
+        let sound = |done: &mut dyn FnMut() -> Result<(), SourceError>| {
+            catch_unwind(AssertUnwindSafe(done)).unwrap_or_else(|panic| Err(of_panic(&*panic)))
+        };
         let (name, done) = match job {
             FillJob::List(folder) => {
-                let name = folder.display().to_string();
-                let done = self.list(folder);
+                let done = sound(&mut || self.list(folder.clone()));
                 self.hold().listing -= 1;
-                (name, done)
+                (folder.display().to_string(), done)
             }
-            FillJob::Open(path, meta) => (path.display().to_string(), self.open(&path, meta)),
-            FillJob::Fetch(missing) => (missing.name.clone(), self.fetch(&missing, scratch)),
+            FillJob::Open(path, meta) => {
+                let done = sound(&mut || self.open(&path, meta.clone()));
+                (path.display().to_string(), done)
+            }
+            FillJob::Fetch(missing) => {
+                let done = sound(&mut || self.fetch(&missing, scratch));
+                (missing.name, done)
+            }
         };
         match done {
             Err(_) if self.is_stopped() => {}
