@@ -5,9 +5,9 @@
 //!
 //! ```text
 //!   owner ──── pipe ────► guard: reads until the pipe ends ─► opens the folder: gone? done
-//!     └─ flock on the instance's folder ─────────────────────► waits for the lock ─► switches off, removes
+//!     └─ flock on the instance's folder ─────────────────────► waits 2 s for the lock ─► switches off, removes
 //! ```
-//! The lock decides, as for every other cleaner: the guard never touches the instance of a process that
+//! The pipe decides: the guard never touches the instance of a process that
 //! lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
 
 use super::write;
@@ -59,8 +59,12 @@ fn guard(name: &str) {
     let Ok(folder) = File::open(&path) else {
         return;
     };
-    if flock(&folder, FlockOperation::LockExclusive).is_err() {
-        return;
+    // The owner's lock goes with its process. Another one, which each user who may read the folder can hold, keeps nothing.
+    for _ in 0..MAX_TRIES {
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
     }
     for _ in 0..MAX_TRIES {
         remove(&path);

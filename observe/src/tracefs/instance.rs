@@ -330,7 +330,11 @@ fn make(path: &Path) -> std::io::Result<Option<File>> {
         Ok(lock) => lock,
         Err(error) => return gone(error),
     };
-    flock(&lock, FlockOperation::LockExclusive)?;
+    // Not waited for: each user who may read the folder can hold a lock on it.
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let _ = fs::remove_dir(path);
+        return Ok(None);
+    }
     Ok(path.exists().then_some(lock))
 }
 
