@@ -100,6 +100,7 @@ impl Body {
     ) -> Result<(Head, Body), BodyError> {
         let (objects, path) = (Arc::clone(objects), path.clone());
         let (to, mut more) = channel(GROUPS_AHEAD);
+        let first_byte = request.first_byte;
         let mut task = OwnTask(tokio::spawn(async move {
             let done = pass(&*objects, &path, request, &to).await;
             if let Err(error) = done {
@@ -109,7 +110,7 @@ impl Body {
         }));
         let Some(arrived) = more.recv().await else {
             task.ended().await;
-            return std::future::pending().await;
+            return Err(BodyError::FirstByte(first_byte));
         };
         let Arrived { head, pieces } = arrived?;
         let body = Body {
@@ -119,7 +120,7 @@ impl Body {
         };
         match head {
             Some(head) => Ok((head, body)),
-            None => std::future::pending().await,
+            None => Err(BodyError::FirstByte(first_byte)),
         }
     }
 
