@@ -124,6 +124,40 @@ fn mounted_read_and_unmounted_by_a_signal() {
     }
 }
 
+/// Most memory that a process had, in MiB.
+fn peak_of(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+    kib.expect("a peak").parse::<u64>().expect("a number") >> 10
+}
+
+/// The process is measured, and not the account of its cache: an idle mount has touched no buffer, and one reader in order touches a part of
+/// the cache, which may have 256 MiB.
+#[test]
+fn a_mount_has_the_memory_that_its_readers_need() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let large = File::create(source.path().join("large")).expect("made");
+    large.set_len(400 << 20).expect("a sparse file");
+    let mounted = Mounted::new(source.path(), &[]);
+    let pid = mounted.process.id();
+    fs::metadata(mounted.dir.path().join("large")).expect("there");
+    let idle = peak_of(pid);
+    let mut file = File::open(mounted.dir.path().join("large")).expect("opened");
+    let read = std::io::copy(&mut file, &mut std::io::sink()).expect("read");
+    assert_eq!(read, 400 << 20);
+    let busy = peak_of(pid);
+    assert!(idle < 60, "idle, it has {idle} MiB");
+    assert!(
+        busy - idle < 160,
+        "one reader took {} MiB more",
+        busy - idle
+    );
+}
+
 /// One file, by the usual command.
 #[test]
 fn a_single_file_is_a_folder_with_that_file() {

@@ -385,6 +385,13 @@ impl Driver {
         self.feed(Event::Prefetch { open, range })
     }
 
+    /// The cache has this size from now on.
+    #[cfg(feature = "fuse")]
+    pub fn bound_cache(&self, bytes: u64) -> Result<(), Fault> {
+        let pages = bytes / self.shared.page.bytes();
+        self.feed(Event::Pressure { pages })
+    }
+
     /// These bytes are others now, within the same version: what is cached of them is dropped, and what is in flight doomed.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Invalidate { file, range })

@@ -216,6 +216,16 @@ impl Engine {
         self.shared.cache_bytes
     }
 
+    /// It caches no more than this for now. [`Engine::cache_bytes`] stays what it may cache.
+    #[cfg(feature = "fuse")]
+    pub(crate) fn bound_cache(&self, bytes: u64) {
+        // One that has stopped caches nothing.
+        let _ = self
+            .shared
+            .driver
+            .bound_cache(bytes.min(self.cache_bytes()));
+    }
+
     /// What it shares with other engines.
     #[must_use]
     pub fn budget(&self) -> &Arc<Budget> {

@@ -18,6 +18,7 @@
 
 mod folders;
 mod names;
+mod need;
 mod order;
 mod plan;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, WholeFile, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
 use names::SaidNames;
+use need::CacheNeed;
 pub use plan::{FileOrder, MAX_PLANNED, Planner};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -93,6 +95,7 @@ pub struct View {
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
     cut: KernelCut,
+    need: CacheNeed,
     observer: Option<Arc<dyn Observer>>,
     opened: AtomicU64,
     passed: AtomicU64,
@@ -121,6 +124,7 @@ impl View {
             super::LOCAL_ATTR_TTL
         };
         let ttl = settings.attr_ttl.unwrap_or(usual);
+        let need = CacheNeed::new(&engine, !settings.direct);
         Ok(View {
             tree,
             ttl,
@@ -131,6 +135,7 @@ impl View {
             handles: Mutex::default(),
             buffers: Mutex::default(),
             cut,
+            need,
             observer,
             opened: count(),
             passed: count(),
@@ -411,7 +416,10 @@ impl View {
             let end = handle.size.min(offset + wanted as u64 + behind);
             let _ = handle.reader.prefetch(offset..end);
         }
-        let got = handle.reader.read_lent(&mut lent, offset);
+        let got = {
+            let _read = self.need.begin(&self.engine);
+            handle.reader.read_lent(&mut lent, offset)
+        };
         if let Some((observer, start)) = taken {
             let done = got.as_ref().is_ok_and(|read| *read == wanted);
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());
@@ -511,6 +519,9 @@ impl View {
         handles.next += 1;
         let fh = handles.next;
         insert(&mut handles, fh);
+        let files = handles.files.len();
+        drop(handles);
+        self.need.opened(&self.engine, files);
         Ok(fh)
     }
 
