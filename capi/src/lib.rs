@@ -1,4 +1,4 @@
-//! foreread for C. The header `include/foreread.h` says what each function does; this file carries it out.
+//! foreread for C. The header `include/foreread.h` documents the functions; this file implements them.
 //!
 //! Never: lets a panic cross the boundary, keeps a caller's pointer beyond the call, or fails without errno and a line.
 //! A caller that breaks the rules of the header (a closed reader, a buffer that is too small) breaks C's rules as well;
@@ -83,7 +83,7 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, F
 /// The reader behind a pointer.
 ///
 /// # Safety
-/// `reader` is NULL, or came from here and is not closed.
+/// `reader` is NULL, or a reader from this library that is not closed.
 unsafe fn reader<'a>(reader: *const Handle) -> Result<&'a Reader, Failure> {
     // SAFETY: as the caller vouches; a shared reference, since any number of threads may have one.
     let reader = unsafe { reader.as_ref() };
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn foreread_open(
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here and is not closed.
+/// `from` is NULL, or a reader from this library that is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
@@ -164,7 +164,7 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here and is not closed; `buf` has room for `len` bytes.
+/// `from` is NULL, or a reader from this library that is not closed; `buf` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_pread(
     from: *mut Handle,
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn foreread_preadv(
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here and is not closed.
+/// `from` is NULL, or a reader from this library that is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
     guarded(-1, || {
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here and is not closed.
+/// `from` is NULL, or a reader from this library that is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
     // SAFETY: as the caller vouches.
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here and is not closed.
+/// `from` is NULL, or a reader from this library that is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_advise(
     from: *mut Handle,
@@ -292,7 +292,7 @@ pub struct CStats([u64; 11]);
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here and is not closed; `stats` has room for `size` bytes.
+/// `from` is NULL, or a reader from this library that is not closed; `stats` has room for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_get_stats(
     from: *const Handle,
@@ -386,7 +386,7 @@ fn configure_stores(_settings: &str) -> Result<(), Failure> {
     Err(Failure(libc::ENOTSUP, line.to_string()))
 }
 
-/// What [`foreread_configure_disk_cache`] was given.
+/// The settings of [`foreread_configure_disk_cache`].
 #[cfg(feature = "object")]
 static DISK_CACHE: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
 

@@ -249,7 +249,7 @@ fn the_header_is_cxx_too() {
 
 /// Every function of the header is in the library, and no other name of ours.
 #[test]
-fn the_header_names_what_the_library_has() {
+fn the_header_declares_all_functions() {
     let header = std::fs::read_to_string(home().join("include/foreread.h")).expect("readable");
     let source = std::fs::read_to_string(home().join("src/lib.rs")).expect("readable");
     let names = |text: &str, before: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The commands of `foreread-check`: each is one file with its arguments and what it does.
+//! The commands of `foreread-check`: each file has the arguments and the implementation of one command.
 
 mod bench;
 mod bench_policies;
@@ -16,9 +16,9 @@ use foreread_cli::command::completions::{self, CompletionsArgs};
 use foreread_cli::command::man::{self, ManArgs};
 use foreread_cli::fail::Fail;
 
-/// Prove foreread: published tables, a kernel's and librbd's decisions, benches
+/// Verify foreread: published tables, decisions of the kernel and librbd, benchmarks
 ///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug
 /// of foreread.
 #[derive(Debug, Parser)]
 #[command(
@@ -37,7 +37,7 @@ pub struct Args {
     global: GlobalArgs,
 }
 
-// The help of each is the comment of its arguments: a comment here would replace the long text of `--help`.
+// The help of a command is the doc comment of its arguments: a comment here would replace the long text of `--help`.
 #[derive(Debug, Subcommand)]
 enum Command {
     Reproduce(reproduce::ReproduceArgs),

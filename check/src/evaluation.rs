@@ -17,14 +17,14 @@
 //! |---|---|
 //! | `cells.rs` | the 290 cells of `baseline`, those of the other designs, which workloads are predictable, the runs of a design |
 //! | `workloads.rs` | workloads that only this evaluation has, beside those of [`foreread_sim::workload`] |
-//! | `devices.rs` | devices whose figures change while they work, beside the presets |
+//! | `devices.rs` | devices whose figures change over time, in addition to the presets |
 //! | `drawn.rs` | devices drawn at random by a seed, for the validation set |
 //! | `opponents.rs` | published settings, three policies that adapt, imitations |
-//! | `watcher.rs` | what is read off a run while it goes on: bytes held, waits |
+//! | `watcher.rs` | measurements during a run: bytes held, waits |
 //! | `measure.rs` | one run |
 //! | `streams.rs` | tests: AMP's experiment, 100 streams by cache and think time |
 //! | `verdict.rs` | cells and totals from runs |
-//! | `targets.rs` | what a policy must reach, beside what it reaches |
+//! | `targets.rs` | targets of a policy, and its results |
 //!
 //! It does not print and does not know a file: [`foreread_lab::grid`] runs and keeps the cells.
 

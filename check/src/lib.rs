@@ -1,11 +1,11 @@
-//! The room that **proves**: what shows that foreread does what the publications, the kernel and librbd do, and how good its
-//! policies are. It is apart from what it proves: the binary `foreread-check`, which `foreread` runs for
+//! Verification: checks foreread against publications, the kernel and librbd, and measures how good its
+//! policies are. It is a separate binary, `foreread-check`, which `foreread` runs for
 //! `check`, `reproduce`, `conform` and `bench`.
 //!
 //! ```text
 //!   command/ ──► reproduce    the tables of publications, made again
 //!            ├─► conform      decisions beside a kernel's and librbd's
-//!            ├─► store        what a store of objects promises, tried on a real one
+//!            ├─► store        tests of a real object store
 //!            └─► bench        reads a second; policies beside opponents in many cells ──► evaluation
 //! ```
 //! It measures by the lab and talks by the command's own means (`foreread-cli`): errors, output, progress, signals.

@@ -3,7 +3,7 @@
 //! ```text
 //!   published/PAPER.csv ──► Experiments ──► Row { published, ours, ratio, ok } ──► JSON (schema foreread.reproduce/1), text, page
 //! ```
-//! Each row says what its figure is worth, its [`FigureKind`], and has an id, `number/table/row/column` in lower case with dashes.
+//! Each row has a [`FigureKind`], which states the value of its figure, and an id, `number/table/row/column` in lower case with dashes.
 //!
 //! Never: a result that was not computed in this run, or a row left out because it does not fit.
 

@@ -7,7 +7,7 @@
 //!   object ──────────────────────────────────────────────────────┴─► version, ranges, end, threads, rate
 //! ```
 //! Example: `s3://bucket/big.bin` of 3 GB with a limit of 256 MiB: 128 MiB of its front in order, 32 pieces anywhere read twice and by
-//! eight threads, its last byte, its end, and its version asked for again.
+//! eight threads, its last byte, its end, and a second request for its version.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};

@@ -3,7 +3,7 @@
 use crate::common::foreread;
 use crate::common::help::{fits, listed};
 use crate::common::odd::survive_odd_arguments;
-use crate::common::outputs::none_follows_a_link;
+use crate::common::outputs::no_command_follows_a_link;
 use std::path::Path;
 
 #[test]
@@ -25,7 +25,7 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
         "reproduce crume-2014 --json OUT",
         "reproduce crume-2014 --html OUT",
     ];
-    none_follows_a_link(&options, dir.path(), Path::new(""));
+    no_command_follows_a_link(&options, dir.path(), Path::new(""));
 }
 
 #[test]

@@ -12,7 +12,7 @@ const RECORDING: &str = concat!(
 fn a_difference_is_reported() {
     let got = foreread(["conform", "linux", "--check", RECORDING]);
     let agree =
-        "The policy linux-6.18 does what the recorded kernel did.\ndecisions 1028 divergences 0\n";
+        "The policy linux-6.18 agrees with the recorded kernel.\ndecisions 1028 divergences 0\n";
     assert_eq!(got.is_done(), agree);
     let text = std::fs::read_to_string(RECORDING).expect("the recording");
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
@@ -35,7 +35,7 @@ fn a_difference_is_reported() {
 
 /// Each is one line, and nothing is made for it.
 #[test]
-fn what_cannot_be_checked_is_refused() {
+fn uncheckable_profiles_are_refused() {
     let nonsense = tempfile::NamedTempFile::new().expect("a scratch file");
     std::fs::write(nonsense.path(), "nonsense\n").expect("written");
     let nonsense = nonsense.path().to_string_lossy().into_owned();
@@ -46,7 +46,7 @@ fn what_cannot_be_checked_is_refused() {
             "are for 'conform rbd'",
         ),
         (&["linux", "--sequences", "5"], "are for 'conform rbd'"),
-        (&["linux", "-o", "no/such/folder"], "make it first"),
+        (&["linux", "-o", "no/such/folder"], "create it first"),
         (&["linux", "--fs", "tmpfs"], "tmpfs"),
         (&["rbd", "--check", RECORDING], "for 'conform linux'"),
         (&["rbd", "--fs", "xfs"], "are for 'conform linux'"),

@@ -122,7 +122,7 @@ fn a_recording_has_the_extents_of_its_files() {
 
 /// Differences under memory pressure alone: exit code 3, and no accusation.
 #[test]
-fn pressure_is_no_divergence() {
+fn pressure_is_not_a_divergence() {
     let text = std::fs::read_to_string(RECORDING).expect("the recording");
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     let path = file.path().to_string_lossy().into_owned();

@@ -1,7 +1,7 @@
-//! What the arguments of all commands share, and the one line that a wrong one gets.
+//! Arguments that all commands share, and the one-line error for a wrong command line.
 //!
 //! `-h` shows the first paragraph of each comment and fits 24 lines of 80 columns; `--help` shows all of it.
-//! Never: looks at a file or a registry. What an argument means is its command's matter.
+//! This module reads no file and no registry: the command interprets its arguments.
 
 pub mod values;
 
@@ -32,10 +32,10 @@ pub struct GlobalArgs {
         hide_possible_values = true
     )]
     pub log: Option<LogLevel>,
-    /// Replace output files that are there
+    /// Replace existing output files
     ///
-    /// Of every option that names a file to write (-o, --json, --html, --svg, --record ...). Without it a file or link that is there is
-    /// refused. A link is never followed: with --force it is replaced. Pipes, terminals, /dev/stdout and '-' are written as they are.
+    /// Applies to every option that names an output file (-o, --json, --html, --svg, --record ...). Without it, an existing file or link is
+    /// an error. Links are never followed; --force replaces the link. Pipes, terminals, /dev/stdout and '-' are always allowed.
     #[arg(long, global = true, hide_short_help = true)]
     pub force: bool,
     #[cfg(feature = "object")]
@@ -43,33 +43,34 @@ pub struct GlobalArgs {
     pub stores: StoreArgs,
 }
 
-/// How the stores of objects are asked: S3, Google Cloud Storage, Azure, HTTP.
+/// Settings for requests to object stores: S3, Google Cloud Storage, Azure, HTTP.
 #[cfg(feature = "object")]
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Stores of objects")]
+#[command(next_help_heading = "Object stores")]
 pub struct StoreArgs {
     /// The profile of the AWS tools
     ///
-    /// Of ~/.aws/config and ~/.aws/credentials. Default AWS_PROFILE, or default. docs/stores.md has the chain of each store.
+    /// A profile of ~/.aws/config and ~/.aws/credentials. Default: AWS_PROFILE, or 'default'. docs/stores.md lists where credentials come from.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     profile: Option<String>,
     /// The region of S3
     ///
-    /// Default AWS_REGION, then that of the profile, then us-east-1; a bucket elsewhere is found.
+    /// Default: AWS_REGION, the profile's region, or us-east-1. A bucket in another region is found.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     region: Option<String>,
-    /// Another server of S3's protocol
+    /// URL of an S3-compatible server
     ///
-    /// Such as http://127.0.0.1:9000. http is for this machine alone, unless AWS_ALLOW_HTTP is true. docs/stores.md has the variables of other stores.
+    /// For example http://127.0.0.1:9000. Plain http is allowed only to this machine, unless AWS_ALLOW_HTTP is true.
+    /// docs/stores.md has the variables for other stores.
     #[arg(long, value_name = "URL", global = true, hide_short_help = true)]
     endpoint_url: Option<String>,
-    /// Send no credentials: for public objects
+    /// Send no credentials (public objects)
     #[arg(long, global = true, hide_short_help = true)]
     no_sign_request: bool,
-    /// Pay for requests and bytes of a bucket of S3 whose owner does not
+    /// Accept the charges of an S3 requester-pays bucket
     #[arg(long, global = true, hide_short_help = true)]
     requester_pays: bool,
-    /// Certificates to trust beside the system's, PEM
+    /// PEM file of certificates to trust in addition to the system's
     ///
     /// Default AWS_CA_BUNDLE.
     #[arg(long, value_name = "PATH", global = true, hide_short_help = true)]
@@ -78,7 +79,7 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Sets them for this process: they go before FOREREAD_OBJECT, which goes before the files of settings.
+    /// Applies them to this process. They override FOREREAD_OBJECT, which overrides the settings files.
     pub fn set(&self) -> Result<(), Fail> {
         object::configure_by(config::stores);
         let named = [
@@ -92,8 +93,8 @@ impl StoreArgs {
             let Some(value) = value else { continue };
             if value.contains(',') {
                 let place = format!("--{key}");
-                let remedy = "name it without one";
-                return Err(Fail::input("cannot take a comma", place, remedy));
+                let remedy = "use a name without a comma";
+                return Err(Fail::input("the value contains a comma", place, remedy));
             }
             options.push(format!("{key}={value}"));
         }
@@ -112,22 +113,22 @@ impl StoreArgs {
     }
 }
 
-/// The command line of this process, its name first.
+/// The command line of this process, starting with the program's name.
 static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// The command line as it was given, for a command that begins again.
+/// The original command line, for a command that starts itself again.
 pub fn given() -> Vec<OsString> {
     GIVEN.get().cloned().unwrap_or_default()
 }
 
 static GLOBAL: OnceLock<GlobalArgs> = OnceLock::new();
 
-/// Keeps what was given; the first counts.
+/// Stores the global options; later calls have no effect.
 pub fn set_global(args: &GlobalArgs) {
     let _ = GLOBAL.set(args.clone());
 }
 
-/// What was given to this command.
+/// The global options of this command.
 pub fn global() -> GlobalArgs {
     GLOBAL.get().cloned().unwrap_or_default()
 }
@@ -138,12 +139,12 @@ pub fn global() -> GlobalArgs {
 pub struct JsonArgs {
     /// Write JSON to a file, or to stdout
     ///
-    /// Its key 'schema' names it. With '-' the JSON takes the place of the text.
+    /// The key 'schema' names the format. With '-', the JSON replaces the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
-/// The command line, parsed; none if it asked for help, which was shown.
+/// Parses the command line. Returns `None` if it asked for help, which has been printed.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
     let arguments = &A::given(arguments);
     let _ = GIVEN.set(arguments.clone());
@@ -154,7 +155,7 @@ pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> 
     }
 }
 
-/// Answers what the parser refused: help and version are results, everything else is one line.
+/// Handles a parser error: help and version go to stdout, anything else becomes a one-line error.
 fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
     let (command, program) = (&A::command(), A::PROGRAM);
     match error.kind() {
@@ -169,14 +170,14 @@ fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Result
             })
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // The help screen is what a bare `foreread` asks for; it goes to stderr, since nothing was done.
+            // `foreread` without a command prints the help to stderr, because nothing was done.
             let _ = error.print();
             Err(Fail::Said)
         }
         ErrorKind::UnknownArgument if !cfg!(feature = "tls") && wants_tls(error) => Err(
             Fail::cannot("this build has no TLS", "", "build it with --features tls"),
         ),
-        // Below a command the parser's own line names what there is.
+        // For a wrong subcommand, the parser's own message already lists the valid names.
         ErrorKind::InvalidSubcommand if command_asked(command, arguments).is_empty() => {
             let name = match error.get(ContextKind::InvalidSubcommand) {
                 Some(ContextValue::String(name)) => name.as_str(),
@@ -204,12 +205,12 @@ fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Result
     }
 }
 
-/// The argument that is not known is one of those for TLS.
+/// Whether the unknown argument is a TLS option.
 fn wants_tls(error: &clap::Error) -> bool {
     matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(name)) if name.starts_with("--tls"))
 }
 
-/// The parser's complaint and its tips without its usage, and the command that helps.
+/// The parser's error and tips on one line, without the usage, and where to find help.
 fn in_one_line(
     error: &clap::Error,
     command: &clap::Command,
@@ -230,20 +231,20 @@ fn in_one_line(
     if error.kind() == ErrorKind::UnknownArgument
         && is_a_commands_word(error, command, asked.trim_start())
     {
-        parts.push("write '--' before the command that is to run".to_string());
+        parts.push("write '--' before the command to run".to_string());
     }
     parts.push(format!("see '{program}{asked} -h'"));
     parts.join("; ")
 }
 
-/// Whether the argument that is not known looks like a command's name, and `asked` runs commands, which it takes behind '--' alone.
+/// Whether the unknown argument looks like the name of a program, and `asked` runs programs, which it accepts only after '--'.
 fn is_a_commands_word(error: &clap::Error, command: &clap::Command, asked: &str) -> bool {
     let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
     let runs = |command: &clap::Command| command.get_positionals().any(clap::Arg::is_last_set);
     is_word && command.find_subcommand(asked).is_some_and(runs)
 }
 
-/// ` compare` or ` trace import`, if that is what was asked for. The parser does not always say.
+/// The subcommand of a command line, such as ` compare` or ` trace import`. The parser's error does not always include it.
 fn command_asked(command: &clap::Command, arguments: &[OsString]) -> String {
     let mut asked = String::new();
     let mut within = command;

@@ -1,7 +1,7 @@
-//! The table of commands: a row for each, with its arguments, what runs it, and the feature of the build that has it.
+//! The table of commands. Each row has the command's arguments, the function that runs it, and the Cargo feature that enables it.
 //!
-//! A new command is a file in `command/` with its arguments and `run`, and a `mod` line and a row here. The help of a command is the
-//! comment of its arguments: a comment here would replace the long text of `--help`.
+//! To add a command, write a file in `command/` with its arguments and `run`, and add a `mod` line and a row here. A command's help is the doc
+//! comment of its argument struct: a doc comment here would replace the long text of `--help`.
 
 #[cfg(feature = "object")]
 mod cache;
@@ -103,10 +103,10 @@ commands! {
 /// Readahead (prefetch) for S3, RBD, NBD and files: measure, simulate, serve
 ///
 /// Readahead fetches data before a program asks for it. 'foreread compare' runs a workload under several published
-/// readahead policies, on a file, a block device or a model of a storage, and shows what each one gains, what it
-/// reads for nothing, and whether the difference is more than noise. 'serve' and 'mount' use the same policies.
+/// readahead policies, on a file, a block device or a storage model, and shows what each one gains, how much it
+/// reads without use, and whether the difference is more than noise. 'serve' and 'mount' use the same policies.
 ///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug
 /// of foreread.
 #[derive(Debug, Parser)]
 #[command(
@@ -116,7 +116,7 @@ commands! {
     max_term_width = 80,
     arg_required_else_help = true,
     help_template = first_page::template(&Command::augment_subcommands(clap::Command::new(""))),
-    // The manual page has the example from here.
+    // The manual page takes its example from here.
     after_help = first_page::EXAMPLE
 )]
 pub struct Args {

@@ -1,21 +1,21 @@
-//! What is set for this machine or this user: the policy, the largest and smallest readahead, a hint.
+//! The settings of this machine and this user: the policy, the largest and smallest readahead, a hint.
 //!
 //! ```text
 //!   command line ──► FOREREAD_POLICY ──► $XDG_CONFIG_HOME/foreread/config.toml ──► /etc/foreread.toml ──► default
-//!                    (policy only)       ($HOME/.config where it is not set)
+//!                    (policy only)       ($HOME/.config if it is not set)
 //! ```
-//! The first that says something wins, key by key. A file that is not there says nothing; one that cannot be read or
-//! understood is an error with its line. Example of a file, all keys (docs/policies.md explains them):
+//! For each key, the first one that sets it wins. A missing file sets nothing; a file that cannot be read or
+//! parsed is an error with its line. Example with all keys (docs/policies.md explains them):
 //!
 //! ```text
-//!   policy = "linux-6.18"        # where no --policy is named; without this line auto
-//!   max = "512K+capacity"        # of policies that leave their max open
-//!   min = "32K"                  # of policies that leave their min open
+//!   policy = "linux-6.18"        # without --policy; default auto
+//!   max = "512K+capacity"        # for policies whose max is not set
+//!   min = "32K"                  # for policies whose min is not set
 //!   hint = "normal"              # serve and mount: normal, sequential or random
-//!   stores = "profile=dev"       # how stores of objects are asked, as FOREREAD_OBJECT
+//!   stores = "profile=dev"       # settings of object stores, as in FOREREAD_OBJECT
 //!   disk-cache = "/var/cache/foreread,size=50G"    # as --disk-cache of serve and mount
 //!
-//!   [[capacity]]                 # sources of up to 2 GiB; the first row that is large enough counts
+//!   [[capacity]]                 # sources of up to 2 GiB; the first row that is large enough applies
 //!   up-to = "2G"
 //!   max = "128K"
 //! ```
@@ -44,34 +44,34 @@ use toml::Spanned;
 const VARIABLE: &str = "FOREREAD_POLICY";
 /// The file for all users.
 const SYSTEM: &str = "/etc/foreread.toml";
-/// The file of a user, below the folder for settings.
+/// The file of a user, below the folder of settings.
 const OF_USER: &str = "foreread/config.toml";
-/// The policy where nothing is set.
+/// The policy if none is set.
 pub const POLICY: &str = foreread_core::policy::DEFAULT;
-/// Most bytes of a file: a long one is not ours.
+/// Maximum size of a settings file; a longer one is not a settings file.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What is set, and where each setting is from.
+/// The settings, and where each one comes from.
 #[derive(Debug, Default)]
 pub struct Config {
     policy: Option<Set<String>>,
     hint: Option<Set<Advice>>,
     #[cfg_attr(
         not(feature = "object"),
-        allow(dead_code, reason = "objects alone take it")
+        allow(dead_code, reason = "only objects use it")
     )]
     stores: Option<String>,
     #[cfg_attr(
         not(feature = "object"),
-        allow(dead_code, reason = "objects alone are kept")
+        allow(dead_code, reason = "only objects are cached on disk")
     )]
     disk_cache: Option<Set<String>>,
-    /// The layers, the first one first, and where they set something.
+    /// The layers in order of precedence, and the source of each.
     readahead: Vec<Readahead>,
     readahead_from: Vec<String>,
 }
 
-/// A setting and its place.
+/// A setting and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set<T> {
     /// The setting.
@@ -80,7 +80,7 @@ pub struct Set<T> {
     pub from: String,
 }
 
-/// A file, as TOML has it.
+/// The TOML form of a file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -103,12 +103,12 @@ struct Row {
     min: Option<Spanned<String>>,
 }
 
-/// Reads what is set for this process.
+/// Reads the settings for this process.
 pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// How stores of objects are asked: read where one is opened, as other commands need none of it.
+/// Settings of object stores. They are read when a store is opened, because other commands do not need them.
 #[cfg(feature = "object")]
 pub fn stores() -> Result<String, String> {
     let config = load().map_err(|fail| fail.line())?;
@@ -140,7 +140,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What a file sets that nothing before it has set.
+    /// Takes the settings of a file that no earlier layer has set.
     fn under(&mut self, file: &Text<'_>) -> Result<(), Fail> {
         let File {
             policy: name,
@@ -206,7 +206,7 @@ impl Config {
         Ok(())
     }
 
-    /// The policy: the one that the command line names, or the one that is set.
+    /// The policy of the command line, or the one from the settings.
     pub fn policy(&self, asked: Option<&str>) -> Set<String> {
         match (asked, &self.policy) {
             (Some(text), _) => Set {
@@ -248,7 +248,7 @@ impl Config {
                     "--max-overfetch {ratio} with the policy {value} ({})",
                     set.from
                 ),
-                "only auto without max-overfetch takes it; leave one of both out",
+                "--max-overfetch works only with auto, and not with max-overfetch in the policy; remove one of them",
             ));
         }
         Ok(Set {
@@ -257,7 +257,7 @@ impl Config {
         })
     }
 
-    /// The hint that every open description begins with.
+    /// The initial hint of each open file description.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone give hints")
@@ -270,7 +270,7 @@ impl Config {
         asked.or_else(|| self.hint.clone())
     }
 
-    /// The cache on disk: the one that the command line names, or the one that is set. An empty text means none.
+    /// The disk cache of the command line, or the one from the settings. An empty text means none.
     #[cfg(feature = "object")]
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
@@ -280,8 +280,8 @@ impl Config {
         self.opened(asked, None, DiskCache::named)
     }
 
-    /// The same of a server, which goes without one that cannot be used now. `names`: how long names of folders are believed, where that is
-    /// otherwise than the cache is set to.
+    /// The same for a server, which starts without the cache if it cannot be used now. `names`: how long folder listings are trusted, if that is
+    /// not as the cache is set.
     #[cfg(feature = "object")]
     pub fn server_cache(
         &self,
@@ -324,7 +324,7 @@ impl Config {
         })
     }
 
-    /// What policies take that leave `max` or `min` open.
+    /// Values for policies whose `max` or `min` is not set.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone take it here")
@@ -333,7 +333,7 @@ impl Config {
         self.readahead.clone()
     }
 
-    /// Where the settings are from, for the line that a server prints: `policy: default; max: /etc/foreread.toml line 2`.
+    /// The origins of the settings, for the line that a server prints: `policy: default; max: /etc/foreread.toml line 2`.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone print it")
@@ -353,7 +353,7 @@ impl Config {
         all.collect::<Vec<_>>().join("; ")
     }
 
-    /// The same for a comparison, which names its policies or takes the usual ones and the one that is set.
+    /// The same for a comparison, which uses the named policies, or the usual ones and the one from the settings.
     #[cfg(feature = "lab")]
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);
@@ -361,7 +361,7 @@ impl Config {
         let mut notes: Vec<String> = set
             .map(|set| {
                 format!(
-                    "{} is the policy that is set for this machine ({})",
+                    "{} is the policy set for this machine ({})",
                     set.value, set.from
                 )
             })
@@ -370,7 +370,7 @@ impl Config {
         if !self.readahead_from.is_empty() {
             let from = self.readahead_from.join("; ");
             notes.push(format!(
-                "Set for policies that leave max or min open, not on models ({from})"
+                "Set for policies without max or min, not on models ({from})"
             ));
         }
         Site {
@@ -381,7 +381,7 @@ impl Config {
     }
 }
 
-/// A policy of those that this build has. Those that serve no reads may be set, too: `compare` and `explain` have them.
+/// A policy of this build. Simulation-only policies may be set too, for `compare` and `explain`.
 #[cfg(feature = "lab")]
 fn draft(text: &str) -> Result<PolicyDraft, SpecError> {
     foreread_history::parse(text)
@@ -391,7 +391,7 @@ fn draft(text: &str) -> Result<PolicyDraft, SpecError> {
     PolicyDraft::parse(text)
 }
 
-/// The hints that an open description can begin with.
+/// The possible initial hints.
 const HINTS: [(&str, Advice); 3] = [
     ("normal", Advice::Normal),
     ("sequential", Advice::Sequential),
@@ -405,7 +405,7 @@ pub fn hint_named(word: &str) -> Option<Advice> {
         .map(|(_, hint)| *hint)
 }
 
-/// A policy that there is. Which of them serve reads is for `serve` and `mount` to say.
+/// An existing policy. `serve` and `mount` check whether it can serve reads.
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
     match draft(&text) {
         Ok(_) => Ok(Set { value: text, from }),
@@ -415,7 +415,7 @@ fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
     }
 }
 
-/// Refuses a policy that serves no reads. The engine does so too, without the place of the setting.
+/// Refuses a simulation-only policy. The engine does so too, but without the origin of the setting.
 fn serves(set: &Set<String>) -> Result<(), Fail> {
     match PolicyDraft::parse(&set.value) {
         Err(error @ SpecError::UnknownName { .. }) => {
@@ -430,7 +430,7 @@ fn serves(set: &Set<String>) -> Result<(), Fail> {
     }
 }
 
-/// The file of a user. A relative $XDG_CONFIG_HOME is none (XDG Base Directory Specification).
+/// The file of a user. A relative $XDG_CONFIG_HOME is ignored (XDG Base Directory Specification).
 fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| {
         var(name)
@@ -442,7 +442,7 @@ fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     folder.map(|folder| folder.join(OF_USER))
 }
 
-/// Nothing where there is no such file, or a link to `/dev/null`, by which people switch a configuration off.
+/// `None` if there is no such file, or if it is a link to `/dev/null`, a common way to disable a configuration.
 fn contents(path: &Path) -> Result<Option<String>, Fail> {
     if path
         .canonicalize()
@@ -454,7 +454,7 @@ fn contents(path: &Path) -> Result<Option<String>, Fail> {
         Fail::input(
             "cannot read the configuration",
             format!("{} ({error})", path.display()),
-            "mend or remove it",
+            "fix or remove it",
         )
     };
     match read_small_text(path, MAX_BYTES) {
@@ -472,7 +472,7 @@ fn contents(path: &Path) -> Result<Option<String>, Fail> {
     }
 }
 
-/// A file's text, for messages with its lines.
+/// A file's text, for messages with line numbers.
 struct Text<'a> {
     path: &'a Path,
     text: &'a str,
@@ -527,7 +527,7 @@ impl Text<'_> {
             .transpose()
     }
 
-    /// As the policies of Linux that have a `min` take it.
+    /// A size that the Linux policies with a `min` accept.
     fn smallest(&self, value: Option<&Spanned<String>>) -> Result<Option<u64>, Fail> {
         let Some(value) = value else { return Ok(None) };
         match parse_size(value.get_ref()) {
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_says_something_wins() {
+    fn the_first_layer_with_a_value_wins() {
         let (user, system) = (
             "# mine\npolicy = \"rbd-plain\"\n",
             "policy = \"linux-3.12\"\n",
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_have_their_line() {
         for (text, line, part) in [
             ("\npolicy = \"linux-6\"\n", 2, "nearest: linux-6.18"),
             (
@@ -695,8 +695,8 @@ mod tests {
             ("auto:max-overfetch=1.1", "default, --max-overfetch")
         );
         for (policy, ratio, why) in [
-            (Some("linux-6.18"), "1.1", "only auto"),
-            (Some("auto:max-overfetch=2"), "1.1", "only auto"),
+            (Some("linux-6.18"), "1.1", "only with auto"),
+            (Some("auto:max-overfetch=2"), "1.1", "only with auto"),
             (None, "0.5", "is not between 1 and 100"),
         ] {
             let refused = input_line(config.serving(policy, Some(ratio)));

@@ -1,7 +1,7 @@
-//! A panic is a bug of ours. The user sees one line that says so and how to report it; the exit code is 70.
+//! A panic is a bug of foreread. The user sees one line that says so and how to report it; the exit code is 70.
 //!
-//! A panic of any thread writes the line at once. The main thread's ends the command; another's does not, but the exit
-//! code is 70 where it would have been 0. Output that is closed early (`foreread ... | head`) is no bug: it stays quiet.
+//! A panic of any thread prints the line at once. A panic of the main thread ends the command; one of another thread does not, but the exit
+//! code becomes 70 instead of 0. Output that is closed early (`foreread ... | head`) is not a bug and prints nothing.
 
 use crate::fail::{Fail, one_line};
 use foreread::source::redacted_message;
@@ -50,20 +50,20 @@ fn report(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn text(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
     owned
         .or_else(|| payload.downcast_ref::<&str>().copied())
-        .unwrap_or("a panic without words")
+        .unwrap_or("a panic without a message")
 }
 
-/// `println!` and `eprintln!` panic where nothing reads their output any more.
+/// `println!` and `eprintln!` panic if their output is closed.
 fn is_closed_output(text: &str) -> bool {
     text.starts_with("failed printing to std") && text.contains("Broken pipe")
 }
 
-/// So that a test can see the line: the command panics where a debug build is asked to, here and in a thread.
+/// For tests: a debug build panics on request, here or in a thread.
 #[cfg(debug_assertions)]
 pub fn on_request() {
     let asked = std::env::var("FOREREAD_PANIC").unwrap_or_default();

@@ -1,35 +1,35 @@
-//! How a command ends badly: one line on stderr and an exit code.
+//! Errors of commands: one line on stderr and an exit code.
 //!
-//! Never: a second line, a control character from an argument, or a backtrace.
+//! The line has no control characters from arguments and no backtrace.
 
 use foreread::source::redacted_message;
 use foreread_os::failure::{Failure, FailureKind};
 use std::fmt::Display;
 use std::io::Write;
 
-/// Longest error line, in characters. An argument may be a megabyte long; its first part is enough.
+/// Maximum length of an error line, in characters. An argument may be a megabyte long; its first part is enough.
 const LONGEST: usize = 500;
 
-/// Why a command ended badly.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Fail {
-    /// One line says why; its kind makes the exit code.
+    /// An error line; its kind determines the exit code.
     Failure(Failure),
-    /// Bad usage, and stderr has been told. Exit code 2.
+    /// Bad usage, already reported on stderr. Exit code 2.
     Said,
-    /// A command that we ran ended with this code, and has said why itself.
+    /// A child command ended with this code and has reported why.
     Passed(u8),
     /// The reader of the output closed it. Exit code 0, no message.
     Closed,
 }
 
-/// The exit code of each kind.
+/// The kinds of errors, each with its exit code.
 fn exit_code(kind: FailureKind) -> u8 {
     match kind {
         FailureKind::Check => 1,
         FailureKind::Input => 2,
         FailureKind::Cannot => 3,
-        // As a shell has them.
+        // Exit codes as in a shell.
         FailureKind::CommandNotRun => 126,
         FailureKind::NoCommand => 127,
     }
@@ -47,22 +47,22 @@ impl Fail {
         Failure::input(what, place, remedy).into()
     }
 
-    /// What the system refuses; the error says all.
+    /// An error of the operating system that needs no more explanation.
     pub fn of(error: std::io::Error) -> Fail {
         Failure::of(FailureKind::Input, error).into()
     }
 
-    /// A check was made and failed.
+    /// A check failed.
     pub fn check(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
         Failure::check(what, place, remedy).into()
     }
 
-    /// This machine, or this user, cannot do it.
+    /// This machine or this user cannot do it.
     pub fn cannot(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
         Failure::cannot(what, place, remedy).into()
     }
 
-    /// The line, for what says it later.
+    /// The error line, for callers that print it later.
     #[cfg(feature = "object")]
     pub fn line(&self) -> String {
         match self {
@@ -71,7 +71,7 @@ impl Fail {
         }
     }
 
-    /// Says it on stderr. Returns the exit code.
+    /// Prints it on stderr. Returns the exit code.
     pub fn report(&self) -> u8 {
         let failure = match self {
             Fail::Failure(failure) => failure,
@@ -79,7 +79,7 @@ impl Fail {
             Fail::Passed(code) => return *code,
             Fail::Closed => return 0,
         };
-        // If stderr is closed too, the exit code is all that is left.
+        // If stderr is closed, only the exit code remains.
         let _ = writeln!(
             std::io::stderr(),
             "foreread: {}",
@@ -89,12 +89,12 @@ impl Fail {
     }
 }
 
-/// Says on stderr what the user should know. A stderr that is closed ends nothing.
+/// Prints a note for the user on stderr. A closed stderr is ignored.
 pub fn note(text: impl Display) {
     say(format!("foreread: {text}"));
 }
 
-/// The same without the command's name.
+/// The same without the command's name in front.
 pub fn say(text: impl Display) {
     let _ = writeln!(
         std::io::stderr(),
@@ -103,7 +103,7 @@ pub fn say(text: impl Display) {
     );
 }
 
-/// `text` with control characters written out (a terminal must not obey an argument), and not too long.
+/// `text` with control characters escaped, so that an argument cannot control the terminal, and shortened.
 pub fn one_line(text: &str) -> String {
     let mut line = String::new();
     for (n, letter) in text.trim().chars().enumerate() {
@@ -120,7 +120,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The line of bad input.
+/// The line for bad input.
 #[cfg(test)]
 pub fn input_line<T: std::fmt::Debug>(result: Result<T, Fail>) -> String {
     match result {

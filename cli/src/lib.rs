@@ -1,8 +1,8 @@
-//! The command `foreread`: it talks. The binary calls [`main`], and so does the Python package.
+//! The command `foreread`. The binary and the Python package call [`main`].
 //!
-//! Thin: parses, calls the lab or the engine, prints. Results go to stdout, progress and errors to stderr; an
+//! It parses, calls the lab or the engine, and prints. Results go to stdout, progress and errors to stderr; an
 //! error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad usage or bad
-//! input, 3 not on this machine, 70 a bug of ours. Never: measures, decides or formats a number itself.
+//! input, 3 not possible on this machine, 70 a bug of foreread. Measuring, deciding and formatting numbers happen in other crates.
 //!
 //! ```text
 //!   args ──► command/: one file for each ──► lab or engine
@@ -11,7 +11,7 @@
 //! ```
 
 #[cfg(not(any(feature = "lab", feature = "mount", feature = "serve")))]
-compile_error!("a build has at least one of the features lab, serve, mount");
+compile_error!("enable at least one of the features lab, serve, mount");
 
 pub mod args;
 pub mod command;
@@ -48,38 +48,38 @@ pub use foreread_pagecache::program::{Program, set as set_program};
 use std::ffi::OsString;
 use std::io::Write;
 
-/// A command line that is parsed, refused and carried out as `foreread`'s is.
+/// A program whose command line is handled like that of `foreread`.
 pub trait CommandLine: Parser {
-    /// What a user calls it: "foreread".
+    /// The name of the program: "foreread".
     const PROGRAM: &'static str;
 
     fn global(&self) -> &GlobalArgs;
 
     fn run(&self) -> Result<(), Fail>;
 
-    /// The command line that counts, where that of this process has not all of it.
+    /// The effective command line, if it is not that of this process.
     fn given(own: &[OsString]) -> Vec<OsString> {
         own.to_vec()
     }
 
-    /// The command line in the form that the parser takes.
+    /// The command line in the form that the parser accepts.
     fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
         Ok(arguments.to_vec())
     }
 
-    /// Whether the command sends spans and metrics, if the environment says where.
+    /// Whether the command sends spans and metrics if the environment names a receiver.
     fn has_telemetry(&self) -> bool {
         false
     }
 
-    /// The feature that a command needs, where this build was made without it.
+    /// The Cargo feature that a command needs and this build lacks.
     fn left_out(_command: &str) -> Option<&'static str> {
         None
     }
 }
 
-/// Runs the command: its name, then its arguments. Returns the exit code. Once in a process, which is the command's from then on:
-/// panics, signals and the log are handled as the commands need it.
+/// Runs the command line: program name, then arguments. Returns the exit code. Call it once in a process:
+/// it sets process-wide handlers for panics, signals and the log.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
     main_of::<Args>(arguments)
@@ -115,7 +115,7 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
         ends::is_over();
         ran
     });
-    // Rust does so where its own `main` ends.
+    // Rust does this at the end of a program's `main`.
     let _ = std::io::stdout().flush();
     code
 }

@@ -1,9 +1,9 @@
-//! What foreread reports while it runs: clients, connections made anew, errors of sources. One line each, on stderr.
+//! The log on stderr: clients, reconnections, errors of sources, one line each.
 //!
-//! The engine reports through the facade `tracing`; this is the subscriber. `--log LEVEL` or `FOREREAD_LOG` chooses how
-//! much, `warn` by default. Where stderr is the journal of systemd, a line begins with its level as journald reads it
-//! (sd-daemon(3)) and has no time, since journald adds one. Only foreread's own events are shown, and the first of each
-//! kind of OpenTelemetry's SDK: the libraries beneath report URLs and headers, which hold secrets.
+//! The engine reports through `tracing`; this is the subscriber. `--log LEVEL` or `FOREREAD_LOG` sets the level,
+//! `warn` by default. If stderr is systemd's journal, a line begins with its level in journald's notation
+//! (sd-daemon(3)) and has no time, because journald adds one. Only foreread's own events are shown, and the first of each
+//! kind from OpenTelemetry's SDK: other libraries log URLs and headers, which contain secrets.
 //!
 //! ```text
 //!   2026-11-22T13:31:02.123456Z WARN connection lost source=nbd://host/disk why=the server closed the connection     a terminal, a file
@@ -27,10 +27,10 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The variable that chooses the level where `--log` does not.
+/// The variable with the level if `--log` is not given.
 pub const VARIABLE: &str = "FOREREAD_LOG";
 
-/// What the names of OpenTelemetry's crates begin with.
+/// Prefix of the names of OpenTelemetry's crates.
 const TELEMETRY: &str = "opentelemetry";
 
 /// How much is reported.
@@ -38,15 +38,15 @@ const TELEMETRY: &str = "opentelemetry";
 pub enum LogLevel {
     /// Nothing
     Off,
-    /// What fails for good
+    /// Permanent failures
     Error,
-    /// What goes wrong and is dealt with
+    /// Errors that were handled
     Warn,
-    /// Clients and connections, too
+    /// Also clients and connections
     Info,
-    /// Every file that is opened, too
+    /// Also every opened file
     Debug,
-    /// All there is
+    /// Everything
     Trace,
 }
 
@@ -63,10 +63,10 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Begins to report, to stderr.
+/// Starts the log on stderr.
 ///
 /// # Errors
-/// The variable names no level.
+/// The variable is not a level.
 pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {
         Some(level) => level,
@@ -87,14 +87,14 @@ pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     #[cfg(feature = "otlp")]
     let registry = {
         if has_telemetry {
-            // The SDK reports wrong variables while it is set up.
+            // The SDK reports invalid variables during its setup.
             tracing::subscriber::with_default(lines(), crate::otlp::start)?;
         }
         registry.with(crate::otlp::layer())
     };
     #[cfg(not(feature = "otlp"))]
     let _ = has_telemetry;
-    // It fails if there is a subscriber already: there is none in this process.
+    // It fails only if there is already a subscriber, which this process does not have.
     let _ = registry.try_init();
     Ok(())
 }
@@ -115,14 +115,14 @@ fn from_variable() -> Result<Option<LogLevel>, Fail> {
                 .map(clap::builder::PossibleValue::get_name)
                 .collect();
             Fail::input(
-                "no level of a log",
+                "not a log level",
                 format!("{VARIABLE}={}", text.display()),
                 &format!("write {}", names.join(", ")),
             )
         })
 }
 
-/// True where stderr is the journal: systemd says which device and inode that is (systemd.exec(5), JOURNAL_STREAM).
+/// Whether stderr is the journal: systemd passes its device and inode (systemd.exec(5), JOURNAL_STREAM).
 fn is_journal() -> bool {
     let Some(told) = std::env::var_os("JOURNAL_STREAM") else {
         return false;
@@ -131,7 +131,7 @@ fn is_journal() -> bool {
         .is_ok_and(|own| *told == *format!("{}:{}", own.dev(), own.ino()))
 }
 
-/// Writes that cannot fail: a closed stderr ends no server.
+/// A writer that ignores errors, so that a closed stderr ends no server.
 struct Stderr;
 
 impl std::io::Write for Stderr {
@@ -145,7 +145,7 @@ impl std::io::Write for Stderr {
     }
 }
 
-/// How an event is written.
+/// The format of an event.
 struct Lines {
     journal: bool,
 }
@@ -173,12 +173,12 @@ where
             SystemTime.format_time(&mut to)?;
             write!(to, " {level:>5} ")?;
         }
-        // A client chooses its export's name, a server its errors: they get one line, and no URL with a password.
+        // Values may come from clients and servers: they are reduced to one line, without passwords in URLs.
         writeln!(to, "{}", one_line(&redacted_message(&text)))
     }
 }
 
-/// Whether this place in a program has not reported before: the SDK reports a receiver that is away at each try.
+/// Whether this call site reports for the first time: the SDK repeats its error for an unreachable receiver at each try.
 fn is_first(event: &Event<'_>) -> bool {
     static SEEN: Mutex<Vec<Identifier>> = Mutex::new(Vec::new());
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +190,7 @@ fn is_first(event: &Event<'_>) -> bool {
     is_first
 }
 
-/// The level as syslog(3) counts.
+/// The level as a number of syslog(3).
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

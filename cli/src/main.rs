@@ -1,9 +1,9 @@
-//! The binary `foreread`: the command of the library beside it, with the arguments of this process.
+//! The binary `foreread`: calls the library's `main` with the arguments of this process.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Begun by itself it has the name "exe": ps and the messages of others shall name the command.
+    // Executed through /proc/self/exe it would be named "exe" in ps and in messages of other programs.
     foreread_pagecache::program::take_name();
     foreread_pagecache::program::tune_heap();
     ExitCode::from(foreread_cli::main(&Vec::from_iter(std::env::args_os())))

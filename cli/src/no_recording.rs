@@ -1,4 +1,4 @@
-//! Replaces `recording.rs` in a build without the feature `lab`: recordings are refused.
+//! Replaces `recording.rs` in a build without the feature `lab` and refuses recordings.
 
 use crate::fail::Fail;
 use foreread::front::observe::Observer;
@@ -11,7 +11,7 @@ pub fn start(path: Option<&Path>, _front: &str) -> Result<Option<Recording>, Fai
     match path {
         None => Ok(None),
         Some(_) => Err(Fail::cannot(
-            "this build does not record",
+            "this build cannot record",
             "",
             "build it with --features lab",
         )),

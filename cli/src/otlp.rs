@@ -1,7 +1,7 @@
-//! Telemetry of `serve`, `mount` and `run` by OpenTelemetry's SDK: spans of reads, and the metrics of the page that a Prometheus reads.
+//! Telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the same metrics as the Prometheus page.
 //!
-//! On if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver; the SDK reads the other variables. No read waits for a receiver:
-//! spans go into a queue with a limit, and the end of the command waits at most [`END_LIMIT`].
+//! Enabled if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver; the SDK reads the other variables. No read waits for a receiver:
+//! spans go into a bounded queue, and the command waits at most [`END_LIMIT`] for it at its end.
 //!
 //! ```text
 //!   engine: span read ──► tracing-opentelemetry ──► SlowestReads ──► batches ──┐
@@ -35,9 +35,9 @@ use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How long a command waits at its end until a receiver has taken what is left.
+/// How long a command waits at its end for a receiver to accept the remaining data.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// Instruments that are read within this time see the same table.
+/// Instruments that are read within this time share a table.
 const SAME_LOOK: Duration = Duration::from_millis(10);
 const NAME: &str = "foreread";
 
@@ -48,7 +48,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether the environment names a receiver of `TRACES` or `METRICS`.
+/// Whether the environment names a receiver for `TRACES` or `METRICS`.
 fn is_wanted(signal: &str) -> bool {
     let is = |name: &str, value: &str| variable(name).is_some_and(|v| v == value);
     let has_endpoint = variable("OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -59,10 +59,10 @@ fn is_wanted(signal: &str) -> bool {
         && !is(&format!("OTEL_{signal}_EXPORTER"), "none")
 }
 
-/// Makes what sends, if the environment names a receiver.
+/// Creates the exporters, if the environment names a receiver.
 ///
 /// # Errors
-/// The receiver's URL is wrong.
+/// The receiver's URL is invalid.
 pub fn start() -> Result<(), Fail> {
     let (traces, metrics) = (is_wanted("TRACES"), is_wanted("METRICS"));
     if !traces && !metrics {
@@ -97,7 +97,7 @@ fn wrong(error: impl Display) -> Fail {
     Fail::input("cannot send telemetry", error, remedy)
 }
 
-/// Trusts what clients of stores trust: without it no client can be made on a system that has no certificates.
+/// Trusts the same certificates as clients of stores. Otherwise no client could be created on a system without certificates.
 fn client() -> Result<Client, Fail> {
     let timeout = variable("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|ms| ms.parse().ok());
     let builder = ClientBuilder::new()
@@ -112,9 +112,9 @@ fn client() -> Result<Client, Fail> {
     builder.build().map_err(wrong)
 }
 
-/// What all that is sent has. Variables of the environment win.
+/// The resource attributes of all data. Environment variables take precedence.
 fn resource() -> Resource {
-    // Two mounts of one machine have counters of the same names.
+    // Distinguishes the counters of two mounts on one machine.
     let instance = RandomState::new().hash_one(std::process::id());
     let environment: Box<dyn ResourceDetector> = Box::new(EnvResourceDetector::new());
     let resource = Resource::builder_empty()
@@ -138,12 +138,12 @@ fn scope() -> InstrumentationScope {
         .build()
 }
 
-/// The part of the subscriber that takes spans of the engine.
+/// The subscriber layer for the engine's spans.
 pub fn layer<S>() -> Option<impl Layer<S>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    // A fetch outside a read is readahead, which the metrics count.
+    // A fetch outside a read is readahead, which the metrics already count.
     let ours = dynamic_filter_fn(|of, context| {
         let is_ours = of.is_span() && of.target().starts_with(NAME);
         is_ours && (of.name() != "fetch" || context.lookup_current().is_some())
@@ -202,7 +202,7 @@ pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
     }
 }
 
-/// Ends of the names that a metric's numbers have. The SDK has no histogram that is counted elsewhere: its parts are counters, as on the page.
+/// Suffixes of the names of a metric's numbers. The SDK cannot export a precomputed histogram, so its parts are counters, as on the page.
 fn ends(kind: MetricKind) -> &'static [&'static str] {
     match kind {
         MetricKind::Counter | MetricKind::Gauge => &[""],
@@ -218,7 +218,7 @@ struct Number {
     value: f64,
 }
 
-/// The table as the instruments look at it, one after the other.
+/// The table, shared by instruments that are read one after the other.
 struct Looks {
     table: Box<dyn Fn() -> Vec<Metric> + Send + Sync>,
     last: Mutex<Option<(Instant, Arc<Vec<Number>>)>>,
@@ -271,7 +271,7 @@ fn numbers(metric: &Metric) -> Vec<Number> {
     all
 }
 
-/// Sends the span of a whole command, with the numbers of its report, below the span that TRACEPARENT names.
+/// Sends a span for the whole command, with the numbers of its report, as a child of the span in TRACEPARENT.
 #[cfg(feature = "lab")]
 pub fn send_command(
     name: &'static str,
@@ -314,7 +314,7 @@ pub fn send_command(
     span.end_with_timestamp(now);
 }
 
-/// Sends what is left.
+/// Sends the remaining data.
 pub fn end() {
     if TRACES.get().is_none() && METRICS.get().is_none() {
         return;
@@ -323,7 +323,7 @@ pub fn end() {
         Task::start("foreread-otlp", || {
             let _ = TRACES.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
         }),
-        // The exporter of metrics does not keep to the limit that it is given; `left` below does.
+        // The metrics exporter ignores its timeout; `left` below enforces it.
         Task::start("foreread-otlp", || {
             let _ = METRICS.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
         }),

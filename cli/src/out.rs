@@ -1,7 +1,7 @@
-//! Where results go: stdout, or the file that `--json`, `--svg` or `--html` names.
+//! Destinations of results: stdout, or the file of `--json`, `--svg` or `--html`.
 //!
-//! A file is looked at before anything is measured for it, and replaced only with `--force`, and only by a whole result
-//! ([`foreread_os::output`]). Never: panics because a pipe was closed (`foreread list policies | head -1` is good use).
+//! A file is checked before the measurement starts. It is replaced only with `--force`, and only by a complete result
+//! ([`foreread_os::output`]). A closed pipe is not an error (`foreread list policies | head -1`).
 
 use crate::args::global;
 use crate::fail::Fail;
@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Prints a whole result.
+/// Prints a complete result.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
     let mut stdout = std::io::stdout().lock();
     stdout
@@ -27,12 +27,12 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
         })
 }
 
-/// True when stdout shows bold letters and the user has not asked for none (`NO_COLOR`, see no-color.org).
+/// Whether stdout is a terminal and `NO_COLOR` is not set (no-color.org).
 pub fn may_style() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// Makes text as wide as the terminal that shows it: what `COLUMNS` says, or the terminal itself. A file gets 100 columns.
+/// Sets the text width: `COLUMNS`, or the terminal's width, or 100 columns for a file.
 pub fn fit_terminal() {
     let told = std::env::var("COLUMNS")
         .ok()
@@ -46,18 +46,18 @@ pub fn fit_terminal() {
     }
 }
 
-/// Where the result of a command goes: its text to stdout, its JSON to a file or instead of the text, and further files.
+/// The destinations of a command's result: text to stdout, JSON to a file or instead of the text, and further files.
 ///
-/// Every file is looked at when this is made, before anything is measured for it.
+/// Every file is checked when this value is created, before the measurement starts.
 #[derive(Debug)]
 pub struct Outputs {
-    /// In place of the text for people.
+    /// JSON instead of the text.
     json_to_stdout: bool,
     files: Vec<(&'static str, PathBuf)>,
 }
 
 impl Outputs {
-    /// The options that name files, in the order in which a message names two of them. '-' of `json` is stdout.
+    /// The options that name files, in the order in which a message lists them. '-' for `json` means stdout.
     pub fn new(options: &[(&'static str, Option<&OsStr>)]) -> Result<Outputs, Fail> {
         let mut outputs = Outputs {
             json_to_stdout: false,
@@ -73,7 +73,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Takes a file that is written elsewhere into account, too. Refuses one file for two results.
+    /// Also checks a file that other code writes. One file for two results is an error.
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
         if let Some((other, _)) = self.files.iter().find(|(_, taken)| *taken == path) {
             let what = format!("--{other} and --{option} {}", path.display());
@@ -83,18 +83,18 @@ impl Outputs {
         Ok(())
     }
 
-    /// The file of an option, where it was given.
+    /// The file of an option, if the option was given.
     pub fn file(&self, option: &str) -> Option<&Path> {
         let found = self.files.iter().find(|(name, _)| *name == option);
         found.map(|(_, path)| path.as_path())
     }
 
-    /// Whether stdout is for people.
+    /// Whether text goes to stdout.
     pub fn has_text(&self) -> bool {
         !self.json_to_stdout
     }
 
-    /// Puts a result where it was asked for: into files first, since stdout may be closed before its end (`... | head -1`). `files` makes the
+    /// Writes a result to its destinations, files first, because stdout may be closed early (`... | head -1`). `files` creates the
     /// content of each further option.
     pub fn emit(
         &self,
@@ -122,7 +122,7 @@ pub fn force() -> bool {
     global().force
 }
 
-/// The file that `--OPTION` names, if it can be made, or replaced with `--force`.
+/// The file of `--OPTION`, if it can be created, or replaced with `--force`.
 pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
     output::check(&path, force())
@@ -130,7 +130,7 @@ pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
         .map_err(|error| not_made(option, text, &error))
 }
 
-/// The file that `--OPTION` names, to go on with it, or to make it.
+/// The file of `--OPTION`, to append to it or to create it.
 pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
     if path.exists() {
@@ -158,7 +158,7 @@ fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     Ok(path)
 }
 
-/// Writes the whole result to a file that was found writable: it has the old bytes or the new ones at any time.
+/// Writes the complete result to a file that was checked before. At any time the file has either the old or the new content.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
     output::write(path, text.as_bytes(), force())
         .map_err(|error| not_made(option, path.as_os_str(), &error))
@@ -171,12 +171,12 @@ fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
     refused(option, path, error)
 }
 
-/// The message for an output that is there.
+/// The error for an existing output.
 pub fn there_already(path: &OsStr) -> Fail {
     Fail::input(
-        "it is there already",
+        "it exists already",
         path.display(),
-        "name another, or add --force",
+        "name another file, or add --force",
     )
 }
 

@@ -1,8 +1,8 @@
-//! Reads `--policy a,b:key=value,key=value,...|all`.
+//! Parses `--policy a,b:key=value,key=value,...|all`.
 //!
-//! The list and the parameters share the comma: a part without `:` that contains `=` is a parameter of the policy
-//! before it. Never: changes an order; but `none` is put first where it is missing, since the others are measured
-//! against it.
+//! Commas separate both policies and parameters: a part without `:` that contains `=` is a parameter of the policy
+//! before it. The order is kept. If `none` is missing it is added in front, because the other policies are compared
+//! with it.
 
 use crate::fail::Fail;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
@@ -13,8 +13,8 @@ use foreread_sim::limits::ORACLE;
 
 const LIST: &str = "foreread list policies";
 
-/// The policies, in the order written, and whether the oracle is to be beside them; no policies where nothing is
-/// written, for the lab to choose.
+/// The policies in the given order, and whether the oracle is shown with them. Without an argument there are no policies,
+/// and the lab chooses.
 pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> {
     let (texts, mut oracle) = match text {
         None => return Ok((Vec::new(), OracleRow::Usual)),
@@ -30,9 +30,9 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
     let mut policies = Vec::new();
     for text in &texts {
         if text == "kernel" {
-            let remedy = "leave it out: that row comes by itself on a file";
+            let remedy = "remove it: for a file the kernel's row is added automatically";
             return Err(Fail::input(
-                "not a policy of ours",
+                "not a policy of foreread",
                 "'kernel' in --policy",
                 remedy,
             ));
@@ -40,16 +40,16 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
         if text == "all" {
             let place = format!("'{text}' in --policy");
             return Err(Fail::input(
-                "a group is named alone",
+                "a group must be named alone",
                 place,
-                "leave the others out",
+                "remove the others",
             ));
         }
         if texts.iter().filter(|t| *t == text).count() > 1 {
             return Err(Fail::input(
                 "named twice",
                 format!("'{text}' in --policy"),
-                "leave one out",
+                "remove one of them",
             ));
         }
         if text == ORACLE {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn none_comes_first_where_it_is_missing() {
+    fn none_is_added_in_front_if_it_is_missing() {
         assert_eq!(texts("rbd-plain"), ["none", "rbd-plain"]);
         assert_eq!(texts("rbd-plain,none"), ["rbd-plain", "none"]);
         assert!(parse(None).expect("the usual").0.is_empty());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oracle_is_no_policy() {
+    fn the_oracle_is_not_a_policy() {
         let (policies, oracle) = parse(Some("rbd-plain,oracle")).expect("a list");
         assert_eq!((policies.len(), oracle), (2, OracleRow::Asked));
         assert_eq!(parse(Some("all")).expect("all").1, OracleRow::OnModels);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_a_remedy() {
+    fn errors_have_a_remedy() {
         for (list, part) in [
             ("", "no policy named"),
             ("none,,rbd-plain", "no policy named"),
@@ -164,8 +164,8 @@ mod tests {
             ("rbd-plain:max=99999999999999999999", "is too large"),
             ("rbd-plain:trigger", "bad policy"),
             ("none,none", "named twice"),
-            ("none,kernel", "comes by itself"),
-            ("none,all", "a group is named alone: 'all'"),
+            ("none,kernel", "is added automatically"),
+            ("none,all", "a group must be named alone: 'all'"),
             ("linux-6.18:max=capacty", "nor capacity or capacity-2010b"),
         ] {
             assert!(error(list).contains(part), "{list}: {}", error(list));

@@ -1,25 +1,25 @@
-//! Progress on stderr: a bar with the last figure where stderr is a terminal; elsewhere figures of what takes long, a line each few seconds.
+//! Progress on stderr: a bar with the latest figure on a terminal, otherwise a line every few seconds for long work.
 //!
-//! Never: writes to stdout, and never draws by itself; it moves only when it is updated, which happens
-//! between runs and not in them.
+//! The bar has no timer: it is drawn only when it is updated, which happens
+//! between runs, not during them.
 
 use foreread_report::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// A bar that is gone when it is dropped.
+/// A bar that disappears when it is dropped.
 pub struct Bar {
     bar: ProgressBar,
-    /// Whether a step of this stage was seen.
+    /// Whether this stage has had a step.
     begun: bool,
-    /// What the stage is.
+    /// The name of the stage.
     stage: String,
-    /// When a line was said last, from the start of the bar on.
+    /// When the last line was printed, since the start of the bar.
     said: Duration,
 }
 
-/// Between two lines. Shorter work says none.
+/// Interval between lines. Shorter work prints none.
 const SAID_EACH: Duration = Duration::from_secs(5);
 
 impl Default for Bar {
@@ -34,7 +34,7 @@ impl Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}")
     }
 
-    /// The same with the time that is left, for steps of about the same length.
+    /// The same with the remaining time, for steps of similar length.
     pub fn with_time_left() -> Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}, {eta} left")
     }
@@ -66,7 +66,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away while something else is written.
+    /// Hides the bar while other output is written.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }
@@ -84,7 +84,7 @@ impl Progress for Bar {
     fn step(&mut self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
-        // Steps that were done before say nothing of the speed.
+        // Steps done before this run do not count for the speed.
         if !std::mem::replace(&mut self.begun, true) {
             self.bar.reset_eta();
         }
@@ -93,7 +93,7 @@ impl Progress for Bar {
 
     fn found(&mut self, text: &str) {
         if !self.bar.is_hidden() {
-            // The terminal keeps the last one beside the bar.
+            // On a terminal the bar shows the latest figure.
             self.bar.set_message(format!("{}: {text}", self.stage));
             return;
         }

@@ -1,11 +1,11 @@
-//! Reads `WORKLOAD|TRACE` of `compare`: the name of a workload, or the file of a trace.
+//! Parses `WORKLOAD|TRACE` of `compare`: the name of a workload, or a trace file.
 //!
 //! ```text
 //!   trace:FILE                             a trace
 //!   NAME[:key=value,...], NAME is known    a workload, even if there is a file of this name
-//!   anything else                          a trace if there is such a file, an error that helps if not
+//!   anything else                          a trace if the file exists, otherwise an error with a suggestion
 //! ```
-//! Never: opens what is neither a file nor a block device (a FIFO would block).
+//! Only files and block devices are opened, because a FIFO would block.
 
 use crate::fail::{Fail, one_line};
 use crate::traces;
@@ -43,12 +43,12 @@ pub struct ReplayArgs {
     pub format: Option<String>,
 }
 
-/// What is to be read, as far as it is known before anything is opened.
+/// The requested reads, as far as they are known before a file is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedReads {
     /// The usual workloads.
     Usual,
-    /// `NAME:key=value,...`, for the lab to look into.
+    /// `NAME:key=value,...`, which the lab parses.
     Workload(String),
     /// A trace in a file.
     Trace(PathBuf),
@@ -57,7 +57,7 @@ pub enum RequestedReads {
 const REMEDY: &str =
     "name the file of a trace, or a workload ('foreread list workloads' lists them)";
 
-/// Decides whether the argument is a workload or a trace.
+/// Decides whether an argument is a workload or a trace.
 pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
     let Some(text) = text else {
         return Ok(RequestedReads::Usual);
@@ -75,16 +75,16 @@ pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
         return file(path, text).map(RequestedReads::Trace);
     }
     let mut unknown = names::unknown("workload", &name, &known, "foreread list workloads");
-    unknown.remedy += ", and there is no file of this name to replay";
+    unknown.remedy += ", and there is no trace file of this name";
     Err(unknown.into())
 }
 
-/// A path behind which there is something to read.
+/// A path that can be read.
 fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
     let what = match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "no such trace".to_string(),
         Err(error) => error.to_string(),
-        Ok(meta) if meta.is_dir() => "a directory is no trace".to_string(),
+        Ok(meta) if meta.is_dir() => "a directory is not a trace".to_string(),
         Ok(meta) if !meta.is_file() => "not a regular file".to_string(),
         Ok(_) => return Ok(path.to_path_buf()),
     };
@@ -92,7 +92,7 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
 }
 
 impl ReplayArgs {
-    /// Refuses what only a trace has, where there is none.
+    /// Refuses options that need a trace, if there is none.
     pub fn none_is_set(&self) -> Result<(), Fail> {
         let given = [
             ("--mode", self.mode.is_some()),
@@ -102,22 +102,18 @@ impl ReplayArgs {
             ("--format", self.format.is_some()),
         ];
         match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(Fail::input(
-                "only a trace can be replayed that way",
-                option,
-                REMEDY,
-            )),
+            Some((option, _)) => Err(Fail::input("this option needs a trace", option, REMEDY)),
             None => Ok(()),
         }
     }
 }
 
-/// Reads the trace and makes this part of it ready.
+/// Reads the trace and prepares the selected part of it.
 pub fn ready(path: &Path, args: &ReplayArgs) -> Result<Replay, Fail> {
     ready_of(path, args, None)
 }
 
-/// The same of the files with these names only.
+/// The same for files with these names only.
 pub fn ready_of(
     path: &Path,
     args: &ReplayArgs,
@@ -130,12 +126,12 @@ pub fn ready_of(
         files,
     };
     let mut loaded: LoadedTrace = replay::load(&path.display().to_string(), import, &part)?;
-    // Errors name the path; tables and advice, which repeat the name, use the file's name alone.
+    // Errors use the path. Tables and advice repeat the name, so they use only the file name.
     loaded.name = called(path);
     Ok(Replay::of(&Arc::new(loaded), args.mode, args.think)?)
 }
 
-/// What a trace is called in results.
+/// The name of a trace in results.
 fn called(path: &Path) -> String {
     one_line(
         &path
@@ -174,12 +170,12 @@ mod tests {
         assert_eq!(parse(None).ok(), Some(RequestedReads::Usual));
         assert!(error(&dir.path().join("gone").into()).starts_with("no such trace: "));
         assert!(error(&marked(Path::new("random"))).starts_with("no such trace: trace:random;"));
-        assert!(error(&dir.path().into()).starts_with("a directory is no trace"));
+        assert!(error(&dir.path().into()).starts_with("a directory is not a trace"));
         assert!(error(&"/dev/null".into()).starts_with("not a regular file"));
         let typo = error(&"seqential".into());
         assert!(
             typo.starts_with("unknown workload: 'seqential'; nearest: sequential")
-                && typo.contains("no file")
+                && typo.contains("no trace file")
         );
     }
 }

@@ -1,6 +1,6 @@
-//! `--record TRACE` of the commands that serve: a trace of what passes, begun before any client can connect.
+//! `--record TRACE` of `serve` and `mount`: a trace of all reads, started before any client can connect.
 //!
-//! The file gets its name when it is whole. Never: takes the place of a file without `--force`.
+//! The file is renamed into place when it is complete. An existing file is replaced only with `--force`.
 
 use crate::fail::{Fail, note, one_line};
 use crate::out;
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A trace that is being written.
+/// A trace during its recording.
 pub struct Recording {
     recorder: Arc<Recorder>,
     file: AtomicFile,
     path: PathBuf,
 }
 
-/// Begins one, where it is asked for. `front` is the command that records.
+/// Starts a recording, if one was requested. `front` is the command that records.
 pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail> {
     let Some(path) = path else { return Ok(None) };
     let file = AtomicFile::create(path, out::force()).map_err(|error| refused(path, &error))?;
@@ -31,7 +31,7 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
         path: path.to_path_buf(),
         to: Box::new(BufWriter::with_capacity(1 << 18, to)),
     };
-    let broken = |error: &dyn std::fmt::Display| note(format!("nothing more is recorded: {error}"));
+    let broken = |error: &dyn std::fmt::Display| note(format!("recording stopped: {error}"));
     let recorder = Recorder::start(front, Instant::now(), output, move |error| broken(error));
     let recorder = Arc::new(recorder?);
     Ok(Some(Recording {
@@ -41,12 +41,12 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     }))
 }
 
-/// The observer that receives each request.
+/// The observer of all requests.
 pub fn observer(recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
     recording.map(|recording| Arc::clone(&recording.recorder) as Arc<dyn Observer>)
 }
 
-/// Ends it, gives the file its name and says what is in it.
+/// Ends the recording, renames the file into place and prints a summary.
 pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
     let Some(Recording {
         recorder,
@@ -79,7 +79,7 @@ fn refused(path: &Path, error: &std::io::Error) -> Fail {
         _ => Fail::input(
             "cannot write",
             format!("{}: {error}", path.display()),
-            "name another file after --record",
+            "name another file with --record",
         ),
     }
 }

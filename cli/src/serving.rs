@@ -1,6 +1,6 @@
-//! What commands that serve have in common: they say how it goes, and why readahead is not running.
+//! Shared code of `serve` and `mount`: options, statistics, and the reason if readahead is not running.
 //!
-//! Everything goes to stderr. Never: says the same reason twice in a row.
+//! All output goes to stderr. The same reason is not printed twice in a row.
 
 #[cfg(feature = "metrics")]
 use crate::args::values::address;
@@ -28,41 +28,41 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How often the self-check looks, where no statistics are asked for.
+/// Interval of the self-check if no statistics are requested.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// The options of every command that serves.
+/// Options of `serve` and `mount`.
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
     /// NAME[:key=value,...] [default: auto]
     ///
-    /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
-    /// /etc/foreread.toml. docs/policies.md has all keys of these files.
+    /// The fallbacks are FOREREAD_POLICY, the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, and that of
+    /// /etc/foreread.toml. docs/policies.md lists all keys of these files.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Bytes fetched for a byte demanded, at most, such as 1.1
+    /// Maximum ratio of bytes fetched to bytes demanded, such as 1.1
     ///
-    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2; 1: no readahead.
+    /// A bound for auto, the same as --policy auto:max-overfetch=R. It may be exceeded by 1 MB or two round trips. Default 2; 1 means no readahead.
     #[arg(long, value_name = "R", hide_short_help = true)]
     pub max_overfetch: Option<String>,
-    /// A hint for every open description: normal, sequential, random
+    /// A hint for all open files: normal, sequential, random
     ///
-    /// Like posix_fadvise, for all reads. Policies of librbd take no hints.
+    /// Like posix_fadvise for all reads. The librbd policies ignore hints.
     #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
     pub hint: Option<Advice>,
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
-    /// Keep bytes of objects here: DIR[,size=50G]
+    /// Keep object data on disk here: DIR[,size=50G]
     ///
-    /// Between runs, in a folder of this user, shared by any number of commands. size is what its files may have; with ,free=10% that
-    /// much stays free on its file system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
-    /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
-    /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
+    /// The data stays between runs, in a folder of this user that any number of commands may share. size limits the files; ,free=10% leaves
+    /// that much of the file system free. ,others=trusted allows a folder that other users may write. ,shared=/mnt/x or ,shared=s3://bucket/prefix lets machines
+    /// share fetched data. Default: FOREREAD_DISK_CACHE, then the key
+    /// 'disk-cache' of the settings files; '' means none. 'foreread cache' lists and verifies it.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
-    /// Treat growth of a file as an append: clients go on
+    /// Treat growth of a file as an append: clients continue
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
     /// Record all reads as a trace, complete at the end
@@ -72,12 +72,12 @@ pub struct ServerArgs {
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<NetworkAddress>,
-    /// Print statistics to stderr this often, e.g. 5s
+    /// Print statistics to stderr at this interval, e.g. 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
 }
 
-/// Says to systemd that a unit with Type=notify is up (sd_notify(3)); elsewhere nothing. One that does not hear it is no reason to end.
+/// Tells systemd that a unit with Type=notify is ready (sd_notify(3)). Without systemd it does nothing, and errors are ignored.
 pub fn say_ready() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -88,7 +88,7 @@ pub fn say_ready() {
     };
     let sent = at.and_then(|at| {
         let socket = UnixDatagram::unbound()?;
-        // A receiver whose queue is full holds up nothing.
+        // A full receive queue must not block.
         socket.set_nonblocking(true)?;
         socket.send_to_addr(b"READY=1", &at)
     });
@@ -98,21 +98,21 @@ pub fn say_ready() {
 }
 
 pub struct Front {
-    /// What is counted: `clients`, `files`.
+    /// The counted objects: `clients` or `files`.
     pub what: &'static str,
-    /// Of these, connected or open now.
+    /// Number connected or open now.
     pub open: u64,
-    /// Of these, ever.
+    /// Total number so far.
     pub opened: u64,
-    /// Of these, read by the kernel without this process.
+    /// Number read by the kernel without this process (FUSE passthrough).
     pub passed: u64,
-    /// Requests answered.
+    /// Answered requests.
     #[cfg_attr(
         not(feature = "metrics"),
         allow(dead_code, reason = "a line has no room for it")
     )]
     pub requests: u64,
-    /// Requests that were refused or failed.
+    /// Refused or failed requests.
     pub failed: u64,
     /// Bytes sent.
     pub bytes: u64,
@@ -141,7 +141,7 @@ impl Front {
     }
 }
 
-/// Sends metrics too, if the environment names a receiver.
+/// Also sends metrics, if the environment names a receiver.
 pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + 'static) {
     #[cfg(feature = "otlp")]
     {
@@ -152,7 +152,7 @@ pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + '
     let _ = (engine, front);
 }
 
-/// Answers a Prometheus while it is kept.
+/// Serves Prometheus metrics until it is dropped.
 #[cfg(feature = "metrics")]
 pub fn metrics(
     address: Option<NetworkAddress>,
@@ -181,10 +181,10 @@ pub fn metrics(
     Ok(Some(server))
 }
 
-/// Says so where the cache is smaller than was asked for.
+/// Warns if the cache is smaller than requested.
 pub fn note_cache(engine: &Engine, asked: u64) {
     let (got, memory) = (engine.cache_bytes(), engine.budget().limits().memory_bytes);
-    // A page, or the buffers beside the cache, are no matter.
+    // Rounding to pages and buffers outside the cache do not count.
     if got < asked / 10 * 9 {
         let [got, memory] = [got, memory].map(amount);
         let asked = size_b(asked);
@@ -194,11 +194,11 @@ pub fn note_cache(engine: &Engine, asked: u64) {
     }
 }
 
-/// How long a command waits at its end for bytes that are not on the disk yet.
+/// How long a command waits at its end for unwritten data of the disk cache.
 #[cfg(feature = "object")]
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for the bytes that are being written, and says what the cache on disk did.
+/// Waits for pending writes, and prints a line about the disk cache.
 pub fn end_disk_cache(engine: &Engine) {
     #[cfg(feature = "object")]
     if let Some(cache) = engine.disk_cache() {
@@ -211,7 +211,7 @@ pub fn end_disk_cache(engine: &Engine) {
     ends::waits_for("requests to the source");
 }
 
-/// One line on the cache on disk, since the start.
+/// One line about the disk cache, since the start.
 #[cfg(feature = "object")]
 fn disk_line(cache: &DiskCache) -> String {
     let counts = cache.counts();
@@ -222,7 +222,7 @@ fn disk_line(cache: &DiskCache) -> String {
         percent(counts.hit_bytes as f64 / all as f64) + " %"
     };
     let mut line = format!(
-        "disk cache {}: {} read, {part} of the bytes; {} written, {} removed for room",
+        "disk cache {}: {} read, {part} of the bytes; {} written, {} evicted",
         cache.dir().display(),
         amount(counts.hit_bytes),
         amount(counts.written_bytes),
@@ -242,7 +242,7 @@ fn disk_line(cache: &DiskCache) -> String {
     for (count, what) in [
         (counts.refused_writes, "writes refused"),
         (counts.read_errors, "reads failed"),
-        (counts.wrong, "blocks wrong and removed"),
+        (counts.wrong, "invalid blocks removed"),
     ] {
         if count > 0 {
             line += &format!("; {count} {what}");
@@ -251,7 +251,7 @@ fn disk_line(cache: &DiskCache) -> String {
     line
 }
 
-/// A thread that looks at the counters now and then.
+/// A thread that checks the counters at an interval.
 pub struct Reporter {
     end: Sender<()>,
     thread: Task<()>,
@@ -282,7 +282,7 @@ impl Reporter {
                         .iter()
                         .for_each(|tuning| say(tuned(tuning)));
                 }
-                // Once for each reason: it is a warning, not a log.
+                // Once for each reason, because it is a warning and not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
                 if why != said {
                     if let Some(why) = &why {
@@ -301,12 +301,12 @@ impl Reporter {
     pub fn end(self) {
         ends::waits_for("the statistics");
         drop(self.end);
-        // It may wait for a stderr that no program reads.
+        // It may block on a stderr that no program reads.
         let _ = self.thread.within(END_PATIENCE);
     }
 }
 
-/// The options that a configuration and the command line come to.
+/// The options that result from the settings and the command line.
 pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
     let options = Options::default()
         .policy(policy.value.as_str())
@@ -317,7 +317,7 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
     }
 }
 
-/// What is read ahead and how much at once, with the values that no argument set, and where the settings are from.
+/// The policy and the request limit including defaults, and the origins of the settings.
 pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
@@ -326,12 +326,12 @@ pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     )
 }
 
-/// One line on what the policy has set itself to.
+/// One line about the current state of the policy.
 fn tuned(now: &Tuning) -> String {
     format!("auto {}", tuning::words(now))
 }
 
-/// One line on how it goes, since the start.
+/// One line of statistics since the start.
 pub fn line(stats: &Stats, front: &Front) -> String {
     let part = |of: u64, whole: u64| {
         if whole == 0 {

@@ -1,15 +1,15 @@
-//! Ctrl-C, SIGTERM and SIGHUP, for commands that have something to put away first, and for those that run a command of the user.
+//! Ctrl-C, SIGTERM and SIGHUP, for commands that clean up before they end and for those that run a command of the user.
 //!
 //! ```text
-//!   run, record, replay, tune   a signal goes to CMD ──► CMD has ended ──► from now on a signal ends us at once
+//!   run, record, replay, tune   a signal goes to CMD ──► CMD has ended ──► the next signal ends us at once
 //!   warm, replay without CMD    the first signal stops the reading     ──► the second one ends us at once
-//!   serve, mount, watch, bench  the first signal begins the end        ──► the second one ends us at once
+//!   serve, mount, watch, bench  the first signal starts the shutdown   ──► the second one ends us at once
 //! ```
-//! At the end a command may have to ask a file system that does not answer; then the signal of the user is the way out, so no handler
-//! outlives what it is for.
+//! At its end a command may block on a file system that does not answer. Then a signal must end it, so no handler
+//! stays installed longer than needed.
 //!
-//! A terminal that is closed sends SIGHUP; `nohup` makes the process ignore it, and then it stays ignored: a handler would be reset by exec,
-//! and CMD would have the default. Never: ends anything itself, but for the signals above.
+//! A closed terminal sends SIGHUP. If `nohup` made the process ignore it, it stays ignored: exec would reset a handler,
+//! and CMD would get the default action.
 
 use crate::fail::Fail;
 use foreread_os::threads;
@@ -23,16 +23,16 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Those that end a command.
+/// Signals that end a command.
 pub const ENDING_COMMAND: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals that reach what they are for, until that is over.
+/// Signal handling for a limited time.
 struct Relay {
     over: Arc<AtomicBool>,
     handle: Handle,
 }
 
-/// Calls `each` for every one of `signals` that was not ignored when this process began. Begins before CMD does, so that none is missed.
+/// Calls `each` for each of `signals` that was not ignored at the start of this process. Installed before CMD starts, so that none is missed.
 fn relay(
     signals: &[i32],
     mut each: impl FnMut(i32, &AtomicBool) + Send + 'static,
@@ -57,23 +57,23 @@ fn relay(
 }
 
 impl Relay {
-    /// What the signals were for is over: from now on one does what it does without a handler.
+    /// Removes the handlers: from now on a signal has its default action.
     fn over(&self) {
         self.over.store(true, Ordering::Release);
         self.handle.close();
     }
 }
 
-/// Signals for a command of the user, and the wait for its end.
+/// Signals for a command of the user, and the wait for it to end.
 pub struct CommandSignals {
     relay: Relay,
-    /// Nothing where there is no command that they are for.
+    /// `None` if there is no command.
     command: Arc<OnceLock<Option<u32>>>,
 }
 
 impl CommandSignals {
-    /// From here on none of `signals` ends us: the command is there before the first that is meant for it can come. `heard` gets each
-    /// before the command does.
+    /// From here on `signals` do not end this process. The command is started before a signal for it can arrive. `heard` is called for each signal
+    /// before the command gets it.
     pub fn begin(
         signals: &[i32],
         mut heard: impl FnMut(i32, &AtomicBool) + Send + 'static,
@@ -89,10 +89,10 @@ impl CommandSignals {
         Ok(CommandSignals { relay, command })
     }
 
-    /// Has `wait` wait for the end of the command, which has begun; from then on a signal ends us.
+    /// Calls `wait` for the running command to end; after that a signal ends this process.
     ///
     /// # Errors
-    /// Those of `wait`.
+    /// The errors of `wait`.
     pub fn until_end<T>(
         &self,
         command: Option<u32>,
@@ -105,18 +105,18 @@ impl CommandSignals {
     }
 }
 
-/// The exit code of a command, as a shell has it: 128 and the number of the signal that ended it.
+/// The exit code of a command as in a shell: 128 plus the number of the signal that ended it.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let signal = || status.signal().map_or(255, |signal| 128 + (signal & 127));
     status.code().unwrap_or_else(signal) as u8
 }
 
-/// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.
+/// Whether the command has received this signal already: a terminal sends Ctrl-C to its whole foreground group.
 fn terminal_has_sent(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGQUIT) && has_terminal()
 }
 
-/// Whether we are in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our group
+/// Whether this process is in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our process group
 /// and the terminal's.
 fn has_terminal() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -151,8 +151,8 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// A second such signal ends the process at once. To be called before anything else is registered: the first signal asks
-/// what the second has set before.
+/// Makes a second signal end the process at once. Call it before registering other handlers: the first signal must check the flag
+/// before it is set.
 pub fn end_at_second_signal() -> Result<(), Fail> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in ending() {
@@ -163,7 +163,7 @@ pub fn end_at_second_signal() -> Result<(), Fail> {
     Ok(())
 }
 
-/// The number of the first signal that has come, or 0; the second ends the process at once.
+/// The number of the first signal received, or 0; the second one ends the process at once.
 #[cfg(any(feature = "lab", feature = "object"))]
 pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     let signalled = Arc::new(AtomicUsize::new(0));
@@ -175,12 +175,12 @@ pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     Ok(signalled)
 }
 
-/// The system does not say how a command ended.
+/// The exit status of a command is unavailable.
 pub fn cannot_wait(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "run it again")
 }
 
-/// Why a signal cannot be waited for.
+/// Why signals cannot be handled.
 pub fn no_handler(error: std::io::Error) -> Fail {
     Fail::input(
         "cannot handle signals",

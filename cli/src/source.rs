@@ -1,5 +1,5 @@
-//! Reads `--on SOURCE`: a path, `file:PATH`, `model:NAME` or `model:FILE.toml`, `model-live:NAME`, or what the engine
-//! opens (`nbd://...`).
+//! Parses `--on SOURCE`: a path, `file:PATH`, `model:NAME` or `model:FILE.toml`, `model-live:NAME`, or another source of the
+//! engine (`nbd://...`).
 
 use crate::fail::Fail;
 use foreread::source::SourceName;
@@ -8,14 +8,15 @@ use foreread_lab::compare::{self, CompareError, CompareOn, NameError};
 const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list models' lists them), or a source of another \
      kind ('foreread compare --help' names them)";
 
-/// Reads a source and looks whether it is there.
+/// Parses a source and checks that it exists.
 pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
     compare::parse(name).map_err(|error| match error {
         NameError::Model(error) => CompareError::from(error).into(),
         NameError::Empty => Fail::input("no source named", format!("'{name}'"), REMEDY),
         NameError::ModelFile => {
-            let remedy = format!("write model:{name}, or file:{name} to read the file itself");
-            Fail::input("the file of a device model", name, remedy)
+            let remedy =
+                format!("write model:{name} for the model, or file:{name} to read the file");
+            Fail::input("this looks like the file of a device model", name, remedy)
         }
         NameError::File(what) => Fail::input(&what, name, REMEDY),
     })
@@ -59,7 +60,10 @@ mod tests {
         let text = ModelFile::of_preset(rbd).to_toml();
         let path = write("model.toml", &text);
         let line = error(&path);
-        assert!(line.starts_with("the file of a device model"), "{line}");
+        assert!(
+            line.starts_with("this looks like the file of a device model"),
+            "{line}"
+        );
         assert!(line.contains(&format!("write model:{path}")), "{line}");
         let is_taken = |name: &str| parse(&name.into()).is_ok();
         assert!(is_taken(&format!("model:{path}")) && is_taken(&format!("file:{path}")));

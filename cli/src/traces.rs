@@ -1,6 +1,6 @@
-//! Traces in and out: opened with a bar that moves, written whole or not at all.
+//! Opens traces with a progress bar, and writes them atomically.
 //!
-//! Never: leaves a half file under its name, or replaces a file without --force.
+//! An incomplete file never gets the final name, and a file is replaced only with --force.
 
 use crate::fail::{Fail, one_line};
 use crate::out;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Opens a trace whose items move a bar while they are taken.
+/// Opens a trace with a bar that advances as items are read.
 pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
     let watch = Watch::default();
     let mut import = open_watched(files, format, &watch)?;
@@ -63,7 +63,7 @@ impl Iterator for Moving {
     }
 }
 
-/// Has `write` fill `out`, or stdout.
+/// Calls `write` with `out`, or with stdout.
 pub fn written(
     to: &Path,
     write: impl FnOnce(Output) -> Result<ExportReport, TraceError>,
@@ -71,9 +71,9 @@ pub fn written(
     if to == Path::new("-") {
         if std::io::stdout().is_terminal() {
             return Err(Fail::input(
-                "a trace is not for a terminal",
+                "a trace is binary data",
                 "-o -",
-                "send it to a file or a pipe",
+                "write it to a file or a pipe",
             ));
         }
         let closed = Arc::new(AtomicBool::new(false));
@@ -112,7 +112,7 @@ pub fn written(
     Ok(done)
 }
 
-/// Notes that nothing reads it any more: `foreread trace export ... | head` is good use.
+/// Notes that the reader closed the pipe, as in `foreread trace export ... | head`.
 struct Stdout {
     closed: Arc<AtomicBool>,
 }

@@ -129,7 +129,7 @@ fn systemd_hears_that_it_listens() {
 
 /// What is passed on has to be a socket that listens. The numbers are those of this process's shell, which becomes foreread.
 #[test]
-fn what_is_no_socket_is_refused() {
+fn a_path_that_is_not_a_socket_is_refused() {
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve Cargo.toml 3</dev/null";
     let out = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_foreread")])

@@ -98,7 +98,7 @@ fn three() -> Filled {
 }
 
 #[test]
-fn list_and_stat_say_what_is_there() {
+fn list_and_stat_show_the_content() {
     let cache = three();
     let listed = cache.json("list", &[]);
     assert_eq!(listed["schema"], "foreread.cache-list/1");
@@ -195,7 +195,7 @@ fn listings_are_shown_and_removed_by_folder() {
 }
 
 #[test]
-fn verify_finds_and_removes_what_is_wrong() {
+fn verify_finds_and_removes_invalid_blocks() {
     let cache = three();
     let first = cache.run("verify", &[]);
     assert!(
@@ -253,12 +253,15 @@ fn remove_and_trim_take_versions_away() {
     let hint = cache.run("remove", &["s3://b/a"]);
     assert!(
         hint.is_refused()
-            .contains("write s3://b/a/ for all below it"),
+            .contains("write s3://b/a/ for all sources below it"),
         "{}",
         hint.err
     );
     let none = cache.run("remove", &["s3://b/zz"]);
-    assert!(none.is_refused().contains("nothing of it is in the cache"));
+    assert!(
+        none.is_refused()
+            .contains("no version of it is in the cache")
+    );
     let one = cache.run("remove", &["s3://b/a/one"]);
     assert!(
         one.is_done().starts_with("1 version removed"),
@@ -288,7 +291,7 @@ fn remove_and_trim_take_versions_away() {
 }
 
 #[test]
-fn what_other_users_may_write_is_refused() {
+fn folders_writable_by_others_are_refused() {
     let cache = three();
     let inner = format!("{}/foreread-cache-2", cache.path());
     fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
@@ -348,7 +351,7 @@ fn texts_of_the_folder_cannot_harm_a_terminal() {
 
 /// A folder of another version of the format is neither read nor changed, with and without a cache beside it.
 #[test]
-fn a_folder_of_another_format_is_left_alone() {
+fn a_folder_of_another_format_is_not_touched() {
     let filled = Filled::new(&[("s3:b/a", 5000)]);
     let newer = filled.dir.path().join("foreread-cache-9");
     fs::create_dir(&newer).expect("made");
@@ -376,7 +379,7 @@ fn a_folder_of_another_format_is_left_alone() {
 
 /// The folder of the format before is named, with how to remove it, and is neither read nor changed.
 #[test]
-fn the_folder_of_the_format_before_is_named_and_left_alone() {
+fn the_folder_of_the_previous_format_is_named_and_not_touched() {
     let filled = Filled::new(&[("s3:b/a", 5000)]);
     let old = filled.dir.path().join("foreread-cache-1");
     fs::create_dir(&old).expect("made");

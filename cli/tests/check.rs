@@ -74,7 +74,7 @@ fn without_it_the_error_says_how_to_get_it() {
         let line = String::from_utf8_lossy(&got.stderr).into_owned();
         assert_eq!(got.status.code(), Some(3), "{line}");
         assert!(
-            line.starts_with("foreread: 'check' is another program, foreread-check, "),
+            line.starts_with("foreread: 'check' needs the program foreread-check, "),
             "{line}"
         );
         assert!(

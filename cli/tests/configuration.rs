@@ -68,8 +68,7 @@ fn the_policy_that_is_set_is_a_row_of_compare() {
         "{rows:?}"
     );
     assert!(
-        notes.contains("linux-3.12 is the policy that is set")
-            && notes.contains("config.toml line 1"),
+        notes.contains("linux-3.12 is the policy set") && notes.contains("config.toml line 1"),
         "{notes}"
     );
     let (rows, notes) = user.compares("linux-2.6.31:max=1M", "model:nvme", &[]);
@@ -121,7 +120,7 @@ fn explain_takes_the_policy_that_is_set() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_place() {
+fn errors_name_their_place() {
     let user = User::new("# a comment\npolicy = \"linux-6\"\n");
     let disk = user.disk();
     let socket = user.0.path().join("s").display().to_string();
@@ -159,7 +158,7 @@ fn what_is_wrong_is_refused_with_its_place() {
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
 #[cfg(feature = "serve")]
 #[test]
-fn serve_says_where_its_settings_are_from() {
+fn serve_reports_the_origin_of_its_settings() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
     let said = serves(&user, &["--policy", "rbd-plain"], 0);
     assert!(

@@ -169,7 +169,7 @@ fn read(golden: &Path) {
 }
 
 #[test]
-fn what_earlier_builds_wrote_is_read() {
+fn files_of_earlier_builds_are_read() {
     let scratch = tempfile::tempdir().expect("a folder");
     let now = scratch.path().join("now");
     write(&now);

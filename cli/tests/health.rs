@@ -30,7 +30,7 @@ fn a_server_is_healthy_that_greets() {
         format!("{good}: answers\n")
     );
     let got = foreread(["health", &bad, &good]);
-    let lines = format!("{bad}: no server of NBD\n{good}: answers\n");
+    let lines = format!("{bad}: not an NBD server\n{good}: answers\n");
     assert_eq!((got.code, got.out), (Some(1), lines));
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
     let none = format!("nbd://{}", gone.local_addr().expect("bound"));
@@ -41,11 +41,11 @@ fn a_server_is_healthy_that_greets() {
         (Some(1), format!("{none}: nothing listens there\n"))
     );
     let got = foreread(["health", "/proc"]);
-    assert_eq!(got.out, "/proc: no mount of foreread\n");
+    assert_eq!(got.out, "/proc: not a foreread mount\n");
 }
 
 #[test]
-fn a_server_on_a_unix_socket_is_asked_too() {
+fn a_server_on_a_unix_socket_is_checked_too() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("a socket");
     let listener = UnixListener::bind(&path).expect("room");
@@ -65,7 +65,7 @@ fn a_server_on_a_unix_socket_is_asked_too() {
     assert!(got.out.contains("No such file"), "{}", got.out);
     for (name, says) in [
         ("nbd+unix:///", "no socket is named"),
-        ("nbdx://h", "no server of NBD"),
+        ("nbdx://h", "not the name of an NBD server"),
     ] {
         let got = foreread(["health", name]);
         assert_eq!(got.code, Some(1), "{name}");

@@ -10,6 +10,8 @@ mod check;
 mod common;
 mod compare;
 mod configuration;
+#[cfg(all(feature = "object", feature = "serve", feature = "mount"))]
+mod docs;
 mod doctor;
 #[cfg(feature = "object")]
 mod golden;

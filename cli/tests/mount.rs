@@ -195,7 +195,7 @@ fn a_single_file_is_a_folder_with_that_file() {
 
 /// The process of a mount that was taken away ends late; what was mounted at the place meanwhile stays.
 #[test]
-fn the_end_of_a_mount_leaves_the_next_one_where_it_is() {
+fn the_end_of_a_mount_does_not_unmount_the_next_one() {
     if !can_mount() {
         return;
     }
@@ -228,7 +228,7 @@ fn busy_it_is_detached_and_a_second_signal_ends_it() {
     mounted.err.read_line(&mut line).expect("a line");
     assert_eq!(
         line,
-        "foreread: files are still open: detached now, ends when they are closed\n"
+        "foreread: files are still open: the mount is detached and ends when they are closed\n"
     );
     assert_eq!(
         fs::read_dir(mounted.dir.path()).expect("a folder").count(),
@@ -276,7 +276,7 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     ]);
     let line = again.is_refused();
     assert!(
-        line.starts_with("foreread: a mount is there whose server is gone: "),
+        line.starts_with("foreread: the folder has a mount whose server is gone: "),
         "{line}"
     );
     let remedy = line.split('\'').nth(1).expect("a command").to_string();
@@ -436,7 +436,7 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
 
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
 #[test]
-fn what_is_read_through_a_mount_is_recorded() {
+fn reads_through_a_mount_are_recorded() {
     if !can_mount() {
         return;
     }
@@ -562,7 +562,7 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     let used = Command::new("sleep").arg("600").current_dir(dir).spawn();
     let mut used = used.expect("sleep");
     let got = foreread(["umount", &place]);
-    let named = format!("in use: {place}; end {} (sleep), or use --lazy", used.id());
+    let named = format!("in use: {place}; end {} (sleep), or add --lazy", used.id());
     assert!(
         got.code == Some(3) && got.err.contains(&named),
         "{}",
@@ -576,12 +576,11 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     };
     over(&["mount", "-t", "tmpfs", "over"]);
     let unhealthy = foreread(["health", &place]);
-    let line = format!("{place}: no mount of foreread\n");
+    let line = format!("{place}: not a foreread mount\n");
     assert_eq!((unhealthy.code, unhealthy.out), (Some(1), line));
     let line = foreread(["umount", &place]);
     assert!(
-        line.is_refused()
-            .contains(" is tmpfs; 'umount' takes it away"),
+        line.is_refused().contains(" is tmpfs; use 'umount'"),
         "{}",
         line.err
     );
@@ -590,7 +589,7 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     assert_eq!(foreread(["umount", &slash]).is_done(), format!("{place}\n"));
     assert!(!is_mounted(dir));
     let line = foreread(["umount", &place]).err;
-    assert!(line.contains("no mount of foreread"), "{line}");
+    assert!(line.contains("not a foreread mount"), "{line}");
 }
 
 /// A lock that its caller holds is free when the caller has ended, and its process has the command's name.
@@ -639,7 +638,11 @@ fn a_mount_that_fails_in_the_background_says_why() {
         &["mount", "-do", "x"],
     ] {
         let got = foreread([words, &[".", &place]].concat());
-        assert!(got.is_refused().contains("not taken apart"), "{}", got.err);
+        assert!(
+            got.is_refused().contains("-o was not recognised"),
+            "{}",
+            got.err
+        );
     }
     for (options, part) in [
         ("ro,cahce=1G", "'--cache'"),

@@ -187,7 +187,7 @@ fn number(of: &[KeyValue], key: &str) -> i64 {
 }
 
 #[test]
-fn spans_and_metrics_add_up_to_what_was_read() {
+fn spans_and_metrics_add_up_to_the_reads() {
     let collector = Collector::new(Answer::Status("200 OK"));
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key"),

@@ -1,7 +1,7 @@
 //! Files that are written: a link is not followed, and what is there is not replaced without `--force`, whatever option names it.
 
 use crate::common::foreread;
-use crate::common::outputs::none_follows_a_link;
+use crate::common::outputs::no_command_follows_a_link;
 use foreread::eventlog::check_log_among;
 use foreread_history::policies;
 use std::fs;
@@ -50,12 +50,12 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
         text(&source),
     ]);
     assert!(source.exists(), "a trace to work with");
-    none_follows_a_link(OPTIONS, dir.path(), &source);
+    no_command_follows_a_link(OPTIONS, dir.path(), &source);
 }
 
 /// The logs of a folder have names that anyone can know before.
 #[test]
-fn an_event_log_is_no_link_and_replaces_nothing() {
+fn an_event_log_follows_no_link_and_replaces_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let (data, logs, kept) = (
         dir.path().join("data"),
@@ -93,14 +93,14 @@ fn an_event_log_is_no_link_and_replaces_nothing() {
         .path();
     let again = run(&[]);
     assert!(
-        again.is_refused().contains("it is there already"),
+        again.is_refused().contains("it exists already"),
         "{}",
         again.err
     );
     fs::write(&kept, "kept").expect("room");
     fs::remove_file(&log).expect("removed");
     symlink(&kept, &log).expect("made");
-    assert!(run(&[]).is_refused().contains("it is there already"));
+    assert!(run(&[]).is_refused().contains("it exists already"));
     assert_eq!(run(&["--force"]).code, Some(0));
     assert_eq!(fs::read(&kept).expect("there"), b"kept");
     assert!(fs::symlink_metadata(&log).expect("there").is_file());
@@ -114,7 +114,7 @@ fn manual_pages_follow_no_link() {
     symlink(dir.path().join("kept"), dir.path().join("foreread.1")).expect("made");
     let got = foreread(["man", text(dir.path())]);
     assert!(
-        got.is_refused().contains("it is there already"),
+        got.is_refused().contains("it exists already"),
         "{}",
         got.err
     );

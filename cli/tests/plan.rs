@@ -142,7 +142,7 @@ fn info_counts_the_file_systems_own_data() {
     ];
     fs::write(&plan, lines.join("\n")).expect("written");
     let info = foreread(["trace", "info", text(&plan)]);
-    let expected = "of the ranges 2 (0.07 MB) are the file system's own data: inodes and folders";
+    let expected = "2 of the ranges (0.07 MB) are metadata of the file system: inodes and folders";
     assert!(
         info.is_done().lines().any(|line| line == expected),
         "{}",
@@ -295,7 +295,7 @@ fn runs_become_a_plan() {
     assert!(
         foreread(["replay", text(&neither)])
             .is_refused()
-            .contains("this is no plan")
+            .contains("this is not a plan")
     );
     // A file that was written after the recording is not what the run read.
     std::thread::sleep(Duration::from_millis(20));
@@ -309,7 +309,7 @@ fn runs_become_a_plan() {
 }
 
 #[test]
-fn the_command_goes_on_when_replay_is_killed() {
+fn the_command_continues_when_replay_is_killed() {
     let at = folder();
     let (_, plan) = planned(at.path());
     let (begun, go, done) = (
@@ -343,7 +343,7 @@ fn the_command_goes_on_when_replay_is_killed() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused() {
+fn invalid_plans_are_refused() {
     let at = folder();
     let (_, plan) = planned(at.path());
     let whole = fs::read_to_string(&plan).expect("read");
@@ -352,13 +352,13 @@ fn what_is_no_plan_is_refused() {
             whole.replace("foreread-plan 1", "foreread-plan 9"),
             "has version 9, and this build reads version 1",
         ),
-        (whole.replace("end\n", ""), "the plan is cut short"),
+        (whole.replace("end\n", ""), "the plan is truncated"),
         (
             whole.replace("ranges: 1", "ranges: 99999999999"),
-            "more than are possible",
+            "or too many",
         ),
         ("x".repeat(100_000), "a line is too long"),
-        (String::new(), "the plan is cut short"),
+        (String::new(), "the plan is truncated"),
     ] {
         fs::write(&plan, bytes).expect("written");
         // The command is not started.

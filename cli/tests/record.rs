@@ -166,7 +166,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
 }
 
 #[test]
-fn lost_events_are_counted_and_fail_when_asked() {
+fn lost_events_are_counted_and_fail_with_strict() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     let (input, json) = (format!("if={}", text(&data)), dir.path().join("j.json"));

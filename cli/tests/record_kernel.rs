@@ -459,7 +459,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
 
 /// Another program switches the recording off: it is reported, with what is missing, and with --strict it is a failure.
 #[test]
-fn a_recording_that_is_switched_off_says_so() {
+fn a_recording_that_was_switched_off_is_reported() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     if !has(&["unshare", "-m", "true"]) {
@@ -562,7 +562,7 @@ fn output_of(options: &[&str]) -> String {
 
 /// A container has tracefs read-only, and may mount none: the program is sampled, as where there is none.
 #[test]
-fn where_tracefs_cannot_be_written_it_samples() {
+fn without_a_writable_tracefs_it_samples() {
     let without = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
     let (dir, data) = scratch();
     if tracefs().is_none()

@@ -69,7 +69,7 @@ fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn what_one_client_asks_for_is_recorded_in_its_order() {
+fn requests_of_a_client_are_recorded_in_order() {
     let served = Recorded::new(&["--export", "disk-of-a-vm"]);
     let client = Nbd::open(served.uri()).expect("connected");
     let asked: Vec<(u64, u64)> = (0..500)
@@ -109,7 +109,7 @@ fn what_one_client_asks_for_is_recorded_in_its_order() {
 }
 
 #[test]
-fn writes_are_recorded_and_what_is_no_request_for_bytes_is_counted() {
+fn writes_are_recorded_and_other_requests_are_counted() {
     if Command::new("qemu-io").arg("--version").output().is_err() {
         println!("skipped: needs qemu-io (qemu-utils)");
         return;

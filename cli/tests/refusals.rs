@@ -163,7 +163,7 @@ fn folder() -> tempfile::TempDir {
     feature = "rbd"
 ))]
 #[test]
-fn what_is_wrong_is_one_line() {
+fn errors_are_one_line() {
     let dir = folder();
     let place = dir.path().canonicalize().expect("there");
     let mut text = String::new();
@@ -196,7 +196,7 @@ fn a_file_without_permission() {
 }
 
 #[test]
-fn a_variable_that_cannot_be_used_is_one_line() {
+fn an_invalid_variable_is_one_line() {
     for (name, value, words) in [
         #[cfg(feature = "object")]
         (
@@ -224,7 +224,7 @@ fn a_variable_that_cannot_be_used_is_one_line() {
 
 /// A full disk and a closed pipe, wherever text or a trace is written.
 #[test]
-fn what_cannot_be_written_is_said_and_a_closed_pipe_is_not() {
+fn write_errors_are_reported_but_not_a_closed_pipe() {
     let dir = folder();
     let trace = dir.path().join("reads.csv");
     let lines: String = (0..40_000)

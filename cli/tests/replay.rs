@@ -65,7 +65,7 @@ fn compare(trace: &Path, more: &[&str]) -> Value {
 }
 
 #[test]
-fn what_the_content_leaves_open_the_user_says() {
+fn ambiguous_content_needs_a_format() {
     let unsure = fixture("alibaba/unsure.csv");
     let table = compare(&unsure, &["--format", "alibaba"]);
     assert_eq!(

@@ -215,7 +215,7 @@ fn a_command_that_hides_is_left_alone() {
             let done = unprivileged(&words).output().expect("it starts");
             last = String::from_utf8_lossy(&done.stderr).into_owned();
             assert_eq!(done.status.code(), Some(5), "{last}");
-            last.contains("hides what it does")
+            last.contains("cannot be inspected")
         });
     assert!(is_said, "{last}");
 }

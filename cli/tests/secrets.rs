@@ -159,7 +159,7 @@ fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn no_command_prints_what_a_name_hides() {
+fn no_command_prints_secrets_of_names() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("mnt")).expect("made");
     for name in spellings() {
@@ -344,7 +344,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn a_server_of_a_source_with_a_password_shows_none() {
+fn a_server_hides_the_password_of_its_source() {
     // More than the first read reads ahead, so that the second one asks the source.
     let (server, name) = served_with(64 << 20);
     let folder = tempfile::tempdir().expect("a folder");
@@ -405,7 +405,7 @@ fn a_server_of_a_source_with_a_password_shows_none() {
 
 #[cfg(feature = "mount")]
 #[test]
-fn a_mount_of_a_source_with_a_password_shows_none() {
+fn a_mount_hides_the_password_of_its_source() {
     if !can_mount() {
         return;
     }

@@ -97,7 +97,7 @@ fn help(words: &str) -> String {
 }
 
 #[test]
-fn every_command_says_what_its_snapshot_has() {
+fn every_command_matches_its_snapshot() {
     let top = foreread(["--help"]);
     same("foreread", &entry("--help", &top));
     let ours = COMMANDS.iter().map(|(command, _)| command.to_string());

@@ -127,7 +127,7 @@ fn is_no_bug(what: &str, status: ExitStatus, err: &str) {
 }
 
 #[test]
-fn a_refused_thread_is_said_and_leaves_no_command_behind() {
+fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
     let Some(group) = Group::new() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).display().to_string();

@@ -40,7 +40,7 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
     assert!(was == is, "a trace of our own comes back as it was");
     let again = foreread(["trace", "import", trace, "-o", out]);
     assert!(
-        again.is_refused().contains("it is there already: "),
+        again.is_refused().contains("it exists already: "),
         "{}",
         again.err
     );
@@ -50,7 +50,7 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
     assert!(
         foreread(["trace", "import", text(&copy)])
             .is_refused()
-            .contains("a foreread trace already: ")
+            .contains("already a foreread trace: ")
     );
     let to = foreread(["trace", "export", trace, "-o", "-", "--format", "foreread"]);
     assert!(to.is_done().contains("FRT\r\n"), "{}", to.out);
@@ -58,7 +58,7 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
 }
 
 #[test]
-fn what_is_no_trace_is_one_line_and_leaves_no_file() {
+fn invalid_traces_are_one_line_and_leave_no_file() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let whole = std::fs::read(example()).expect("there");
     let (cut, out) = (
@@ -77,7 +77,7 @@ fn what_is_no_trace_is_one_line_and_leaves_no_file() {
     let info = foreread(["trace", "info", "Cargo.toml"]);
     assert!(
         info.is_refused()
-            .contains("no known format of traces: Cargo.toml; name its format with --format")
+            .contains("not a known trace format: Cargo.toml; name its format with --format")
     );
     assert!(
         foreread(["trace", "info", "/"])

@@ -20,7 +20,7 @@ fn values(unit: &str, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn units_have_the_rights_that_are_told() {
+fn units_have_the_documented_rights() {
     let told = text("SECURITY.md");
     let serve = text("contrib/systemd/foreread-serve@.service");
     assert_eq!(values(&serve, "User"), ["foreread"]);

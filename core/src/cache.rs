@@ -1,4 +1,4 @@
-//! Which pages of which file are present, in flight, marked, used or pinned, and which leave next.
+//! The page index: which pages of which file are present, in flight, marked, used or pinned, and the order of eviction.
 //!
 //! Pages stand in groups of 64 with a bit for each fact, so that a question about a 4 MiB window costs 16
 //! look-ups, not 1024. Never: bytes, times, policies.
@@ -25,7 +25,7 @@ use two_lists::PageLists;
 
 pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
-/// What a demand look-up met, page by page from the start of what it was asked.
+/// The result of a demand look-up, page by page from the start of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Cached pages in a row; ends after the first marked one.
@@ -34,14 +34,14 @@ pub struct Run {
     pub marked: bool,
 }
 
-/// What a demand touch found, in pages of one group.
+/// The result of a demand touch, in pages of one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TouchCounts {
     /// Read-ahead pages demanded for the first time.
     pub first: u64,
     /// Of these, pages still in flight.
     pub late: u64,
-    /// Whose policy read ahead here last.
+    /// The open description whose policy last read ahead here.
     pub planner: Option<OpenId>,
 }
 
@@ -72,14 +72,14 @@ pub struct Cache {
     free: Vec<u32>,
     index: Index,
     evictor: Evictor,
-    /// The order of pages, where a kernel's cache is simulated.
+    /// The order of pages, if a kernel's cache is simulated.
     lists: Option<PageLists>,
     ghosts: Ghosts,
     /// Pages present or in flight.
     pages: u64,
     /// Of these, pages in flight.
     flight: u64,
-    /// The group found last: most look-ups come for the same one again.
+    /// The last group found, because most look-ups repeat it.
     last: Cell<u32>,
 }
 
@@ -153,7 +153,7 @@ impl Cache {
             .then_some((GroupSlot(slot), settled))
     }
 
-    /// Where a page is in its life.
+    /// The state of a page.
     pub fn life(&self, file: FileId, page: u64) -> Life {
         self.group(file, page / GROUP_PAGES).life(page)
     }
@@ -306,7 +306,7 @@ impl Cache {
         }
     }
 
-    /// Pages are mapped no more.
+    /// Pages were unmapped.
     pub fn unmap(&mut self, file: FileId, number: u64, mask: u64) {
         if let (Some(slot), Some(lists)) = (self.find(file, number), &mut self.lists) {
             lists.unmapped(slot, mask);
@@ -353,7 +353,7 @@ impl Cache {
         })
     }
 
-    /// Makes the groups of the range the last to leave.
+    /// Makes the groups of the range the last to be evicted.
     pub fn refresh(&mut self, file: FileId, pages: PageRange) {
         let last = pages.end.div_ceil(GROUP_PAGES);
         for number in pages.first / GROUP_PAGES..last {
@@ -377,7 +377,7 @@ impl Cache {
         }
     }
 
-    /// Removes pages of one group; nothing where the group is not known.
+    /// Removes pages of one group; `None` if the group is unknown.
     pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<RemovedGroup> {
         let slot = self.find(file, number)?;
         let group = &mut self.groups[slot as usize];

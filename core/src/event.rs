@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! The input and output of the machine: events and actions.
 //!
 //! Events and actions are plain values: the driver writes them to its log, the lab makes them up, and a
 //! log fed to a fresh machine must give the same actions again. Never: a byte of data, a handle, a clock.
@@ -15,12 +15,12 @@ pub enum Event {
         file: FileId,
         size: u64,
     },
-    /// The reader is gone. Its file's pages stay until evicted or forgotten; what is in flight ahead of the last reader is cancelled.
+    /// The reader was closed. Its file's pages stay until they are evicted or forgotten; readahead in flight is cancelled with the last reader.
     Close { open: OpenId },
     /// This file will not be opened again: drop all its pages. A listed one is not known any more.
     Forget { file: FileId },
-    /// The source has this file of `size` bytes, which need not be open. In the order of its listing the file comes after
-    /// `after`, if that is known. `planned`: the caller has said that it will read the file in its turn. A file that is
+    /// The source has this file of `size` bytes, which need not be open. In its listing the file comes after
+    /// `after`, if that is known. `planned`: the caller has announced that it will read the file in this order. A file that is
     /// known keeps its size.
     List {
         file: FileId,
@@ -28,7 +28,7 @@ pub enum Event {
         after: Option<FileId>,
         planned: bool,
     },
-    /// What this file is called, as a number that is the same in every process: the key of what is learned of it. Files without one
+    /// The file's name as a number that is the same in every process: the key for learned data. Files without one
     /// are forgotten with the machine.
     Named { file: FileId, name: u64 },
     /// An earlier session of this source read these pages first, after those of the event of this kind before.
@@ -41,7 +41,7 @@ pub enum Event {
         random: bool,
     },
     /// A reader has taken these bytes without asking: all of them lay in pages that [`crate::machine::Machine::settled`] gave.
-    /// It may be reported late, and is answered by nothing.
+    /// It may be reported late, and has no answer.
     Hit {
         read: ReadId,
         open: OpenId,
@@ -76,15 +76,15 @@ pub enum Event {
     Invalidate { file: FileId, range: ByteRange },
     /// The source is a new version of `size` bytes: reads in progress fail, every page goes.
     Changed { file: FileId, size: u64 },
-    /// The source grew by appending; what was there is still the same.
+    /// The source grew by appending; its earlier bytes are unchanged.
     Grown { file: FileId, size: u64 },
     /// The first `bytes` of the fetch have arrived (counted from its start, not from the last event).
     Progress { fetch: FetchId, bytes: u64 },
     /// A request that is no fetch, such as the one that opened a file, was answered after so long: the latency until a fetch has shown it.
     Answered { ns: u64 },
-    /// What this fetch brings was read before, and is only copied: its times are not those of the source.
+    /// The bytes of this fetch were read earlier and are only copied: its times are not those of the source.
     AtHand { fetch: FetchId },
-    /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.
+    /// The fetch ended after `bytes`. If it is short, the rest counts as failed.
     Done { fetch: FetchId, bytes: u64 },
     /// The fetch failed; what [`Event::Progress`] reported before stays.
     Failed { fetch: FetchId, error: Error },
@@ -101,7 +101,7 @@ pub enum Event {
 /// Bytes of a [`FirstRead`].
 pub const BLOCK: u64 = 64 << 10;
 
-/// A part of a file that a session of a source read first: what a policy that learns keeps for the next session.
+/// The part of a file that a session read first, which a learning policy keeps for the next session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstRead {
     /// That of [`Event::Named`].
@@ -123,8 +123,8 @@ pub enum Action {
         range: ByteRange,
         class: Class,
     },
-    /// The result of this fetch is of no more use, as far as is known now. It must still be answered: by `Failed` where it was ended, or
-    /// by what it brings.
+    /// The result of this fetch is probably not needed any more. It must still be answered: by `Failed` if it was cancelled, or
+    /// by its result.
     Cancel { fetch: FetchId },
     /// Hand these bytes to the reader; they stay put until `Event::Release`. More follows unless `last`.
     Serve {
@@ -147,12 +147,12 @@ pub enum Action {
     WakeAt { at: Nanos },
 }
 
-/// Whether a demand read waits for a fetch. Demand is submitted first and never waits for a slot behind readahead.
+/// Whether a demand read waits for a fetch. Demand is submitted first and never waits for readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// At least one page of it is waited for.
     Demand,
-    /// No demand read has asked for it yet.
+    /// No demand read needs it yet.
     Ahead,
 }
 
@@ -179,9 +179,9 @@ pub enum Advice {
     Sequential,
     /// Reads come in no order.
     Random,
-    /// These bytes are wanted soon.
+    /// These bytes will be needed soon.
     WillNeed,
-    /// These bytes are not wanted any more.
+    /// These bytes are not needed any more.
     DontNeed,
 }
 
@@ -192,6 +192,6 @@ pub struct Mapping {
     pub range: ByteRange,
     /// Mapped for execution.
     pub executable: bool,
-    /// What the owner of the mapping said of it: normal, sequential or random.
+    /// The mapping's advice: normal, sequential or random.
     pub advice: Advice,
 }

@@ -1,9 +1,9 @@
-//! The files that the machine knows, and which of them comes after which.
+//! The known files, and their order.
 //!
 //! A file is known from its first open description, or from a listing ([`crate::event::Event::List`]), until it is forgotten. A
 //! listing also has an order: the file that a program reads next, if it goes through a folder, a bucket or its own list.
-//! The order changes nothing by itself. A policy may read ahead of a file that has no open description, and the pages stay in the
-//! cache like any others; a file that is opened later finds them.
+//! The order has no effect by itself. A policy may read ahead in a file without an open description, and the pages stay in the
+//! cache like any others, for a later open of the file.
 //!
 //! ```text
 //!   List 4   List 5 after 4   List 6 after 5        4 ──► 5 ──► 6
@@ -18,7 +18,7 @@
 use crate::units::FileId;
 use alloc::vec::Vec;
 
-/// What the machine knows of a file.
+/// The state of a file.
 #[derive(Clone, Debug, Default)]
 pub struct KnownFile {
     /// Bytes.
@@ -30,7 +30,7 @@ pub struct KnownFile {
     /// Its neighbours in the order.
     before: Option<FileId>,
     after: Option<FileId>,
-    /// The caller has said that it will read this file in its turn.
+    /// The caller has announced that it will read this file in this order.
     planned: bool,
 }
 
@@ -41,11 +41,11 @@ pub struct NextFile {
     pub file: FileId,
     /// Its bytes.
     pub size: u64,
-    /// The caller has said that it will read it; otherwise a listing has it.
+    /// The order comes from the caller; otherwise from a listing.
     pub planned: bool,
 }
 
-/// The files that the machine knows, and which of them comes after which.
+/// The known files, and their order.
 #[derive(Clone, Debug, Default)]
 pub struct FileTable(Vec<Option<KnownFile>>);
 
@@ -73,7 +73,7 @@ impl FileTable {
         })
     }
 
-    /// A listing has `file` behind `after`. What the two were next to before is forgotten.
+    /// `file` follows `after` in a listing. Earlier neighbours of the two are forgotten.
     pub fn list(&mut self, file: FileId, size: u64, after: Option<FileId>, planned: bool) {
         self.get_or_add(file, size).planned = planned;
         let Some(after) = after.filter(|after| *after != file && self.get(*after).is_some()) else {
@@ -87,7 +87,7 @@ impl FileTable {
         });
     }
 
-    /// The file is not known any more. Its neighbours have none on its side.
+    /// Removes a file. Its neighbours lose their link to it.
     pub fn remove(&mut self, file: FileId) {
         let Some(entry) = self.0.get_mut(file.0 as usize).and_then(Option::take) else {
             return;
@@ -96,7 +96,7 @@ impl FileTable {
         self.link(entry.after, None, |entry, previous| entry.before = previous);
     }
 
-    /// The file behind this one.
+    /// The next file.
     #[must_use]
     pub fn next(&self, file: FileId) -> Option<NextFile> {
         let next = self.get(file)?.after?;
@@ -113,7 +113,7 @@ impl FileTable {
         self.get(file)?.before
     }
 
-    /// Two neighbours are none any more.
+    /// Unlinks two neighbours.
     fn part(&mut self, first: Option<FileId>, second: Option<FileId>) {
         if first.is_some() && second.is_some() {
             self.link(first, None, |entry, next| entry.after = next);

@@ -1,4 +1,4 @@
-//! The machine: events in, actions out; the only place where policy and cache meet.
+//! The state machine: events in, actions out. Only here do policy and cache interact.
 //!
 //! Call order: [`Machine::handle`] one event, then [`Machine::poll`] until it is empty. Nothing else changes it.
 //! Never: waits, fails a read because of a readahead, forgets a read. Every read ends with a last
@@ -16,11 +16,11 @@
 //! |---|---|
 //! | `machine.rs` | state, limits, getters, the door |
 //! | `reads.rs` | the life of a demand read |
-//! | `faults.rs` | page faults, and touches that make none |
-//! | `hits.rs` | reads of pages that are all here |
-//! | `answers.rs` | asking a policy, admitting what it planned, eviction |
+//! | `faults.rs` | page faults, and touches without a fault |
+//! | `hits.rs` | reads of cached pages |
+//! | `answers.rs` | asking a policy, admission of its windows, eviction |
 //! | `fetches.rs` | the life of a fetch |
-//! | `meter.rs` | what the source delivers, for policies that ask |
+//! | `meter.rs` | latency and rate of the source, for policies that need them |
 //! | `changes.rs` | listings, invalidation, new versions, hints, pressure |
 //! | `watching.rs` | notes for a report that explains a run |
 
@@ -83,7 +83,7 @@ pub struct Config {
     /// Never merge two windows, or a window and a missing run, into one fetch.
     pub keep_windows_apart: bool,
     /// Requests go out in the order in which they were asked for, demand behind readahead too, and readahead may fill the whole cache:
-    /// what a kernel does. No engine does.
+    /// as in a kernel. Engines do not do this.
     pub in_order: bool,
 }
 
@@ -105,7 +105,7 @@ impl Config {
         .bounded()
     }
 
-    /// The same as a kernel's page cache and its queue of requests: a window goes out whole, in order, at once.
+    /// The same as a kernel's page cache and its request queue: a window is submitted as a whole, in order, at once.
     #[must_use]
     pub fn as_kernel(self) -> Config {
         Config {
@@ -130,12 +130,12 @@ impl Config {
     }
 }
 
-/// One answer of a policy, kept when [`Machine::watch`] asks for it: for golden tables, conformance, explanations.
+/// An answer of a policy, recorded if [`Machine::watch`] is on: for golden tables, conformance, explanations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Whose policy.
     pub open: OpenId,
-    /// The question it was asked.
+    /// The question.
     pub question: Question,
     /// The byte that raised it.
     pub at: u64,
@@ -163,7 +163,7 @@ struct Open {
     stats: Stats,
 }
 
-/// One policy state and what it wants to be asked.
+/// A policy's state and its wanted questions.
 struct Stream {
     policy: Box<dyn Policy>,
     wants: Wants,
@@ -171,7 +171,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// A policy that is asked about every read or every page is also asked about those that are here.
+    /// A policy that wants every read or every page is also asked about cached ones.
     fn asks_when_present(&self) -> bool {
         self.wants.read || self.wants.shared || self.mode == DemandMode::PageSerial
     }
@@ -184,7 +184,7 @@ impl Stream {
     }
 }
 
-/// The machine: events in, actions out; the only place where policy and cache meet.
+/// The state machine: events in, actions out. Only here do policy and cache interact.
 pub struct Machine {
     config: Config,
     spec: PolicySpec,
@@ -194,7 +194,7 @@ pub struct Machine {
     opens: Vec<Option<Open>>,
     streams: Slab<Stream>,
     reads: Slab<Read>,
-    /// Reads that found no room, first come first.
+    /// Reads waiting for room, in order of arrival.
     starved: VecDeque<u32>,
     /// Pages of the pieces that reads wait for or hold.
     reserved: u64,
@@ -208,7 +208,7 @@ pub struct Machine {
     ahead_in_flight: u32,
     /// Bytes of the latter.
     ahead_in_flight_bytes: u64,
-    /// What the policy asked to be woken for: (time, stream).
+    /// Timers of policies: (time, stream).
     timers: BTreeMap<(Nanos, u32), ()>,
     /// Scratch of one question.
     answer: Answer,
@@ -228,7 +228,7 @@ pub struct Machine {
     unit_pages: u64,
 }
 
-/// For which open description a policy is asked.
+/// The open description of a question to a policy.
 #[derive(Clone, Copy)]
 struct Asker {
     file: FileId,
@@ -242,7 +242,7 @@ struct AskedFor {
     request: ByteRange,
     /// The byte that the question is about.
     at: u64,
-    /// The caller has said that it reads at random.
+    /// The caller has given the hint random.
     random: bool,
 }
 
@@ -304,7 +304,7 @@ impl Machine {
             |g: &crate::cache::Group| self.bytes_in(FileId(g.file), g.number, g.untouched());
         let queued = |f: &&Fetch| !f.submitted && !f.doomed;
         stats.unresolved_bytes = self.cache.groups().map(untouched).sum();
-        // What waits for a slot has not been counted as read ahead yet.
+        // Queued readahead has not been counted as read ahead yet.
         stats.unresolved_bytes -= self
             .fetches
             .iter()
@@ -392,7 +392,7 @@ impl Machine {
 
     // ---- events in ----
 
-    /// Takes in one event. `now` never goes back; an earlier time counts as the latest one seen.
+    /// Processes one event. `now` never goes back; an earlier time counts as the latest one seen.
     pub fn handle(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         match event {
@@ -465,7 +465,7 @@ impl Machine {
 
     // ---- polls ----
 
-    /// The next thing to do; call until there is none after every event.
+    /// The next action; after each event, call it until it returns `None`.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }

@@ -1,7 +1,7 @@
 //! The notation `NAME:key=value,...` in which policies, workloads, device models and trace formats are written, and the
-//! list `key=value,...` alone, as in a price.
+//! list `key=value,...` without a name.
 //!
-//! This file splits the text and checks its form; which names and keys exist, and what a value means, is for the caller.
+//! This file splits the text and checks its form; the caller checks names, keys and values.
 //! Spaces around names, keys and values are dropped, and so are empty parts.
 //!
 //! ```text
@@ -14,12 +14,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A name and its pairs, of which the form is checked and nothing else.
+/// A name and its pairs; only the form is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The text before the colon.
     pub name: String,
-    /// Keys and values in the order written. No key is there twice.
+    /// Keys and values in the given order, without duplicate keys.
     pub pairs: Vec<(String, String)>,
 }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_no_pair_is_named() {
+    fn a_part_without_a_value_is_named() {
         for (text, words) in [
             ("name:a", "'a' in 'name:a' is not key=value"),
             ("name:=1", "'=1' in 'name:=1' is not key=value"),

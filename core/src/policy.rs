@@ -1,8 +1,8 @@
-//! What a policy is: the questions it is asked and the answers it may give.
+//! The interface of policies: questions and answers.
 //!
 //! A policy is one file in this folder. It thinks in bytes, keeps the state of **one** stream owner (an open
 //! description, or a whole file where the original has one detector for each image), and sees the cache only
-//! through [`Probe`]. It never does anything: it fills an [`Answer`], and the machine decides what of the answer
+//! through [`Probe`]. It has no side effects: it fills an [`Answer`], and the machine decides what of the answer
 //! is fetched.
 //!
 //! ```text
@@ -38,7 +38,7 @@ pub mod spec;
 pub mod tuning;
 pub mod why;
 
-// Plain lines, not a macro's: what looks for code without compiling it (cargo-mutants) finds the files by them.
+// Plain `mod` lines, not a macro, so that tools that do not compile (cargo-mutants) find the files.
 pub mod auto;
 pub mod linux_6_18;
 pub mod none;
@@ -77,24 +77,24 @@ pub trait Policy: Send {
         DemandMode::Whole
     }
 
-    /// Which of the optional questions this policy wants to be asked. The machine skips the others.
+    /// The optional questions that this policy wants. The machine skips the others.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
-    /// A demand read of `ask.request` begins; nothing has been looked up.
+    /// A demand read of `ask.request` starts; no page has been looked up.
     fn on_read(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
     /// The page at `ask.at` is about to be looked up ([`DemandMode::PageSerial`] only).
     fn on_page(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// The page at `ask.at` is neither present nor in flight. What the answer leaves out the machine fetches itself.
+    /// The page at `ask.at` is neither present nor in flight. The machine fetches what the answer leaves out.
     fn on_miss(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// The page at `ask.at` bears the mark. It is cleared unless the answer says [`Answer::keep_mark`].
+    /// The page at `ask.at` has the mark. It is cleared unless the answer sets [`Answer::keep_mark`].
     fn on_mark(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// Every page of the read has been looked at; `end` is one past the last byte it will return.
+    /// All pages of the read have been looked up; `end` is one past the last byte that it will return.
     fn on_read_end(&mut self, _end: u64) {}
 
     /// A fault on the page at `ask.at`, which is neither present nor in flight.
@@ -126,16 +126,16 @@ pub trait Policy: Send {
     /// A file has its first open description; `before` is the one before it in the order of a listing ([`Scope::Source`]).
     fn on_file_opened(&mut self, _file: FileId, _before: Option<FileId>) {}
 
-    /// What a file is called in every process ([`Scope::Source`]).
+    /// The name of a file, the same in every process ([`Scope::Source`]).
     fn on_named(&mut self, _file: FileId, _name: u64) {}
 
     /// The file is gone, and its number may be given to another one ([`Scope::Source`]).
     fn on_forgotten(&mut self, _file: FileId) {}
 
-    /// What an earlier session read, in its order ([`Scope::Source`]).
+    /// The reads of an earlier session, in order ([`Scope::Source`]).
     fn on_learned(&mut self, _step: FirstRead) {}
 
-    /// What this session read first, for the next one ([`Scope::Source`]).
+    /// The first reads of this session, for the next one ([`Scope::Source`]).
     fn learned(&self) -> Vec<FirstRead> {
         Vec::new()
     }
@@ -143,21 +143,21 @@ pub trait Policy: Send {
     /// No open description of this file is left, or a listed one is forgotten ([`Scope::Source`]).
     fn on_file_closed(&mut self, _file: FileId) {}
 
-    /// What became of something this policy planned.
+    /// The outcome of something that this policy planned.
     fn on_outcome(&mut self, _outcome: &Outcome) {}
 
-    /// What follows is about this open description ([`Wants::shared`]).
+    /// The next calls are about this open description ([`Wants::shared`]).
     fn on_turn(&mut self, _open: OpenId) {}
 
-    /// This open description is gone ([`Wants::shared`]).
+    /// This open description was closed ([`Wants::shared`]).
     fn on_close(&mut self, _open: OpenId) {}
 
-    /// What it has set itself to, for reports; none where its settings are fixed.
+    /// Its current settings, for reports; `None` if they are fixed.
     fn tuning(&self, _source: &SourceView) -> Option<Tuning> {
         None
     }
 
-    /// A time this policy asked for with [`Answer::wake_at`] has come.
+    /// A time set by [`Answer::wake_at`] has come.
     fn on_timer(&mut self, _now: Nanos) {}
 }
 
@@ -166,7 +166,7 @@ pub trait Policy: Send {
 pub enum DemandMode {
     /// One fetch for each missing run, all at once.
     Whole,
-    /// One page, wait, the next: what 2.6.0 did in 2003, bug included.
+    /// One page, wait, the next: as 2.6.0 did in 2003, including its bug.
     PageSerial,
 }
 
@@ -187,7 +187,7 @@ pub struct Wants {
     pub around: bool,
 }
 
-/// A question: the read it is about, and what may be looked at to answer it.
+/// A question: the read, and the information available for the answer.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// Now.
@@ -196,7 +196,7 @@ pub struct Ask<'a> {
     pub file: FileId,
     /// Which open description reads.
     pub open: OpenId,
-    /// What is known of its source; all zero unless [`Wants::meter`].
+    /// The measured source; all zero unless [`Wants::meter`].
     pub source: SourceView,
     /// The bytes asked for, **not** clipped to the end of the file.
     pub request: ByteRange,
@@ -210,7 +210,7 @@ pub struct Ask<'a> {
     pub probe: Probe<'a>,
 }
 
-/// What a policy may know of the source that it reads from, and how much of it the machine allows.
+/// What a policy may know of its source, and the machine's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceView {
     /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
@@ -256,7 +256,7 @@ impl Ask<'_> {
     }
 }
 
-/// What a policy may know of the cache. Present and in flight are the same to it.
+/// A policy's view of the cache. Present and in flight count the same.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub(crate) cache: &'a Cache,
@@ -265,7 +265,7 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// The file after this one in the order of a listing; nothing where that is not known.
+    /// The next file in a listing; `None` if unknown.
     #[must_use]
     pub fn next_file(&self, file: FileId) -> Option<NextFile> {
         self.files.next(file)
@@ -373,7 +373,7 @@ impl Answer {
         self.why = None;
     }
 
-    /// True when it says nothing but what becomes of the mark.
+    /// Whether it sets only the fate of the mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
@@ -438,7 +438,7 @@ impl Urgency {
     }
 }
 
-/// What became of planned readahead.
+/// The outcome of planned readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Outcome {
@@ -501,7 +501,7 @@ pub struct Param {
     pub help: &'static str,
 }
 
-/// What there is to know of a policy without running it.
+/// The description of a policy.
 pub struct Info {
     /// The name in `NAME:key=value,...`.
     pub name: &'static str,
@@ -515,7 +515,7 @@ pub struct Info {
     pub page_bytes: Option<u64>,
     /// Its parameters.
     pub params: &'static [Param],
-    /// Makes the state of one owner. The values are those of `params`, in their order, already checked.
+    /// Creates the state for one owner. The values are those of `params`, in order, already checked.
     pub build: fn(&[u64]) -> Box<dyn Policy>,
 }
 
@@ -530,7 +530,7 @@ impl Info {
     }
 }
 
-/// The policy where none is named.
+/// The default policy.
 pub const DEFAULT: &str = "auto";
 
 /// Every policy that serves reads, in the order of `foreread list policies`; the first one is the default.

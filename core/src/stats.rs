@@ -2,7 +2,7 @@
 //!
 //! A *used* readahead byte is counted at the first demand touch of its page, whole pages at a time. At any
 //! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`, where unresolved is
-//! what is in the cache or in flight and untouched ([`crate::machine::Machine::stats`] fills it in).
+//! cached or in flight and untouched ([`crate::machine::Machine::stats`] fills it in).
 
 use crate::policy::Pattern;
 use core::fmt;
@@ -63,11 +63,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Demand reads that ended, well or not, and asked for at least one byte of the file.
+    /// Finished demand reads, successful or not, of at least one byte of the file.
     demand_reads,
-    /// Bytes they asked for, clipped to the end of the file; not rounded to pages.
+    /// Their bytes, clipped to the end of the file; not rounded to pages.
     demand_bytes,
-    /// Demand reads of which every page was present.
+    /// Demand reads with all pages present.
     hits,
     /// Demand reads without a miss that waited for a page in flight.
     late_hits,
@@ -77,9 +77,9 @@ counters! {
     failed_reads,
     /// Time demand reads waited, from the read to its last byte, hits excluded. Nanoseconds.
     stall_ns,
-    /// Windows a policy asked for that reach beyond the read they were planned at.
+    /// Windows planned by a policy that reach beyond the read that caused them.
     ra_planned_ops,
-    /// Their bytes outside that read, as asked for: not clipped to the file or to what is already cached.
+    /// Their bytes outside that read, as planned: not clipped to the file or to cached bytes.
     ra_planned_bytes,
     /// Fetches submitted with at least one page that no read had demanded.
     ra_ops,

@@ -1,12 +1,12 @@
-//! How much at once far storage is asked for: one set of numbers for the engine and for the simulator's models.
+//! Request limits for remote storage: one set of numbers for the engine and the simulator's models.
 //!
-//! A simulation predicts a live run only where both make the same requests. The engine's table of kinds of storage and the
+//! A simulation predicts a live run only if both send the same requests. The engine's table of kinds of storage and the
 //! presets of object stores take these.
 //!
 //! Example: a window of 64 MiB of an object is 8 requests of 8 MiB, live and simulated. 200 ms x 200 MB/s, a far store, needs
 //! 40 MB in flight; at 90 MB/s a connection 16 of them deliver 1.4 GB/s.
 
-/// Bytes of the largest fetch where the kind of storage is not known.
+/// Maximum fetch if the kind of storage is unknown.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
 /// Bytes of the largest fetch of what lands whole, as of a device of this machine: with 4 MiB the 99th percentile of sequential
 /// reads was 1.6 times as long (measured).

@@ -1,6 +1,6 @@
-//! The units everything is counted in: bytes, pages, nanoseconds.
+//! Units: bytes, pages, nanoseconds.
 //!
-//! A [`ByteRange`] is checked once, at the door ([`ByteRange::new`]); everything behind the door may then
+//! A [`ByteRange`] is checked once, in [`ByteRange::new`]; all other code may then
 //! add and subtract without overflow, because no offset exceeds [`MAX_OFFSET`]. Never: a float.
 
 use alloc::format;
@@ -11,7 +11,7 @@ use core::fmt;
 /// offsets and doubled windows stay inside `u64` without a check at each addition.
 pub const MAX_OFFSET: u64 = 1 << 62;
 
-/// A point in time or a span, in nanoseconds. What zero means is the caller's matter.
+/// A point in time or a span, in nanoseconds. The caller defines the meaning of zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -31,7 +31,7 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// The range of `len` bytes from `start`, or nothing when its end would lie beyond [`MAX_OFFSET`].
+    /// The range of `len` bytes from `start`, or `None` if its end would be beyond [`MAX_OFFSET`].
     #[must_use]
     pub fn new(start: u64, len: u64) -> Option<ByteRange> {
         let end = start.checked_add(len)?;
@@ -72,7 +72,7 @@ impl ByteRange {
         self.start == self.end
     }
 
-    /// What both ranges hold; empty when they do not meet.
+    /// The intersection; empty if the ranges do not overlap.
     #[must_use]
     pub fn intersect(self, other: ByteRange) -> ByteRange {
         ByteRange::between(self.start.max(other.start), self.end.min(other.end))
@@ -107,7 +107,7 @@ impl PageRange {
         self.first >= self.end
     }
 
-    /// What both ranges hold; empty when they do not meet.
+    /// The intersection; empty if the ranges do not overlap.
     #[must_use]
     pub fn intersect(self, other: PageRange) -> PageRange {
         let first = self.first.max(other.first);
@@ -220,7 +220,7 @@ pub enum SizeError {
     TooLarge,
 }
 
-/// Digits behind the point of a size, at most.
+/// Maximum number of decimals of a size.
 const MAX_DECIMALS: u32 = 9;
 
 /// Reads a size in bytes: a number and an optional unit `B`, `K`, `M`, `G`, `T` (also `KiB`, `kB`, ...).

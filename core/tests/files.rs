@@ -162,7 +162,7 @@ fn the_number_of_requests_ahead_follows_from_their_length() {
 
 /// The driver is asked to end what is in flight ahead of the last description that has read; those that have read nothing do not count.
 #[test]
-fn the_last_readers_close_cancels_what_is_ahead() {
+fn closing_the_last_reader_cancels_readahead() {
     const LONG: u64 = 64 << 20;
     for other_reads in [false, true] {
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 1 << 30);

@@ -83,7 +83,7 @@ fn a_marked_page_is_not_settled() {
 }
 
 #[test]
-fn a_policy_that_asks_about_each_read_is_asked() {
+fn a_policy_that_wants_each_read_is_asked() {
     for info in policies() {
         let mut world = world(info.name, 4096);
         for _ in 0..2 {

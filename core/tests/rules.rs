@@ -63,7 +63,7 @@ fn a_fetch_with_readahead_fails_no_read() {
 
 /// More readahead than may ride goes by itself, behind the demand.
 #[test]
-fn a_heavy_ahead_part_goes_by_itself() {
+fn a_large_readahead_is_a_separate_fetch() {
     let ride = |bytes| {
         let mut config = config(256);
         config.max_piggyback_bytes = bytes;
@@ -229,7 +229,7 @@ fn a_read_called_random_is_not_seen_by_a_detector() {
 }
 
 #[test]
-fn what_was_evicted_unused_and_then_demanded_is_thrash() {
+fn pages_evicted_unused_and_then_demanded_are_thrash() {
     let mut world = World::with("linux-6.18:max=64K", config(16), 1000 * PAGE);
     for page in [0, 1] {
         world.read(page * PAGE, PAGE);
@@ -280,7 +280,7 @@ static SLEEPER: Info = test_policy("sleeper", "reads ahead once it was woken", |
 });
 
 #[test]
-fn a_policy_is_woken_when_it_asked_to_be_and_not_before() {
+fn a_policy_is_woken_at_its_time_and_not_before() {
     let mut world = World::of(PolicySpec::of(&SLEEPER), config(64), 1000 * PAGE);
     world.read(0, PAGE);
     world.send(Event::Timer);
@@ -328,7 +328,7 @@ impl Policy for Prober {
 static PROBER: Info = test_policy("prober", "looks at the cache", |_| Box::new(Prober));
 
 #[test]
-fn a_policy_sees_the_cache_as_it_is() {
+fn a_policy_sees_the_current_cache() {
     let mut world = World::of(PolicySpec::of(&PROBER), config(64), 1000 * PAGE);
     world.read(10 * PAGE, 3 * PAGE);
     world.settle();
@@ -454,7 +454,7 @@ static SECOND_THOUGHTS: Info = test_policy(
 
 /// A page that was planned in the same event is in flight, too: it goes with the fetch that was to bring it.
 #[test]
-fn what_was_planned_a_moment_ago_can_be_given_up() {
+fn recent_plans_can_be_dropped() {
     let mut world = World::of(PolicySpec::of(&SECOND_THOUGHTS), config(64), 100 * PAGE);
     world.read(0, PAGE);
     world.settle();
@@ -492,7 +492,7 @@ static DOUBLER: Info = test_policy(
 
 /// A policy that is asked twice in one event sees what its first answer has planned: a bound on waste counts it.
 #[test]
-fn what_was_planned_a_moment_ago_is_unread() {
+fn recently_planned_bytes_are_unread() {
     let mut world = World::of(PolicySpec::of(&DOUBLER), config(64), 100 * PAGE);
     world.read(0, PAGE);
     world.settle();

@@ -57,7 +57,7 @@ static PLANNER: Info = test_policy("planner", "plans what the test says", |_| Bo
 /// Page 200 does not, since twice 5 is less than 11 but not than 10: it passes one. Page 250 is of the same stream as 13, and 300 has no urgency, so that
 /// 400 passes nothing.
 #[test]
-fn what_is_needed_sooner_goes_first() {
+fn urgent_windows_go_first() {
     let mut config = Config::new(PageSize::new(PAGE).expect("4096"), 1 << 30);
     (
         config.max_fetch_bytes,

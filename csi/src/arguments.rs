@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The name by which volumes name the plugin, unless another is given.
+/// The default name of the plugin, which volumes use.
 pub const NAME: &str = "csi.foreread";
 
 /// Serve volumes of Kubernetes by the Container Storage Interface
 ///
-/// Mounts buckets, prefixes and repositories by 'foreread mount', once for each volume and node, and shows the mount to pods, read-only.
+/// Mounts buckets, prefixes and repositories with 'foreread mount', once for each volume and node, and bind-mounts them read-only into pods.
 /// docs/kubernetes.md has the attributes of volumes; contrib/helm/foreread installs it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "foreread-csi", version)]
@@ -22,61 +22,61 @@ pub struct Arguments {
     /// The name of this node
     #[arg(long, value_name = "NAME")]
     pub node_id: String,
-    /// The name of the plugin, as volumes and the CSIDriver object have it
+    /// The name of the plugin in volumes and in the CSIDriver object
     #[arg(long, value_name = "NAME", default_value = NAME)]
     pub driver_name: String,
-    /// The command foreread [default: beside this one, else that of PATH]
+    /// The command foreread [default: the one beside this program, else from PATH]
     #[arg(long, value_name = "PATH")]
     pub foreread: Option<PathBuf>,
-    /// A private folder for what lives as long as a mount; best on a tmpfs
+    /// A private folder for state that lives as long as a mount; best on a tmpfs
     #[arg(long, value_name = "DIR", default_value = "/run/foreread-csi")]
     pub state: PathBuf,
     /// Serve Prometheus metrics and /healthz here
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// Volumes that a node may have
+    /// Maximum number of volumes on a node
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_volumes: u32,
-    /// Inline volumes among them: any user that may make a pod makes them
+    /// Maximum number of inline volumes: any user who may create a pod can create them
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub max_inline: u32,
-    /// Memory for the cache of a volume that names none, and the most for an inline one
+    /// Default cache memory of a volume, and the maximum for an inline one
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
     pub cache: u64,
-    /// Memory that a volume may name
+    /// Maximum cache memory of a volume
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub max_cache: u64,
-    /// Volumes with diskCache keep bytes in folders below this one
+    /// Folder for the disk caches of volumes with diskCache
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<PathBuf>,
-    /// Disk that a volume with diskCache has, unless it names a size
+    /// Default disk cache size of a volume with diskCache
     #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = size)]
     pub disk_cache_size: u64,
-    /// Disk that a volume may name
+    /// Maximum disk cache size of a volume
     #[arg(long, value_name = "SIZE", default_value = "100G", value_parser = size)]
     pub max_disk_cache: u64,
-    /// How long 'foreread mount' may take, in seconds
+    /// Time limit for 'foreread mount', in seconds
     ///
-    /// The kubelet itself waits for two minutes.
+    /// The kubelet waits for two minutes.
     #[arg(long, value_name = "S", default_value = "90", value_parser = seconds)]
     pub mount_timeout: Duration,
-    /// Let pods name sources themselves, in inline volumes
+    /// Allow inline volumes, in which pods name their source
     ///
-    /// They get no credentials but those of their Secret.
+    /// They get only the credentials of their Secret.
     #[arg(long)]
     pub inline: bool,
-    /// Let inline volumes name stores without TLS
+    /// Allow inline volumes with sources without TLS
     ///
-    /// The plugin then asks any HTTP server that it reaches, for every user that may make a pod.
+    /// Then any user who may create a pod can make the plugin send requests to every HTTP server that it can reach.
     #[arg(long, requires = "inline")]
     pub inline_http: bool,
-    /// Mount volumes read-only whose access mode would let them be written
+    /// Accept volumes with a writing access mode, and mount them read-only
     #[arg(long)]
     pub any_access_mode: bool,
-    /// Make volumes of claims too: the controller service
+    /// Also provision volumes for claims (controller service)
     #[arg(long)]
     pub controller: bool,
-    /// Folders of the node below which a volume's source may be
+    /// Node folders in which a volume's source may be
     #[arg(long, value_name = "DIR")]
     pub local: Vec<PathBuf>,
 }
@@ -85,7 +85,7 @@ fn size(text: &str) -> Result<u64, String> {
     quantity(text).ok_or_else(|| "it is not a size such as 512M or 50Gi".to_string())
 }
 
-/// A size as foreread writes it (`50G`) or as Kubernetes does (`50Gi`): both are powers of two.
+/// A size in foreread's notation (`50G`) or in that of Kubernetes (`50Gi`): both are powers of two.
 #[must_use]
 pub fn quantity(text: &str) -> Option<u64> {
     let text = text.strip_suffix('i').unwrap_or(text);

@@ -1,21 +1,21 @@
-//! What one call works on, so that another does not: a volume, or a place that a thread asks.
+//! Locks by key, so that two calls do not work on the same volume or path at once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// All that is worked on; a clone is the same one.
+/// The held locks; clones share them.
 #[derive(Clone, Debug)]
 pub struct Claims<T>(Arc<ClaimState<T>>);
 
 #[derive(Debug)]
 struct ClaimState<T> {
     all: Mutex<BTreeSet<T>>,
-    /// One was given back.
+    /// Signalled when a lock is released.
     freed: Notify,
 }
 
-/// The right to work on one of them, given back when it is dropped.
+/// A held lock, released when it is dropped.
 pub struct Claim<T: Ord> {
     all: Claims<T>,
     what: T,
@@ -37,7 +37,7 @@ impl<T> Claims<T> {
 }
 
 impl<T: Ord + Clone> Claims<T> {
-    /// Nothing while another has it.
+    /// `None` while another call holds it.
     pub fn claim(&self, what: &T) -> Option<Claim<T>> {
         self.all().insert(what.clone()).then(|| Claim {
             all: self.clone(),
@@ -45,11 +45,11 @@ impl<T: Ord + Clone> Claims<T> {
         })
     }
 
-    /// Waits until no other has it.
+    /// Waits until it is free.
     pub async fn claimed(&self, what: &T) -> Claim<T> {
         loop {
             let mut freed = std::pin::pin!(self.0.freed.notified());
-            // Before the look: what is given back in between wakes it.
+            // Registered before the check, so that a release in between is not missed.
             freed.as_mut().enable();
             if let Some(claim) = self.claim(what) {
                 return claim;

@@ -1,11 +1,11 @@
 //! Starts `foreread mount -d` for a volume, and waits for it with a limit.
 //!
 //! ```text
-//!   foreread mount -d ...  returns when it is mounted: 0     its process goes on by itself, a session without a terminal and without us
-//!        │                  or when it is not: a line says why
-//!        └─ is too slow ──► the group of both processes is killed, and what they may have mounted is taken away by the caller
+//!   foreread mount -d ...  returns 0 when it is mounted      its process continues in its own session, independent of the plugin
+//!        │                  or fails with a line that says why
+//!        └─ is too slow ──► the group of both processes is killed, and the caller unmounts what they may have mounted
 //! ```
-//! Keys go by the environment of that process, or as the path of a private file. Its arguments are in /proc for every user of the node.
+//! Credentials are passed in the environment, or as the path of a private file, because arguments are visible in /proc to every user of the node.
 
 use crate::refusal::{one_line, refused};
 use crate::secrets::SecretKeys;
@@ -22,7 +22,7 @@ use tonic::{Code, Status};
 
 /// Bytes of messages that are kept.
 const MAX_MESSAGES: u64 = 64 << 10;
-/// What the command's messages begin with.
+/// Prefix of the command's messages.
 const PREFIX: &str = "foreread: ";
 
 /// How volumes are mounted.
@@ -36,7 +36,7 @@ pub struct MountCommand {
 }
 
 impl MountCommand {
-    /// Mounts a volume on an empty folder. Where it fails nothing is noted of it but what was before; a mount that came too late is the caller's to look for.
+    /// Mounts a volume on an empty folder. A failure leaves the noted state unchanged; the caller must look for a mount that came too late.
     pub async fn mount(
         &self,
         name: &str,
@@ -48,7 +48,7 @@ impl MountCommand {
         let done = self.mounted(name, volume, keys, dir).await;
         if done.is_err() {
             let _ = self.state.forget(name);
-            // One that is staged, whose server has ended: the next pod has it mounted again.
+            // A staged mount whose server has ended: the next pod mounts it again.
             if before.source.is_some() {
                 let metrics = None;
                 let kept = self.state.begin(name);
@@ -79,7 +79,7 @@ impl MountCommand {
             command.env(file.variable, path);
         }
         if let Some(folder) = &volume.disk_cache {
-            // The mount starts without it, then, and says so.
+            // Then the mount starts without it and reports that.
             if let Err(error) = private_folder(folder) {
                 let folder = folder.display();
                 eprintln!("foreread-csi: cannot make the folder {folder} of a disk cache: {error}");
@@ -100,19 +100,19 @@ impl MountCommand {
         self.state.keep_note(name, note).map_err(cannot)
     }
 
-    /// Gives a mount that is there the keys of its Secret, where they are others than those that it was mounted with.
+    /// Updates the credentials of an existing mount if its Secret has changed.
     pub fn renew(&self, name: &str, keys: &SecretKeys) -> Result<(), Status> {
         for file in keys.delivered().files {
             if self.state.renew_keys(name, &file).map_err(cannot)? {
                 eprintln!(
-                    "foreread-csi: {name}: its Secret has changed, and the mount has the new keys"
+                    "foreread-csi: {name}: its Secret has changed; the mount uses the new keys"
                 );
             }
         }
         Ok(())
     }
 
-    /// What it said until it was mounted.
+    /// Its output until it was mounted.
     async fn ran(&self, command: &mut Command) -> Result<String, Status> {
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let mut child = child.map_err(|error| {
@@ -124,18 +124,18 @@ impl MountCommand {
             Ok((true, said)) => Ok(said),
             Ok((false, said)) => {
                 let last = said.lines().rev().find(|line| !line.trim().is_empty());
-                let line = last.unwrap_or("foreread mount has failed and said nothing");
+                let line = last.unwrap_or("foreread mount failed without a message");
                 let line = line.strip_prefix(PREFIX).unwrap_or(line);
                 Err(Status::new(Code::Internal, one_line(line)))
             }
             Err(_) => {
-                // The process in the background is of the same group until it is mounted.
+                // The background process is in the same process group until it is mounted.
                 let group = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
                 if let Some(group) = group {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
                 let what = format!("the store has not answered in {} s", self.timeout.as_secs());
-                let remedy = "check the source, its endpoint and the network of the node";
+                let remedy = "check the source, its endpoint and the node's network";
                 Err(refused(Code::DeadlineExceeded, &what, remedy))
             }
         }
@@ -144,17 +144,17 @@ impl MountCommand {
 
 fn cannot(error: std::io::Error) -> Status {
     let what = format!("cannot keep the state of a mount: {error}");
-    let remedy = "see that the folder of --state can be written";
+    let remedy = "make the folder of --state writable";
     refused(Code::Internal, &what, remedy)
 }
 
-/// Whether it ended well, and the begin of what it said.
+/// Whether it succeeded, and the beginning of its output.
 async fn ended(child: &mut Child) -> (bool, String) {
     let mut bytes = Vec::new();
     if let Some(stderr) = child.stderr.take() {
         let mut some = stderr.take(MAX_MESSAGES);
         let _ = some.read_to_end(&mut bytes).await;
-        // What is more than that is read and dropped: a full pipe would hold it up.
+        // The rest is read and discarded, because a full pipe would block the process.
         let mut rest = some.into_inner();
         let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
     }
@@ -162,7 +162,7 @@ async fn ended(child: &mut Child) -> (bool, String) {
     (is_good, String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Where it serves its metrics, by its message `metrics at http://127.0.0.1:41233/metrics`.
+/// The address of its metrics, from the message `metrics at http://127.0.0.1:41233/metrics`.
 fn address(said: &str) -> Option<SocketAddr> {
     let mut parts = said.split("http://").skip(1);
     parts.find_map(|part| {

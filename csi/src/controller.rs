@@ -1,10 +1,10 @@
-//! The controller service, where it is asked for: a claim gets a volume whose source its storage class names.
+//! The optional controller service: a claim gets a volume with the source of its storage class.
 //!
 //! ```text
 //!   StorageClass models, source: s3://models/  +  claim in a namespace  ──►  volume foreread-pvc-9f0e..., source: s3://models/
 //! ```
-//! Nothing is made in a store and nothing is deleted: a volume is its identifier and the class's parameters, so there is no state. Its
-//! capacity is unknown (0), and every capacity that is asked for is the same volume.
+//! Nothing is created or deleted in a store. A volume is its identifier and the class's parameters, so there is no state. Its
+//! capacity is unknown (0), and any requested capacity gives the same volume.
 
 use crate::arguments::Arguments;
 use crate::refusal::{invalid, refused};
@@ -15,7 +15,7 @@ use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id};
 use std::collections::HashMap;
 use tonic::{Code, Request, Response, Status};
 
-/// What identifiers of volumes of claims begin with.
+/// Prefix of the identifiers of provisioned volumes.
 const OURS: &str = "foreread-";
 
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl ControllerService {
         match self.arguments.controller {
             true => Ok(()),
             false => Err(Status::unimplemented(
-                "foreread-csi serves claims with --controller alone",
+                "foreread-csi provisions claims only with --controller",
             )),
         }
     }
@@ -41,8 +41,8 @@ impl ControllerService {
         }
         if request.volume_content_source.is_some() {
             return Err(invalid(
-                "a volume of foreread is made of no other",
-                "leave dataSource out",
+                "a volume of foreread cannot be a copy of another",
+                "remove dataSource",
             ));
         }
         let own = |name: &String| !name.starts_with(OF_KUBERNETES);
@@ -109,7 +109,7 @@ impl spec::controller_server::Controller for ControllerService {
             return Err(refused(
                 Code::NotFound,
                 what,
-                "those of claims begin with foreread-",
+                "provisioned volumes begin with foreread-",
             ));
         }
         let all = request.volume_capabilities.iter();

@@ -1,4 +1,4 @@
-//! The identity service: the plugin's name, what it offers, and whether it can mount.
+//! The identity service: the plugin's name, its capabilities, and whether it can mount.
 
 use crate::arguments::Arguments;
 use crate::spec;
@@ -14,7 +14,7 @@ pub struct IdentityService {
     pub program: PathBuf,
 }
 
-/// Why nothing can be mounted on this node.
+/// Why this node cannot mount.
 pub fn obstacle(program: &Path) -> Option<String> {
     if !Path::new(FUSE_DEVICE).exists() {
         let what = "there is no /dev/fuse: load the module fuse on the node, and let the container be privileged";

@@ -1,4 +1,4 @@
-//! The binary `foreread-csi`: parses its arguments, serves until SIGTERM, and says in one line why it does not.
+//! The binary `foreread-csi`: parses its arguments and serves until SIGTERM. An error is one line.
 
 use clap::Parser;
 use foreread_csi::arguments::Arguments;

@@ -1,10 +1,10 @@
-//! What the plugin counts, as OpenMetrics text, and the pages of its mounts as one.
+//! The plugin's counters as OpenMetrics text, and the merged pages of its mounts.
 //!
 //! ```text
 //!   foreread_csi_calls_total{method="NodeStageVolume",code="Ok"} 3
 //!   foreread_csi_call_seconds_total{method="NodeStageVolume"} 0.412
 //!   foreread_csi_mounts 2
-//!   foreread_front_reads_total{volume="vmodels-bb021c3315a8cc0b"} 1041      a line of a mount's own page, with its volume
+//!   foreread_front_reads_total{volume="vmodels-bb021c3315a8cc0b"} 1041      a line of a mount's page, with the volume added
 //! ```
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// Counts of calls; a clone counts for the same page.
+/// Call counters; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct CallCounts(Arc<Mutex<CallTable>>);
 
@@ -23,7 +23,7 @@ struct CallTable {
     seconds: BTreeMap<&'static str, Duration>,
 }
 
-/// A call that has begun.
+/// A running call.
 pub struct CallTimer {
     method: &'static str,
     begin: Instant,
@@ -79,14 +79,14 @@ impl CallCounts {
 /// The last line of a page.
 pub const END: &str = "# EOF";
 
-/// A family of one page or of several: its comments and its samples.
+/// A metric family of one or more pages: its comments and samples.
 #[derive(Default)]
 struct MetricFamily {
     comments: Vec<String>,
     samples: Vec<String>,
 }
 
-/// The pages of several volumes as one, each sample with the label `volume`. A family stays together, as the format wants it.
+/// Merges the pages of several volumes and adds the label `volume` to each sample. Families stay together, as the format requires.
 pub fn merged(pages: &[(String, String)]) -> String {
     let mut families: BTreeMap<String, MetricFamily> = BTreeMap::new();
     for (volume, page) in pages {
@@ -125,7 +125,7 @@ pub fn merged(pages: &[(String, String)]) -> String {
     page
 }
 
-/// `name{a="b"} 1` with one label more. Nothing for what is no sample.
+/// `name{a="b"} 1` with one more label. `None` for a line that is not a sample.
 fn with_volume(line: &str, volume: &str) -> Option<String> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);

@@ -1,11 +1,11 @@
-//! Mounts of foreread on this node: the mount table is the state. Looks at them, binds them, takes them away, each within a time.
+//! Mounts of foreread on this node; the mount table is the state. Checks, binds and unmounts them, each within a time limit.
 //!
 //! ```text
 //!   mountinfo   0:52 / .../globalmount  fuse.foreread s3://models/      the mount that `foreread mount` made
 //!               0:52 / .../pods/.../mount fuse.foreread s3://models/    a bind mount of it: the same device
 //! ```
-//! A call on a mount whose server hangs may never return. So each is made by a thread that is given up after a time, and a place that has
-//! such a thread gets no second one.
+//! A system call on a hung mount may never return. So each call runs on a thread that is abandoned after a time limit, and a path with
+//! such a thread does not get a second one.
 
 use crate::claims::Claims;
 use crate::refusal::{one_line, refused};
@@ -23,25 +23,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Code, Status};
 
-/// The kind of a mount of foreread where the kernel is older than 5.5.
+/// The file system type of foreread's mounts on kernels before 5.5.
 const OLD_KIND: &str = "fuse";
-/// How long a mount is waited for that is asked whether it answers. Chosen: the kubelet asks every minute, a healthy one answers in less
+/// Time limit for the health check of a mount. Chosen value: the kubelet asks every minute, and a healthy mount answers in less
 /// than a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a mount or an unmount is waited for.
+/// Time limit for a mount or an unmount.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How the names of processes begin that unmount: a mount's, which in the background is begun as /proc/self/exe, and of the command that it
+/// Prefixes of the names of processes that unmount: the mount, which in the background is executed as /proc/self/exe, and the command that it
 /// may run.
 const SERVERS: [&str; 3] = ["exe", "foreread", "fusermount"];
-/// How often a server is looked for that cannot be waited for.
+/// Interval of checks for a server that cannot be waited for.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
-/// Mounts that may be on one place.
+/// Maximum number of stacked mounts on a path.
 const MAX_STACKED: usize = 16;
 
-/// What a mount says.
+/// The health of a mount.
 pub enum MountAnswer {
     Answers(Box<StatVfs>),
-    /// Its server has ended, or refuses.
+    /// Its server has ended or refuses.
     Failed(String),
     /// Its server does not answer in time.
     Silent,
@@ -51,7 +51,7 @@ pub enum MountAnswer {
 #[derive(Clone, Debug)]
 pub struct MountTable {
     host: Arc<Host>,
-    /// Places that a thread asks.
+    /// Paths that a thread is checking.
     asked: Claims<PathBuf>,
 }
 
@@ -63,7 +63,7 @@ impl MountTable {
         }
     }
 
-    /// The mount that a place shows, of any kind.
+    /// The visible mount at a path, of any kind.
     pub fn at(&self, place: &Path) -> Option<Mount> {
         last_at(&self.host.mounts(), place).cloned()
     }
@@ -83,7 +83,7 @@ impl MountTable {
         let Ok(claim) = tokio::time::timeout(ANSWER_TIMEOUT, claim).await else {
             return MountAnswer::Silent;
         };
-        // Until the thread has its answer. Where the system refuses the thread, it is given back as well.
+        // Held until the thread has its answer. It is also released if the thread cannot be started.
         let answer = within(ANSWER_TIMEOUT, move || {
             let _claim = claim;
             statvfs(&place)
@@ -104,22 +104,22 @@ impl MountTable {
                 match within(CHANGE_TIMEOUT, move || own.settles(&at)).await {
                     Some(Some(is_mounted)) => return is_mounted,
                     Some(None) => {}
-                    // There is no thread for it now.
+                    // No thread is available for it now.
                     None => tokio::time::sleep(LOOKS_EVERY).await,
                 }
             }
         };
         let settled = tokio::time::timeout(CHANGE_TIMEOUT, settled).await;
         settled.map_err(|_| {
-            let what = format!("an earlier mount at {} has not ended", place.display());
-            let remedy = "end its process; the call is made again";
+            let what = format!("an earlier mount at {} is still running", place.display());
+            let remedy = "end its process; the kubelet retries the call";
             refused(Code::Unavailable, &what, remedy)
         })
     }
 
-    /// Whether there is a mount at a place, once no server has it among its arguments; nothing after a change, which may be another one.
+    /// Whether a path has a mount, once no server has the path among its arguments. `None` after a change, which may be another mount.
     fn settles(&self, place: &Path) -> Option<bool> {
-        // Before the looks: what changes in between wakes it.
+        // Opened before the checks, so that a change in between is not missed.
         let table = self.host.mount_changes().ok();
         if self.at(place).is_some() {
             return Some(true);
@@ -143,7 +143,7 @@ impl MountTable {
         None
     }
 
-    /// Shows what is mounted at one place at another, read-only.
+    /// Bind-mounts one path on another, read-only.
     pub async fn bind(&self, from: &Path, to: &Path) -> Result<(), Status> {
         let (from, to) = (from.to_path_buf(), to.to_path_buf());
         let place = to.clone();
@@ -160,7 +160,7 @@ impl MountTable {
         changed("cannot bind the mount on", &place, bound.await)
     }
 
-    /// Takes away all mounts of foreread at a place. `lazily`: also where they are in use.
+    /// Unmounts all mounts of foreread at a path. `lazily`: also if they are in use.
     pub async fn unmount(&self, place: &Path, lazily: bool) -> Result<(), Status> {
         for _ in 0..MAX_STACKED {
             let Some(mount) = self.at(place) else {
@@ -168,11 +168,7 @@ impl MountTable {
             };
             if !is_ours(&mount) {
                 let what = format!("{} is a mount of {}", place.display(), mount.kind);
-                return Err(refused(
-                    Code::FailedPrecondition,
-                    &what,
-                    "'umount' takes it away",
-                ));
+                return Err(refused(Code::FailedPrecondition, &what, "use 'umount'"));
             }
             let flags = UnmountFlags::NOFOLLOW
                 | if lazily {
@@ -184,8 +180,8 @@ impl MountTable {
             let done = within(CHANGE_TIMEOUT, move || rustix::mount::unmount(&own, flags)).await;
             changed("cannot unmount", place, done)?;
         }
-        let what = format!("{} has more mounts than one folder should", place.display());
-        Err(refused(Code::Internal, &what, "'umount' takes them away"))
+        let what = format!("{} has too many stacked mounts", place.display());
+        Err(refused(Code::Internal, &what, "use 'umount'"))
     }
 }
 
@@ -193,14 +189,14 @@ pub fn is_ours(mount: &Mount) -> bool {
     mount.kind == FOREREAD_MOUNT || mount.kind == OLD_KIND
 }
 
-/// A place as the mount table has it: links above it are followed, itself it is not touched, since its server may hang.
+/// A path in the form of the mount table: links above it are followed; the path itself is not accessed, because its server may hang.
 pub fn resolved(place: &str) -> Result<PathBuf, Status> {
     let path = Path::new(place);
     let name = path
         .file_name()
         .filter(|_| path.is_absolute() && place.len() < 4096);
     let (Some(name), Some(above)) = (name, path.parent()) else {
-        let what = format!("'{}' is no absolute path of a folder", one_line(place));
+        let what = format!("'{}' is not the absolute path of a folder", one_line(place));
         return Err(refused(
             Code::InvalidArgument,
             &what,
@@ -212,7 +208,7 @@ pub fn resolved(place: &str) -> Result<PathBuf, Status> {
         .map_or_else(|_| path.to_path_buf(), |above| above.join(name)))
 }
 
-/// Makes an empty folder to mount on.
+/// Creates an empty mount point.
 pub fn make_folder(place: &Path) -> Result<(), Status> {
     match std::fs::create_dir_all(place) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -223,18 +219,18 @@ pub fn make_folder(place: &Path) -> Result<(), Status> {
     }
 }
 
-/// Removes a folder that was mounted on. One that has files stays: they are not ours.
+/// Removes a mount point. A folder with files is kept, because they are not ours.
 pub fn remove_folder(place: &Path) -> Result<(), Status> {
     match std::fs::remove_dir(place) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             let what = format!("cannot remove {}: {error}", place.display());
-            Err(refused(Code::Internal, &what, "see what is in it"))
+            Err(refused(Code::Internal, &what, "look at its content"))
         }
         _ => Ok(()),
     }
 }
 
-/// What can be read when a process has ended.
+/// A descriptor that becomes readable when a process ends.
 fn end_of(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
@@ -260,7 +256,7 @@ fn changed(what: &str, place: &Path, done: Option<rustix::io::Result<()>>) -> Re
             Err(refused(
                 Code::Internal,
                 &what,
-                "end the programs that have files of it open",
+                "end the programs that have its files open",
             ))
         }
         Some(Err(error)) => {
@@ -268,7 +264,7 @@ fn changed(what: &str, place: &Path, done: Option<rustix::io::Result<()>>) -> Re
             Err(refused(Code::Internal, &what, "see the log of the node"))
         }
         None => {
-            let what = format!("{what} {place}: the system does not answer");
+            let what = format!("{what} {place}: the system call did not return in time");
             Err(refused(
                 Code::DeadlineExceeded,
                 &what,

@@ -1,12 +1,12 @@
-//! The node service: stages a volume by one mount, publishes it by bind mounts, takes both away.
+//! The node service: stages a volume by one mount, publishes it by bind mounts, and removes both.
 //!
 //! ```text
-//!   stage      nothing there ──► mounted        same source, answers ──► done already        its server is gone ──► mounted anew
-//!   publish    bound             bound to it already ──► done        bound to a mount that is gone ──► mounted and bound anew
-//!   unpublish, unstage           nothing there ──► done already
+//!   stage      no mount ──► mounted             same source, answers ──► done already        its server is gone ──► mounted again
+//!   publish    bound             bound to it already ──► done        bound to a dead mount ──► mounted and bound again
+//!   unpublish, unstage           no mount ──► done already
 //! ```
-//! An inline volume has no stage: `foreread mount` mounts on the pod's folder. Each call looks into the mount table, and one volume has one
-//! call at a time; the next is refused (ABORTED) and made again by the kubelet.
+//! An inline volume is not staged: `foreread mount` mounts on the pod's folder. Each call reads the mount table. A volume has one
+//! call at a time; another is refused (ABORTED), and the kubelet retries it.
 
 use crate::arguments::Arguments;
 use crate::claims::{Claim, Claims};
@@ -35,10 +35,10 @@ use tonic::{Code, Request, Response, Status};
 /// Set by Kubernetes in the attributes of an inline volume.
 const IS_INLINE: &str = "csi.storage.k8s.io/ephemeral";
 
-/// Looks at a place before it is given up, whose mounts come and go.
+/// Maximum checks of a path whose mounts keep changing.
 const MAX_LOOKS: u32 = 4;
 
-/// The service; a clone is the same one.
+/// The service; clones share its state.
 #[derive(Clone)]
 pub struct NodeService(Arc<NodeParts>);
 
@@ -47,15 +47,15 @@ pub struct NodeParts {
     pub mounts: MountTable,
     pub command: MountCommand,
     pub counts: CallCounts,
-    /// Volumes that a call works on.
+    /// Volumes with a running call.
     pub busy: Claims<String>,
 }
 
 impl NodeParts {
     fn turn(&self, id: &str) -> Result<Claim<String>, Status> {
         self.busy.claim(&id.to_string()).ok_or_else(|| {
-            let what = "another call works on this volume";
-            refused(Code::Aborted, what, "call again when it has ended")
+            let what = "another call for this volume is running";
+            refused(Code::Aborted, what, "retry when it has ended")
         })
     }
 
@@ -81,7 +81,7 @@ impl NodeParts {
         Ok(NodeStageVolumeResponse {})
     }
 
-    /// Has a volume mounted at a place, once.
+    /// Mounts a volume at a path, unless it is mounted there.
     async fn mount(
         &self,
         name: &str,
@@ -92,12 +92,12 @@ impl NodeParts {
         let state = &self.command.state;
         let mut has_ended = false;
         let mut looks = 0;
-        // Once more where a mount has come meanwhile, which a killed plugin has begun.
+        // Checks again, because a mount started by a killed plugin may have appeared meanwhile.
         while looks == 0 || self.mounts.settled(place).await? {
             looks += 1;
             if looks > MAX_LOOKS {
-                let what = format!("mounts come and go at {}", place.display());
-                let remedy = "end the processes that mount there; the call is made again";
+                let what = format!("mounts keep changing at {}", place.display());
+                let remedy = "end the processes that mount there; the kubelet retries the call";
                 return Err(refused(Code::Unavailable, &what, remedy));
             }
             let Some(mount) = self.mounts.at(place) else {
@@ -108,7 +108,7 @@ impl NodeParts {
             }
             let (noted, own) = (state.note(name).source, number(&volume.source));
             match self.mounts.asked(place).await {
-                // Without a note it is the one of this volume, whose folder it is on.
+                // Without a note the mount is assumed to be that of this volume, because it is on its folder.
                 MountAnswer::Answers(_) if noted.is_none_or(|known| known == own) => {
                     return self.command.renew(name, keys);
                 }
@@ -128,17 +128,17 @@ impl NodeParts {
         make_folder(place)?;
         let done = self.command.mount(name, volume, keys, place).await;
         if done.is_err() {
-            // It may have come after its time.
+            // The mount may have appeared after the time limit.
             let _ = self.mounts.unmount(place, true).await;
         }
-        // After any other code the kubelet takes it that nothing is mounted, and never calls for the end of an inline volume.
+        // After any other code the kubelet assumes that nothing is mounted, and never unpublishes an inline volume.
         done.map_err(|status| match has_ended {
             true => Status::unavailable(status.message()),
             false => status,
         })
     }
 
-    /// Whether the node may have this volume beside those that it has.
+    /// Checks the node's limits on volumes.
     fn room(&self, name: &str) -> Result<(), Status> {
         let full = |what: String, setting: &str| {
             let remedy = format!("use another node, or set {setting} of the chart");
@@ -196,10 +196,10 @@ impl NodeParts {
         };
         let answer = match &mount {
             Some(mount) if is_ours(mount) => Some(self.mounts.asked(&staged).await),
-            // It could not be mounted again when its server had ended.
+            // The server had ended and the volume could not be mounted again.
             None if was_staged() => None,
             _ => {
-                let what = format!("nothing of foreread is mounted at {}", staged.display());
+                let what = format!("there is no foreread mount at {}", staged.display());
                 return Err(refused(
                     Code::FailedPrecondition,
                     &what,
@@ -208,7 +208,7 @@ impl NodeParts {
             }
         };
         match answer {
-            // The kubelet publishes again from time to time (requiresRepublish), with the Secret as it is now.
+            // The kubelet publishes again from time to time (requiresRepublish), with the current Secret.
             Some(MountAnswer::Answers(_)) => {
                 let keys = SecretKeys::checked(&request.secrets)?;
                 self.command
@@ -243,7 +243,7 @@ impl NodeParts {
         bound.map(|()| NodePublishVolumeResponse {})
     }
 
-    /// The volume that a pod asks for.
+    /// The volume requested by a pod.
     fn published(
         &self,
         request: &NodePublishVolumeRequest,
@@ -269,7 +269,7 @@ impl NodeParts {
         let keys = SecretKeys::checked(&request.secrets)?;
         if self.command.state.note(&name).has_keys && keys.is_empty() {
             let what =
-                "the mount of the volume has ended, and its Secret does not come with this call";
+                "the mount of the volume has ended, and this call has no Secret to mount it again";
             let remedy = "name its Secret as nodePublishSecretRef too, or delete all pods of the volume on this node";
             return Err(refused(Code::FailedPrecondition, what, remedy));
         }
@@ -291,7 +291,7 @@ impl NodeParts {
         let _turn = self.turn(&request.volume_id)?;
         let name = file_name(&request.volume_id, true);
         let done = self.mount(&name, &volume, &keys, target).await;
-        // The kubelet calls again where it is unavailable.
+        // The kubelet retries if the code is Unavailable.
         if done
             .as_ref()
             .is_err_and(|status| status.code() != Code::Unavailable)
@@ -301,10 +301,10 @@ impl NodeParts {
         done.map(|()| NodePublishVolumeResponse {})
     }
 
-    /// Takes away what is mounted at a place; where its server is gone, also if it is in use.
+    /// Unmounts a path; if the server is gone, also if the mount is busy.
     async fn unmount(&self, place: &Path) -> Result<(), Status> {
         let Some(_) = self.mounts.at(place).filter(is_ours) else {
-            // Another file system is not ours to unmount.
+            // Other file systems are never unmounted.
             return self.mounts.unmount(place, false).await;
         };
         let lazily = !matches!(self.mounts.asked(place).await, MountAnswer::Answers(_));
@@ -339,11 +339,7 @@ impl NodeParts {
     fn forget(&self, name: &str) -> Result<(), Status> {
         self.command.state.forget(name).map_err(|error| {
             let what = format!("cannot remove the state of a mount: {error}");
-            refused(
-                Code::Internal,
-                &what,
-                "see that the folder of --state can be written",
-            )
+            refused(Code::Internal, &what, "make the folder of --state writable")
         })
     }
 
@@ -358,7 +354,7 @@ impl NodeParts {
         let place =
             resolved(&request.volume_path).unwrap_or_else(|_| PathBuf::from(&request.volume_path));
         let Some(_) = self.mounts.at(&place).filter(is_ours) else {
-            let what = format!("nothing of foreread is mounted at {}", place.display());
+            let what = format!("there is no foreread mount at {}", place.display());
             return Err(refused(Code::NotFound, &what, "publish the volume first"));
         };
         let mut usage = VolumeUsage {
@@ -409,7 +405,7 @@ fn silent(place: &Path) -> Status {
     refused(
         Code::Unavailable,
         &what,
-        "check the store; the call is made again",
+        "check the store; the kubelet retries the call",
     )
 }
 
@@ -418,7 +414,7 @@ impl NodeService {
         NodeService(parts)
     }
 
-    /// Counts a call, and says how it ended. It goes on where its caller is gone: half of a mount would be left.
+    /// Counts a call and logs its result. The call continues even if the caller disconnects, so that no mount is left half done.
     async fn call<T: Send + 'static>(
         &self,
         method: &'static str,
@@ -429,7 +425,7 @@ impl NodeService {
         let done = tokio::spawn(work).await;
         let done = done.unwrap_or_else(|_| {
             Err(Status::internal(
-                "the call has failed in the plugin: report it",
+                "internal error in the plugin: please report it",
             ))
         });
         let code = done

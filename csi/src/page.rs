@@ -12,17 +12,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How long a client may take for its request.
+/// Time limit for a client's request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a mount's page is waited for.
+/// Time limit for fetching a mount's page.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_REQUEST: usize = 4096;
-/// Bytes of a mount's page. One with many open files has some hundred kilobytes.
+/// Maximum bytes of a mount's page. With many open files it has some hundred kilobytes.
 const MAX_PAGE: u64 = 4 << 20;
 /// Clients at once.
 const MAX_CLIENTS: usize = 8;
 
-/// Answers until the process ends.
+/// Serves until the process ends.
 pub async fn serve(listener: TcpListener, parts: Arc<NodeParts>) {
     let free = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
@@ -30,7 +30,7 @@ pub async fn serve(listener: TcpListener, parts: Arc<NodeParts>) {
             return;
         };
         let Ok((mut client, _)) = listener.accept().await else {
-            // Without descriptors for a moment.
+            // File descriptors have run out for a moment.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -81,7 +81,7 @@ async fn answer(request: &str, parts: &NodeParts) -> String {
     )
 }
 
-/// The plugin's page, and those of all mounts. A mount that does not answer is left out, and `foreread_csi_mounts` counts it.
+/// The plugin's page and those of all mounts. A mount that does not answer is left out, but counted in `foreread_csi_mounts`.
 async fn metrics(parts: &NodeParts) -> String {
     let state = &parts.command.state;
     let mut asked = Vec::new();

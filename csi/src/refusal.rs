@@ -1,4 +1,4 @@
-//! Answers that refuse a call: a code of gRPC and one line, which never has a value of a secret.
+//! Error replies: a gRPC code and one line, which never contains a secret.
 
 use foreread_os::secrets;
 use tonic::{Code, Status};
@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 /// Bytes of a line, at most.
 const MAX_LINE: usize = 1024;
 
-/// A text as one line: what another program or a user wrote has no line breaks, no control characters and no secrets of names then.
+/// Makes text of users and other programs one line without control characters and without secrets of names.
 pub fn one_line(text: &str) -> String {
     let text = secrets::shown_message(text.trim());
     let letters = text.chars();
@@ -22,7 +22,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The call asks for what cannot be. `remedy` says what to write.
+/// An invalid request. `remedy` says what to write.
 pub fn invalid(what: &str, remedy: &str) -> Status {
     refused(Code::InvalidArgument, what, remedy)
 }
@@ -47,7 +47,7 @@ mod tests {
             "az://c?sig=canary",
         ] {
             let status = invalid(
-                &format!("'{name}' is no source of a volume"),
+                &format!("'{name}' is not a source of a volume"),
                 "write another",
             );
             assert!(!status.message().contains("canary"), "{}", status.message());

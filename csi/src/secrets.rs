@@ -1,4 +1,4 @@
-//! Keys of a request's secrets: each goes into a file of the one process that mounts, or becomes a variable of it.
+//! Keys of a request's secrets: each is passed to the mounting process in a file or in a variable.
 //!
 //! ```text
 //!   AWS_ACCESS_KEY_ID, key_id, ... ──► STATE/NAME/aws, 0600         AWS_SHARED_CREDENTIALS_FILE names it
@@ -6,19 +6,19 @@
 //!   key.json                       ──► STATE/NAME/key.json, 0600    GOOGLE_APPLICATION_CREDENTIALS names it
 //!   AWS_REGION, AZURE_STORAGE_KEY, ... ──► the same                 in the environment of `foreread mount`
 //! ```
-//! A process looks into a file again when its store refuses it, and into its environment never: keys of a file that are written anew, since their
-//! Secret has changed, are used by a mount that is there.
+//! A process rereads a file when its store refuses the old keys, but cannot reread its environment. So a running mount picks up keys in a file
+//! after its Secret has changed.
 //!
-//! A name that is not in the table is refused: a Secret is no way to set PATH or LD_PRELOAD of a process of the node.
+//! A name that is not in the table is refused, so that a Secret cannot set PATH or LD_PRELOAD of a node's process.
 //!
-//! Never: shows a value, in a message, a log, an argument of a process or by `Debug`.
+//! Values never appear in messages, logs, arguments or `Debug` output.
 
 use crate::refusal::invalid;
 use crate::stores;
 use std::collections::HashMap;
 use tonic::Status;
 
-/// Names in Secrets, and the variable of each (docs/stores.md, "Credentials"). The others are those of other drivers: of
+/// Names in Secrets, and the variable of each (docs/stores.md, "Credentials"). Aliases come from other drivers:
 /// mountpoint-s3-csi-driver, csi-s3 and blob-csi-driver.
 const NAMES: [(&str, &str); 28] = [
     ("AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY_ID"),
@@ -54,14 +54,14 @@ const NAMES: [(&str, &str); 28] = [
     ("GOOGLE_APPLICATION_CREDENTIALS_JSON", KEY_FILE),
 ];
 
-/// A file: the variable has its path.
+/// Passed as a file: the variable has its path.
 const KEY_FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 /// Names that Kubernetes adds by itself.
 pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
 /// Bytes of all values. A Secret has a mebibyte at most, keys a few kilobytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Variables by which a process finds credentials: those of the plugin go where a volume has its own.
+/// Variables with credentials. The plugin's are removed if a volume has its own.
 pub const CREDENTIALS: [&str; 36] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -101,7 +101,7 @@ pub const CREDENTIALS: [&str; 36] = [
     "IDENTITY_HEADER",
 ];
 
-/// What a request's secrets say. It has no `Debug`.
+/// The secrets of a request. It has no `Debug`.
 #[derive(Default)]
 pub struct SecretKeys {
     values: Vec<(&'static str, String)>,
@@ -109,7 +109,7 @@ pub struct SecretKeys {
     key_file: Option<String>,
 }
 
-/// How a process gets its keys. It has no `Debug`.
+/// The keys for a process. It has no `Debug`.
 pub struct KeyDelivery {
     pub variables: Vec<(&'static str, String)>,
     pub files: Vec<KeyFile>,
@@ -122,7 +122,7 @@ pub struct KeyFile {
     pub content: String,
 }
 
-/// The profile of the keys of S3, in a file that has no other.
+/// The name of the only profile in the file of S3 keys.
 const PROFILE: &str = "foreread";
 /// The keys of S3, and their names in a profile.
 const OF_PROFILE: [(&str, &str); 3] = [
@@ -138,11 +138,11 @@ impl SecretKeys {
     /// The names of all files that keys may be in.
     pub const FILES: [&str; 3] = [AWS, HF, GOOGLE];
 
-    /// What a process gets.
+    /// The files and variables for a process.
     pub fn delivered(&self) -> KeyDelivery {
         let mut files = Vec::new();
         let mut variables = self.values.clone();
-        // A key of another server may have any letter, and those of a profile have to be words.
+        // Keys of other S3 servers may contain any character, but a profile needs words.
         let is_word = |text: &str| {
             text.bytes()
                 .all(|byte| byte.is_ascii_graphic() && !b"#;\"'".contains(&byte))
@@ -189,10 +189,7 @@ impl SecretKeys {
         given.sort();
         if given.iter().map(|(_, value)| value.len()).sum::<usize>() > MAX_BYTES {
             let what = "the secrets are larger than 64 KiB";
-            return Err(invalid(
-                what,
-                "name a Secret that has keys of a store alone",
-            ));
+            return Err(invalid(what, "name a Secret that has only keys of a store"));
         }
         for (name, value) in given {
             let Some((_, variable)) = NAMES.iter().find(|(known, _)| known == name) else {
@@ -217,7 +214,7 @@ impl SecretKeys {
             if keys.value(variable).is_some() {
                 return Err(twice());
             }
-            // A line break at the end is of the file that the Secret was made of.
+            // A trailing line break comes from the file from which the Secret was created.
             keys.values.push((variable, value.trim().to_string()));
         }
         Ok(keys)
@@ -228,7 +225,7 @@ impl SecretKeys {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The server that they name.
+    /// The server named by the secrets.
     pub fn endpoint(&self) -> Option<&str> {
         self.value("AWS_ENDPOINT_URL")
     }
@@ -237,7 +234,7 @@ impl SecretKeys {
         self.values.is_empty() && self.key_file.is_none()
     }
 
-    /// Whether the first link of the chain of this scheme is among them, so that no other link is asked.
+    /// Whether they contain the first link of this scheme's chain, so that no other link is used.
     pub fn has_credentials_of(&self, scheme: &str) -> bool {
         let has = |variable: &&str| match *variable {
             KEY_FILE => self.key_file.is_some(),
@@ -251,8 +248,8 @@ impl SecretKeys {
 /// Where a service account asks for its tokens.
 const TOKEN_SERVER: &str = "https://oauth2.googleapis.com/token";
 
-/// The key of a service account, and no other kind of credentials: some name a file or an address of the machine, whose content is sent to a
-/// server that they name as well.
+/// Accepts only service account keys. Other kinds of credentials name a file or an address of the machine, whose content is sent to a
+/// server that they also name.
 fn checked_key_file(name: &str, text: &str) -> Result<(), Status> {
     let json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let is_account = json["type"] == "service_account";
@@ -260,7 +257,7 @@ fn checked_key_file(name: &str, text: &str) -> Result<(), Status> {
     if is_account && asks_google {
         return Ok(());
     }
-    let what = format!("'{name}' of the Secret is no key of a service account of Google");
+    let what = format!("'{name}' of the Secret is not a key of a Google service account");
     let remedy = "make one ('gcloud iam service-accounts keys create'), or give the plugin's service account the role";
     Err(invalid(&what, remedy))
 }
@@ -291,7 +288,8 @@ mod tests {
             let refused = SecretKeys::checked(&secrets(&[("key.json", text)]));
             let line = refused.err().expect("refused");
             assert!(
-                line.message().contains("no key of a service account"),
+                line.message()
+                    .contains("not a key of a Google service account"),
                 "{text}"
             );
         }
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_store_knows_is_refused_without_its_value() {
+    fn unknown_keys_are_refused_without_their_value() {
         let large = "HUSH".repeat(MAX_BYTES);
         for (name, value) in [
             ("LD_PRELOAD", "HUSH"),

@@ -1,4 +1,4 @@
-//! Begins and ends the plugin: the socket, the services, the page of metrics.
+//! Starts and stops the plugin: the socket, the services, the metrics page.
 
 use crate::arguments::Arguments;
 use crate::claims::Claims;
@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-/// Bytes of a message. The largest has a Secret, of a mebibyte at most.
+/// Maximum bytes of a message. The largest contains a Secret of at most 1 MiB.
 const MAX_MESSAGE: usize = 2 << 20;
 /// Calls of one connection at once.
 const MAX_CALLS: usize = 64;
@@ -33,21 +33,21 @@ const MAX_CALLS: usize = 64;
 /// Serves until SIGTERM or SIGINT. The mounts stay.
 ///
 /// # Errors
-/// The socket, the state or the page cannot be had.
+/// The socket, the state folder or the metrics page is unavailable.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let cannot = |error| {
         Failure::cannot(
-            "cannot begin to serve",
+            "cannot start to serve",
             error,
             "allow more threads and descriptors",
         )
     };
     let runtime = runtime.map_err(cannot)?;
     let served = runtime.block_on(serve(arguments));
-    // A thread that asks a mount that hangs is not waited for.
+    // Threads blocked on hung mounts are not waited for.
     runtime.shutdown_background();
     served
 }
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 async fn serve(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.node_id.is_empty() || arguments.node_id.len() > 256 {
         let remedy = "give the name of the node, of at most 256 letters";
-        return Err(Failure::input("no name of a node", "--node-id", remedy));
+        return Err(Failure::input("invalid node name", "--node-id", remedy));
     }
     let limits = [
         ("cache", arguments.cache, arguments.max_cache),
@@ -67,10 +67,10 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
     ];
     for (option, usual, most) in limits {
         if usual > most {
-            let place = format!("--{option} is {usual} bytes, and a volume may name {most}");
-            let remedy = "write less, or a larger limit";
+            let place = format!("--{option} is {usual} bytes, more than the maximum of {most}");
+            let remedy = "reduce it, or raise the maximum";
             return Err(Failure::input(
-                "a volume that names no size has more than one that names it may have",
+                "the default size is larger than the maximum",
                 place,
                 remedy,
             ));
@@ -82,7 +82,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         Failure::input(
             "cannot make the folder of the state",
             place,
-            "name another by --state",
+            "name another folder with --state",
         )
     })?;
     let program = program(arguments.foreread.as_deref());
@@ -160,17 +160,21 @@ fn socket(endpoint: &str) -> Result<PathBuf, Failure> {
     ))
 }
 
-/// Listens for this user alone. A socket that an earlier plugin has left is replaced, one that is served is not.
+/// Listens with access for this user only. A stale socket of an earlier plugin is replaced; a socket in use is not.
 fn listening(path: &Path) -> Result<UnixListener, Failure> {
     let fail = |error: Error| {
         let place = format!("{}: {error}", path.display());
-        Failure::input("cannot listen", place, "name another socket by --endpoint")
+        Failure::input(
+            "cannot listen",
+            place,
+            "name another socket with --endpoint",
+        )
     };
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
             return Err(fail(Error::new(
                 ErrorKind::AlreadyExists,
-                "it is no socket",
+                "it is not a socket",
             )));
         }
         Ok(_) if UnixStream::connect(path).is_ok() => {
@@ -187,7 +191,7 @@ fn listening(path: &Path) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
-/// The command foreread: the one that is named, the one beside this program, or that of PATH.
+/// The command foreread: as given, or the one beside this program, or from PATH.
 fn program(named: Option<&Path>) -> PathBuf {
     if let Some(named) = named {
         return named.to_path_buf();

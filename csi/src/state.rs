@@ -1,4 +1,4 @@
-//! What lives as long as a mount and is in no mount table: a file of a key, the address of the mount's metrics, whose keys it has.
+//! State of a mount that the mount table lacks: files of keys, the address of its metrics, the origin of its keys.
 //!
 //! ```text
 //!   STATE/                 0700, best on a tmpfs
@@ -6,7 +6,7 @@
 //!       aws, hf, key.json  0600, where the Secret has one
 //!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
 //! ```
-//! Without these files a mount is served, published and unmounted as with them.
+//! A mount is served, published and unmounted the same way without these files.
 
 use crate::secrets::{KeyFile, SecretKeys};
 use foreread_os::open::read_small_text;
@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const NOTE: &str = "mount";
-/// Keys before they have their name.
+/// The temporary name of a file of keys.
 const NEW: &str = "new";
 /// Bytes of a file of keys, at most. Those of a Secret are 64 KiB.
 const MAX_KEYS: u64 = 128 << 10;
@@ -28,14 +28,14 @@ const MAX_NOTE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct StateFolder(PathBuf);
 
-/// What is noted of a mount.
+/// The note about a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MountNote {
-    /// Its keys are those of a request's secrets.
+    /// Whether its keys come from a request's secrets.
     pub has_keys: bool,
-    /// Where it serves its metrics.
+    /// The address of its metrics.
     pub metrics: Option<SocketAddr>,
-    /// A number of its source: the mount table may have another notation of it.
+    /// A hash of its source, because the mount table may write it differently.
     pub source: Option<u64>,
 }
 
@@ -48,27 +48,27 @@ pub fn number(text: &str) -> u64 {
 }
 
 impl StateFolder {
-    /// The folder, made where it is not there; only its user may look into it.
+    /// Creates the folder if needed, with access for its owner only.
     pub fn open(path: &Path) -> Result<StateFolder> {
         private_folder(path)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
         Ok(StateFolder(path.to_path_buf()))
     }
 
-    /// The folder of a volume, empty.
+    /// An empty folder for a volume.
     pub fn begin(&self, name: &str) -> Result<()> {
         self.forget(name)?;
         private_folder(&self.0.join(name))
     }
 
-    /// Keeps keys in a file, whose path is returned.
+    /// Writes keys to a file and returns its path.
     pub fn keep_keys(&self, name: &str, file: &KeyFile) -> Result<PathBuf> {
         let path = self.0.join(name).join(file.name);
         private_file(&path, &file.content)?;
         Ok(path)
     }
 
-    /// Writes keys anew that a mount has in a file and that are others now. Whether there were any.
+    /// Rewrites the changed keys in a mount's files. Returns whether there were any.
     pub fn renew_keys(&self, name: &str, file: &KeyFile) -> Result<bool> {
         let path = self.0.join(name).join(file.name);
         let Ok(old) = read_small_text(&path, MAX_KEYS) else {
@@ -77,7 +77,7 @@ impl StateFolder {
         if old == file.content {
             return Ok(false);
         }
-        // A reader has the old ones or the new ones.
+        // Atomic: a reader sees the old keys or the new ones.
         let new = self.0.join(name).join(NEW);
         without_missing(std::fs::remove_file(&new))?;
         private_file(&new, &file.content)?;
@@ -94,7 +94,7 @@ impl StateFolder {
         private_file(&self.0.join(name).join(NOTE), &text)
     }
 
-    /// What was noted; nothing where the note is gone or damaged.
+    /// The note; `None` if it is missing or damaged.
     pub fn note(&self, name: &str) -> MountNote {
         let path = self.0.join(name).join(NOTE);
         let text = read_small_text(&path, MAX_NOTE).unwrap_or_default();
@@ -118,7 +118,7 @@ impl StateFolder {
         names
     }
 
-    /// Removes what a volume has here.
+    /// Removes a volume's state.
     pub fn forget(&self, name: &str) -> Result<()> {
         let folder = self.0.join(name);
         for file in SecretKeys::FILES.into_iter().chain([NEW, NOTE]) {
@@ -135,7 +135,7 @@ fn without_missing(done: Result<()>) -> Result<()> {
     }
 }
 
-/// Makes a folder, and those above it, that its user alone may look into.
+/// Creates a folder and its parents, with access for the owner only.
 pub fn private_folder(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -1,13 +1,13 @@
-//! The stores that a volume may be of (docs/stores.md): one row each.
+//! The stores for volumes (docs/stores.md), one row each.
 
 /// A store, as volumes name it.
 pub struct VolumeStore {
     pub schemes: &'static [&'static str],
-    /// A Secret with all variables of one of these sets has the first link of the store's chain: no other link is asked.
+    /// A Secret with all variables of one of these sets has the first link of the store's chain, so no other link is used.
     pub keys: &'static [&'static [&'static str]],
-    /// Its chain ends with the identity of the machine, whatever the Secret has.
+    /// Its chain ends with the machine's identity, whatever the Secret contains.
     pub asks_machine: bool,
-    /// The variable that allows it without TLS.
+    /// The variable that allows plain HTTP.
     allow_http: Option<&'static str>,
 }
 
@@ -55,7 +55,7 @@ pub fn allow_http() -> impl Iterator<Item = &'static str> {
     STORES.iter().filter_map(|store| store.allow_http)
 }
 
-/// The store whose names begin so.
+/// The store with this scheme.
 pub fn of(scheme: &str) -> Option<&'static VolumeStore> {
     STORES.iter().find(|store| store.schemes.contains(&scheme))
 }

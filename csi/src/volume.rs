@@ -1,13 +1,13 @@
-//! What a volume is: its attributes and mount options, checked, as a source and options of `foreread mount`.
+//! Validates a volume's attributes and mount options, and converts them to a source and options of `foreread mount`.
 //!
 //! ```text
 //!   source: s3://models/      cache: 512Mi      diskCache: "true"      mountOptions: [region eu-central-1]
 //!     └► foreread mount -d --allow-other --cache=536870912 --disk-cache=/DIR/NAME,size=10737418240,free=10% --region=eu-central-1 -- s3://models/ ...
 //! ```
-//! Attributes of an inline volume are written by every user that may make a pod, so they name neither a local folder nor a disk cache, and bring
-//! their own credentials or read what is public.
+//! Any user who may create a pod writes attributes of inline volumes. So these may not name a local folder or a disk cache, and need
+//! credentials of their own or public data.
 //!
-//! Never: passes on what it does not know.
+//! Unknown attributes are refused, never passed on.
 
 use crate::arguments::{Arguments, quantity};
 use crate::refusal::{invalid, one_line};
@@ -22,18 +22,18 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use tonic::Status;
 
-/// Bytes of an identifier: it becomes the name of a folder.
+/// Maximum bytes of an identifier, which becomes the name of a folder.
 const MAX_ID: usize = 1024;
 /// Bytes of an attribute, and of all mount options.
 const MAX_TEXT: usize = 4096;
 const MAX_ATTRIBUTES: usize = 64;
-/// Set for an inline volume: nothing of the machine speaks for it.
+/// Set for an inline volume, so that it gets no credentials of the machine.
 const OF_NO_MACHINE: [(&str, &str); 2] = [
     ("AWS_EC2_METADATA_DISABLED", "true"),
     ("HOME", "/nonexistent"),
 ];
 
-/// How a value is written.
+/// The notation of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Text,
@@ -70,7 +70,7 @@ const SETTINGS: [Setting; 11] = [
     setting("appending", "appending", Form::Flag),
 ];
 
-/// Mount options that change nothing: a volume is so anyway.
+/// Mount options that every volume already has.
 const NOTHING_NEW: [&str; 8] = [
     "ro",
     "read-only",
@@ -82,7 +82,7 @@ const NOTHING_NEW: [&str; 8] = [
     "default-permissions",
 ];
 
-/// What a request asks for.
+/// A requested volume.
 pub struct VolumeRequest<'a> {
     pub id: &'a str,
     pub attributes: &'a HashMap<String, String>,
@@ -90,23 +90,23 @@ pub struct VolumeRequest<'a> {
     pub is_inline: bool,
 }
 
-/// A volume that may be mounted.
+/// A validated volume.
 #[derive(Debug, PartialEq)]
 pub struct VolumeSpec {
     pub source: String,
     /// Options of `foreread mount`, one word each.
     pub options: Vec<String>,
-    /// Variables of its process that are no secret.
+    /// Variables of its process without secrets.
     pub variables: Vec<(&'static str, String)>,
-    /// Variables of this process that it does not get.
+    /// Variables of this process that are not passed on.
     pub withheld: Vec<&'static str>,
-    /// The folder of its disk cache, which has to be made.
+    /// The folder of its disk cache, which must be created.
     pub disk_cache: Option<PathBuf>,
 }
 
-/// How the name of an inline volume's folder begins.
+/// Prefix of an inline volume's folder.
 const INLINE: char = 'i';
-/// Whether a folder of the state is an inline volume's.
+/// Whether a state folder belongs to an inline volume.
 pub fn is_inline_name(name: &str) -> bool {
     name.starts_with(INLINE)
 }
@@ -124,7 +124,7 @@ pub fn file_name(id: &str, is_inline: bool) -> String {
     format!("{kind}{begin}-{number:016x}")
 }
 
-/// An identifier, and a place where one is named.
+/// A valid identifier.
 pub fn checked_id(id: &str) -> Result<(), Status> {
     if id.is_empty() {
         return Err(invalid(
@@ -142,7 +142,7 @@ pub fn checked_id(id: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// The capability, and how it may be used.
+/// Checks the capability and the access mode.
 pub fn checked_capability(
     capability: Option<&VolumeCapability>,
     is_inline: bool,
@@ -152,14 +152,14 @@ pub fn checked_capability(
         return Err(invalid("there is no volume_capability", "name one"));
     };
     if matches!(capability.access_type, Some(AccessType::Block(_))) {
-        let what = "a volume of foreread is no block device";
+        let what = "a volume of foreread cannot be a block device";
         return Err(invalid(what, "write volumeMode: Filesystem"));
     }
     let mode = capability
         .access_mode
         .map_or(Mode::Unknown, |mode| mode.mode());
     let reads = matches!(mode, Mode::SingleNodeReaderOnly | Mode::MultiNodeReaderOnly);
-    // The kubelet gives every inline volume the mode of one writer; a pod cannot name another.
+    // The kubelet sets SINGLE_NODE_WRITER for every inline volume; a pod cannot choose another mode.
     if reads || is_inline || (arguments.any_access_mode && mode != Mode::Unknown) {
         return Ok(());
     }
@@ -186,7 +186,7 @@ impl VolumeSpec {
             source,
         };
         let mut cache = None;
-        // Any user that may make a pod chooses it, and it is memory of all volumes.
+        // Any user who may create a pod chooses it, and all volumes share the memory.
         let max_cache = if request.is_inline {
             arguments.cache
         } else {
@@ -229,7 +229,7 @@ impl VolumeSpec {
         if is_asked != Some(true) {
             return match size {
                 Some(_) => Err(invalid(
-                    "diskCacheSize without a disk cache",
+                    "diskCacheSize needs a disk cache",
                     "write diskCache: \"true\"",
                 )),
                 None => Ok(()),
@@ -240,7 +240,7 @@ impl VolumeSpec {
             return Err(invalid("an inline volume has no disk cache", remedy));
         }
         let Some(folder) = &arguments.disk_cache else {
-            let remedy = "leave diskCache out, or set diskCache.enabled of the chart";
+            let remedy = "remove diskCache, or set diskCache.enabled of the chart";
             return Err(invalid("there is no disk for caches on this node", remedy));
         };
         let bytes = match size {
@@ -281,12 +281,12 @@ impl VolumeSpec {
         if request.is_inline || !keys.is_empty() {
             self.withheld.extend(CREDENTIALS);
         }
-        // What the plugin allows its other volumes; a server of TLS may redirect to any other.
+        // Removes what the plugin allows for other volumes, because a TLS server may redirect to any server.
         if request.is_inline && !arguments.inline_http {
             self.withheld.extend(stores::allow_http());
         }
         if keys.endpoint().is_some() {
-            // It goes before the one of the Secret.
+            // It overrides that of the Secret.
             self.withheld.push("AWS_ENDPOINT_URL_S3");
         }
         if request.is_inline {
@@ -305,12 +305,12 @@ impl VolumeSpec {
     }
 }
 
-/// What of the attributes and mount options is known.
+/// The known attributes and mount options.
 struct Attributes<'a> {
     given: HashMap<&'a str, &'a str>,
 }
 
-/// Attributes that are no option of `foreread mount` by the same word.
+/// Attributes without an equally named option of `foreread mount`.
 const OTHERS: [&str; 8] = [
     "source",
     "bucketName",
@@ -327,7 +327,7 @@ impl<'a> Attributes<'a> {
         if request.attributes.len() > MAX_ATTRIBUTES {
             return Err(invalid(
                 "there are more than 64 volumeAttributes",
-                "leave some out",
+                "remove some",
             ));
         }
         let mut all = Attributes {
@@ -371,7 +371,7 @@ impl<'a> Attributes<'a> {
                 format!("the volumeAttribute '{name}' is too long or has control characters");
             return Err(invalid(&what, "write at most 4096 letters"));
         }
-        // A default that a template leaves empty is none.
+        // An empty value from a template counts as not set.
         if !value.is_empty() && self.given.insert(name, value).is_some() {
             let what = format!("'{name}' is both an attribute and a mount option");
             return Err(invalid(&what, "write one of them"));
@@ -444,20 +444,20 @@ impl<'a> Attributes<'a> {
         };
         let scheme = &scheme.to_ascii_lowercase();
         let Some(store) = stores::of(scheme) else {
-            let what = format!("'{}' is no source of a volume", one_line(&source));
+            let what = format!("'{}' is not a source of a volume", one_line(&source));
             return Err(invalid(
                 &what,
                 "write s3://, gs://, az://, abfss://, hf:// or https:// (docs/stores.md)",
             ));
         };
         if is_inline && store.asks_machine {
-            let what = "an inline volume is not read from Azure";
+            let what = "an inline volume cannot use Azure";
             return Err(invalid(what, "use a PersistentVolume"));
         }
         if scheme == "http" && is_inline && !arguments.inline_http {
             return Err(without_tls());
         }
-        // They would be seen in the arguments of a process and in the mount table.
+        // They would be visible in a process's arguments and in the mount table.
         if secrets::has_some(&source) {
             let remedy = "put them into a Secret, a signature as AZURE_STORAGE_SAS_TOKEN";
             return Err(invalid("the source has credentials or a signature", remedy));
@@ -468,15 +468,15 @@ impl<'a> Attributes<'a> {
 
 fn without_tls() -> Status {
     let remedy = "write https://, use a PersistentVolume, or set inline.allowHttp of the chart";
-    invalid("an inline volume is not read without TLS", remedy)
+    invalid("an inline volume needs TLS", remedy)
 }
 
-/// What is before `://`.
+/// The scheme.
 fn scheme(source: &str) -> Option<&str> {
     source.split_once("://").map(|(scheme, _)| scheme)
 }
 
-/// A folder of the node: only below those that the plugin was given.
+/// A folder of the node, which must be below an allowed one.
 fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String, Status> {
     let path = Path::new(source);
     let is_plain =
@@ -487,14 +487,14 @@ fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String,
             .iter()
             .any(|folder| path.starts_with(folder))
     };
-    // Links are followed, so what they lead to is looked at too.
+    // Links are followed, so their target is checked too.
     let real = path.canonicalize();
     let is_allowed =
         is_plain && !is_inline && allowed(path) && real.is_ok_and(|real| allowed(&real));
     if is_allowed {
         return Ok(source.to_string());
     }
-    let what = format!("'{}' is no source of a volume", one_line(source));
+    let what = format!("'{}' is not a source of a volume", one_line(source));
     Err(invalid(
         &what,
         "write s3://BUCKET/PREFIX/ or another of docs/stores.md",
@@ -514,7 +514,7 @@ fn is_on(name: &str, value: &str) -> Result<bool, Status> {
 
 fn sized(name: &str, value: &str, most: u64) -> Result<u64, Status> {
     let Some(bytes) = quantity(value) else {
-        let what = format!("{name} is no size");
+        let what = format!("{name} is not a size");
         return Err(invalid(&what, "write a size such as 512Mi or 50Gi"));
     };
     if bytes > most || bytes < 1 << 20 {

@@ -148,7 +148,7 @@ fn a_mount_gets_the_keys_of_a_secret_that_has_changed() {
 
 /// A file of a key is private while the mount is there, and goes with it.
 #[test]
-fn an_inline_volume_reads_by_its_own_keys_alone() {
+fn an_inline_volume_uses_only_its_own_keys() {
     let Some(gateway) = Gateway::start() else {
         return;
     };

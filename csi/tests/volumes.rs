@@ -254,7 +254,7 @@ fn inline_volumes_are_mounted_on_the_folder_of_the_pod() {
     fs::create_dir(plugin.path("source")).expect("made");
     let folder = TestVolume::new("csi-1", &[("source", "/etc"), (EPHEMERAL, "true")]);
     let line = refused(plugin.publish(&folder, "pod-1"), Code::InvalidArgument);
-    assert!(line.contains("no source of a volume"), "{line}");
+    assert!(line.contains("not a source of a volume"), "{line}");
     assert!(!plugin.path("pod-1").exists());
     plugin.kill();
     let Some(plugin) = Plugin::start(&[]) else {
@@ -289,7 +289,7 @@ fn metrics_and_health_are_served() {
 }
 
 #[test]
-fn what_is_not_ours_stays() {
+fn foreign_files_stay() {
     let Some((plugin, volume)) = plugin(&[]) else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Memory for the two sizes of buffer that fast devices need in whole memory pages: 256 KiB, what sequential reads go through,
-//! in huge pages; and 4 KiB, what a random read goes through.
+//! Page-aligned memory for the two buffer sizes of fast devices: 256 KiB, for sequential reads,
+//! in huge pages; and 4 KiB, for random reads.
 //!
 //! A device that writes into scattered pages needs an entry for each, and the first touch of each is a fault: cold sequential
 //! reads here took 1.6 times as long as with huge pages (measured). A buffer of one page from the allocator spans two pages,
@@ -25,7 +25,7 @@ pub const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64 and of arm64 with pages of 4 KiB. With pages of 16 or 64 KiB it has 32 or 512 MiB, so no slab holds one; a buffer
 /// is 16 or 4 pages there, and the kernel may have smaller huge pages for what asks for them.
 const HUGE_BYTES: usize = 2 << 20;
-/// Mapped at once. Only what is touched becomes memory.
+/// Bytes of a mapping. Only touched pages use memory.
 const SLAB_BYTES: usize = 32 << 20;
 
 /// Pieces of one size.
@@ -61,7 +61,7 @@ pub struct SlabPiece {
 }
 
 impl SlabPiece {
-    /// A piece with whatever was in it. Nothing when there are none of this size, or no more can be mapped.
+    /// A piece with unspecified content. `None` for other sizes, or if no more can be mapped.
     pub fn take(bytes: usize) -> Option<SlabPiece> {
         let of = [&GROUPS, &PAGES]
             .into_iter()
@@ -104,7 +104,7 @@ impl Arena {
         let Ok(slab) = system::map(SLAB_BYTES) else {
             return;
         };
-        // Refused where there are no huge pages: then it is memory like any other. Miri has no such call.
+        // It fails without huge pages; then the memory has ordinary pages. Miri lacks this call.
         if self.huge && !cfg!(miri) {
             let _ = slab.advise(Advice::HugePage);
         }

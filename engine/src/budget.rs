@@ -1,13 +1,13 @@
-//! What all engines of a process may use together: memory, requests in flight, bytes in flight.
+//! Limits shared by all engines of a process: memory, requests in flight, bytes in flight.
 //!
 //! Memory is reserved when an engine is made and given back when it ends. A transfer takes its share when it starts:
-//! demand always gets it, whatever the limit says, because a caller waits; readahead gets it while there is some left and is
+//! demand always gets it, regardless of the limit, because a caller waits; readahead gets it while there is some left and is
 //! otherwise refused, which fails no read. Never: waits, or blocks a caller.
 //!
 //! ```text
-//!   Engine::new ──reserve──► what was asked for, or what is left, or an error
-//!   demand ─────────────────► goes on, and is counted
-//!   readahead ──room left?──► goes on, and is counted
+//!   Engine::new ──reserve──► the requested memory, or the rest, or an error
+//!   demand ─────────────────► always allowed, and counted
+//!   readahead ──room left?──► allowed, and counted
 //!                  └─ no ───► refused: its pages are absent again, and a demand read fetches them when needed
 //! ```
 
@@ -16,13 +16,13 @@ use foreread_os::host::Host;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Fewer bytes than this are no cache: an engine that would get less gets an error.
+/// Minimum cache size: an engine that would get less gets an error.
 pub const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
-/// Memory that is left to the rest of the process: threads, connections, names, and what waits for a disk cache.
+/// Memory reserved for the rest of the process: threads, connections, names, and the queue of a disk cache.
 const REST_BYTES: u64 = 128 << 20;
 
-/// What all caches may have of this much memory.
+/// The limit of all caches for this much memory.
 fn share_of(memory: u64) -> u64 {
     let rest = memory.saturating_sub(REST_BYTES).max(memory / 4);
     rest.min(memory / 4 * 3)
@@ -51,7 +51,7 @@ impl Default for BudgetLimits {
     }
 }
 
-/// What is used, and what was refused since the budget was made.
+/// Current use, and refusals since the budget was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUse {
@@ -61,7 +61,7 @@ pub struct BudgetUse {
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Engines that got less memory than they asked for, or none.
+    /// Engines that got less memory than requested, or none.
     pub short_engines: u64,
     /// Readahead requests that were refused.
     pub refused_requests: u64,
@@ -69,7 +69,7 @@ pub struct BudgetUse {
     pub refused_bytes: u64,
 }
 
-/// What several engines may use together: memory, requests in flight, and bytes in flight.
+/// Limits shared by several engines: memory, requests in flight, and bytes in flight.
 ///
 /// Every engine takes from the one of its process ([`Budget::of_process`]: three quarters of the memory) unless
 /// [`Options::budget`](crate::Options::budget) names another. A cache that does not fit is made smaller, or refused below
@@ -114,7 +114,7 @@ impl Budget {
         })
     }
 
-    /// The process's own, with the default limits; every engine takes from it unless its options say otherwise.
+    /// The process-wide budget with default limits, which every engine uses unless its options name another.
     #[must_use]
     pub fn of_process() -> Arc<Budget> {
         static PROCESS: OnceLock<Arc<Budget>> = OnceLock::new();
@@ -127,7 +127,7 @@ impl Budget {
         self.limits
     }
 
-    /// What is used now.
+    /// The current use.
     #[must_use]
     pub fn usage(&self) -> BudgetUse {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_ends_at_the_limit_and_comes_back() {
+    fn memory_stays_below_the_limit_and_is_returned() {
         let budget = tiny();
         let first = budget.reserve(8 << 20, 0).expect("all of it");
         let second = budget.reserve(8 << 20, 0).expect("what is left");

@@ -1,8 +1,8 @@
-//! Buffers: aligned memory for up to one group of pages, shared while it is read from, used again afterwards.
+//! Buffers: aligned memory for up to one group of pages, shared by readers and reused.
 //!
 //! A buffer that a device writes into directly has to begin at a multiple of the device's granule. Without
-//! `unsafe` that is had by asking for a little more than needed and beginning at the first aligned byte; the
-//! rest of the allocation is never touched. Never: knows what the bytes are, grows, or zeroes memory twice. A
+//! `unsafe` this is done by allocating a little more than needed and starting at the first aligned byte; the
+//! rest of the allocation is never touched. Never: inspects the bytes, grows, or zeroes memory twice. A
 //! recycled buffer holds old bytes until it is filled, so no byte is returned that was not written.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// From this size on a buffer begins at a memory page, whatever the source asks for: fewer segments a transfer.
+/// From this size on a buffer starts at a memory page, so that a transfer has fewer segments.
 const WHOLE_PAGES_FROM: usize = 64 << 10;
 /// Pages in a group, and so the most a buffer holds.
 const MAX_PAGES: usize = 64;
@@ -49,7 +49,7 @@ impl MemoryMeter {
     }
 }
 
-/// Makes buffers and takes them back.
+/// Allocates and recycles buffers.
 #[derive(Debug)]
 pub struct Pool {
     page_bytes: usize,
@@ -71,7 +71,7 @@ enum Memory {
     Heap { bytes: Box<[u8]>, from: usize },
     /// A piece of a slab.
     Piece(SlabPiece),
-    /// A mapping that goes back to the system.
+    /// A mapping that is returned to the system.
     Mapped(MappedBuffer),
 }
 
@@ -123,7 +123,7 @@ impl Pool {
         })
     }
 
-    /// From now on buffers begin at multiples of `align`, too. Those that are out do not, and are not used again.
+    /// From now on buffers also start at multiples of `align`. Buffers in use are not reused.
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {
@@ -158,7 +158,7 @@ impl Pool {
         if whole { MAX_PAGES } else { pages }
     }
 
-    /// A buffer for 1 to 64 pages; what it holds is of no meaning.
+    /// A buffer for 1 to 64 pages with unspecified content.
     #[must_use]
     pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
         let used = pages.clamp(1, MAX_PAGES);
@@ -221,7 +221,7 @@ impl Pool {
             .iter_mut()
             .step_by(PAGE_BYTES)
             .for_each(|byte| *byte = 1);
-        // Looked at again: buffers may have come back meanwhile.
+        // Checked again: buffers may have been returned meanwhile.
         self.lists(|lists| {
             let still = wanted(lists) && self.fits(&memory);
             if still {

@@ -1,9 +1,9 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
-//! It is the only reader of the clock, and the only room that waits. It decides which thread does what: a hit is
-//! served by the thread that asked, under two short locks with the copy between them, or without one (`read.rs`); a lone
-//! miss too is read by the thread that asked. Worker threads run readahead, and demand reads whose callers are busy. Progress never depends on
-//! them: a caller that waits runs the jobs it waits for itself. It does not decide what to read, and looks into no page.
+//! Only this module reads the clock and waits. It decides which thread does what: a hit is
+//! served by the calling thread, under two short locks with the copy between them, or without a lock (`read.rs`); a single
+//! miss is also read by the calling thread. Worker threads run readahead, and demand reads whose callers are busy. Progress never depends on
+//! them: a waiting caller runs the jobs that it waits for. The driver does not decide what to read, and does not inspect data.
 //!
 //! # Threads and locks
 //! ```text
@@ -14,11 +14,11 @@
 //!    that tasks read)  │  unlock, which      └──────────────────────────────────────────────────┘
 //!                      │  wakes and submits
 //!                      ▼
-//!     without the lock: source.read_at, queue.reap, the copy of a hit, hits of what is shown, wakers, the drop of a source
+//!     without the lock: source.read_at, queue.reap, the copy of a hit, hits of published pages, wakers, the drop of a source
 //! ```
 //! One lock, held for microseconds, and never over a call of a source: `lock.rs` proves that by types. A thread sleeps on the
-//! condvar of its read, on the workers' condvar, on `accepted` (a source that has changed says what it holds), or in the
-//! queue that it reaps. Time is nanoseconds since the driver was made, read before the lock; behind it, it never goes back.
+//! condvar of its read, on the workers' condvar, on `accepted` (a changed source reports its new size), or in the
+//! queue that it reaps. Time is nanoseconds since the driver was created, read before the lock; under the lock it never goes back.
 //! `Release` carries the time of the event before it: nothing is measured from it, and a clock costs 20 ns.
 //!
 //! # Example: a miss
@@ -36,8 +36,8 @@
 //! Each imports only files above it, or to its left.
 //! ```text
 //!   lock        the one lock, and calls of a source without it     jobs      fetches that threads read, and their buffers
-//!   files       sources, versions, what a reader has seen          workers   worker threads and the list of all threads
-//!   notifications ◄─ reads (under way, and hits without the lock)     span        what a subscriber of `tracing` sees of a read
+//!   files       sources, versions known to readers                 workers   worker threads and the list of all threads
+//!   notifications ◄─ reads (in progress, and hits without the lock)   span        the tracing span of a read
 //!   queue, queue/attend ◄─ state ◄─ shared ◄─ transfer ◄─ reaping (and the threads' loops) ◄─ read (by a thread, by a task)
 //! ```
 
@@ -97,17 +97,17 @@ pub struct Driver {
 #[derive(Clone, Copy, Debug)]
 pub struct NewReader {
     pub at: OpenFile,
-    /// The version it begins with.
+    /// The first version.
     pub version: u64,
 }
 
-/// What runs and waits at this moment. Reads and fetches are zero when there is no read.
+/// Current activity. Reads and fetches are zero when no read is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauges {
     /// Reads that have not returned.
     pub reads: u64,
-    /// Fetches that have not begun.
+    /// Fetches that have not started.
     pub queued_fetches: u64,
     /// Fetches being read.
     pub running_fetches: u64,
@@ -127,7 +127,7 @@ pub struct Gauges {
     pub files: u64,
     /// Open descriptions of them.
     pub opens: u64,
-    /// Times a sleeper found by itself that there was something to do. Counted since the beginning; each is a call that
+    /// How often a sleeper found work without a wakeup, since the start. Each is a wakeup that
     /// was forgotten, or a machine that stood still for a second.
     pub missed_calls: u64,
     /// What a policy that sets itself has come to; none for a policy with fixed settings, and before the first file is open.
@@ -178,15 +178,15 @@ impl Driver {
         }
     }
 
-    /// A thread from outside begins here.
+    /// Entry point of external threads.
     fn enter(&self) -> Outside<'_> {
         Outside::enter(&self.shared)
     }
 
     // ---- files and readers ----
 
-    /// A new file and its first reader; nothing when there are too many. The last reader takes the file with it.
-    /// It is read by its queue where it has one and `io` does not forbid it.
+    /// A new file and its first reader; `None` if there are too many. Closing the last reader closes the file.
+    /// It uses its queue if it has one and `io` permits it.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
         let new = self.new_file(source, io);
         let mut state = self.enter().lock()?;
@@ -195,7 +195,7 @@ impl Driver {
         file.map_or(Ok(None), |file| self.open(file))
     }
 
-    /// A file that a listing has behind `after` and that has no reader yet; nothing when there are too many.
+    /// A file without a reader that follows `after` in a listing; `None` if there are too many.
     pub fn list(
         &self,
         source: Arc<dyn Source>,
@@ -236,7 +236,7 @@ impl Driver {
         self.shared
             .pool
             .align_to(source.alignment().memory as usize);
-        // A queue needs buffers that its source takes as they are.
+        // A queue needs buffers with the alignment of its source.
         let fits = self
             .shared
             .page
@@ -260,12 +260,12 @@ impl Driver {
         }
     }
 
-    /// One more reader of the file; nothing when there are too many.
+    /// Another reader of the file; `None` if there are too many.
     pub fn open(&self, file: FileId) -> Result<Option<NewReader>, Fault> {
         self.open_with(|_| Some(file))
     }
 
-    /// The first reader of a listed file; nothing when it has changed since, or there are too many.
+    /// The first reader of a listed file; `None` if the file has changed since, or there are too many.
     pub fn open_listed(&self, key: FileKey) -> Result<Option<NewReader>, Fault> {
         self.open_with(|state| state.files.unchanged(key))
     }
@@ -298,7 +298,7 @@ impl Driver {
 
     // ---- getters ----
 
-    /// Size and version of the file. Waits where the source has changed and has not said yet how large it is.
+    /// Size and version of the file. Waits if the source has changed and its new size is not known yet.
     pub fn known(&self, file: FileId) -> Result<SizedVersion, Fault> {
         read::known(&self.shared, file)
     }
@@ -322,7 +322,7 @@ impl Driver {
         self.shared.pool.meter()
     }
 
-    /// A panic behind the lock has stopped it.
+    /// A panic under the lock has stopped it.
     pub fn is_stopped(&self) -> bool {
         self.shared.state.is_stopped()
     }
@@ -331,7 +331,7 @@ impl Driver {
         gauges(&self.shared)
     }
 
-    /// No read, and no fetch that runs or waits; ends nothing and wakes nothing.
+    /// Whether there is no read and no running or waiting fetch. Has no side effects.
     pub fn is_quiet(&self) -> bool {
         let Ok(state) = self.enter().lock() else {
             return true;
@@ -351,7 +351,7 @@ impl Driver {
         streams(&self.shared, max)
     }
 
-    /// The lock, for what writes a file.
+    /// A handle to the lock for writing a file.
     fn lock_for_log(&self) -> std::io::Result<Guard<'_>> {
         self.enter()
             .lock()
@@ -363,14 +363,14 @@ impl Driver {
         state.log().map_or(Ok(()), EventLog::flush)
     }
 
-    /// Brings the log to its file and writes nothing more to it. The counters as they were at its last line.
+    /// Flushes and closes the event log. Returns the counters as of its last line.
     pub fn end_log(&self) -> std::io::Result<Stats> {
         let mut state = self.lock_for_log()?;
         state.take_log().map_or(Ok(()), |mut log| log.flush())?;
         Ok(state.machine().stats())
     }
 
-    // ---- what readers ask ----
+    // ---- requests of readers ----
 
     pub fn advise(&self, open: OpenId, advice: Advice, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Advise {
@@ -380,7 +380,7 @@ impl Driver {
         })
     }
 
-    /// Fetches what a caller will read, whatever the policy.
+    /// Fetches announced ranges, independent of the policy.
     pub fn prefetch(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Prefetch { open, range })
     }
@@ -392,7 +392,7 @@ impl Driver {
         self.feed(Event::Pressure { pages })
     }
 
-    /// These bytes are others now, within the same version: what is cached of them is dropped, and what is in flight doomed.
+    /// These bytes were changed within the same version: cached pages are dropped, and fetches in flight are marked as stale.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Invalidate { file, range })
     }
@@ -414,7 +414,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads what there is into `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer
+    /// Reads into `buf` from `offset`. `seen` is the version that the reader knows: if there is a newer
     /// one, the read fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` is filled
     /// with what the pages were.
     #[inline]
@@ -439,7 +439,7 @@ impl Driver {
         }
     }
 
-    /// Goes on with a task's read. Pending means that its waker will be called.
+    /// Polls a task's read. Pending means that its waker will be called.
     pub fn poll_read(
         &self,
         task: &TaskRead<'_>,
@@ -476,7 +476,7 @@ impl Drop for Driver {
 }
 
 fn gauges(shared: &Arc<DriverShared>) -> Result<Gauges, Fault> {
-    // What has ended is not in flight, though no thread has reaped it yet.
+    // Completed transfers do not count as in flight, even if no thread has reaped them yet.
     let state = reaping::look_in_everywhere(Outside::enter(shared).lock()?)?;
     let gauges = count_gauges(shared, &state);
     state.unlock();

@@ -1,4 +1,4 @@
-//! One cache, one set of limits and one crew of worker threads for any number of sources.
+//! One cache, one set of limits and one pool of worker threads for any number of sources.
 //!
 //! A file is known from its first reader to its last: then its pages are dropped and its number is used again, so a program
 //! may open a million files one after the other. The policy `auto` measures one source: give each kind of storage an engine. Never: shares more with another engine than the
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// A cache with its policy, its limits and its threads, for any number of sources.
 ///
-/// [`Reader::open`](crate::Reader::open) makes an engine for one source. Make one yourself where many files share a cache: they compete for it by the
+/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create one yourself to share a cache between many files: they compete for it by the
 /// order of eviction, and the policy `auto` knows the storage when the next one is opened. It measures one kind of storage, so give
 /// local files and objects an engine each. The pages of a file are dropped with its last reader. A clone is the same engine; it ends
 /// with the last clone and the last reader.
@@ -114,7 +114,7 @@ impl Engine {
         )
     }
 
-    /// The same for sources of which this much is known.
+    /// The same for sources with these properties.
     pub(crate) fn build(options: &Options, storage: Storage) -> Result<Engine, OpenError> {
         let budget = options.budget.clone().unwrap_or_else(Budget::of_process);
         let wanted = options
@@ -179,26 +179,26 @@ impl Engine {
         self.shared.driver.is_stopped()
     }
 
-    /// What runs and waits now.
+    /// The current activity.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.shared.driver.gauges().unwrap_or_default()
     }
 
-    /// No read waits, and no source is asked or will be before the next read. Calls no code of a source or a task, so it may be asked
-    /// anywhere where the engine may not go on: by a garbage collector, for one.
+    /// Whether the engine is idle: no read waits, and no source is called before the next read. Calls no code of sources or tasks, so it may be called
+    /// where the engine must not run, for example by a garbage collector.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.shared.driver.is_quiet()
     }
 
-    /// How long sources took for demand fetches, and for fetches that began as readahead.
+    /// Latencies of sources for demand fetches, and for fetches that started as readahead.
     #[must_use]
     pub fn latencies(&self) -> [Latencies; 2] {
         self.shared.driver.latencies()
     }
 
-    /// The open descriptions that have read most often, at most `most` of them.
+    /// The open descriptions with the most reads, at most `most` of them.
     #[must_use]
     pub fn streams(&self, most: usize) -> Vec<StreamView> {
         self.shared.driver.streams(most).unwrap_or_default()
@@ -210,7 +210,7 @@ impl Engine {
         Arc::clone(self.shared.driver.meter())
     }
 
-    /// Bytes of pages that it may cache: what was asked for, or what the budget had left of it.
+    /// The cache size: as requested, or less if the budget did not have it.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
         self.shared.cache_bytes
@@ -262,7 +262,7 @@ impl Engine {
         self.shared.disk_cache.as_ref()
     }
 
-    /// A source as this engine reads it: with the cache on disk, where there is one.
+    /// A source as this engine reads it: with the disk cache, if there is one.
     pub(crate) fn below(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
         #[cfg(feature = "disk-cache")]
         if let Some(cache) = self.disk_cache() {
@@ -276,12 +276,12 @@ impl Engine {
         self.shared.io
     }
 
-    /// Its files are appended to, and nothing is copied over them.
+    /// Whether its files are only appended to, never overwritten.
     pub(crate) fn appending(&self) -> bool {
         self.shared.appending
     }
 
-    /// The hint that every open description begins with.
+    /// The initial hint of each open description.
     pub(crate) fn hint(&self) -> Option<Advice> {
         self.shared
             .hint

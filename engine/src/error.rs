@@ -1,4 +1,4 @@
-//! What can go wrong, in the caller's words: one line that says what, where and what to do, and one error number.
+//! Errors for callers: one line that says what, where and what to do, and an error number.
 //!
 //! Never: an error that a readahead met. Those are counted, not reported.
 
@@ -13,13 +13,13 @@ use foreread_os::failure::{Failure, FailureKind};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The source is not there, or is nothing that can be read.
+    /// The source does not exist or cannot be read.
     #[error(transparent)]
     Source(#[from] SourceOpenError),
     /// The policy does not exist, or a value of it does not fit.
     #[error("policy: {}", refused_policy(.0))]
     Policy(SpecError),
-    /// The source is larger than offsets are counted here.
+    /// The source is larger than supported offsets.
     #[error("a source of {size} bytes: only {MAX_OFFSET} can be counted; serve a part of it")]
     TooLarge {
         /// Its size.
@@ -28,7 +28,7 @@ pub enum OpenError {
     /// The page size is not one.
     #[error("page of {bytes} bytes: a page is a power of two from 512 to 1M")]
     PageSize {
-        /// What was asked for.
+        /// The requested value.
         bytes: u64,
     },
     /// The policy needs another page size.
@@ -36,7 +36,7 @@ pub enum OpenError {
         "page of {bytes} bytes: {policy} counts in pages of {needed}; leave the page size at {needed}"
     )]
     PolicyPage {
-        /// What was asked for.
+        /// The requested value.
         bytes: u64,
         /// The policy.
         policy: &'static str,
@@ -57,19 +57,19 @@ pub enum OpenError {
         /// How many there may be.
         limit: u32,
     },
-    /// The caches that are there take all the memory there may be.
+    /// Existing caches use all memory of the budget.
     #[error(
         "cache of {}, with {} of spare buffers: {} of {} are in use; share one Engine, make caches smaller, or allow more memory",
         mib(wanted - spare), mib(*spare), mib(*used), mib(*limit)
     )]
     Budget {
-        /// What was asked for: the cache ([`Options::cache_bytes`](crate::Options::cache_bytes)) and its spare buffers.
+        /// The requested bytes: the cache ([`Options::cache_bytes`](crate::Options::cache_bytes)) and its spare buffers.
         wanted: u64,
         /// Of it, the buffers kept to be used again ([`Limits::spare_bytes`](crate::Limits::spare_bytes)).
         spare: u64,
-        /// What the others have.
+        /// The bytes of other engines.
         used: u64,
-        /// What all of them may have.
+        /// The limit for all engines.
         limit: u64,
     },
     /// A listed source is another version now.
@@ -78,16 +78,16 @@ pub enum OpenError {
         /// Which.
         place: String,
     },
-    /// The engine has had an internal error and reads no more.
-    #[error("the engine stopped after an internal error; open the source anew and report a bug")]
+    /// The engine has stopped after an internal error.
+    #[error("the engine stopped after an internal error; open the source again and report a bug")]
     Stopped,
 }
 
-/// With the names where the name is wrong: `foreread list policies` lists more than those that serve.
+/// For a wrong name, lists the valid ones: `foreread list policies` also lists simulation-only policies.
 fn refused_policy(error: &SpecError) -> String {
     match error {
         SpecError::UnknownName { name, known } => format!(
-            "there is no '{name}' that serves reads; name one of {} (`foreread compare` has others)",
+            "no policy '{name}' can serve reads; name one of {} (`foreread compare` has others)",
             known.join(", ")
         ),
         SpecError::UnknownKey { known, .. } if !known.is_empty() => {
@@ -97,13 +97,13 @@ fn refused_policy(error: &SpecError) -> String {
     }
 }
 
-/// What the source said of it, with what to do where that is not said: a panic is a bug, and comes again.
+/// The source's message, with a remedy if it has none: a panic is a bug and will happen again.
 fn refused_read(errno: i32, source: &str, cause: Option<&Cause>) -> String {
     let text = match cause.map(|cause| cause.downcast_ref::<SourceError>()) {
         None => crate::source::errno_text(errno),
         Some(None) => cause.map(ToString::to_string).unwrap_or_default(),
         Some(Some(SourceError::Other { what, cause, .. })) if cause.is::<SourcePanic>() => {
-            return format!("{what}; mend the source");
+            return format!("{what}; fix the source");
         }
         Some(Some(error)) => error.full_text(),
     };
@@ -125,7 +125,7 @@ fn mib(bytes: u64) -> String {
 }
 
 impl OpenError {
-    /// What a caller can act on.
+    /// The kind, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -153,7 +153,7 @@ impl OpenError {
     }
 }
 
-/// Why a read failed. Its `source()` is the [`SourceError`] behind it, where there is one.
+/// Why a read failed. Its `source()` is the [`SourceError`] that caused it, if any.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -162,16 +162,16 @@ pub enum ReadError {
     Io {
         /// The source's error number.
         errno: i32,
-        /// What was read, and where.
+        /// The source and the range.
         place: Place,
-        /// The [`SourceError`]. Nothing where the engine itself has no bytes to give.
+        /// The [`SourceError`]. `None` if the error comes from the engine.
         #[source]
         cause: Option<Cause>,
     },
     /// The source is a new version; this reader reads that one from now on.
     #[error("{place}: the source has changed since it was opened or read last; start over")]
     Changed {
-        /// What was read, and where.
+        /// The source and the range.
         place: Place,
         /// The [`SourceError`], for the reads that waited for the bytes.
         #[source]
@@ -180,9 +180,9 @@ pub enum ReadError {
     /// The source ends before its size says so.
     #[error("{place}: the source ends before its size; check that no program truncates it")]
     Short {
-        /// What was read, and where.
+        /// The source and the range.
         place: Place,
-        /// The [`SourceError`], where the source has said so.
+        /// The [`SourceError`], if the source reported it.
         #[source]
         cause: Option<Cause>,
     },
@@ -192,27 +192,27 @@ pub enum ReadError {
         foreread_core::machine::MAX_READS
     )]
     Limit {
-        /// What was read, and where.
+        /// The source and the range.
         place: Place,
     },
-    /// The engine has had an internal error and reads no more.
+    /// The engine has stopped after an internal error.
     #[error(
-        "{place}: the engine stopped after an internal error; open the source anew and report a bug"
+        "{place}: the engine stopped after an internal error; open the source again and report a bug"
     )]
     Stopped {
-        /// What was read, and where.
+        /// The source and the range.
         place: Place,
     },
 }
 
-/// What was read, and where.
+/// The source and the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// First byte.
     pub offset: u64,
-    /// How many were asked for.
+    /// The number requested.
     pub len: usize,
-    /// The source, as it describes itself.
+    /// The source's description.
     pub source: String,
 }
 
@@ -245,7 +245,7 @@ impl ReadError {
         }
     }
 
-    /// What a caller can act on.
+    /// The kind, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -267,27 +267,27 @@ impl ReadError {
     }
 }
 
-/// Why a write failed. Its `source()` is the [`SourceError`] behind it, where there is one.
+/// Why a write failed. Its `source()` is the [`SourceError`] that caused it, if any.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The source refused it, or failed.
-    #[error("{what}; check that it may be written, and that the storage is sound")]
+    #[error("{what}; check write permission and the health of the storage")]
     Io {
         /// The source's error number.
         errno: i32,
-        /// What was being done.
+        /// The operation.
         what: String,
         /// The [`SourceError`].
         #[source]
         cause: Cause,
     },
     /// The source is another version than the reader's: writing would mix the two.
-    #[error("{what}; open it anew")]
+    #[error("{what}; open it again")]
     Changed {
         /// What is different.
         what: String,
-        /// The [`SourceError`], where this write found it.
+        /// The [`SourceError`], if this write caused it.
         #[source]
         cause: Option<Cause>,
     },
@@ -302,12 +302,12 @@ pub enum WriteError {
         size: u64,
     },
     /// The engine has had an internal error.
-    #[error("the engine stopped after an internal error; open the source anew and report a bug")]
+    #[error("the engine stopped after an internal error; open the source again and report a bug")]
     Stopped,
 }
 
 impl WriteError {
-    /// What a caller can act on.
+    /// The kind, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -331,15 +331,15 @@ impl WriteError {
 /// A failed read without the name of its source yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The machine refused, or the source where its own error is not known.
+    /// The machine refused, or the source did without an error of its own.
     Read(Error),
-    /// The source refused, and said why.
+    /// The source refused with an error.
     Source(Error, Cause),
-    /// A thread panicked in the middle of a change: nothing behind the lock can be trusted.
+    /// A thread panicked during a change, so the locked state cannot be trusted.
     Stopped,
 }
 
-/// What a command shows of them.
+/// The text that a command shows.
 macro_rules! into_failure {
     ($($error:ty),*) => {$(
         impl From<$error> for Failure {

@@ -6,9 +6,9 @@ use rustix::io::Errno;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $errno:ident,)*) => {
-        /// What a caller can act on. Every error of a reader or a source has one.
+        /// The kind of an error of a reader or a source, for callers that match on it.
         ///
-        /// Example: after [`ErrorKind::Changed`] a program begins again with the new version; after [`ErrorKind::Storage`]
+        /// Example: after [`ErrorKind::Changed`] a program restarts with the new version; after [`ErrorKind::Storage`]
         /// it may read again.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -32,9 +32,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A policy or a page size that was asked for does not exist, or does not fit.
+    /// A requested policy or page size does not exist or does not fit.
     InvalidOption = INVAL,
-    /// The storage does not take what it was asked, such as a name.
+    /// The storage does not accept the request, such as a name.
     Refused = INVAL,
     /// There is no such source.
     NotFound = NOENT,
@@ -56,9 +56,9 @@ kinds! {
     TooManyReads = AGAIN,
     /// The caches would take more memory than they may.
     NoMemory = NOMEM,
-    /// The bytes are beyond the end of what does not grow.
+    /// The bytes are beyond the end of a source that cannot grow.
     BeyondEnd = NOSPC,
-    /// The engine has had an internal error and reads no more.
+    /// The engine has stopped after an internal error.
     Stopped = IO,
 }
 

@@ -1,7 +1,7 @@
-//! The event log: what a driver told its machine and what the machine answered, as text.
+//! The event log: a driver's events and the machine's actions, as text.
 //!
 //! [`check_log`] feeds the events of a log to a fresh machine, which must answer the same. So a live run can be looked
-//! at again at leisure, and "what the simulator says is what the engine does" is checked instead of believed. Never:
+//! at again later, and it can be checked that the engine decides as the simulator does. Never:
 //! bytes of data, or the name of a file.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!   policy linux-6.18:max=131072
 //!   E 0 open 0 0 67108864                     the event and its time in nanoseconds
 //!   E 8120 read 1 0 0 4096 0
-//!   A submit 0 0 0 16384 demand               what the machine answered, in order, before the next event
+//!   A submit 0 0 0 16384 demand               the machine's actions, in order, before the next event
 //!   E 93518 done 0 16384
 //!   A serve 1 0 0 0 4096 last
 //! ```
@@ -30,7 +30,7 @@ pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, w
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";
 
-/// Writes a log. The first error stops it, and is kept until a caller asks.
+/// Writes a log. The first error stops it, and is kept for the caller.
 pub struct EventLog {
     out: BufWriter<Box<dyn Write + Send>>,
     text: String,
@@ -38,7 +38,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Begins a log with its header.
+    /// Starts a log with its header.
     #[must_use]
     pub fn new(out: Box<dyn Write + Send>, config: &Config, policy: &PolicySpec) -> EventLog {
         let mut log = EventLog {
@@ -70,7 +70,7 @@ impl EventLog {
     /// Brings everything to the file. Returns the first error there was, once.
     ///
     /// # Errors
-    /// What the file said.
+    /// The error of the file.
     pub fn flush(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),

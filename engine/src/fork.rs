@@ -1,21 +1,21 @@
-//! For programs that fork while they have engines, such as Python's `multiprocessing`.
+//! Fork support for programs with engines, such as Python's `multiprocessing`.
 //!
 //! A forked child has the memory of its parent and only the thread that forked. What another thread had locked stays locked
 //! there, and threads that a reader waits for do not exist. So an engine and its readers are of no use in a child: it must
-//! neither read with them nor drop them (`std::mem::forget`), and makes new ones. For those to work, what all engines of a
-//! process share has to be in order: buffers that wait to be used again, the log, the threads of connections.
+//! neither read with them nor drop them (`std::mem::forget`), and creates new ones. For those to work, the state shared by all engines of a
+//! process must be consistent: spare buffers, the log, the threads of connections.
 //!
 //! ```text
-//!   Fork::prepare ── locks what is shared ──► fork ─┬─ parent: drop(Fork)          unlocks
+//!   Fork::prepare ── locks shared state ──► fork ───┬─ parent: drop(Fork)          unlocks
 //!                                                   └─ child:  Fork::in_child      unlocks; connections get new threads
 //! ```
 
 use crate::{arena, log};
 
-/// For a process that forks while it has engines: holds what all engines share, so that the child finds it in order.
+/// For a process that forks while it has engines: locks the state shared by all engines, so that it is consistent in the child.
 ///
-/// Make one before the fork. The parent drops it and goes on as before. The child calls [`Fork::in_child`]; it neither reads with the
-/// readers of the parent nor drops them (`std::mem::forget`), since their threads are not there, and opens what it reads anew. A
+/// Create one before the fork. The parent drops it and continues. The child calls [`Fork::in_child`]; it neither reads with the
+/// readers of the parent nor drops them (`std::mem::forget`), because their threads do not exist in the child, and opens sources again. A
 /// program that forks only to run another program at once (`exec`, [`std::process::Command`]) needs none of this.
 ///
 /// ```
@@ -34,7 +34,7 @@ pub struct Fork {
 }
 
 impl Fork {
-    /// Waits for other threads to be done with what is shared, microseconds, and keeps them out.
+    /// Waits for other threads to release the shared state (microseconds), and locks it.
     pub fn prepare() -> Fork {
         Fork {
             _arenas: arena::hold(),

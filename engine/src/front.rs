@@ -1,6 +1,6 @@
-//! Front ends: clients of other kinds in front of a [`crate::Reader`].
+//! Front ends serve a [`crate::Reader`] over other protocols.
 //!
-//! A front end knows the reader and nothing behind it. Never: decides what is read ahead.
+//! A front end uses only the reader's interface, and does not decide what is read ahead.
 
 #[cfg(feature = "object")]
 mod ahead;

@@ -1,16 +1,16 @@
-//! Why readahead is not running, said at once: silently dead readahead is the commonest fault in this field.
+//! Explains why readahead is not running, because readahead that silently does nothing is a common fault.
 //!
-//! A cause is read off the counters alone, so it can be asked of anything that keeps them. Never: guesses where reads
+//! Only the counters are used, so it works for anything that has them. Never: guesses where reads
 //! are too few to tell.
 
 use foreread_core::stats::Stats;
 
-/// Below this many reads nothing can be said.
+/// Minimum number of reads for a diagnosis.
 pub const MIN_READS: u64 = 100;
 /// A part of the reads, or of the bytes, that is nearly all of them.
 const NEARLY_ALL: f64 = 0.95;
 
-/// Whether a policy ever reads ahead: `none` does not, and what may fetch no more than is demanded (`auto:max-overfetch=1`, in thousandths).
+/// Whether a policy ever reads ahead: not `none`, and not a policy that may fetch only demanded bytes (`auto:max-overfetch=1`, in thousandths).
 #[cfg(feature = "fuse")]
 pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
     let mut params = policy.info.params.iter().zip(&policy.values);
@@ -18,8 +18,8 @@ pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
         && !params.any(|(param, value)| param.key == "max-overfetch" && *value == 1000)
 }
 
-/// What is wrong with the readahead of `policy`, by the counters since the cache was made; nothing where it runs, or
-/// where it is not needed.
+/// The problem with the readahead of `policy`, from the counters since the cache was created; `None` if it runs, or
+/// if it is not needed.
 ///
 /// ```
 /// use foreread::{Stats, why_no_readahead};
@@ -47,7 +47,7 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     if stats.ra_planned_ops == 0 {
         let reads = stats.demand_reads;
         return Some(format!(
-            "{policy} saw no sequence in {reads} reads, or was told that they are random"
+            "{policy} saw no sequence in {reads} reads, or has a hint that they are random"
         ));
     }
     if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
@@ -90,7 +90,7 @@ pub struct ReadaheadState {
     pub why: &'static str,
 }
 
-/// What there is to say of one open description, by its part of the counters.
+/// The state of one open description, from its counters.
 #[must_use]
 pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     let most = |of: u64, whole: u64| whole > 0 && of as f64 / whole as f64 > NEARLY_ALL;
@@ -101,16 +101,16 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     if stats.ra_planned_ops == 0 {
         return match stats.demand_reads {
             0 => off("nothing was read yet"),
-            reads if most(stats.hits, reads) => off("what it reads is cached"),
+            reads if most(stats.hits, reads) => off("its reads are cached"),
             reads if reads < MIN_READS => off("too few reads to tell"),
-            _ => off("no sequence was seen, or reads were said to be random"),
+            _ => off("no sequence was seen, or a hint says that reads are random"),
         };
     }
     if most(stats.ra_refused_bytes, stats.ra_planned_bytes) {
         return off("refused for lack of memory or requests");
     }
     if stats.ra_ops == 0 {
-        return off("what was planned was cached");
+        return off("the planned bytes were cached already");
     }
     if most(stats.ra_failed_bytes, stats.ra_bytes) {
         return off("the source fails it");

@@ -1,4 +1,4 @@
-//! A reader with a position: [`std::io::Read`] and [`std::io::Seek`] for programs that read one byte after the other.
+//! A reader with a position: [`std::io::Read`] and [`std::io::Seek`] for programs that read sequentially.
 //!
 //! [`ReadCursor`] keeps a position beside a [`Reader`] and moves it by what each read returns. It holds a reader of any kind:
 //! `Reader`, `&Reader` or `Arc<Reader>`. Two cursors on one reader have two positions and one readahead state; for two states,
@@ -90,13 +90,13 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.reader
     }
 
-    /// Where the next read begins.
+    /// The position of the next read.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Moves the position; what a task was reading is given up.
+    /// Moves the position; a pending read of a task is cancelled.
     fn move_to(&mut self, to: SeekFrom) -> Result<u64> {
         let (base, by) = match to {
             SeekFrom::Start(at) => (at, 0),

@@ -1,4 +1,4 @@
-//! How long sources took: a histogram of fixed buckets, kept by the driver and read by reports.
+//! Latencies of sources: a histogram with fixed buckets, filled by the driver and used in reports.
 //!
 //! Never: reads a clock, or loses a count: every transfer is in exactly one bucket.
 
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Upper bound of the first bucket, in nanoseconds; each next one is twice as large.
 const FIRST_NS: u64 = 16_384;
-/// Buckets with a bound: up to 8.6 s. What took longer is in one more.
+/// Bounded buckets, up to 8.6 s. Longer latencies are in one more bucket.
 const BOUNDS: usize = 20;
 
 /// One histogram, at one moment.

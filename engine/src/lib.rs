@@ -23,7 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where to go on
+//! # Where to look next
 //! | task | see |
 //! |---|---|
 //! | read from tasks of any runtime | [`Reader::read_at_async`]; [`io::ReadCursor`] with the feature `tokio` or `futures` |
@@ -32,18 +32,18 @@
 //! | files in a known order, read ahead before they are opened | [`Engine::list`] |
 //! | choose a policy, the size of the cache, limits | [`Options`] |
 //! | bytes from elsewhere: a client of your own that blocks | [`source::Source`], and the example `custom_source` |
-//! | the same by a client whose calls are futures | `source::from_async` (feature `tokio`), and the example `async_source` |
+//! | the same with an async client | `source::from_async` (feature `tokio`), and the example `async_source` |
 //! | a store of the crate `object_store` that reads ahead, by one line | `front::Ahead` (feature `object`), and the example `ahead` |
 //! | a policy of your own | [`policy`], and the example `custom_policy` |
 //! | serve or mount | [`front`] |
-//! | what happened | [`Reader::stats`], [`why_no_readahead`], [`eventlog`] |
+//! | statistics and diagnosis | [`Reader::stats`], [`why_no_readahead`], [`eventlog`] |
 //!
 //! # Features
-//! | feature | default | what |
+//! | feature | default | content |
 //! |---|---|---|
-//! | `uring` | yes | files by io_uring, where the kernel allows it |
+//! | `uring` | yes | files by io_uring, if the kernel allows it |
 //! | `nbd` | yes | the NBD server, and exports of other servers as a source |
-//! | `rbd` | yes | Ceph images, through the librbd that is installed where the program runs |
+//! | `rbd` | yes | Ceph images, through the installed librbd |
 //! | `metrics` | yes | counters as OpenMetrics text |
 //! | `object` | no | `s3://` and `http(s)://`; about 150 crates |
 //! | `disk-cache` | no | bytes of objects on disk between runs: `source::disk_cache` |
@@ -53,14 +53,14 @@
 //! | `futures` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`] |
 //! | `bytes` | no | `Reader::read_bytes_at`, which returns `bytes::Bytes` |
 //!
-//! For sources of a program's own nothing more is needed than `foreread = { version = "0.1", default-features = false }`; files
+//! Programs with their own sources need only `foreread = { version = "0.1", default-features = false }`; files
 //! are then read by threads.
 //!
 //! Log lines and the spans `open` and `fetch` go through the facade `tracing`. The spans have the level DEBUG. A fetch by
 //! io_uring or another queue has no span, since no thread waits for it.
 //!
 //! # How it works
-//! What is read ahead is decided by the machine of [`foreread_core`]; this crate feeds it what happens and does what it says. It
+//! The state machine of [`foreread_core`] decides what to read ahead; this crate sends it events and executes its actions. It
 //! never returns a byte that is not the source's, never fails a read because of a readahead, and never holds more than its
 //! limits say. Nothing is kept on disk unless `Options::disk_cache` names a folder. `unsafe` is in two modules only: the ring of io_uring and librbd.
 //!

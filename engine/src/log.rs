@@ -1,4 +1,4 @@
-//! What the engine reports through `tracing`, and how often.
+//! Log lines of the engine through `tracing`, rate limited.
 //!
 //! A source that fails does so for every read: the same line is reported once a minute, with the number of times that it
 //! was left out. Nothing here holds a secret: sources are named by `SourceName`.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The same line is reported once in this time.
 const REPEAT: Duration = Duration::from_secs(60);
-/// Lines that are remembered; the oldest makes room.
+/// Number of remembered lines; the oldest is replaced.
 const MAX_LINES: usize = 64;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Message {
 }
 
 impl Recent {
-    /// How often this line came since it was reported last, this time included. Nothing while it is to be left out.
+    /// How often this line occurred since it was last reported, including now. `None` if it is to be suppressed.
     fn times(&mut self, text: &str, now: Instant) -> Option<u64> {
         if let Some(line) = self.0.iter_mut().find(|line| line.text == text) {
             line.left_out += 1;
@@ -49,12 +49,12 @@ impl Recent {
     }
 }
 
-/// Whether a line that may come with every read is to be reported now, and how often it came.
+/// Whether to report a line now that may occur with every read, and how often it occurred.
 pub(crate) fn once_a_minute(text: &str) -> Option<u64> {
     hold().times(text, Instant::now())
 }
 
-/// What was reported of late, locked; also for a thread that is about to fork.
+/// The recently reported lines, locked; also for a thread that is about to fork.
 pub(crate) fn hold() -> MutexGuard<'static, Recent> {
     static RECENT: Mutex<Recent> = Mutex::new(Recent(Vec::new()));
     RECENT.lock().unwrap_or_else(PoisonError::into_inner)

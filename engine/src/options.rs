@@ -1,4 +1,4 @@
-//! What may be set when a source is opened.
+//! Options for opening a source.
 //!
 //! Never: a setting without a default.
 
@@ -18,37 +18,37 @@ use std::sync::Arc;
 /// Settings of a [`crate::Reader`]. Every field has a default; each method sets one and gives the options back.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which readahead. Default `auto`, which sets itself. `linux-6.18` takes the device's own setting where there is one, else
+    /// The readahead policy. Default `auto`, which adapts itself. `linux-6.18` uses the device's setting if there is one, else
     /// that of the kind of storage ([`Defaults`]).
     pub policy: PolicyChoice,
-    /// What a policy takes that leaves its `max` or `min` open, before what the device and the kind of storage have; the
-    /// first layer that says something wins. Default nothing.
+    /// Values for policies whose `max` or `min` is not set, before those of the device and the kind of storage; the
+    /// first layer with a value applies. Default none.
     pub readahead: Vec<Readahead>,
-    /// A hint that every open description begins with: normal, sequential or random; another is not given. Default none.
+    /// The initial hint of each open description: normal, sequential or random; others are ignored. Default none.
     pub hint: Option<Advice>,
     /// Bytes of pages that may be cached or in flight. Default 256 MiB. At least four pages (16 KiB): less, such as 0, is made that
-    /// much. [`Engine::cache_bytes`](crate::Engine::cache_bytes) says what it came to. There is a cache for each engine, and
-    /// [`Reader::open`](crate::Reader::open) makes one: to share one cache, share the engine.
+    /// much. [`Engine::cache_bytes`](crate::Engine::cache_bytes) returns the actual size. Each engine has a cache, and
+    /// [`Reader::open`](crate::Reader::open) creates an engine: to share a cache, share the engine.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
-    /// Most worker threads; they read ahead while callers work. Default is what the kind of storage takes ([`Defaults`]).
+    /// Maximum number of worker threads, which read ahead while callers work. Default: the value for the kind of storage ([`Defaults`]).
     /// With 0 callers do all themselves, also inside the poll of a task, and readahead is read only once a caller waits for it.
     pub threads: Option<u32>,
-    /// How files are read. Default by io_uring where the kernel allows it.
+    /// How files are read. Default: io_uring if the kernel allows it.
     pub io: Io,
-    /// A source that grows was appended to, without a look at its bytes; nothing is ever copied over it. Default no: then it
+    /// A source that grows counts as appended to, without checking its bytes: it must never be overwritten. Default no: then it
     /// counts as an append after the old last page and a sample of what was read have been read again and are the same, and
     /// as a change to a pinned reader.
     pub appending: bool,
-    /// Where to write every event and action, for `foreread check replay-log`. A file or link that is there is replaced; what a link points to
+    /// A file for the log of events and actions, for `foreread check replay-log`. An existing file or link is replaced; what a link points to
     /// is not touched. Default nowhere.
     pub event_log: Option<PathBuf>,
     /// The other limits.
     pub limits: Limits,
-    /// What the engine shares with others. Default the budget of the process.
+    /// The budget shared with other engines. Default: the process-wide budget.
     pub budget: Option<Arc<Budget>>,
-    /// Where bytes are kept that other processes and later ones need not fetch. Default nowhere.
+    /// A disk cache, whose bytes other and later processes need not fetch. Default none.
     #[cfg(feature = "disk-cache")]
     pub disk_cache: Option<DiskCache>,
 }
@@ -56,10 +56,10 @@ pub struct Options {
 /// A policy, as text or read already.
 #[derive(Clone, Debug)]
 pub enum PolicyChoice {
-    /// `NAME:key=value,...`. What is left open is settled by [`Storage::settle`]; `max=capacity` goes by the size of the
+    /// `NAME:key=value,...`. Missing values are filled in by [`Storage::settle`]; `max=capacity` depends on the size of the
     /// source.
     Text(String),
-    /// Read already, such as a policy that is not in this crate's list; what is left open is settled as above.
+    /// A parsed policy, for example one that is not in this crate's list; missing values are filled in as above.
     Draft(PolicyDraft),
     /// As it is.
     Spec(PolicySpec),
@@ -96,7 +96,7 @@ pub struct Limits {
     pub max_fetch_bytes: Option<u64>,
     /// Fetches in flight at once. Default 64.
     pub max_in_flight: u32,
-    /// Of these, fetches that no caller waits for. Default 16, or more where the source answers more at once.
+    /// Of these, fetches that no caller waits for. Default 16, or more if the source serves more concurrently.
     pub max_ahead_in_flight: Option<u32>,
     /// Largest readahead that rides on a demand fetch. Default 128 KiB.
     pub max_piggyback_bytes: u64,
@@ -106,7 +106,7 @@ pub struct Limits {
 
 /// Fetches of readahead in flight at once, unless the source answers more.
 const AHEAD: u32 = 16;
-/// Most worker threads that a source may ask for.
+/// Maximum number of worker threads that a source may request.
 const MAX_WORKERS: u32 = 256;
 
 impl Default for Limits {
@@ -141,12 +141,12 @@ impl Default for Options {
     }
 }
 
-/// What is known of storage before it is read: what follows from it where a setting is left open.
+/// Properties of storage known before it is read, from which missing settings follow.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
     /// The readahead setting of its device, in bytes.
     pub readahead_bytes: Option<u64>,
-    /// Its size in bytes, where it is one source.
+    /// Its size in bytes, if it is a single source.
     pub size: Option<u64>,
     /// How storage of its kind is read.
     pub defaults: Defaults,
@@ -157,7 +157,7 @@ impl Storage {
     /// kind of storage; the others, and `linux-thrashsafe`, have a published one.
     ///
     /// # Errors
-    /// A value goes by the size, and that is not known.
+    /// A value depends on the size, which is unknown.
     pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
         let max = self
             .readahead_bytes
@@ -299,7 +299,7 @@ impl Options {
             .limits
             .max_ahead_in_flight
             .unwrap_or(AHEAD.max(storage.defaults.requests));
-        // What was set is the limit of all.
+        // The configured value is the limit for all.
         let short = storage.defaults.short_requests;
         config.max_short_ahead_in_flight =
             self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(short));

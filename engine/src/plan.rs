@@ -1,4 +1,4 @@
-//! A plan: for callers that know what they will read.
+//! A read plan: for callers that know their future reads.
 //!
 //! A list of ranges, read in its order; each is fetched before its turn, as many as fit into a window. Row groups of a
 //! Parquet file, tensors of a model, the blocks of a query: no policy can guess those, and none has to. Never: reads
@@ -7,17 +7,17 @@
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ] [ ... ]
 //!                            │      └─ window: this many bytes are fetched and not read yet
-//!                            └─ read_next: want what comes into the window, then read this one
+//!                            └─ read_next: prefetch ranges that enter the window, then read this one
 //! ```
 
 use crate::Reader;
 use crate::error::ReadError;
 use std::ops::Range;
 
-/// Bytes that are fetched before they are read, unless told otherwise: sixteen fetches of a MiB, what the engine has in
+/// Default bytes to fetch before they are read: sixteen fetches of a MiB, which the engine has in
 /// flight at once by default.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// Ranges that follow each other are wanted together up to this length.
+/// Adjacent ranges are prefetched together up to this length.
 const TOGETHER_BYTES: u64 = 1 << 20;
 
 /// Reads a list of ranges in its order. Made by [`Reader::plan`].
@@ -39,10 +39,10 @@ const TOGETHER_BYTES: u64 = 1 << 20;
 pub struct ReadPlan<'a> {
     reader: &'a Reader,
     ranges: Vec<Range<u64>>,
-    /// The next to be read, and the next to be wanted.
+    /// The next range to read, and the next to prefetch.
     next: usize,
     wanted: usize,
-    /// Bytes wanted and not read, those of the next among them.
+    /// Bytes prefetched and not read, including those of the next range.
     ahead_bytes: u64,
     window_bytes: u64,
 }
@@ -63,7 +63,7 @@ impl Reader {
 }
 
 impl ReadPlan<'_> {
-    /// Bytes to be fetched before they are read. Default 16 MiB; more than half of the cache gains nothing, since the
+    /// Bytes to fetch before they are read. Default 16 MiB; more than half of the cache has no effect, because the
     /// engine holds no more readahead than that.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u64) -> Self {
@@ -71,8 +71,8 @@ impl ReadPlan<'_> {
         self
     }
 
-    /// Reads the next range into `buf`, which gets its length: shorter than the range only where the source ends.
-    /// Nothing is left when it returns `None`. After an error the same range is tried again.
+    /// Reads the next range into `buf`, which gets its length: shorter than the range only at the end of the source.
+    /// Returns `None` after the last range. After an error the same range is tried again.
     ///
     /// # Errors
     /// As [`Reader::read_at`].
@@ -81,7 +81,7 @@ impl ReadPlan<'_> {
             return Ok(None);
         };
         self.prefetch()?;
-        // A range may be longer than the source: no more memory than there are bytes.
+        // A range may be longer than the source: memory is allocated only for existing bytes.
         let len = length(&range).min(self.reader.size().saturating_sub(range.start));
         buf.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
         let got = self.reader.read_at(buf, range.start)?;
@@ -91,7 +91,7 @@ impl ReadPlan<'_> {
         Ok(Some(range))
     }
 
-    /// Wants what comes into the window. The range that is read now is a demand read and needs no word.
+    /// Prefetches ranges that enter the window. The current range is a demand read.
     fn prefetch(&mut self) -> Result<(), ReadError> {
         if let Some(now) = self
             .ranges

@@ -1,6 +1,6 @@
-//! What an administrator sets once for all sources: the largest and the smallest readahead, also by capacity.
+//! An administrator's settings for all sources: the largest and smallest readahead, optionally by capacity.
 //!
-//! A policy whose text leaves `max` or `min` open takes it from here. The order, the first that says something wins:
+//! A policy without `max` or `min` takes it from here. In this order, the first value applies:
 //!
 //! ```text
 //!   the policy's text ──► first row of `by_capacity` that is large enough ──► `max`, `min` ──► device ──► kind of storage
@@ -10,12 +10,12 @@
 //! 128 KiB, a disk of 1 TiB gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. `capacity` as a size is the
 //! formula of [Wu 2010b] ([`foreread_core::policy::capacity::Cap`]).
 //!
-//! A policy without such a key is left as it is, as is one that was given as values.
+//! A policy without these keys is unchanged, as is one given as values.
 
 use foreread_core::policy::{Param, PolicyDraft, SpecError, Unit};
 use foreread_core::units::parse_size;
 
-/// One layer of settings: those of a file, say.
+/// One layer of settings, such as a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readahead {
     /// The largest readahead.
@@ -38,7 +38,7 @@ pub struct ByCapacity {
     pub min: Option<u64>,
 }
 
-/// A largest readahead as it is written: `512K`, `capacity`, `512K+capacity`.
+/// A maximum readahead: `512K`, `capacity`, `512K+capacity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
     text: String,
@@ -50,7 +50,7 @@ impl Largest {
     /// Reads it.
     ///
     /// # Errors
-    /// It is no `max` of a `linux-*` policy.
+    /// It is not a `max` of a `linux-*` policy.
     pub fn parse(text: &str) -> Result<Largest, SpecError> {
         PolicyDraft::parse(&format!("linux-6.18:max={text}"))?;
         let size = text.split_once('+').map_or(text, |(size, _)| size);
@@ -60,7 +60,7 @@ impl Largest {
         })
     }
 
-    /// As this parameter takes it: a policy that knows no capacity gets the size alone.
+    /// The value for this parameter: a policy without `capacity` gets only the size.
     fn for_param(&self, param: &Param) -> Option<String> {
         match param.unit {
             Unit::Capped => Some(self.text.clone()),
@@ -70,7 +70,7 @@ impl Largest {
 }
 
 impl Readahead {
-    /// The policy with what these layers set, the first one first.
+    /// Applies these layers to the policy, in order of precedence.
     ///
     /// # Errors
     /// A value does not fit the policy.
@@ -122,7 +122,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_policy_takes_what_its_text_leaves_open() {
+    fn a_policy_takes_missing_values_from_settings() {
         let row = |up_to, max: &str| ByCapacity {
             up_to,
             max: largest(max),

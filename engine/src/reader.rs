@@ -1,4 +1,4 @@
-//! A reader: the handle through which bytes are read.
+//! A reader: the handle for reading bytes.
 //!
 //! Never: waits for another reader's work, except for bytes that both want.
 //!
@@ -36,9 +36,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use task::ReadAt;
 
-/// What a reader can be opened on: a source's name, or a source.
+/// The input of [`Reader::open`]: a source's name, or a source.
 pub enum Origin {
-    /// A path, `file:PATH`, or what [`source::kinds`] lists.
+    /// A path, `file:PATH`, or a name listed by [`source::kinds`].
     Name(SourceName),
     /// Any source.
     Source(Arc<dyn Source>),
@@ -56,7 +56,7 @@ impl From<String> for Origin {
     }
 }
 
-/// A path may be any bytes; one that begins like `nbd:` is taken for that kind. [`Reader::open_file`] takes every path for a file.
+/// A path may be any bytes; one that begins with a scheme such as `nbd:` names that kind. [`Reader::open_file`] treats every path as a file.
 impl From<&Path> for Origin {
     fn from(path: &Path) -> Origin {
         Origin::Name(path.into())
@@ -89,8 +89,8 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
 
 /// Reads a source through a cache with readahead. Shared by reference among any number of threads.
 ///
-/// **Its end.** Dropped, it drops the fetches that have not begun. With the last reader and clone of its engine the threads end,
-/// and that waits for fetches that have begun: a source that does not answer holds up the drop as long. Where that matters, as in
+/// **Drop.** Dropping it drops fetches that have not started. With the last reader and clone of its engine the threads end,
+/// and that waits for running fetches: a source that does not answer delays the drop. If that matters, as in
 /// a task, drop it on a thread for calls that block (`spawn_blocking` in tokio), give the source a limit of time, or make it a
 /// [`StreamingSource`](source::StreamingSource), which is asked to give up early. Fetches of an async client
 /// (`source::from_async`) are cancelled, and not waited for.
@@ -120,7 +120,7 @@ pub struct Reader {
 }
 
 impl Engine {
-    /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
+    /// Opens a source, by name or as a value, as another file of this engine. Two readers of one source share its pages if
     /// the second is made with [`Reader::try_clone`]; opened twice it is two files.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Engine {
         Reader::first(self.clone(), self.below(source))
     }
 
-    /// Opens a source that a name means, or takes one as it is.
+    /// Opens a named source, or takes a source value.
     pub(crate) fn origin(&self, origin: Origin) -> Result<Arc<dyn Source>, OpenError> {
         let name = match origin {
             Origin::Source(source) => return Ok(source),
@@ -146,7 +146,7 @@ impl Engine {
     }
 }
 
-/// Opens what a name means, with the cache on disk of these options.
+/// Opens a named source, with the disk cache of these options.
 fn open_named(name: &SourceName, options: &Options) -> Result<Arc<dyn Source>, OpenError> {
     #[cfg(feature = "disk-cache")]
     if let Some(cache) = &options.disk_cache
@@ -192,7 +192,7 @@ impl Reader {
         Reader::open(SourceName::from(name), options)
     }
 
-    /// How storage of its kind is read unless a setting says otherwise.
+    /// The defaults for its kind of storage.
     #[must_use]
     pub fn defaults(&self) -> Defaults {
         self.source.defaults()
@@ -249,7 +249,7 @@ impl Reader {
         .hinted()
     }
 
-    /// Begins with the hint that all open descriptions of the engine begin with.
+    /// Starts with the engine's initial hint.
     fn hinted(self) -> Result<Reader, OpenError> {
         if let Some(hint) = self.engine.hint() {
             self.engine
@@ -260,7 +260,7 @@ impl Reader {
         Ok(self)
     }
 
-    /// Makes it read one version of one size only: where another reader gets one error for a change and then reads the new
+    /// Restricts it to one version of one size: another reader gets one error for a change and then reads the new
     /// version, this one fails every read from the change on. For clients that have no such error. Growth is a change to it, unless
     /// the caller has said that sources are appended to ([`Options::appending`]).
     #[must_use]
@@ -270,7 +270,7 @@ impl Reader {
         self
     }
 
-    /// Says that this source is only ever appended to: [`Options::appending`] for one source, from now on. Readers that are
+    /// Declares that this source is only appended to: [`Options::appending`] for one source, from now on. Readers that are
     /// pinned already stay pinned to their size.
     pub fn allow_appends(&self) {
         self.source.allow_appends();
@@ -280,7 +280,7 @@ impl Reader {
     /// asked for only at the end, none past it. Blocks. Any offset and length are allowed.
     ///
     /// # Errors
-    /// See [`ReadError`]. What `buf` holds then is of no meaning.
+    /// See [`ReadError`]. The content of `buf` is then unspecified.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         self.read(&mut ReadBuf::One(buf), offset, None)
     }
@@ -363,7 +363,7 @@ impl Reader {
         )
     }
 
-    /// A hint about bytes: what is wanted soon, or not any more, or how they will be read. An empty range reaches to the
+    /// A hint about bytes: needed soon, not needed any more, or how they will be read. An empty range reaches to the
     /// end of the source, as a length of 0 does for `posix_fadvise`.
     ///
     /// # Errors
@@ -376,7 +376,7 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Says that these bytes will be read: they are fetched whatever the policy, as far as there is room. A hint
+    /// Announces that these bytes will be read: they are fetched independent of the policy, as far as there is room. A hint
     /// ([`Reader::advise`]) leaves that to the policy. [`Reader::plan`] does it for a whole list.
     ///
     /// # Errors
@@ -428,7 +428,7 @@ impl Reader {
             .unwrap_or_default()
     }
 
-    /// What runs and waits now.
+    /// The current activity.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.engine.gauges()
@@ -452,13 +452,13 @@ impl Reader {
         &self.engine
     }
 
-    /// See [`Source::whole_file`]. Nothing for a reader whose version is not the one that its source reads.
+    /// See [`Source::whole_file`]. `None` if the source no longer reads this reader's version.
     #[cfg(feature = "fuse")]
     pub(crate) fn whole_file(&self) -> Option<source::WholeFile> {
         self.source.whole_file()
     }
 
-    /// What is read and how, for messages.
+    /// A description for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         self.source.describe()
@@ -481,7 +481,7 @@ impl Reader {
     }
 }
 
-/// What a source is called, once it is asked for.
+/// The name of a source, computed on demand.
 struct SourceLabel<'a>(&'a dyn Source);
 
 impl std::fmt::Display for SourceLabel<'_> {

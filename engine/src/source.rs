@@ -1,4 +1,4 @@
-//! Where bytes come from.
+//! Sources: the storage below a reader.
 //!
 //! A [`Source`] is read by several threads at once, blocks, and answers with the bytes of **one version** or an
 //! error. Never: caches, reads ahead, knows the machine, or panics on purpose (a panic in one counts as EIO).
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What only some sources do is optional: [`Source::streaming`], [`Source::writing`], [`Source::holes`] and [`Source::queue`] return
-//! nothing unless a source has it.
+//! `None` by default.
 //!
 //! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
 //! that call every answer is an error, so no reply can mix two versions.
@@ -68,19 +68,19 @@ pub use rbd::{
 
 /// Something to read from: a file, an object, an image, or bytes of a program's.
 ///
-/// Four methods are enough: its size, its bytes at an offset, its name, and what kind of storage it is. The engine calls it from several
-/// threads at once and lets each call wait, so a source needs no thread and no cache; it answers with the bytes of one version or an
+/// Four methods are required: its size, its bytes at an offset, its name, and its kind of storage. The engine calls it from several
+/// threads at once and each call may block, so a source needs no thread and no cache; it returns the bytes of one version or an
 /// error. A source that is opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
 ///
-/// A client whose calls are futures is no `Source` but an `AsyncSource`; `from_async` (feature `tokio`) makes a source of it.
+/// Implement `AsyncSource` for an async client; `from_async` (feature `tokio`) turns it into a source.
 ///
 /// **Defaults.** The other methods have bodies for bytes that never change: [`Source::check`] and [`Source::accept`] return the size,
 /// [Source::answered_in`] return nothing. A source whose bytes change returns [`SourceError::Changed`] from every
-/// read, and from `check`, until `accept` is called, which makes the version of that time the one that is read.
+/// read, and from `check`, until `accept` is called, which switches to the version of that time.
 ///
-/// **Its end.** A reader that is dropped drops the fetches that have not begun. Those that have are waited for, at the latest when the
-/// last reader and clone of the engine are dropped: a call that hangs makes that hang as long. A source that may take long sets a
-/// limit to its own calls, or is a [`StreamingSource`], which is asked to give up early ([`Sink::is_cancelled`]); the tasks of an `AsyncSource`
+/// **Drop.** A dropped reader drops fetches that have not started. Running fetches are waited for, at the latest when the
+/// last reader and clone of the engine are dropped: a hung call delays that drop. A source that may take long sets a
+/// time limit on its calls, or is a [`StreamingSource`], which can be cancelled ([`Sink::is_cancelled`]); the tasks of an `AsyncSource`
 /// are cancelled.
 ///
 /// ```
@@ -99,7 +99,7 @@ pub use rbd::{
 ///
 ///     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
 ///         let bytes = bufs.iter_mut().flat_map(|buf| buf.iter_mut());
-///         // Here a source of one's own would ask its client: one request for all buffers.
+///         // A real source would call its client here: one request for all buffers.
 ///         Ok((offset..self.size()).zip(bytes).map(|(at, byte)| *byte = at as u8).count())
 ///     }
 ///
@@ -120,13 +120,13 @@ pub use rbd::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send + Sync {
-    /// Size of the present version in bytes, as far as it is known. It may grow from call to call, where the source is sure
+    /// Known size of the current version in bytes. It may grow from call to call, if the source is sure
     /// that it was appended to; a source that shrinks has changed, and one that became longer and other has, too.
     fn size(&self) -> u64;
 
-    /// Fills the buffers in order with the bytes from `offset` on, all of them unless the end comes first.
-    /// Blocks; goes on after interruptions by itself. Returns how many bytes were filled. Fewer than there are is allowed: the rest
-    /// is asked for again, and two answers of 0 in a row before the end are an error of the read. More than the buffers hold is an
+    /// Fills the buffers in order with the bytes from `offset`, completely unless the end comes first.
+    /// Blocks, and continues after EINTR. Returns the number of bytes read. Short reads are allowed: the engine requests the rest
+    /// again, and two results of 0 in a row before the end fail the read. More than the buffers hold is an
     /// error of the source.
     ///
     /// Called on a worker thread, or on the thread of the caller that needs the bytes, which may be inside the poll of a task: so it must not
@@ -136,34 +136,34 @@ pub trait Source: Send + Sync {
     /// as they are filled; the memory behind them is what counts.
     ///
     /// # Errors
-    /// See [`SourceError`]. What the buffers hold then is of no meaning.
+    /// See [`SourceError`]. The content of the buffers is then unspecified.
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
 
-    /// What it is and how it is read, for messages: `file:/data/x, direct`.
+    /// A description for messages: `file:/data/x, direct`.
     fn describe(&self) -> String;
 
-    /// How storage of its kind is read unless a setting says otherwise. Stated by each source: what is far away and counts
+    /// The defaults for its kind of storage. Each source must state them: remote storage that uses
     /// as a local disk is read many times slower than it could be.
     fn defaults(&self) -> Defaults;
 
-    /// How long the storage took to begin its answer when it was opened, where that was a request like a read. The policy `auto`
-    /// begins with it; without it, it begins with its first reads.
+    /// The time to the first byte when it was opened, if that was a request like a read. The policy `auto`
+    /// starts with this value, or otherwise measures its first reads.
     fn answered_in(&self) -> Option<Duration> {
         None
     }
 
-    /// Which bytes it reads, where no other version of it and no other source can have the same name for others: what a cache on disk
-    /// keeps them by. Nothing where a version is known by less, such as a date. Does not ask the storage.
+    /// An exact identifier of its bytes, which no other version and no other source shares: the key of the disk cache.
+    /// `None` if a version is only known by less, such as a date. Sends no request.
     fn exact_version(&self) -> Option<ExactVersion> {
         None
     }
 
-    /// When the present version was written, in nanoseconds since 1970 (UTC), where the source knows. A mount of one source shows it.
+    /// Modification time of the current version, in nanoseconds since 1970 (UTC), if known. A mount of one source shows it.
     fn modified_ns(&self) -> Option<i128> {
         None
     }
 
-    /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
+    /// The alignment of offsets, lengths and addresses for reads without a copy.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
     }
@@ -177,17 +177,17 @@ pub trait Source: Send + Sync {
         Ok(self.size())
     }
 
-    /// What the storage holds now is the version from here on. Returns its size. Called once after each change, when everything of the old
+    /// Switches to the storage's current version. Returns its size. Called once after each change, when everything of the old
     /// version has been dropped.
     fn accept(&self) -> u64 {
         self.size()
     }
 
-    /// From now on a source that has grown was appended to: the caller knows that nothing is ever copied over it. A source
-    /// that looks at its bytes before it believes that looks no more.
+    /// Declares that the source is only appended to, never overwritten. A source
+    /// that would verify this by comparing bytes no longer does.
     fn allow_appends(&self) {}
 
-    /// Reads whose bytes arrive one after the other, if it has them. Asked once when it is opened, and for each fetch.
+    /// Streaming reads, if supported. Called once when it is opened, and for each fetch.
     fn streaming(&self) -> Option<&dyn StreamingSource> {
         None
     }
@@ -197,19 +197,19 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// Where it holds nothing, if it knows that without reading.
+    /// Its holes, if it knows them without reading.
     fn holes(&self) -> Option<&dyn Holes> {
         None
     }
 
-    /// A file of this machine with exactly these bytes, which stays as it is while this is held: a mount has the kernel read it. Looking for one
-    /// may begin with this call, and end later. Nothing where there is none, or not yet.
+    /// A local file with exactly these bytes, unchanged while this is held, for FUSE passthrough. The search for one
+    /// may start with this call and end later. `None` if there is none, or not yet.
     fn whole_file(&self) -> Option<WholeFile> {
         None
     }
 
-    /// A queue for transfers from this source, for the caller alone: no other thread reaps what it submits there. It reads the same
-    /// version as [`Source::read_at`]. Nothing where the source has no such way; then threads read it.
+    /// An asynchronous queue for this source, used by one caller: no other thread reaps its transfers. It reads the same
+    /// version as [`Source::read_at`]. `None` if not supported; then threads read the source.
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         None
     }
@@ -218,10 +218,10 @@ pub trait Source: Send + Sync {
 /// See [`Source::whole_file`].
 pub type WholeFile = Arc<dyn AsFd + Send + Sync>;
 
-/// A source whose reads arrive piece by piece: a body over a network.
+/// A source whose reads arrive in pieces, such as an HTTP body.
 pub trait StreamingSource: Send + Sync {
-    /// Reads `len` bytes from `offset` on, buffer by buffer: fills what [`Sink::room`] gives and says so, until there is
-    /// no more room or the end comes. A reader of the first bytes goes on before the last have arrived. Returns how many
+    /// Reads `len` bytes from `offset`, buffer by buffer: fills the buffer of [`Sink::room`] and reports it, until there is
+    /// no more room or the end comes. A reader of the first bytes continues before the last have arrived. Returns how many
     /// bytes were filled.
     ///
     /// # Errors
@@ -229,10 +229,10 @@ pub trait StreamingSource: Send + Sync {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
 }
 
-/// What identifies the bytes of a source, also for other processes and later. Two are equal whatever they are shown as.
+/// Identifies the bytes of a source across processes and time. Equality ignores display names.
 #[derive(Clone, Debug)]
 pub struct ExactVersion {
-    /// Where it is, without secrets: server, bucket and key.
+    /// Its location without secrets: server, bucket and key.
     pub source: String,
     /// Which version: its ETag or generation, and its size.
     pub version: String,
@@ -250,7 +250,7 @@ impl Eq for ExactVersion {}
 
 /// A source that knows which of its bytes were never written.
 pub trait Holes: Send + Sync {
-    /// What begins at `offset`, which is below its size. Blocks.
+    /// The extent at `offset`, which is below its size. Blocks.
     ///
     /// # Errors
     /// See [`SourceError`].
@@ -268,13 +268,13 @@ pub struct Extent {
 
 /// A source that can be written.
 pub trait WritableSource: Send + Sync {
-    /// Prepares it for writes. Nothing is written before this has succeeded.
+    /// Prepares it for writes. Called before the first write.
     ///
     /// # Errors
     /// It cannot be written, or not by this user.
     fn allow_writes(&self) -> Result<(), SourceError>;
 
-    /// Keeps other programs from writing it at the same time, as far as they look for locks, until it is dropped. Called after
+    /// Takes an advisory lock against other writers until it is dropped. Called after
     /// [`WritableSource::allow_writes`].
     ///
     /// # Errors
@@ -287,7 +287,7 @@ pub trait WritableSource: Send + Sync {
     /// read that begins when it has returned sees them.
     ///
     /// # Errors
-    /// See [`SourceError`]. What the range holds then is of no meaning.
+    /// See [`SourceError`]. The content of the range is then unspecified.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError>;
 
     /// Returns when all that was written before it is safe from a loss of power.
@@ -334,16 +334,16 @@ pub(crate) fn read_on(
 fn no_writes(what: String) -> SourceError {
     SourceError::Io {
         errno: rustix::io::Errno::ROFS.raw_os_error(),
-        what: format!("{what} cannot be written"),
+        what: format!("{what} is read-only"),
     }
 }
 
 /// Buffers for a read that streams.
 pub trait Sink {
-    /// The buffer to fill now, or nothing when all are full.
+    /// The buffer to fill next, or `None` if all are full.
     fn room(&mut self) -> Option<&mut [u8]>;
 
-    /// What comes was read before: how long that takes says nothing of the storage. Called before the first bytes, or never.
+    /// Declares that the bytes were read earlier, so their latency says nothing about the storage. Called before the first bytes, or not at all.
     fn at_hand(&mut self) {}
 
     /// A read waits for these bytes now, as far as is known; else they are readahead.
@@ -351,7 +351,7 @@ pub trait Sink {
         false
     }
 
-    /// Nothing waits for these bytes any more: an error may end the read before its last byte. May be asked often.
+    /// Whether the bytes are no longer needed: the read may then end early with an error. May be called often.
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -459,7 +459,7 @@ enum NameForm {
     Repository,
 }
 
-/// One kind of source: how its names begin, how they are written, and the function that opens them.
+/// A kind of source: scheme, notation, and the function that opens it.
 struct Kind {
     /// The text before the first colon.
     schemes: &'static [&'static str],
@@ -468,7 +468,7 @@ struct Kind {
     open: fn(&SourceName) -> Result<Arc<dyn Source>, SourceOpenError>,
 }
 
-/// Every kind, built in or not: one that is not says what to build.
+/// All kinds; one that is not built in reports the needed feature.
 const KINDS: &[Kind] = &[
     Kind {
         schemes: &["file"],
@@ -535,13 +535,13 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// The kinds of sources that [`open`] knows, as they are written.
+/// The notations of the sources that [`open`] supports.
 #[must_use]
 pub fn kinds() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.written).collect()
 }
 
-/// Whether this is the name of a source that is no file: one with a kind before the first colon.
+/// Whether this names a source other than a file: one with a known scheme before the first colon.
 #[must_use]
 pub fn is_remote(name: &SourceName) -> bool {
     remote(name).is_some()
@@ -553,13 +553,13 @@ pub(crate) fn is_object(name: &SourceName) -> bool {
     is_of_store(name) || form_of(name.scheme()) == Some(NameForm::Url)
 }
 
-/// Is it the name of something in a store of objects, whose keys are any text? The URL of an object is not.
+/// Whether it names something in an object store, whose keys may be any text. The URL of an object does not count.
 fn is_of_store(name: &SourceName) -> bool {
     let form = form_of(name.scheme());
     matches!(form, Some(NameForm::Bucket | NameForm::Repository))
 }
 
-/// Schemes of names that are no paths of this machine.
+/// Schemes of names that are not local paths.
 #[cfg(test)]
 fn remote_schemes() -> impl Iterator<Item = &'static str> {
     let remote = KINDS.iter().filter(|kind| kind.form != NameForm::Path);

@@ -1,6 +1,6 @@
-//! The bytes of the pages: one entry for each group of the machine's page index, under the group's own number.
+//! The data of the pages: one entry for each group of the machine's page index, under the group's number.
 //!
-//! Never: decides what stays (the machine says so), reads a source, or waits. It knows places in a group, not
+//! It does not decide what to keep (the machine does), read sources, or wait. It knows positions in a group, not
 //! offsets in a file. Bytes that were leased stay readable through their `Arc` after the page is dropped.
 //!
 //! ```text
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
+    /// Publishes a group to readers without the driver's lock, until a page of it is put or dropped.
     pub fn show(&mut self, settled: SettledGroup, known: SizedVersion) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
             return;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_found_where_they_were_put() {
+    fn pages_are_found_at_their_position() {
         let pool = Pool::new(PAGE, 1, 0);
         let mut store = store(&pool);
         store.put(SLOT, 0, chunk(&pool, 8, 0));

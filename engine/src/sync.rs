@@ -2,7 +2,7 @@
 //! that runs one thread at a time and tries orders that a real one takes once in a million runs.
 //!
 //! There a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics stay
-//! the standard ones: what they guard is looked at behind a lock, too.
+//! the standard ones: the guarded data is accessed under a lock too.
 
 #[cfg(shuttle)]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};

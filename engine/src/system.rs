@@ -1,4 +1,4 @@
-//! What the engine requests from the system, which may refuse it: threads, files, and mappings of memory (buffers, rings of io_uring).
+//! System requests of the engine that may be refused: threads, files, and memory mappings (buffers, io_uring rings). Tests inject refusals here.
 //!
 //! One place for all, so that a test can have the Nth request refused: a real system refuses when it is short, which no test
 //! can arrange to the request. A refusal is an error of the caller, without a panic or a retry.
@@ -15,7 +15,7 @@ use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// What may be refused.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemRequest {
     /// A thread.
@@ -33,7 +33,7 @@ static COUNTDOWN: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 static LASTING: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
 impl SystemRequest {
-    /// What the system says when it refuses.
+    /// The error of a refused request.
     fn errno(self) -> Errno {
         match self {
             SystemRequest::Thread => Errno::AGAIN,
@@ -84,7 +84,7 @@ pub(crate) fn spawn(
     }
 }
 
-/// Memory that no file is behind.
+/// Anonymous memory.
 pub(crate) fn map(bytes: usize) -> std::result::Result<MmapMut, Error> {
     allowed(SystemRequest::Mapping)?;
     MmapMut::map_anon(bytes)

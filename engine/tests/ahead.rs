@@ -179,7 +179,7 @@ fn every_read_is_answered_as_the_store_itself_answers() {
 }
 
 #[test]
-fn what_is_written_through_it_is_read_at_once() {
+fn writes_are_visible_at_once() {
     run(async {
         let store = ahead(InMemory::new()).check_after(HOUR);
         let (path, other) = (Path::from("a"), Path::from("b"));
@@ -215,7 +215,7 @@ fn what_is_written_through_it_is_read_at_once() {
 }
 
 #[test]
-fn an_answer_is_of_one_version_and_says_which() {
+fn an_answer_has_one_version_and_names_it() {
     run(async {
         let store = Arc::new(InMemory::new());
         let path = Path::from("a");
@@ -313,7 +313,7 @@ fn a_head_and_a_listing_of_a_newer_version_end_the_older_one() {
 
 /// The store's own requests, so that a wrapper that asks more often is seen.
 #[test]
-fn an_object_that_is_open_is_asked_for_no_more_than_by_its_reads() {
+fn an_open_object_gets_requests_only_for_its_reads() {
     run(async {
         let counting = Arc::new(Counting::default());
         let path = Path::from("a");
@@ -355,7 +355,7 @@ fn a_range_may_be_larger_than_the_cache() {
 
 /// A store may answer with another part than was asked for; that is an error, and never bytes.
 #[test]
-fn another_part_than_was_asked_for_is_an_error() {
+fn another_part_than_requested_is_an_error() {
     run(async {
         let counting = Arc::new(Counting {
             shift: 1,

@@ -220,7 +220,7 @@ fn a_reader_is_dropped_at_once_and_gives_its_memory_back() {
 }
 
 #[test]
-fn reads_fail_where_the_runtime_has_ended() {
+fn reads_fail_after_the_runtime_has_ended() {
     watch();
     let runtime = several();
     let waits = client(Way::Never);

@@ -58,7 +58,7 @@ fn engines_share_memory_and_the_last_one_is_refused() {
 
 /// Every request that readahead could have is taken by reads of another engine that hang: its own reads go on.
 #[test]
-fn demand_goes_on_where_readahead_is_refused() {
+fn demand_continues_if_readahead_is_refused() {
     watch();
     let budget = Budget::new(BudgetLimits {
         requests: 2,

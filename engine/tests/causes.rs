@@ -138,7 +138,7 @@ fn writes_flushes_and_extents_keep_it_too() {
 
 /// An error of `std::io` that a source passes on by `?`.
 #[test]
-fn what_a_program_put_into_an_io_error_is_the_cause() {
+fn a_programs_error_in_an_io_error_is_the_cause() {
     let error = SourceError::from(std::io::Error::other(Jammed {
         drive: 3,
         motor: std::io::Error::other("the motor is hot"),

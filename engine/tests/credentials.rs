@@ -442,7 +442,7 @@ fn a_link_that_fails_says_what_to_run() {
 
 /// A default profile of `aws login` is not passed over to the role of the machine either.
 #[test]
-fn the_default_profile_is_no_exception() {
+fn the_default_profile_is_not_an_exception() {
     let services = Services::start("", amazon);
     let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
     write(
@@ -467,7 +467,7 @@ fn the_default_profile_is_no_exception() {
 
 /// A container whose packets of IMDSv2 go one hop: the token is asked for, and never comes.
 #[test]
-fn a_machine_whose_service_says_nothing_is_named() {
+fn a_silent_metadata_service_is_named() {
     let quiet = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = format!("http://{}", quiet.local_addr().expect("bound"));
     let services = Services::start("Credential=", |_| None);
@@ -796,7 +796,7 @@ fn each_link_of_the_chain_of_azure_is_used() {
 
 /// A public blob of any account is read without a token; a private one is asked for again with it, and one that is not there is not.
 #[test]
-fn a_url_of_azure_is_asked_for_without_a_token_first() {
+fn an_azure_url_is_first_requested_without_a_token() {
     for (refused, tokens) in [
         (None, 0),
         (Some((404, "ResourceNotFound")), 1),

@@ -157,7 +157,7 @@ fn machines_that_share_a_bucket_fetch_one_copy() {
 }
 
 #[test]
-fn what_is_no_piece_in_a_bucket_is_fetched_again() {
+fn invalid_runs_in_a_bucket_are_fetched_again() {
     each_writable(|bucket| {
         let machines = Machines::new(bucket);
         let store = Store::new("s/a", 6 * MIB);
@@ -198,7 +198,7 @@ fn what_is_no_piece_in_a_bucket_is_fetched_again() {
 
 /// A listing without an end is asked ever more rarely and given up: the reads go on by the store.
 #[test]
-fn a_bucket_whose_listing_has_no_end_is_given_up() {
+fn an_endless_bucket_listing_is_abandoned() {
     let forms: [fn(u64) -> String; 3] = [
         |_| String::new(),
         |_| "same".to_string(),
@@ -439,7 +439,7 @@ fn a_bucket_that_hangs_costs_no_read() {
 }
 
 #[test]
-fn a_name_of_a_bucket_that_is_none_is_an_error_without_its_secrets() {
+fn an_invalid_bucket_name_is_an_error_without_secrets() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = dir.path().join("cache").display().to_string();
     for name in [

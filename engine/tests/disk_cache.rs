@@ -229,7 +229,7 @@ pub fn flushed(cache: &DiskCache) -> DiskCacheCounts {
 }
 
 #[test]
-fn what_was_fetched_is_read_from_the_disk_by_the_next_process() {
+fn the_next_process_reads_fetched_bytes_from_disk() {
     let rig = Rig::new();
     let store = Store::new("s/a", 5 * MIB + 17);
     let cache = rig.open();
@@ -412,7 +412,7 @@ fn until(happens: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_scan_leaves_what_is_used_again_and_the_limit_holds() {
+fn a_scan_keeps_reused_data_and_the_limit_holds() {
     let mut rig = Rig::new();
     rig.settings.size_bytes = 32 * MIB;
     let (used, scanned) = (
@@ -595,7 +595,7 @@ fn machines_that_share_a_folder_fetch_one_copy() {
 
 /// A small file system in memory that is full.
 #[test]
-fn a_full_disk_stops_writes_alone() {
+fn a_full_disk_stops_only_writes() {
     let rig = Rig::new();
     let at = rig.dir.path().join("small");
     std::fs::create_dir(&at).expect("a folder");

@@ -243,7 +243,7 @@ fn it_ends_at_the_limit_and_when_it_is_stopped() {
 }
 
 #[test]
-fn what_the_store_refuses_is_named_and_the_rest_is_fetched() {
+fn refused_objects_are_named_and_the_rest_is_fetched() {
     for panics in [false, true] {
         let fill = Fill::new(64 * MIB);
         let tree = Listed {

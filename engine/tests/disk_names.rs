@@ -159,7 +159,7 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
 
 /// A file of names that is torn, of another folder, a link or a folder: the store is asked, and the file is right again.
 #[test]
-fn names_that_are_not_right_are_none() {
+fn invalid_names_are_rejected() {
     for bucket in Bucket::all() {
         println!("{:?}", bucket.kind);
         let rig = Rig::new();
@@ -293,7 +293,7 @@ fn a_check_that_is_refused_opens_nothing() {
 
 /// A folder of more than a page is not waited for: each open asks for its file while the listing is under way.
 #[test]
-fn an_open_in_a_long_folder_asks_for_its_file_alone() {
+fn an_open_in_a_long_folder_requests_only_its_file() {
     let rig = Rig::new();
     let server = BucketServer::start().expect("a port");
     for n in 0..1200 {

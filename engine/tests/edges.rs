@@ -299,7 +299,7 @@ fn readahead_is_refused_before_demand() {
 
 /// A source that is busy now fails what needs it now, with its own number, and nothing else.
 #[test]
-fn a_busy_source_is_asked_again_by_the_next_read() {
+fn the_next_read_asks_a_busy_source_again() {
     watch();
     let busy = |call: Call| {
         if call.nth < 3 {

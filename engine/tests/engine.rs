@@ -105,7 +105,7 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
 }
 
 #[test]
-fn threads_open_read_and_close_what_they_like() {
+fn threads_open_read_and_close_freely() {
     watch();
     let log = tempfile::NamedTempFile::new().expect("a file");
     let engine = Engine::new(small().event_log(log.path())).expect("an engine");

@@ -10,25 +10,25 @@
 //! | F2 | EIO on demand | faults::the_nth_fetch_fails_for_every_n |
 //! | F3 | a short read, not at the end | edges::short_answers_are_continued |
 //! | F4 | a short read at the end | files::at_and_past_the_end faults::an_early_end_is_short |
-//! | F5 | a reply shorter than asked at an edge of ours | nbd::an_answer_is_as_long_as_was_asked_for |
+//! | F5 | a reply shorter than asked at an edge of ours | nbd::an_answer_has_the_requested_length |
 //! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread |
 //! | F7 | replaced | files::replies_never_mix_versions object::a_stream_over_a_replaced_object_never_mixes |
 //! | F8 | a server that ignores the range, or answers wrongly | stores::answers_that_no_retry_can_mend nbd::a_server_that_answers_wrongly_is_left |
-//! | F9 | a hung request, a dribbling body | nbd::an_answer_that_dribbles_ends nbd::a_large_answer_that_goes_on_coming_is_not_ended object::each_deadline_ends_what_it_is_for |
+//! | F9 | a hung request, a dribbling body | nbd::an_answer_that_dribbles_ends nbd::a_large_answer_that_makes_progress_is_not_ended object::each_deadline_ends_its_operation |
 //! | F10 | a caller goes away | faults::dropped_while_busy uring::dropped_at_every_moment |
 //! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle faults::the_nth_mapping_of_files_is_refused_for_every_n |
 //! | F12 | the memory is used up | edges::readahead_is_refused_before_demand bytes::reads_larger_than_the_cache |
 //! | F14 | the kernel's cache above us | fuse::a_replaced_file_is_another_number_and_never_a_mix |
 //! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
-//! | F16 | thrash | rules::what_was_evicted_unused_and_then_demanded_is_thrash faults::slow_and_shared |
+//! | F16 | thrash | rules::pages_evicted_unused_and_then_demanded_are_thrash faults::slow_and_shared |
 //! | F17 | NBD: hostile clients | nbd::bad_clients_lose_their_connection_and_no_other validate::each_rule_has_its_error fuzz::conversations_with_a_whole_server |
 //! | F17 | NBD: many clients | nbd::one_client_too_many_is_refused nbd_turns::idle_clients_cost_nothing_and_active_ones_share nbd_turns::slow_clients_delay_no_other |
 //! | F18 | FUSE: unmounted under load | fuse::unmounted_under_load_it_leaves_an_empty_folder |
 //! | F21 | arithmetic at the ends | edges::the_largest_offsets_and_the_smallest_sizes edges::a_file_ends_at_the_largest_offset_of_the_system |
 //! | F22 | the clock | edges::equal_times_and_a_clock_that_never_goes_back |
 //! | F24 | librbd: absent, dying, late | rbd::closing_waits_for_reads_whose_caller_went_away rbd::a_cluster_that_dies_fails_the_reads_and_hangs_none |
-//! | F25 | which clients may connect | nbd::a_socket_is_private_and_replaces_no_other values::a_port_alone_stays_on_this_machine |
-//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again edges::a_busy_source_is_asked_again_by_the_next_read |
+//! | F25 | which clients may connect | nbd::a_socket_is_private_and_replaces_no_other values::a_port_without_an_address_is_local |
+//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again edges::the_next_read_asks_a_busy_source_again |
 
 use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;

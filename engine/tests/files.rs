@@ -37,7 +37,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_no_file_is_refused_in_one_line() {
+fn non_files_are_refused_in_one_line() {
     crate::common::watch();
     let dir = tempdir().expect("a directory");
     assert!(refused(dir.path()).contains("is a directory; name a regular file or a block device"));
@@ -211,7 +211,7 @@ fn appended_by_another_thread() {
 
 /// `cp longer file`: the file is truncated and written, and between two looks only the larger size is left of that.
 #[test]
-fn a_longer_file_copied_over_it_is_no_append() {
+fn a_longer_file_copied_over_it_is_not_an_append() {
     crate::common::watch();
     for policy in ["none", "linux-6.18"] {
         let file = file_of(&pattern(0, 300_000, 1));

@@ -46,7 +46,7 @@ static WAITS: Info = Info {
 };
 
 #[test]
-fn a_hit_needs_no_lock_and_a_stopped_engine_serves_none() {
+fn a_hit_needs_no_lock_and_a_stopped_engine_serves_no_hit() {
     watch();
     let options = Options::default().policy(PolicySpec::of(&WAITS)).threads(1);
     let reader = Arc::new(Reader::open(Arc::new(named(8 << 20)), options).expect("opens"));
@@ -76,7 +76,7 @@ fn a_hit_needs_no_lock_and_a_stopped_engine_serves_none() {
 /// A writer counts up the stamp of every page, again and again. A read that begins after a write has returned sees it or a later
 /// one, and each page whole.
 #[test]
-fn no_reader_meets_what_was_overwritten() {
+fn no_reader_sees_overwritten_bytes() {
     watch();
     const PAGES: u64 = 40;
     let reader = Reader::open(

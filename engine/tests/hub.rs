@@ -248,7 +248,7 @@ fn a_file_is_read_at_the_commit_at_which_it_was_opened() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why_and_what_to_do() {
+fn open_errors_have_a_reason_and_a_remedy() {
     let hub = hub();
     hub.set_token(TOKEN);
     hub.put("u/r", "a", named(10));
@@ -340,7 +340,7 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
 
 /// The token follows a redirect of the hub to itself, and no other.
 #[test]
-fn redirects_take_the_token_to_the_hub_alone() {
+fn redirects_carry_the_token_only_to_the_hub() {
     let (hub, other) = (hub(), hub());
     for hub in [&hub, &other] {
         hub.put("u/new", "a", named(MIB));
@@ -378,7 +378,7 @@ fn redirects_take_the_token_to_the_hub_alone() {
 
 /// The hub asks for fewer requests, or fails: asked again after a pause. So is a content server that refuses what was just signed, but once.
 #[test]
-fn a_hub_that_is_busy_is_asked_again() {
+fn a_busy_hub_gets_retries() {
     let hub = hub();
     hub.put("u/r", "a", named(MIB));
     let object = opened(&hub, "hf://u/r/a");
@@ -411,7 +411,7 @@ fn a_hub_that_is_busy_is_asked_again() {
 
 /// A content server that is elsewhere, whose wrong answers are in `stores.rs`: it gets no condition of the hub's versions.
 #[test]
-fn a_content_server_is_asked_without_conditions() {
+fn a_content_server_gets_no_conditions() {
     let hub = hub();
     let content = RangeServer::start(named(MIB)).expect("a port");
     hub.put_elsewhere("u/r", "a", MIB, &format!("{}?x=1", content.url()));
@@ -600,7 +600,7 @@ fn files_of_a_mirror_are_those_of_the_hub() {
 }
 
 #[test]
-fn a_tree_that_cannot_be_opened_says_why() {
+fn the_error_of_an_unopenable_tree_has_the_reason() {
     let hub = hub();
     hub.set_token(TOKEN);
     hub.put("u/r", "a/b", named(10));
@@ -611,12 +611,12 @@ fn a_tree_that_cannot_be_opened_says_why() {
         ("hf://u/r@v9", "404 RevisionNotFound", "check the revision"),
         (
             "hf://u/r/x/",
-            "no object has a name that begins so",
+            "no object has this prefix",
             "HfFileSystem().ls: hf://u/r/",
         ),
         (
             "hf://u/r/a/b/",
-            "no object has a name that begins so",
+            "no object has this prefix",
             "HfFileSystem().ls: hf://u/r/",
         ),
         ("hf://u/r/../", "the prefix has", ""),

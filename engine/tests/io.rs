@@ -46,7 +46,7 @@ fn std_read_goes_through_the_whole_source() {
 }
 
 #[test]
-fn seeks_go_where_std_says() {
+fn seeks_match_std() {
     let reader = reader();
     let mut cursor = ReadCursor::new(Arc::new(reader));
     let mut buf = [0; 100];

@@ -247,7 +247,7 @@ fn cached() -> (Engine, tempfile::TempDir) {
 /// Without a cache on disk nothing is exported of one.
 #[cfg(feature = "disk-cache")]
 #[test]
-fn a_cache_on_disk_says_what_it_has_done() {
+fn a_disk_cache_reports_its_counters() {
     use foreread_testing::ExactSource;
     let (engine, _dir) = cached();
     let source = ExactSource::new(named(1 << 20), "exact", "1");

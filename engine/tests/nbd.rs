@@ -77,7 +77,7 @@ fn large_and_scattered_reads() {
 }
 
 #[test]
-fn what_is_refused_is_answered_and_the_client_goes_on() {
+fn refused_requests_are_answered_and_the_client_continues() {
     let served = Served::new(named(MIB));
     let mut client = served.client();
     client.send(command::READ, 1, MIB, 1);
@@ -398,7 +398,7 @@ fn a_socket_is_private_and_replaces_no_other() {
     let error = error.to_string();
     assert!(
         error.contains("in use")
-            && error.ends_with("; stop the server that is there, or name another place")
+            && error.ends_with("; stop the server on it, or name another address")
     );
     let file = served.dir.path().join("file");
     std::fs::write(&file, b"precious").expect("written");
@@ -507,7 +507,7 @@ fn a_server_that_answers_wrongly_is_left() {
 /// A bug of hf-mount (issue 12): a reply was cut where the prefetched buffer ended; the kernel took it for the end of the file, and all readers
 /// of the page cache with it.
 #[test]
-fn an_answer_is_as_long_as_was_asked_for() {
+fn an_answer_has_the_requested_length() {
     watch();
     let size = 3 * MIB + 777;
     // The source stops short all the time as well.
@@ -592,7 +592,7 @@ fn first_request(stream: &mut UnixStream) -> wire::Request {
 
 /// The limit on a whole answer grows with its length: this one takes three times as long as a server may be silent.
 #[test]
-fn a_large_answer_that_goes_on_coming_is_not_ended() {
+fn a_large_answer_that_makes_progress_is_not_ended() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");

@@ -26,7 +26,7 @@ fn opened(file: &tempfile::NamedTempFile) -> Reader {
 }
 
 #[test]
-fn a_reader_says_where_the_holes_are() {
+fn a_reader_reports_holes() {
     watch();
     let file = sparse();
     let reader = opened(&file);
@@ -93,7 +93,7 @@ fn a_source_that_knows_no_holes_is_all_data() {
 
 /// They read the map, and of a copy the data alone is asked for.
 #[test]
-fn clients_copy_the_data_alone() {
+fn clients_copy_only_data() {
     if !has("nbdinfo", "libnbd-bin")
         || !has("nbdcopy", "libnbd-bin")
         || !has("qemu-img", "qemu-utils")

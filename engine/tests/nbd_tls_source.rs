@@ -334,7 +334,7 @@ fn answer(number: u32, kind: u32, data: &[u8]) -> Vec<u8> {
 
 /// A server without TLS, and a machine in between that says so, or goes on in plain text: no name, no request, no byte is exchanged.
 #[test]
-fn nothing_is_said_in_plain_text_where_tls_was_asked_for() {
+fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
     let Some(certificates) = Certificates::new() else {
         return;
     };

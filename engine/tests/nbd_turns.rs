@@ -344,7 +344,7 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
 
 /// A server that is stopped answers what each thread of a client has taken, and takes no more.
 #[test]
-fn stopping_answers_what_was_taken_by_every_thread() {
+fn stopping_answers_accepted_requests() {
     let begun = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&begun);
     let slow = Mem::generated(64 * MIB, move |offset, buf| {

@@ -194,7 +194,7 @@ fn connections_are_shared_by_all_objects_of_a_process() {
 
 /// Every request names its range and its version, and one that fails too often fails its read alone.
 #[test]
-fn what_fails_too_often_is_an_error_and_the_next_read_starts_clean() {
+fn repeated_failures_are_an_error_and_the_next_read_starts_clean() {
     let server = serve(MIB);
     let object = open(&server);
     server.lie(Lie::Status(503, None), 3);
@@ -213,7 +213,7 @@ fn what_fails_too_often_is_an_error_and_the_next_read_starts_clean() {
 }
 
 #[test]
-fn a_broken_body_goes_on_behind_what_has_come() {
+fn a_broken_body_is_continued_after_the_received_bytes() {
     let server = serve(MIB);
     let object = open(&server);
     server.lie(Lie::Close(20_000), 1);
@@ -319,7 +319,7 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
 
 /// Each deadline alone: the others are far away.
 #[test]
-fn each_deadline_ends_what_it_is_for() {
+fn each_deadline_ends_its_operation() {
     let far = Duration::from_secs(1000);
     let near = Duration::from_millis(80);
     let only = |set: &dyn Fn(&mut ObjectSettings)| {
@@ -574,7 +574,7 @@ fn a_hung_request_costs_one_slot_for_its_deadline() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
+fn open_errors_are_one_line_without_secrets() {
     let server = serve(MIB);
     let port = server.address().port();
     let refused = |text: &str, settings: ObjectSettings| {

@@ -52,7 +52,7 @@ fn line(fail: impl Fn() -> SourceError + Send + Sync + 'static) -> String {
 struct Refused(u32);
 
 #[test]
-fn the_line_of_a_read_has_what_the_source_said() {
+fn a_reads_error_line_has_the_sources_message() {
     let at = "read of 8 bytes at 0 of mine: ";
     let remedy = "; check the storage, or read again";
     let of = |error: fn() -> std::io::Error| line(move || SourceError::from(error()));
@@ -123,7 +123,7 @@ fn a_count_larger_than_the_buffers_is_an_error() {
 
 /// Fetches that have not begun are dropped with the last reader; those that have are waited for at the end of the engine.
 #[test]
-fn what_has_not_begun_is_dropped_with_its_reader() {
+fn queued_fetches_are_dropped_with_their_reader() {
     watch();
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let begun = Arc::new(AtomicU64::new(0));
@@ -153,7 +153,7 @@ fn what_has_not_begun_is_dropped_with_its_reader() {
 }
 
 #[test]
-fn a_refused_cache_is_named_in_mib_with_what_is_counted() {
+fn the_error_of_a_refused_cache_has_sizes_in_mib() {
     let budget = Budget::new(BudgetLimits {
         memory_bytes: 48 << 20,
         ..BudgetLimits::default()

@@ -90,7 +90,7 @@ fn signal(cluster: &CephCluster, name: &str) {
 }
 
 #[test]
-fn the_bytes_are_right_wherever_they_are_asked_for() {
+fn the_bytes_are_right_at_every_offset() {
     let Some(cluster) = cluster() else { return };
     let size = 9 * MIB + 777;
     import(&cluster, "bytes", size);
@@ -186,7 +186,7 @@ fn stderr_is_as_it_was_when_an_image_is_open() {
 }
 
 #[test]
-fn an_image_says_how_it_is_laid_out_in_objects() {
+fn an_image_reports_its_object_layout() {
     let Some(cluster) = cluster() else { return };
     let create = |args: &[&str]| {
         cluster
@@ -328,7 +328,7 @@ fn another_image_of_the_name_is_noticed_and_reported_once() {
 }
 
 #[test]
-fn what_is_missing_is_said_in_one_line() {
+fn missing_inputs_are_one_line_errors() {
     let without = RbdSettings {
         librbd: "libforeread-nothing.so.1".to_string(),
         ..RbdSettings::default()
@@ -366,11 +366,11 @@ fn what_is_missing_is_said_in_one_line() {
     for (name, why) in [
         (
             format!("rbd:rbd/nothing?conf={conf}"),
-            "there is no image or no snapshot of this name",
+            "there is no image or snapshot with this name",
         ),
         (
             format!("rbd:nothing/x?conf={conf}"),
-            "there is no pool of this name",
+            "there is no pool with this name",
         ),
         (
             "rbd:rbd/x?conf=no/such.conf".to_string(),
@@ -384,7 +384,7 @@ fn what_is_missing_is_said_in_one_line() {
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_given_up() {
+fn opening_an_absent_cluster_times_out() {
     let Some(cluster) = cluster() else { return };
     let (path, text) = (
         cluster.dir().join("dead.conf"),

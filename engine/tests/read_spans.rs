@@ -68,10 +68,10 @@ fn parts(of: &SpanFields) -> [u64; 4] {
 }
 
 #[test]
-fn a_read_has_its_bytes_by_what_its_pages_were() {
+fn a_reads_bytes_are_counted_by_page_state() {
     alone(
         module_path!(),
-        "a_read_has_its_bytes_by_what_its_pages_were",
+        "a_reads_bytes_are_counted_by_page_state",
         || {
             let source = Arc::new(Mem::new(vec![7; 100_100]));
             let reader = Reader::open(source, Options::default().policy("none")).expect("opened");
@@ -145,8 +145,8 @@ fn parts_add_up_with_readahead() {
 }
 
 #[test]
-fn a_read_that_fails_says_why() {
-    alone(module_path!(), "a_read_that_fails_says_why", || {
+fn a_failed_read_gives_the_reason() {
+    alone(module_path!(), "a_failed_read_gives_the_reason", || {
         let faulty = Faulty::nth(Mem::new(vec![7; 10_000]), 0);
         let reader = Reader::open(Arc::new(faulty), Options::default().policy("none"));
         let reader = reader.expect("opened");

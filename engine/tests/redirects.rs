@@ -232,7 +232,7 @@ fn a_plain_url_is_followed_with_its_range() {
 
 /// A bucket elsewhere is asked again, signed for its region, by the endpoint that was named.
 #[test]
-fn a_region_is_signed_anew_and_no_other_host_is_asked() {
+fn another_region_is_signed_again_on_the_same_host() {
     watch();
     let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
     let location = format!("http://{}/moved", other.address());

@@ -233,7 +233,7 @@ fn a_touched_log_is_noticed() {
 }
 
 #[test]
-fn what_is_no_log_is_an_error_with_its_line() {
+fn an_invalid_log_is_an_error_with_its_line() {
     crate::common::watch();
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
                 max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";

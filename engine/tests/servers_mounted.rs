@@ -131,7 +131,7 @@ fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
 }
 
 #[test]
-fn what_is_no_listing_is_no_empty_folder() {
+fn an_invalid_listing_is_not_an_empty_folder() {
     if !can_mount() {
         return;
     }

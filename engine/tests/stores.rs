@@ -192,7 +192,7 @@ fn odd_keys_are_read_by_name_and_in_a_folder() {
 
 /// Google unpacks what is stored as gzip unless it is asked not to, by either of its protocols; a proxy may do so anywhere.
 #[test]
-fn what_is_stored_compressed_is_read_as_it_is_stored() {
+fn compressed_objects_are_read_as_stored() {
     let unpacked = |answer: &mut ServedAnswer| {
         answer.status = 200;
         answer.set("content-range", "");
@@ -261,7 +261,7 @@ fn what_is_stored_compressed_is_read_as_it_is_stored() {
 
 /// A blob that marks a folder is no file: of Data Lake, or left by a tool. Other stores have no such marks.
 #[test]
-fn the_mark_of_a_folder_of_azure_is_no_file() {
+fn the_marker_of_an_azure_folder_is_not_a_file() {
     let Some(store) = Store::start(Kind::Azure) else {
         return;
     };
@@ -343,7 +343,7 @@ fn the_mark_of_a_folder_of_azure_is_no_file() {
 
 /// A server that does not say in a part how long the object is says so by HEAD.
 #[test]
-fn a_size_that_a_part_leaves_out_is_asked_for() {
+fn a_missing_total_size_is_requested() {
     let server = bucket();
     server.edit(|_, answer| {
         if let Some((range, _)) = answer
@@ -579,7 +579,7 @@ fn answers_that_no_retry_can_mend() {
 }
 
 #[test]
-fn answers_that_pass_are_asked_for_again() {
+fn transient_errors_are_retried() {
     each(|store| {
         store.put("x", pattern(0, MIB, 0));
         let settings = ObjectSettings {
@@ -874,7 +874,7 @@ pub const NO_LISTINGS: [(u16, &str, &str); 10] = [
 
 /// As the first page, and as the second of a bucket in memory: an error that says what came, and no name of the first page.
 #[test]
-fn what_is_no_listing_is_an_error() {
+fn invalid_listings_are_errors() {
     each_tree(|store| {
         store.put("dir/x", pattern(0, 10, 0));
         let tree = prefix(store, "dir/");
@@ -1040,7 +1040,7 @@ pub fn unmet(server: &BucketServer, times: u64) {
 
 /// One 412 to an object that is as it was is no error, and one to both questions is one error.
 #[test]
-fn a_single_412_is_no_change() {
+fn a_single_412_is_not_a_change() {
     let server = bucket();
     let object = Object::open_with("s3://bucket/dir/large", memory_settings(&server));
     let object = object.expect("opens");
@@ -1318,7 +1318,7 @@ fn a_file_that_another_program_put_into_the_bucket_is_read() {
 }
 
 #[test]
-fn what_s3_refuses_is_said_in_one_line_with_a_remedy() {
+fn refusals_of_s3_are_one_line_with_a_remedy() {
     watch();
     let Some(gateway) = Gateway::start() else {
         return;
@@ -1432,7 +1432,7 @@ fn without_credentials_the_remedy_is_a_login() {
 
 /// A tree that answers while its caller needs it, and no longer.
 #[test]
-fn a_listing_that_is_not_needed_any_more_is_given_up() {
+fn an_unneeded_listing_is_cancelled() {
     let server = bucket();
     let hour = Duration::from_secs(3600);
     let settings = ObjectSettings {

@@ -130,7 +130,7 @@ fn the_first_bytes_do_not_wait_for_the_last() {
 
 /// What is read ahead of a reader that has gone ends in its middle, though another description of the file is open, as in a mount.
 #[test]
-fn what_the_last_reader_leaves_is_cancelled() {
+fn fetches_of_the_last_reader_are_cancelled() {
     let body = Body::new(256 << 10, 0);
     let idle = Reader::open(
         Arc::clone(&body),

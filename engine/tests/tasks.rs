@@ -298,7 +298,7 @@ fn poll_at_most<T>(future: impl Future<Output = T>, most: u64) -> Option<T> {
 
 /// Given up after every number of polls, a read leaves nothing: no place, no fetch, no lease, no byte.
 #[test]
-fn given_up_at_every_point() {
+fn cancelled_at_every_point() {
     watch();
     for (name, source, options) in sources() {
         let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
@@ -344,10 +344,10 @@ fn kept() -> (usize, usize) {
 
 /// Reads that are given up keep no thread and no mapping: neither rings nor stacks.
 #[test]
-fn what_is_given_up_keeps_no_thread_and_no_mapping() {
+fn cancelled_reads_keep_no_thread_and_no_mapping() {
     alone(
         module_path!(),
-        "what_is_given_up_keeps_no_thread_and_no_mapping",
+        "cancelled_reads_keep_no_thread_and_no_mapping",
         || {
             watch();
             let round = || {

@@ -55,7 +55,7 @@ fn read(client: &mut Client, offset: u64, len: usize) -> Vec<u8> {
 
 /// What was written is read: by the writing client, by another client that had it cached or in flight, and from the file.
 #[test]
-fn every_client_reads_what_one_has_written() {
+fn every_client_reads_the_writes_of_one() {
     let (file, served) = writable(4 << 20);
     let (mut one, mut other) = (served.client(), served.client());
     for round in 0..40_u8 {
@@ -381,7 +381,7 @@ fn a_flush_error_is_kept_for_every_client() {
 /// The same with a real disk: a loop device over a file for which there is no room. The kernel takes the write, and its flush
 /// finds out; it says so once.
 #[test]
-fn a_disk_that_cannot_keep_what_was_written() {
+fn a_disk_that_loses_writes() {
     watch();
     let Some(disk) = SmallDisk::of(512) else {
         return;
@@ -450,7 +450,7 @@ fn a_block_device_is_written() {
 
 /// What clients may write is locked: against a second server, QEMU, a mount; and given back at the end.
 #[test]
-fn what_is_served_writable_is_locked() {
+fn a_writable_source_is_locked() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let bind = |path: &str, lock: bool| {
@@ -548,7 +548,7 @@ fn within_seconds<T, E>(ask: &dyn Fn() -> Result<T, E>) -> Result<T, E> {
 }
 
 #[test]
-fn what_cannot_be_written_says_so() {
+fn unwritable_outputs_are_reported() {
     watch();
     let made_up = Reader::open(Arc::new(named(MIB)), options()).expect("opened");
     let error = made_up.allow_writes().expect_err("it is made up");

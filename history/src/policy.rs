@@ -1,13 +1,13 @@
 //! The published policies, and policies that `auto` is compared with.
 //!
 //! `marks`, `pages` and `two_windows` are shared by several and are no policies. Nothing here knows the inside of the machine: a policy
-//! is asked and answers as one of `foreread-core` is.
+//! has the same questions and answers as one of `foreread-core`.
 
 mod marks;
 mod pages;
 mod two_windows;
 
-// Plain lines, not a macro's: what looks for code without compiling it (cargo-mutants) finds the files by them.
+// Plain `mod` lines, not a macro, so that tools that do not compile (cargo-mutants) find the files.
 mod amp;
 mod linux_2_6_0;
 mod linux_2_6_0_mm;

@@ -1,6 +1,6 @@
-//! Workloads of the publications: made to meet what they state, where no trace was published.
+//! Workloads of publications without a published trace, generated to match their figures.
 //!
-//! `population` and `volume` are shared by several and are no workloads.
+//! `population` and `volume` are shared code, not workloads.
 
 mod population;
 mod volume;

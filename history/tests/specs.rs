@@ -26,7 +26,7 @@ fn values_stand_in_the_order_of_the_parameters() {
 
 /// One line: what, where, and what would do.
 #[test]
-fn what_does_not_fit_is_refused() {
+fn oversized_values_are_refused() {
     for (text, words) in [
         (
             "linux-3.12:context=some",
@@ -58,7 +58,7 @@ fn defaults_need_no_text() {
 }
 
 #[test]
-fn a_default_fills_what_the_text_leaves_open() {
+fn a_default_fills_missing_values() {
     let with = |text: &str, key, value| {
         let draft = parse(text).expect("a policy").with_default(key, value);
         draft
@@ -86,7 +86,7 @@ fn a_default_fills_what_the_text_leaves_open() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn writes_read_back() {
     for text in [
         "none",
         "linux-3.12:context=slow-ramp",

@@ -1,4 +1,4 @@
-//! `explain`: what was read of each file of a trace under one policy, and how often each rule of the policy decided.
+//! `explain`: the reads of each file of a trace under one policy, and how often each rule of the policy decided.
 //!
 //! ```text
 //!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, page, JSON

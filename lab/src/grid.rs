@@ -1,4 +1,4 @@
-//! A grid of cells: which cell is which, where finished cells are kept, and how the others run on several threads.
+//! A grid of cells: keys, the file of finished cells, and running the others on several threads.
 //!
 //! ```text
 //!   axes ──► cells, less those of the file ──threads──► each cell as a line of JSON, appended to the file
@@ -11,7 +11,7 @@
 //! | a cell of the grid | its result is used |
 //! | another cell | it stays in the file |
 //! | a last line that was cut off | that line is removed |
-//! | a line that is not a cell of this schema | the file is refused and left as it is |
+//! | a line that is not a cell of this schema | the file is refused and unchanged |
 
 use crate::compare::{self, CompareError, ComparePlan};
 use crate::report::{Report, Row};
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused_and_left_as_it_is() {
+    fn a_foreign_file_is_refused_and_unchanged() {
         let dir = tempfile::tempdir().expect("a scratch directory");
         let path = dir.path().join("cells.jsonl");
         let cell = CellResult::new(key("none", 1), Some(0.5)).line();

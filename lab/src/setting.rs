@@ -1,4 +1,4 @@
-//! Advice about one setting, the readahead of a device: what a value costs and gains, which one to have, and the line that sets it.
+//! Advice about a device's readahead setting: costs and gains of a value, the recommended value, and the command that sets it.
 //! `doctor`, `probe` and `tune` take it from here, so that they agree.
 //!
 //! ```text

@@ -1,11 +1,11 @@
-//! The room that **sees**: what programs read.
+//! Observes what programs read.
 //!
 //! ```text
 //!   a command, a process ──► kernel ──tracepoints──► tracefs ──► record ──► a trace
 //!   a program ───────────► /proc ──looks from outside──────► sample ──► touches
 //!   a mount, a server ─────► the engine ────────────────────► recorder ──► a trace
 //! ```
-//! Never: decides anything, or changes what it looks at.
+//! It takes no decisions and does not change the observed programs.
 
 #![cfg_attr(
     test,

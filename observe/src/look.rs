@@ -1,6 +1,6 @@
-//! Looks at processes and files by the kernel: the threads of a process, what it has begun, and the device and inode of a file.
+//! Queries the kernel about processes and files: the threads and children of a process, the device and inode of a file.
 //!
-//! A look is at what changes meanwhile: a process that has ended by then has nothing.
+//! Processes change meanwhile: one that has ended has no data.
 
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
@@ -17,7 +17,7 @@ pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// A process and all that it has begun.
+/// A process and all its descendants.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     let mut next = vec![pid];

@@ -1,11 +1,11 @@
-//! Records what a command reads, from the kernel's tracepoints; or what it waits for, by looks (`sampled.rs`).
+//! Records what a command reads, from the kernel's tracepoints; or what it waits for, by sampling (`sampled.rs`).
 //!
 //! ```text
 //!   active: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
 //!           tracefs               one file for each CPU          names between the two
 //! ```
 //! Tracing needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
-//! lost event that is not told.
+//! lost event that is not reported.
 
 pub mod active;
 mod blocks;

@@ -1,10 +1,10 @@
-//! Records what passes through a front end: its observer, and a thread that writes a trace of our own format.
+//! Records the reads of a front end: its observer, and a thread that writes a trace in foreread's format.
 //!
 //! ```text
 //!   threads of the front end ──told──► queue, bounded ──► in order of start, bounded ──► writer ──► file
 //!                                      full: they wait     too late for it: counted
 //! ```
-//! Nothing is lost silently: a thread that finds the queue full waits, and records that could not be kept are counted in the trace. Never:
+//! Nothing is lost silently: a thread waits if the queue is full, and dropped records are counted in the trace. Never:
 //! bytes of data, or a request that was refused.
 
 use foreread::Advice;
@@ -48,7 +48,7 @@ pub struct Recorder {
 pub struct RecordingCounts {
     /// Records written.
     pub records: u64,
-    /// What is not in the trace: reason and number.
+    /// Omitted records: reason and number.
     pub left_out: Vec<(&'static str, u64)>,
 }
 
@@ -91,7 +91,7 @@ impl Recorder {
         })
     }
 
-    /// Ends the trace. What passes from now on is not in it.
+    /// Ends the trace. Later reads are not recorded.
     ///
     /// # Errors
     /// It could not be written. Also the second time.
@@ -265,7 +265,7 @@ impl TraceAssembly {
             // It took as long as 65536 others.
             Err(TooLate) => self
                 .left_out
-                .count("requests that were answered too late to be put in order"),
+                .count("requests answered too late to be sorted"),
         }
     }
 
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_trace_is_counted() {
+    fn omitted_records_are_counted() {
         let (done, items) = recorded(|recorder, since| {
             recorder.opened(1, "a", 100);
             recorder.passed(
@@ -478,7 +478,7 @@ mod tests {
                 .for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
             recorder.passed(1, &read(since, 1, 1, (0, 99)));
         });
-        let late = "requests that were answered too late to be put in order";
+        let late = "requests answered too late to be sorted";
         assert_eq!(
             done.left_out,
             [("flushes", 1), ("requests that failed", 1), (late, 1)]

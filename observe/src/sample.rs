@@ -1,4 +1,4 @@
-//! Sees what a program reads by looks from outside at what its threads wait for: no tracing, no root, nothing in the program.
+//! Samples what a program's threads wait for, and infers its reads: without tracing, root or changes to the program.
 //!
 //! ```text
 //!   /proc/PID/task/TID/syscall   17 0x3 0x7f.. 0x10000 0x8000000 ...   blocked in pread64(3, .., 64K, 128M): a read of 128M
@@ -90,13 +90,13 @@ pub struct Sampler {
     is_waiting: bool,
     /// When a wait was last seen that was not there before.
     changed_ns: u64,
-    /// Looks at all threads.
+    /// Samples all threads.
     pub looks: u64,
     /// Waits for each storage.
     pub waits: HashMap<u32, SampledWait>,
     /// Bytes of threads that have ended, given on as read and seen by no look.
     guessed: HashMap<u32, u64>,
-    /// Threads that may not be looked at.
+    /// Threads that this user may not inspect.
     hidden: HashSet<u32>,
     has_hidden: bool,
     /// Waits that are over, where they are kept.

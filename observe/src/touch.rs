@@ -1,10 +1,10 @@
-//! What a program asked the page cache for, however it was seen: by tracepoints or by samples.
+//! A program's page cache accesses, observed by tracepoints or by samples.
 
 use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::ops::Range;
 
-/// How a page was asked for.
+/// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
     /// By a call that reads.
@@ -17,7 +17,7 @@ pub enum TouchKind {
     Miss,
 }
 
-/// Pages that were asked for.
+/// The accessed pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     /// When, in nanoseconds of the monotonic clock.

@@ -1,4 +1,4 @@
-//! The kernel's tracepoints: an instance of our own in tracefs, its events, and what they say in binary.
+//! The kernel's tracepoints: a private instance in tracefs, its events, and their binary format.
 //!
 //! ```text
 //!   root() ──► Instance foreread-PID ──► enable, filter, follow ──► per_cpu/cpuN/trace_pipe_raw ──► ring ──► format

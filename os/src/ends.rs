@@ -1,18 +1,18 @@
-//! What the end of this process waits for: said after 2 s, so that an end that takes long says where.
+//! Reports what this process waits for at its end, if that takes longer than 2 s.
 //!
 //! ```text
-//!   waits_for("requests of the mount") ── 2 s ──► "the end waits for requests of the mount (2 s)" ── 4 s, 8 s, ... ──► again
+//!   waits_for("requests of the mount") ── 2 s ──► "still waiting for requests of the mount (2 s)" ── 4 s, 8 s, ... ──► again
 //!   waits_for("the recording")         the next step: from the start
-//!   is_over()                          nothing is said any more
+//!   is_over()                          no more reports
 //! ```
-//! A command calls it at each step of its end that may wait for a storage, the kernel or another process. Where the system refuses the
-//! thread that says it, nothing is said.
+//! A command calls it before each step of its shutdown that may wait for a storage, the kernel or another process. If the reporting
+//! thread cannot be started, there are no reports.
 
 use crate::threads;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// From the begin of a step to the first line, and the least time between two.
+/// Time from the start of a step to the first line, and minimum time between two lines.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -38,12 +38,12 @@ static END: End = End {
 };
 static SAY: OnceLock<fn(&str)> = OnceLock::new();
 
-/// How lines are said. The first call counts.
+/// How lines are printed. Later calls have no effect.
 pub fn say_by(say: fn(&str)) {
     let _ = SAY.set(say);
 }
 
-/// The end of this process waits for that from now on.
+/// Sets what the shutdown now waits for.
 pub fn waits_for(what: &str) {
     END.begin(what, FIRST_LINE, |line| {
         if let Some(say) = SAY.get() {
@@ -52,7 +52,7 @@ pub fn waits_for(what: &str) {
     });
 }
 
-/// It waits for nothing more.
+/// The shutdown is complete.
 pub fn is_over() {
     let mut state = END.lock();
     (state.step, state.number) = (None, state.number + 1);
@@ -74,7 +74,7 @@ impl End {
         }
     }
 
-    /// Says each step that takes long, for as long as the process is there.
+    /// Reports each slow step until the process ends.
     fn watch(&self, first: Duration, say: fn(&str)) {
         let mut state = self.lock();
         let (mut number, mut waited) = (state.number, Duration::ZERO);
@@ -99,7 +99,7 @@ impl End {
                 waited += time;
                 drop(state);
                 let seconds = waited.as_secs();
-                say(&format!("the end waits for {what} ({seconds} s)"));
+                say(&format!("still waiting for {what} ({seconds} s)"));
                 state = self.lock();
             }
         }
@@ -113,7 +113,7 @@ mod tests {
 
     /// A step that takes longer is said, with its name, and each step anew.
     #[test]
-    fn a_step_that_takes_long_is_said() {
+    fn a_slow_step_is_reported() {
         static OWN: End = End {
             state: Mutex::new(EndState {
                 step: None,
@@ -137,7 +137,7 @@ mod tests {
                 true => line,
                 false => said.iter().find(|line| line.contains(step)).expect("said"),
             };
-            assert_eq!(line, format!("the end waits for {step} (0 s)"));
+            assert_eq!(line, format!("still waiting for {step} (0 s)"));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! An error as a command shows it: its kind, what failed, where, why, what to do about it, and the error behind it.
+//! An error for the user: its kind, what failed, where, why, what to do about it, and the underlying error.
 //!
 //! ```text
 //!   bad model file: disk.toml, line 3: "fast" is not a number; write one from 0 to 1000
 //!   ── what ─────   ── place ───────   ── why ──────────────   ── remedy ────────────
 //! ```
-//! The crate that finds an error knows its kind; the command makes a line and an exit code of it, in one place. A part that is
-//! empty is left out.
+//! The crate that detects an error sets its kind; the command turns it into a line and an exit code in one place. Empty
+//! parts are omitted.
 
 use std::error::Error;
 use std::fmt::{self, Display};
@@ -14,19 +14,19 @@ use std::sync::Arc;
 /// What an error means to the user of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// What was asked for, or what was read, is wrong.
+    /// The request or the input is invalid.
     Input,
-    /// A check was made and failed, or a result is not to be trusted.
+    /// A check failed, or a result cannot be trusted.
     Check,
     /// This machine, this user or this build cannot do it.
     Cannot,
     /// The user's command does not exist.
     NoCommand,
-    /// The user's command exists and does not start.
+    /// The user's command exists but does not start.
     CommandNotRun,
 }
 
-/// Why something was not done.
+/// An error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub kind: FailureKind,
@@ -80,7 +80,7 @@ impl Failure {
         Failure::new(FailureKind::Cannot, what, place, remedy)
     }
 
-    /// An error whose text says all.
+    /// An error whose text is complete.
     pub fn of(kind: FailureKind, error: impl Error + Send + Sync + 'static) -> Failure {
         let line = Failure::new(kind, error.to_string(), "", "");
         Failure {
@@ -98,21 +98,21 @@ impl Failure {
         )
     }
 
-    /// Puts a word before what is wrong.
+    /// Prepends a word to the text of what is wrong.
     #[must_use]
     pub fn within(self, word: &str) -> Failure {
         let what = format!("{word}: {}", self.what);
         Failure { what, ..self }
     }
 
-    /// Says why.
+    /// Adds the reason.
     #[must_use]
     pub fn because(self, why: impl Display) -> Failure {
         let why = why.to_string();
         Failure { why, ..self }
     }
 
-    /// Says why, and keeps the error that says so.
+    /// Adds the reason, and keeps the underlying error.
     #[must_use]
     pub fn caused_by(self, error: impl Error + Send + Sync + 'static) -> Failure {
         Failure {

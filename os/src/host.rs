@@ -1,20 +1,20 @@
-//! Facts of the host, from `/proc` and `/sys`. No other module opens these folders, but for what processes and tracefs have there.
+//! Facts about the host from `/proc` and `/sys`. Other modules open these folders only for processes and tracefs.
 //!
 //! ```text
-//!   backing        all that reads ahead: disks, and mounts without one; what each says about itself
+//!   backing        disks and mounts that read ahead, with their attributes
 //!   devices        the device below a file: read_ahead_kb, max_sectors_kb, rotational; disks, partitions, loop devices
-//!   device_number  8:1, as stat(2), mountinfo and sysfs have it
+//!   device_number  8:1, as in stat(2), mountinfo and sysfs
 //!   maps           mappings of files of a process
-//!   mounts         what is mounted where, by mountinfo
-//!   memory         memory of the machine, limits of control groups, what may still be cached
+//!   mounts         the mounts of mountinfo
+//!   memory         memory of the machine, limits of control groups, room for more cached data
 //!   pressure       whether memory is short: faults, refaults, stalls
-//!   programs       programs that have files of a device open
+//!   programs       programs with open files on a device
 //!   settings       files in /etc, /run and /usr that set readahead; what udev knows about a device
-//!   sys_device     a device's attributes and the devices above it, as rules of udev see them
+//!   sys_device     a device's attributes and parents, as in udev rules
 //! ```
-//! A test makes a [`Host`] with a `proc` and a `sys` in a folder for temporary files.
+//! A test creates a [`Host`] with its own `proc` and `sys` in a temporary folder.
 //!
-//! Never: fails. What the kernel does not say is absent.
+//! Reading never fails: a value that the kernel does not report is absent.
 
 pub mod backing;
 mod device_number;
@@ -34,7 +34,7 @@ pub use version::KernelVersion;
 
 use std::path::{Path, PathBuf};
 
-/// Where the kernel shows its facts.
+/// The root folder of a host's `/proc` and `/sys`.
 #[derive(Clone, Debug)]
 pub struct Host {
     root: PathBuf,
@@ -49,7 +49,7 @@ impl Host {
         Host::below(Path::new("/"))
     }
 
-    /// One with its `proc` and `sys` in this folder.
+    /// A host with its `proc` and `sys` in this folder.
     #[must_use]
     pub fn below(root: &Path) -> Host {
         Host {
@@ -77,7 +77,7 @@ impl Host {
         text(&self.proc.join("sys/kernel/osrelease"))
     }
 
-    /// What the firmware says of the machine's maker and of its cloud, a line for each fact; empty where it says nothing.
+    /// The firmware's strings for the machine's vendor and cloud, one line each; empty if there are none.
     #[must_use]
     pub fn maker(&self) -> String {
         let files = [

@@ -1,21 +1,21 @@
-//! What every crate needs from the operating system, in one way: files of users, output files, threads, facts of the host; and the
-//! shape of an error.
+//! Shared access to the operating system for all crates: users' files, output files, threads, facts about the host, and the
+//! error type.
 //!
 //! ```text
-//!   ends     says what the end of a process waits for
+//!   ends     reports what a process waits for at its end
 //!   failure  an error: its kind, what failed, where, why, what to do
-//!   host     what /proc and /sys say of devices, mounts and memory
-//!   open     looks at a path without opening it, then opens what it has seen; reads small files within a limit
-//!   output   makes a file: it appears when it is whole, follows no link, replaces nothing unasked
+//!   host     devices, mounts and memory from /proc and /sys
+//!   open     checks a path without opening it, then opens the checked file; reads small files within a limit
+//!   output   creates files atomically, follows no link, replaces files only on request
 //!   poll     waits for descriptors
-//!   unmount  takes a mount away by fusermount3 or umount
-//!   secrets  what must not be shown of the name of a source
-//!   threads  begins a thread, or says why not; waits for one with a limit
+//!   unmount  unmounts by fusermount3 or umount
+//!   secrets  removes secrets from names of sources
+//!   threads  starts threads without panics; waits for them with a limit
 //! ```
 //! Example: `.zarray` of a folder of another user may be a FIFO, a link to `/dev/zero`, or 4 GiB. [`open::read_small`] returns an error
 //! that says so, at once.
 //!
-//! Files of `/proc` and `/sys` are the kernel's and are read as they are.
+//! Files of `/proc` and `/sys` need no check and are read directly.
 
 pub mod ends;
 pub mod failure;

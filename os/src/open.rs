@@ -1,11 +1,11 @@
-//! Opens files whose paths users name, or that are in folders of users: only after a look, and only what was looked at.
+//! Opens files named by users or in users' folders: the kind is checked first, and only the checked file is opened.
 //!
 //! ```text
-//!   path ──O_PATH──► descriptor that can do nothing ──fstat──► of the right kind? ──/proc/self/fd──► opened, the same file
+//!   path ──O_PATH──► descriptor without access ──fstat──► the right kind? ──/proc/self/fd──► the same file, opened
 //! ```
-//! Opening is an act: a FIFO waits for a writer and wakes it, a tape rewinds, a watchdog starts. Between a stat(2) and an open(2) the owner
-//! of the folder can replace a regular file by such a one. With O_PATH nothing is opened before its kind is known, and the
-//! reopened file is the one that was looked at. Links of users are followed.
+//! open(2) has side effects: a FIFO blocks and wakes a writer, a tape rewinds, a watchdog starts. Between stat(2) and open(2) the owner
+//! of the folder can replace a regular file by one of these. With O_PATH nothing is opened before its kind is known, and the
+//! reopened file is the checked one. Users' links are followed.
 //!
 //! Source: open(2), "O_PATH"; proc_pid_fd(5).
 
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A path to what this process has open, whatever its name is by now: good while that is open.
+/// A path to an open file of this process, even if the file was renamed. It is valid while the file is open.
 #[must_use]
 pub fn descriptor_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
@@ -31,7 +31,7 @@ pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
 /// `FUSE_SUPER_MAGIC` of linux/magic.h.
 const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 
-/// Whether a file is on a file system of FUSE, whose server is asked. It need not be opened for it.
+/// Whether a file is on FUSE, found by asking its server (fstatfs). An O_PATH descriptor is enough.
 #[must_use]
 pub fn is_on_fuse(file: impl AsFd) -> bool {
     // The type of the number differs between machines.
@@ -39,24 +39,24 @@ pub fn is_on_fuse(file: impl AsFd) -> bool {
     fstatfs(file).is_ok_and(|about| about.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
-/// Asks the file system at a place for its space: what a server of FUSE is always asked, whatever the kernel has kept of its files.
+/// Asks the file system at a path for its space (statfs). The kernel always passes this call to a FUSE server, whatever it has cached.
 ///
 /// # Errors
-/// There is no such place, or the server has ended or refuses. Where it hangs this does not return.
+/// There is no such path, or the server has ended or refuses. If the server hangs, this does not return.
 pub fn ask_file_system(place: &Path) -> Result<()> {
     Ok(rustix::fs::statvfs(place).map(drop)?)
 }
 
-/// A file that was looked at and not opened.
+/// A file that was checked but not opened.
 #[derive(Debug)]
 pub struct UnopenedFile {
-    /// Opened with O_PATH: it can only be asked.
+    /// Opened with O_PATH, which gives no access to the data.
     file: File,
     meta: Metadata,
     path: PathBuf,
 }
 
-/// Looks at what `path` names, links followed.
+/// Checks the file at `path`, following links.
 ///
 /// # Errors
 /// There is no such file, or a folder above it may not be entered.
@@ -86,10 +86,10 @@ impl UnopenedFile {
         is_on_fuse(&self.file)
     }
 
-    /// Refuses what is no regular file.
+    /// Refuses files that are not regular.
     ///
     /// # Errors
-    /// It is of another kind, which the error names.
+    /// It is of another kind, named in the error.
     pub fn regular(self) -> Result<UnopenedFile> {
         if self.meta.is_file() {
             Ok(self)
@@ -101,14 +101,14 @@ impl UnopenedFile {
     /// Opens this very file. `flags` say how.
     ///
     /// # Errors
-    /// It may not be opened so.
+    /// It may not be opened in this way.
     pub fn open(&self, flags: OFlags) -> Result<File> {
-        // Without NONBLOCK, with which a file under a lease (oplocks of Samba) would be refused instead of waited for. What is no regular
-        // file was refused by the caller, or may be waited for.
+        // Without NONBLOCK, which would fail for a file under a lease (oplocks of Samba) instead of waiting. The caller has refused other kinds of
+        // files, or accepts waiting for them.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let again = descriptor_path(&self.file);
         match rustix::fs::open(&again, flags, Mode::empty()) {
-            // Without /proc, as in some chroots: by name, and only if the name still has the same file.
+            // Without /proc, as in some chroots, the file is opened by name, and only if the name still refers to the same file.
             Err(rustix::io::Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
                 self.open_by_name(flags)
             }
@@ -135,7 +135,7 @@ impl UnopenedFile {
         if is_same {
             Ok(opened)
         } else {
-            Err(Error::other("another file is in its place now"))
+            Err(Error::other("the path names another file now"))
         }
     }
 }
@@ -148,7 +148,7 @@ pub fn regular(path: &Path) -> Result<File> {
     look(path)?.regular()?.for_reading()
 }
 
-/// Opens what can be read from front to back: a regular file, a FIFO, a terminal. A FIFO is waited for until a program writes to it.
+/// Opens a file for sequential reading: a regular file, a FIFO, a terminal. Opening a FIFO blocks until a program writes to it.
 ///
 /// # Errors
 /// There is none, it may not be read, or it is a folder, a socket or a disk.
@@ -173,15 +173,14 @@ pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
 /// The same for text.
 ///
 /// # Errors
-/// Those of [`read_small`], or the file is not UTF-8.
+/// The errors of [`read_small`], or the file is not UTF-8.
 pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
     let bytes = read_small(path, max_bytes)?;
-    String::from_utf8(bytes)
-        .map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
-/// All bytes of a file that is open, from its position on, if they are at most `max_bytes`. What its size says is not believed: it may grow
-/// meanwhile, and some file systems say 0.
+/// All bytes of an open file from its position on, if they are at most `max_bytes`. The reported size is not trusted: the file may grow
+/// meanwhile, and some file systems report 0.
 fn read_whole(file: &File, max_bytes: u64) -> Result<Vec<u8>> {
     let too_long = || {
         Error::new(

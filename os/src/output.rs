@@ -1,20 +1,20 @@
-//! Makes output files: a file appears when it is whole, and takes the place of nothing that the user did not offer.
+//! Creates output files atomically; existing files are replaced only on request.
 //!
 //! ```text
-//!   create ──► unnamed file in the same folder ──► write ──► keep: it gets its name (or, by force, takes one over)
+//!   create ──► unnamed file in the same folder ──► write ──► keep: it gets its name (with force, replaces a file)
 //! ```
-//! Until then it has no name, so nothing can leave half of it behind, not even SIGKILL. Where a file system has no unnamed files, a
-//! temporary name beside it is used, and a kill leaves that.
+//! The unnamed file disappears if the process ends early, even by SIGKILL. If the file system has no unnamed files, a
+//! temporary name in the same folder is used, which remains after SIGKILL.
 //!
 //! | at the path is | without force | with force |
 //! |---|---|---|
 //! | nothing | made | made |
-//! | a regular file | refused | replaced; its owner and its mode stay, but for setuid and the like |
+//! | a regular file | refused | replaced; owner and mode stay, without setuid and similar bits |
 //! | a link | refused | the link is replaced, never what it points to |
 //! | a FIFO, a terminal, `/dev/null`, `/dev/stdout`, `/dev/fd/3` | written as it is | the same |
 //! | a folder, a disk, a socket | refused | refused |
 //!
-//! Never: a file that was there is lost before the new one is whole.
+//! An existing file is kept until the new one is complete.
 
 use crate::open::kind_in_words;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -27,9 +27,9 @@ use std::path::{Path, PathBuf};
 /// A file that is being written.
 pub struct AtomicFile {
     file: File,
-    /// Where it goes.
+    /// The destination.
     path: PathBuf,
-    /// Whether it may take the place of a file.
+    /// Whether an existing file may be replaced.
     force: bool,
     kind: Destination,
 }
@@ -38,15 +38,15 @@ enum Destination {
     Unnamed,
     /// Removed when it is dropped.
     Named(tempfile::TempPath),
-    /// No file: nothing is to be done at the end.
+    /// Not a regular file: nothing to do at the end.
     Direct,
 }
 
 impl AtomicFile {
-    /// Begins a file that will be called `path`. With `force` it may take the place of one.
+    /// Starts a file that will be called `path`. With `force` it may replace an existing file.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] without `force`; what is at the path cannot be an output; whatever the system says.
+    /// [`ErrorKind::AlreadyExists`] without `force`; the path is not a possible output; any error of the system.
     pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
         let there = place(path, force)?;
         if matches!(there, Place::Stream) {
@@ -62,7 +62,7 @@ impl AtomicFile {
         let (file, kind) =
             match rustix::fs::openat(CWD, folder(&path), unnamed(), Mode::from(0o666)) {
                 Ok(file) => (OwnedFd::into(file), Destination::Unnamed),
-                // As the manual page of open(2) has it for systems without O_TMPFILE.
+                // The fallback of open(2) for systems without O_TMPFILE.
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
                     let (file, name) = tempfile::Builder::new()
                         .tempfile_in(folder(&path))?
@@ -72,7 +72,7 @@ impl AtomicFile {
                 Err(error) => return Err(error.into()),
             };
         if let Place::File(before) = there {
-            // Only root may give a file away; the files of others are replaced by whom the folder allows it.
+            // Only root can keep the owner; others may replace a file if the folder permits it.
             let is_given =
                 std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid())).is_ok();
             let mode = before.mode() & if is_given { 0o777 } else { 0o755 };
@@ -94,10 +94,10 @@ impl AtomicFile {
         self.file.try_clone()
     }
 
-    /// It is whole: it gets its name.
+    /// Gives the complete file its name.
     ///
     /// # Errors
-    /// Another process made a file of that name meanwhile, or any error of the system. Then nothing is left behind.
+    /// Another process created a file with that name meanwhile, or any error of the system. No temporary file is left behind.
     pub fn keep(self) -> Result<()> {
         let AtomicFile {
             file,
@@ -145,10 +145,10 @@ impl AtomicFile {
     }
 }
 
-/// Looks whether `path` can be made or replaced, as [`AtomicFile::create`] would. A FIFO is not opened: its reader would see an end.
+/// Checks whether [`AtomicFile::create`] would accept `path`. A FIFO is not opened, because its reader would see an end of file.
 ///
 /// # Errors
-/// Those of [`AtomicFile::create`].
+/// The errors of [`AtomicFile::create`].
 pub fn check(path: &Path, force: bool) -> Result<()> {
     if matches!(place(path, force)?, Place::Stream) {
         Ok(())
@@ -157,20 +157,20 @@ pub fn check(path: &Path, force: bool) -> Result<()> {
     }
 }
 
-/// Makes the whole file `path` of these bytes.
+/// Writes these bytes to the file `path`.
 ///
 /// # Errors
-/// Those of [`AtomicFile::create`] and [`AtomicFile::keep`].
+/// The errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
 pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     let mut whole = AtomicFile::create(path, force)?;
     whole.file.write_all(bytes)?;
     whole.keep()
 }
 
-/// Makes or replaces the whole file `path`, which all may read (mode 0644), whatever the umask is.
+/// Creates or replaces the file `path` with mode 0644, independent of the umask.
 ///
 /// # Errors
-/// Those of [`AtomicFile::create`] and [`AtomicFile::keep`].
+/// The errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
 pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut whole = AtomicFile::create(path, true)?;
     whole.file.write_all(bytes)?;
@@ -180,7 +180,7 @@ pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
     whole.keep()
 }
 
-/// Makes a folder, and those above it, which all may read (mode 0755), whatever the umask is. One that is there stays as it is.
+/// Creates a folder and its parents with mode 0755, independent of the umask. Existing folders are unchanged.
 ///
 /// # Errors
 /// One cannot be made.
@@ -195,10 +195,10 @@ pub fn folder_for_all(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-/// Opens or makes a file that its owner alone may open (mode 0600), such as a lock: what others may open they may lock as well.
+/// Opens or creates a file with mode 0600, such as a lock: users who can open a file can also lock it.
 ///
 /// # Errors
-/// It is a link, of another user, or no regular file.
+/// It is a link, belongs to another user, or is not a regular file.
 pub fn own_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -211,9 +211,12 @@ pub fn own_file(path: &Path) -> Result<File> {
         let why = format!("it belongs to the user {}", meta.uid());
         return Err(Error::new(ErrorKind::PermissionDenied, why));
     }
-    // A link of another file would have that one changed.
+    // With a hard link, the other file would be changed.
     if meta.nlink() > 1 {
-        return Err(Error::new(ErrorKind::InvalidInput, "it has several names"));
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "it has several hard links",
+        ));
     }
     if meta.mode() & 0o7777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -221,15 +224,15 @@ pub fn own_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Makes a file that grows while it is watched, such as a log: it has its name from the start. With `force` it takes the place of one.
+/// Creates a file that is read while it grows, such as a log: it has its name from the start. With `force` it replaces an existing file.
 ///
 /// # Errors
-/// Those of [`AtomicFile::create`].
+/// The errors of [`AtomicFile::create`].
 pub fn growing(path: &Path, force: bool) -> Result<File> {
     match place(path, force)? {
         Place::Stream => return open_stream(path),
         Place::New => {}
-        // The name goes, and with it a link; the bytes of another name stay.
+        // Removes the name, also of a link; data with another name stays.
         Place::File(_) | Place::Link => std::fs::remove_file(path)?,
     }
     File::options()
@@ -266,14 +269,14 @@ fn place(path: &Path, force: bool) -> Result<Place> {
         _ if !force => Err(exists()),
         _ if kind.is_symlink() => Ok(Place::Link),
         _ => {
-            // What may not be written is not replaced either, though its folder would allow it.
+            // A file without write permission is not replaced, even if its folder permits it.
             File::options().append(true).open(path)?;
             Ok(Place::File(meta))
         }
     }
 }
 
-/// Names of what this process has open: links of the kernel, which point to pipes, terminals and files alike.
+/// Names of this process's open files: links of the kernel, which point to pipes, terminals and files alike.
 fn is_own_descriptor(path: &Path) -> bool {
     let named = ["/dev/stdout", "/dev/stderr"]
         .iter()
@@ -305,7 +308,7 @@ fn unnamed() -> OFlags {
 }
 
 fn exists() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "it is there already")
+    Error::new(ErrorKind::AlreadyExists, "it exists already")
 }
 
 fn folder(path: &Path) -> &Path {
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_for_all_has_its_mode_whatever_there_was() {
+    fn a_public_file_gets_mode_0644() {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let mode = |path: &Path| std::fs::metadata(path).expect("there").mode() & 0o7777;
         let path = folder.path().join("a/b/c");
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_ones_own_is_no_link_and_of_no_other_user() {
+    fn a_private_file_is_not_a_link_and_has_one_owner() {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("wide"), b"").expect("room");

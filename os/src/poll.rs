@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Waits until one of these can be read, at most this long; which can. A signal may end the wait early: then none can.
+/// Waits until one of these is readable or the time is over, and returns the readable ones. A signal may end the wait early without any.
 pub fn readable<'a, F: AsFd + 'a>(
     files: impl IntoIterator<Item = &'a F>,
     wait: Duration,

@@ -1,19 +1,19 @@
-//! What is secret in the name of a source: one rule for all that prints, logs, or passes a name on.
+//! Removes secrets from names of sources: one rule for all code that prints, logs or passes on a name.
 //!
 //! ```text
 //!   https://USER:PASSWORD@host:1/a/b?token=T#x     is shown as    https://host:1/a/b?...
 //!   s3://KEY:SECRET@bucket/key                                    s3://bucket/key
 //!   file:http://u:p@h/x                                           file:http://h/x
 //!   http://u:pass/word@h/x      (not a URL: '/' in a password)    http://...
-//!   http%3A%2F%2Fu%3Ap%40h      (a URL that is escaped as a whole) http://h
-//!   /a/b, rbd:pool/image@snap, nbd+unix:///x?socket=s             as they are
+//!   http%3A%2F%2Fu%3Ap%40h      (a fully escaped URL)              http://h
+//!   /a/b, rbd:pool/image@snap, nbd+unix:///x?socket=s             unchanged
 //! ```
-//! The rule errs towards hiding: a text that is not quite a URL may be the URL that the user meant to write. Letters of schemes and keys are
-//! compared without their case.
+//! The rule hides too much rather than too little: a malformed URL may be a typing error of the user. Schemes and keys are
+//! compared case-insensitively.
 
 use percent_encoding::percent_decode_str;
 
-/// Schemes of hosts, of URLs and of repositories: what is before `@` is a user.
+/// Schemes in which the part before `@` is a user.
 const HOSTS: [&str; 7] = [
     "nbd",
     "nbd+unix",
@@ -25,7 +25,7 @@ const HOSTS: [&str; 7] = [
 ];
 /// Schemes of buckets, whose keys have no query.
 const BUCKETS: [&str; 7] = ["s3", "gs", "gcs", "az", "azure", "abfs", "abfss"];
-/// How hosts of accounts end: `CONTAINER@ACCOUNT.HOST` has no user.
+/// Suffixes of account hosts: in `CONTAINER@ACCOUNT.HOST` the part before `@` is not a user.
 const ACCOUNTS: [&str; 6] = [
     ".core.windows.net",
     ".storage.azure.net",
@@ -35,17 +35,17 @@ const ACCOUNTS: [&str; 6] = [
     ".fabric.microsoft.com",
 ];
 
-/// How often a URL is escaped at most that is looked for.
+/// Maximum levels of escaping that are decoded.
 const MAX_ESCAPES: usize = 3;
 
-/// Whether a name holds what must not be shown, or passed on as an argument of a process, which every user of the machine sees.
+/// Whether a name contains secrets, which must not be printed or passed as an argument, because every user sees arguments.
 #[must_use]
 pub fn has_some(name: &str) -> bool {
     shown(name) != name
 }
 
-/// Text of a message with every URL in it redacted, for what other programs and libraries say. What we say ourselves
-/// names sources by [`SourceName`].
+/// Redacts every URL in a message of another program or library. foreread's own messages
+/// use [`SourceName`].
 #[must_use]
 pub fn shown_message(text: &str) -> String {
     let mut message = String::with_capacity(text.len());
@@ -53,7 +53,7 @@ pub fn shown_message(text: &str) -> String {
     while !rest.is_empty() {
         let end = rest.find(is_gap).unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
-        // The colon or comma behind a name in a sentence is none of the name.
+        // A colon or comma after a name in a sentence is not part of the name.
         let end = word.trim_end_matches([':', ',', ';', '.']).len();
         let (name, end) = word.split_at(end);
         let own = match may_hide(name) {
@@ -118,7 +118,7 @@ fn is_scheme(word: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// A name without its secrets. An escaped URL with secrets is shown as the URL that it means.
+/// A name without its secrets. An escaped URL with secrets is shown unescaped.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let plain = shown_plain(text);
@@ -151,12 +151,12 @@ fn is_escaped(text: &str) -> bool {
 }
 
 fn shown_plain(text: &str) -> String {
-    // Libraries that parse URLs pass over control characters and leading blanks.
+    // URL parsers ignore control characters and leading blanks.
     let plain: String = text.chars().filter(|c| !c.is_control()).collect();
     if let Some(at) = two_slashes(&plain) {
         let (head, rest) = plain.split_at(at + 2);
         let head = head.trim_start();
-        // What comes before may be a user with a URL for a password.
+        // The text before it may be a user whose password is a URL.
         let head = if head.contains('@') { "...//" } else { head };
         let scheme = match head {
             // A URL without its scheme.
@@ -194,7 +194,7 @@ fn shown_plain(text: &str) -> String {
     }
 }
 
-/// Where the `//` of a URL is: after a colon, at the start, or where the colon was forgotten.
+/// The position of the `//` of a URL: after a colon, at the start, or with a missing colon.
 fn two_slashes(text: &str) -> Option<usize> {
     let start = text.trim_start();
     let blanks = text.len() - start.len();
@@ -239,7 +239,7 @@ fn behind_slashes(scheme: &str, rest: &str) -> String {
         return format!("{slashes}...");
     }
     if authority.len() == host.len() && path.contains('@') && port.is_some() {
-        // `u:12/34@h` reads as host and port, too.
+        // `u:12/34@h` also parses as host and port.
         return format!("{slashes}{host}/...");
     }
     if scheme == "rbd" {
@@ -253,7 +253,7 @@ fn behind_slashes(scheme: &str, rest: &str) -> String {
     format!("{slashes}{host}{}", without_query(scheme, &path))
 }
 
-/// A path that holds a URL, as those of proxies do.
+/// A path that contains a URL, as in proxies.
 fn shown_path(path: &str) -> String {
     let (path, query) = path.split_at(path.find('?').unwrap_or(path.len()));
     let at = path.find("//").unwrap_or(0);
@@ -261,7 +261,7 @@ fn shown_path(path: &str) -> String {
     format!("{head}{}{query}", behind_slashes("", rest))
 }
 
-/// The part before the query, and of the query only that there is one. A socket is not secret. A `?` alone is part of a
+/// The part before the query, and `?...` for the query. A socket is not secret. A `?` by itself is part of a
 /// file's name; with a `=` behind it, it may be a query without the URL.
 fn without_query(scheme: &str, text: &str) -> String {
     let url = matches!(scheme, "http" | "https");
@@ -312,7 +312,7 @@ fn image(rest: &str) -> String {
     }
 }
 
-/// A query with the values of these keys alone.
+/// A query with only these keys.
 fn shown_keys(path: &str, query: &str, keys: &[&str]) -> String {
     let shown = |pair: &&str| {
         pair.is_empty()

@@ -1,13 +1,13 @@
-//! Threads: begun where the system allows one, and waited for within a limit.
+//! Starts threads without panics, and waits for them with a limit.
 //!
-//! `std::thread::spawn` and `Scope::spawn` panic where the system refuses a thread (`ulimit -u`, `pids.max` of a control group); clippy.toml
-//! forbids them. Here a refusal is an error that says what to do.
+//! `std::thread::spawn` and `Scope::spawn` panic if the system refuses a thread (`ulimit -u`, `pids.max` of a control group); clippy.toml
+//! forbids them. Here a refusal is an error with a remedy.
 //!
 //! A thread that reads files of users may never end: a file system that does not answer (NFS, FUSE) keeps it in the kernel, and no signal
-//! but SIGKILL reaches it. So work of which a command waits at its end is a [`Task`]: the wait has a limit, and the thread is given up.
+//! but SIGKILL reaches it. Work that a command waits for at its end is a [`Task`]: after a limit the thread is abandoned.
 //!
 //! ```text
-//!   Task::start ──► thread: stat, open, read ... ──► result          within(5 s): the result, or nothing; the process may end
+//!   Task::start ──► thread: stat, open, read ... ──► result          within(5 s): the result, or `None`, and the process can end
 //! ```
 
 use std::io::{Error, Result};
@@ -18,11 +18,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long a command waits at its end for a sign of a storage that may never answer. Chosen: an idle file system answers in less, and several
+/// How long a command waits at its end for a storage that may never answer. Chosen value: an idle file system answers faster, and several
 /// such waits together are still short for a user.
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Begins a thread.
+/// Starts a thread.
 ///
 /// # Errors
 /// The system refuses it.
@@ -51,7 +51,7 @@ pub fn spawn_with_stack<T: Send + 'static>(
     )
 }
 
-/// Begins a thread of a scope.
+/// Starts a scoped thread.
 ///
 /// # Errors
 /// The system refuses it.
@@ -68,11 +68,11 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     )
 }
 
-/// Measures every item, on at most `threads` threads, and gives each result to `each`, in the order in which they end. Once `each`
-/// breaks no further item begins; those that were begun are ended and given to `each` too.
+/// Measures all items on at most `threads` threads, and passes each result to `each` in the order of completion. Once `each`
+/// breaks, no further item is started; running items are finished and passed to `each` too.
 ///
 /// # Errors
-/// The first that could not be measured; those that were begun are ended.
+/// The first failed measurement; running items are finished.
 pub fn for_each_on<K: Sync, T, E: Send>(
     items: &[K],
     threads: usize,
@@ -102,7 +102,7 @@ pub fn for_each_on<K: Sync, T, E: Send>(
         }
     };
     std::thread::scope(|scope| {
-        // Fewer threads are slower, and as right; this one does the work without any.
+        // Fewer threads are slower but give the same results; without any, this thread does the work.
         let more = threads.clamp(1, items.len().max(1)) - 1;
         let _ = (0..more).try_for_each(|_| spawn_scoped(scope, "foreread-run", work).map(drop));
         work();
@@ -123,20 +123,20 @@ fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
     })
 }
 
-/// Whether the system allows `count` threads more. They are begun, and ended at once.
+/// Checks that the system allows `count` more threads, by starting and ending them.
 ///
-/// For libraries that panic, or leave half of their work, where a thread is refused. A thread that was joined counts for a moment longer:
-/// when this returns, these count no more.
+/// For libraries that panic or stop halfway if a thread is refused. A joined thread counts for a moment longer:
+/// when this returns, these no longer count.
 ///
 /// # Errors
-/// It does not.
+/// The system refuses a thread.
 pub fn rehearse(name: &str, count: usize) -> Result<()> {
     let before = own_threads();
     let rehearsed = std::thread::scope(|scope| {
         let mut waiting = Vec::new();
         for _ in 0..count {
             let (end, ended) = channel::<()>();
-            // It ends when the sender is gone: all of them are there at once.
+            // Each thread ends when the sender is dropped, so that all exist at the same time.
             spawn_scoped(scope, name, move || ended.recv().unwrap_or_default())?;
             waiting.push(end);
         }
@@ -151,15 +151,15 @@ pub fn rehearse(name: &str, count: usize) -> Result<()> {
     rehearsed
 }
 
-/// Looks whether threads that have ended are gone, a millisecond apart: with other threads of the program in between no count is certain.
+/// Polls, a millisecond apart, whether the ended threads are gone. With other threads in the program, no count is exact.
 const MAX_LOOKS: u32 = 50;
 
-/// Threads of this process that the system counts; 0 where it does not say.
+/// The system's count of this process's threads; 0 if unknown.
 fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Work on a thread that may be given up.
+/// Work on a thread that may be abandoned.
 #[derive(Debug)]
 pub struct Task<T>(Receiver<T>);
 
@@ -170,18 +170,18 @@ impl<T: Send + 'static> Task<T> {
     /// The system refuses a thread.
     pub fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<Task<T>> {
         let (send, receive) = channel();
-        // Where nothing receives it, the result is not needed any more.
+        // Without a receiver the result is no longer needed.
         spawn(name, move || drop(send.send(work())))?;
         Ok(Task(receive))
     }
 
-    /// The result, if it comes in this time. Nothing also where the thread has panicked.
+    /// The result, if it arrives in this time. `None` also if the thread has panicked.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Option<T> {
         self.0.recv_timeout(patience).ok()
     }
 
-    /// The result, waited for as long as `progress` gives another number at least once in `patience`.
+    /// Waits for the result as long as `progress` changes at least once in `patience`.
     #[must_use]
     pub fn while_moving(&self, patience: Duration, progress: impl Fn() -> u64) -> Option<T> {
         let mut last = progress();
@@ -206,7 +206,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn a_task_that_does_not_end_is_given_up() {
+    fn a_task_that_does_not_end_is_abandoned() {
         let (hold, held) = channel::<()>();
         let never = Task::start("never", move || held.recv().is_ok()).expect("a thread");
         assert_eq!(never.within(Duration::ZERO), None);

@@ -1,12 +1,12 @@
-//! Takes a mount away by the system's own commands: one of them is where FUSE is, and they may do it for any user.
+//! Unmounts by the system's commands: one of them is installed wherever FUSE is, and they may unmount for any user.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Unmounts what is at a place. `lazy`: where it is in use it goes from its place, and ends with its last file.
+/// Unmounts a mount point. `lazy`: a busy mount is detached and ends when its last file is closed.
 ///
 /// # Errors
-/// None of the commands did it: what each said.
+/// All commands failed; the error has their messages.
 pub fn by_commands(place: &Path, lazy: bool) -> Result<(), String> {
     let (of_fuse, of_system) = if lazy {
         (&["-u", "-z"][..], &["-l"][..])

@@ -1,14 +1,14 @@
-//! One account of the bytes that a plan holds in memory while it is made or read.
+//! A memory budget for a plan while it is made or read.
 //!
-//! A number of files or parts bounds nothing: a path has up to 4096 bytes, the name of a tensor 64 KiB. So whatever is kept for a plan is
-//! taken out of one account first, names, paths and ranges alike, and a hostile folder or header ends with an error instead of the memory.
+//! Limits on the number of files or parts do not bound memory: a path has up to 4096 bytes, a tensor's name 64 KiB. So all memory of a plan is
+//! taken from one budget first, and a hostile folder or header causes an error instead of exhausting memory.
 //!
 //! ```text
 //!   256 MiB ──take(path, 4144)──► ──take(range, 72)──► ... ──► Full: "more than 256 MiB of names, paths and ranges"
 //! ```
-//! Example: 250,000 files with paths of 100 bytes take 57 MB, 250,000 with paths of 3,900 bytes are refused after 66,000.
+//! Example: 250,000 files with paths of 100 bytes take 57 MB; with paths of 3,900 bytes, there is an error after 66,000.
 
-/// Bytes that a plan may hold: 1,048,576 files with paths of 60 bytes and 2,097,152 ranges fit.
+/// The budget in bytes: 1,048,576 files with paths of 60 bytes and 2,097,152 ranges fit.
 pub const MAX_BYTES: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,14 +27,14 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Takes what a `T` needs, with `more` bytes that it points to.
+    /// Takes the size of a `T` plus `more` bytes that it points to.
     pub fn take<T>(&mut self, more: usize) -> Result<(), Full> {
         let bytes = size_of::<T>().saturating_add(more);
         self.left = self.left.checked_sub(bytes).ok_or(Full)?;
         Ok(())
     }
 
-    /// Gives back what was taken for something that is gone.
+    /// Returns the memory of something that was dropped.
     pub fn give_back<T>(&mut self, more: usize) {
         self.left = self
             .left

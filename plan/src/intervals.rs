@@ -1,4 +1,4 @@
-//! A set of ranges of bytes that were seen, kept as few as they can be.
+//! A set of byte ranges; touching ranges are merged.
 //!
 //! ```text
 //!   0..4K, 8K..12K   add 2K..9K   new: 4K..8K   the set: 0..12K

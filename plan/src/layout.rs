@@ -1,11 +1,11 @@
-//! Where the parts of a file are, by its header: what a plan can be made of without a recorded run.
+//! Finds the parts of a file from its header, to make a plan without a recorded run.
 //!
 //! ```text
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
 //! ```
-//! Only headers are read. A header may be hostile: each has a limit, what is kept of it is taken out of the plan's account, and every part
-//! has to be within the file.
-//! The bytes come through [`ReadAt`], so that a caller with another source than a local file can use these too.
+//! Only headers are read. A header may be hostile: its size is limited, kept data is taken from the plan's budget, and each part
+//! must be within the file.
+//! The bytes come through [`ReadAt`], so that sources other than local files work too.
 
 mod gguf;
 mod names;
@@ -24,14 +24,14 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a header that are read at most, as the library of safetensors has it.
+/// Maximum bytes of a header, as in the safetensors library.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// Bytes of an index in which its word is.
+/// Bytes at the start of an index that contain its key.
 const INDEX_HEAD_BYTES: u64 = 64 << 10;
-/// Parts of a file at most.
+/// Maximum number of parts of a file.
 pub const MAX_PARTS: usize = 1 << 20;
 
-/// Bytes of a file, wherever it is.
+/// Random access to a file of any source.
 pub trait ReadAt {
     fn size(&self) -> io::Result<u64>;
 
@@ -57,7 +57,7 @@ pub enum Format {
     Gguf,
     /// Tables, by row group and column.
     Parquet,
-    /// Archives, and what is made of them: PyTorch's .pt, numpy's .npz, wheels.
+    /// Archives and formats based on them: PyTorch's .pt, numpy's .npz, wheels.
     Zip,
     /// Arrays as folders of chunks; [`zarr`] reads these.
     Zarr,
@@ -73,12 +73,12 @@ pub const FORMATS: [(&str, Format); 5] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its name there; `header` for what names the parts.
+    /// Its name; `header` for the part that lists the others.
     pub name: String,
     pub range: Range<u64>,
 }
 
-/// Why a header gives no parts.
+/// Why the parts cannot be read from a header.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     #[error("cannot read the header: {0}")]
@@ -86,7 +86,7 @@ pub enum LayoutError {
     /// It is another format, or it is damaged.
     #[error("{0}")]
     Damaged(String),
-    /// It is something else that is known by its first bytes.
+    /// It is another known kind of file.
     #[error("{what}")]
     Other {
         what: &'static str,
@@ -94,7 +94,7 @@ pub enum LayoutError {
     },
     #[error("no part of the file has a name like {0}")]
     NoSuchName(String),
-    /// It needs more memory than a plan may have.
+    /// It exceeds the memory budget of a plan.
     #[error("{0}")]
     TooLarge(#[from] Full),
 }
@@ -107,11 +107,11 @@ impl LayoutError {
             .filter(|c| !c.is_control())
             .take(200)
             .collect();
-        LayoutError::Damaged(format!("no {format} file, or a damaged one ({text})"))
+        LayoutError::Damaged(format!("not a {format} file, or damaged ({text})"))
     }
 }
 
-/// The parts of a file while they are found.
+/// Collects the parts of a file.
 #[derive(Default)]
 struct Parts {
     list: Vec<Part>,
@@ -137,7 +137,7 @@ impl Parts {
     }
 }
 
-/// The header and the parts whose names are asked for, in the order of the file.
+/// The header and the parts with matching names, in file order.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
     let mut found = Parts::default();
     let done = match format {
@@ -145,9 +145,7 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
         Format::Gguf => gguf::parts(source, &mut found),
         Format::Zip => zip::parts(source, &mut found),
         Format::Parquet => parquet::parts(source, &mut found),
-        Format::Zarr => Err(LayoutError::Damaged(
-            "an array of zarr is a folder".to_string(),
-        )),
+        Format::Zarr => Err(LayoutError::Damaged("a zarr array is a folder".to_string())),
     };
     done.map_err(|error| {
         if is_lfs_pointer(source) {
@@ -158,7 +156,7 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
         }
         if is_index(source) {
             return LayoutError::Other {
-                what: "an index of the files of a model, not one of them",
+                what: "an index of a model's files, not one of the files",
                 remedy: "name the files that it lists, such as model-*.safetensors",
             };
         }
@@ -187,7 +185,7 @@ fn is_index(source: &dyn ReadAt) -> bool {
     text.is_ok_and(|text| text.trim_start().starts_with('{') && text.contains("\"weight_map\""))
 }
 
-/// What a clone without Git LFS has in place of a large file.
+/// The pointer that a clone without Git LFS has instead of a large file.
 fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
     const START: &[u8] = b"version https://git-lfs.github.com/spec/";
     let mut head = [0; START.len()];

@@ -1,13 +1,13 @@
-//! Plans of reads: which ranges of which files a program will read, in which order, and how soon.
+//! Readahead plans: which ranges of which files a program will read, in which order, and how soon.
 //!
 //! ```text
-//!   recorded runs ──► runs    first touches of each run, put together ─┐
-//!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a file that people can read
+//!   recorded runs ──► runs    first touches of each run, merged ───────┐
+//!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a human-readable file
 //! ```
 //! Example: two recorded starts of a program read the first 64 KiB of `a.so`, 20 ms later 8 KiB of `b.conf`, and one of them a
 //! log file. With "at least 2/2" the plan has the first two ranges, the second due 20 ms after the first.
 //!
-//! Never: reads the bytes that a plan is about, looks at the identity of a file (the caller does), or asks the time.
+//! This crate does not read the planned bytes, check the identity of files (the caller does), or use a clock.
 
 pub mod account;
 pub mod intervals;
@@ -32,12 +32,12 @@ pub struct PlanFile {
     pub path: PathBuf,
     /// In bytes, when the plan was made.
     pub size: u64,
-    /// When it was changed last, in nanoseconds since 1970. Nothing where only the size identifies it.
+    /// Modification time in nanoseconds since 1970. `None` if only the size identifies the file.
     pub mtime_ns: Option<i64>,
 }
 
 impl PlanFile {
-    /// The file at `path`, as it is now.
+    /// The current state of the file at `path`.
     pub fn of(path: PathBuf, meta: &Metadata) -> PlanFile {
         let mtime_ns = meta
             .mtime()
@@ -50,7 +50,7 @@ impl PlanFile {
         }
     }
 
-    /// The block device at `path`, of `size` bytes. A change of its bytes has no time.
+    /// The block device at `path`, of `size` bytes. It has no modification time.
     pub fn device(path: PathBuf, size: u64) -> PlanFile {
         PlanFile {
             path,
@@ -59,7 +59,7 @@ impl PlanFile {
         }
     }
 
-    /// Whether it is a block device: what is read of it is the data of a file system itself.
+    /// Whether it is a block device, whose reads are metadata of a file system.
     pub fn is_device(&self) -> bool {
         self.mtime_ns.is_none() && self.path.starts_with("/dev")
     }
@@ -72,20 +72,20 @@ pub struct PlanRange {
     pub file: u32,
     pub offset: u64,
     pub len: u64,
-    /// When it was first needed, in nanoseconds since the start of the program; nothing where no run was recorded.
+    /// When it was first needed, in nanoseconds since the start of the program; `None` without a recorded run.
     pub at_ns: Option<u64>,
-    /// The number of the range that the same thread needed before it.
+    /// The number of the range that the same thread needed before.
     pub after: Option<u32>,
-    /// How long after that one had arrived.
+    /// The time from that range's arrival to this need.
     pub gap_ns: Option<u64>,
-    /// In how many runs it was read.
+    /// The number of runs that read it.
     pub runs: u32,
-    /// How long the program waited for it; 0 where it is not known.
+    /// How long the program waited for it; 0 if unknown.
     pub stall_ns: u64,
 }
 
 impl PlanRange {
-    /// A range of which no more is known than that it will be read.
+    /// A range without recorded times.
     pub fn of(file: u32, range: &std::ops::Range<u64>) -> PlanRange {
         let (offset, len) = (range.start, range.end.saturating_sub(range.start));
         PlanRange {
@@ -100,7 +100,7 @@ impl PlanRange {
         }
     }
 
-    /// The byte behind the last.
+    /// The end (exclusive).
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -111,10 +111,10 @@ impl PlanRange {
 pub struct Plan {
     /// What it was made from, for people.
     pub made_from: Vec<String>,
-    /// How many runs were recorded; 0 where it is from headers.
+    /// The number of recorded runs; 0 for a plan from headers.
     pub runs: u32,
     pub files: Vec<PlanFile>,
-    /// The ranges, the first that is needed first.
+    /// The ranges in the order of need.
     pub ranges: Vec<PlanRange>,
 }
 
@@ -125,7 +125,7 @@ impl Plan {
             .fold(0, |sum, range| sum.saturating_add(range.len))
     }
 
-    /// Leaves files out for which `keeps` gives false, with their ranges. A range whose predecessor goes has none any more.
+    /// Removes files for which `keeps` returns false, with their ranges. A range whose predecessor is removed then has none.
     pub fn retain_files(&mut self, mut keeps: impl FnMut(&PlanFile) -> bool) {
         let kept: Vec<bool> = self.files.iter().map(&mut keeps).collect();
         let renumber = |kept: &[bool]| -> Vec<Option<u32>> {

@@ -1,14 +1,14 @@
-//! Several recorded runs become one plan.
+//! Merges several recorded runs into one plan.
 //!
-//! Of each run only the first touch of a page counts. The first run is the base; what another run has beside it is put where its
-//! neighbours are:
+//! Only the first touch of a page counts in each run. The first run is the base; additional ranges of another run are inserted next to
+//! their neighbours:
 //!
 //! ```text
 //!   run 1   a 0..64K at 0 ms     b 0..8K at 20 ms                          c 0..4K at 30 ms
 //!   run 2   a 0..64K at 5 ms     b 0..8K at 45 ms     d 0..4K at 46 ms     c 0..4K at 60 ms
 //!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
 //! ```
-//! What a file system reads of its block device is put together by its place there. `at_least` leaves out what too few runs have, `max_bytes` what saved the least waiting for a byte.
+//! Metadata reads of a block device are merged by offset. `at_least` drops ranges that too few runs have, `max_bytes` those that save the least waiting for a byte.
 
 use crate::intervals::Intervals;
 use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
@@ -16,17 +16,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-/// Ranges are made of pages: the kernel's cache has no less.
+/// Ranges consist of whole pages, the unit of the kernel's cache.
 const PAGE_BYTES: u64 = 4096;
-/// Touches that follow one another in a file become one range of at most this. Chosen: a range is fetched as a whole, and the
-/// program waits for all of it when it comes too late.
+/// Consecutive touches in a file become one range of at most this size. Chosen value: a range is fetched as a whole, and the
+/// program waits for all of it if it is late.
 const MAX_RANGE_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// A range must be in so large a share of the runs: numerator and denominator.
+    /// The minimum share of runs that contain a range: numerator and denominator.
     pub at_least: (u32, u32),
-    /// Bytes of all ranges.
+    /// Maximum bytes of all ranges.
     pub max_bytes: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Selection {
     }
 }
 
-/// Runs that are being put together.
+/// Runs during the merge.
 #[derive(Debug, Default)]
 pub struct Runs {
     files: Vec<PlanFile>,
@@ -52,11 +52,11 @@ pub struct Runs {
     current: Vec<Touch>,
     seen: HashMap<u32, Intervals>,
     latest: HashMap<u32, usize>,
-    /// Touches that were left out because there are too many.
+    /// Number of touches dropped because there are too many.
     pub dropped: u64,
 }
 
-/// A range of the plan that is being made.
+/// A range of the unfinished plan.
 #[derive(Clone, Debug)]
 struct Item {
     file: u32,
@@ -70,7 +70,7 @@ struct Item {
 /// One read of a run.
 #[derive(Clone, Debug)]
 pub struct Touch {
-    /// The number that [`Runs::file`] gave.
+    /// The number returned by [`Runs::file`].
     pub file: u32,
     pub range: Range<u64>,
     /// When, since the start of the run.
@@ -81,7 +81,7 @@ pub struct Touch {
 }
 
 impl Runs {
-    /// The number of a file; nothing where there are too many. `known` are the numbers so far, which the caller keeps.
+    /// The number of a file; `None` if there are too many. `known` has the numbers so far and belongs to the caller.
     pub fn file(&mut self, file: PlanFile) -> Option<u32> {
         if self.files.len() >= MAX_FILES {
             return None;
@@ -128,12 +128,12 @@ impl Runs {
         }
     }
 
-    /// The current run has ended; the next one begins.
+    /// Ends the current run and starts the next.
     pub fn end_run(&mut self) {
         self.runs += 1;
         self.seen.clear();
         self.latest.clear();
-        // Where this run is in the plan: a time of the plan, and the same moment of this run.
+        // Aligns this run with the plan: a time in the plan, and the matching time in this run.
         let mut cursor = (0, self.current.first().map_or(0, |need| need.at_ns));
         for need in std::mem::take(&mut self.current) {
             let mut at = need.range.start;
@@ -166,7 +166,7 @@ impl Runs {
             .collect()
     }
 
-    /// Cuts an item so that one has exactly what it shares with `range`, and gives that one.
+    /// Splits an item so that one part is exactly its intersection with `range`, and returns that part.
     fn cut(&mut self, number: usize, range: &Range<u64>) -> usize {
         let whole = self.items[number].range.clone();
         let common = whole.start.max(range.start)..whole.end.min(range.end);
@@ -213,8 +213,8 @@ impl Runs {
         });
     }
 
-    /// The items in the order of need. Those of a block device that follow one another there become one: a file system reads its own data
-    /// by single blocks, which threads need in any order, and a request for each would cost more than the bytes.
+    /// The items in the order of need. Adjacent items of a block device are merged: a file system reads its metadata
+    /// in single blocks, which threads need in any order, and a request for each would cost more than the extra bytes.
     fn gathered(&self, items: Vec<Item>) -> Vec<Item> {
         let is_device = |item: &Item| self.files[item.file as usize].is_device();
         let (mut blocks, mut items): (Vec<Item>, Vec<Item>) =
@@ -234,7 +234,7 @@ impl Runs {
         items
     }
 
-    /// The plan of all runs that have ended.
+    /// The plan of all finished runs.
     pub fn plan(mut self, selection: &Selection) -> Plan {
         let [wanted, of] = [selection.at_least.0, selection.at_least.1].map(u64::from);
         let mut items = std::mem::take(&mut self.items);
@@ -260,12 +260,12 @@ impl Runs {
     }
 }
 
-/// Whether one range goes on where the other ends, and both together are not too long.
+/// Whether two ranges are adjacent and not too long together.
 fn goes_on(last: &Range<u64>, next: &Range<u64>) -> bool {
     last.end == next.start && next.end - last.start <= MAX_RANGE_BYTES
 }
 
-/// As many as `max` bytes have room for, the longest wait for a byte first; equal ones by their time.
+/// Keeps as many ranges as fit into `max` bytes, ranked by wait for each byte, then by time.
 fn most_valuable(mut items: Vec<Item>, max: u64) -> Vec<Item> {
     let len = |item: &Item| item.range.end - item.range.start;
     let worth = |item: &Item, other: &Item| u128::from(item.stall_ns) * u128::from(len(other));
@@ -282,7 +282,7 @@ fn most_valuable(mut items: Vec<Item>, max: u64) -> Vec<Item> {
     items
 }
 
-/// Joins what follows one another in a file and was only cut by the other runs.
+/// Joins adjacent ranges that were split only by other runs.
 fn joined(items: Vec<Item>) -> Vec<Item> {
     let mut joined: Vec<Item> = Vec::with_capacity(items.len());
     let mut latest: HashMap<u32, usize> = HashMap::new();
@@ -302,7 +302,7 @@ fn joined(items: Vec<Item>) -> Vec<Item> {
     joined
 }
 
-/// The ranges, each with what the same thread needed before it.
+/// The ranges, each with its predecessor in the same thread.
 fn linked(items: &[Item], sizes: &[u64]) -> Vec<PlanRange> {
     let mut latest: HashMap<u32, usize> = HashMap::new();
     let mut ranges = Vec::with_capacity(items.len());

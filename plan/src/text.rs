@@ -12,8 +12,8 @@
 //!   r 1 0 8192 21800000 0 20000000 1 0               needed 20 ms after range 0 had arrived
 //!   end
 //! ```
-//! Sizes are bytes, times nanoseconds. `at` counts from the start of the program. Keys of the head that a reader does not know are
-//! passed over; another version, a missing `end` or a count that differs is an error.
+//! Sizes are bytes, times are nanoseconds. `at` counts from the start of the program. Unknown keys of the head are
+//! ignored; another version, a missing `end` or a wrong count is an error.
 
 use crate::account::Account;
 use crate::{MAX_END, MAX_FILES, MAX_PATH_BYTES, MAX_RANGES, Plan, PlanFile, PlanRange};
@@ -26,9 +26,9 @@ use std::path::Path;
 
 /// The first word of a plan.
 pub const MAGIC: &str = "foreread-plan";
-/// The version that is written, and the only one that is read.
+/// The only supported version.
 pub const VERSION: u32 = 1;
-/// Bytes of a line: a path of which every byte is written as three.
+/// Maximum bytes of a line: a path with every byte escaped.
 const MAX_LINE_BYTES: usize = 3 * MAX_PATH_BYTES + 64;
 const MAX_HEAD_LINES: usize = 1000;
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
@@ -99,10 +99,10 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     };
     let (mut plan, mut account) = (Plan::default(), Account::default());
     let (files, ranges) = lines.head(&mut plan, &mut account)?;
-    // A hostile count reserves nothing: what is announced has to be there.
+    // No memory is reserved for a hostile count; the announced items must exist.
     for _ in 0..files {
         let line = lines.next()?;
-        let file = file(&line).ok_or_else(|| lines.bad("this is no file of a plan"))?;
+        let file = file(&line).ok_or_else(|| lines.bad("this line is not a file of a plan"))?;
         account
             .take::<PlanFile>(file.path.capacity())
             .map_err(|full| lines.bad(&full.to_string()))?;
@@ -110,16 +110,16 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     }
     for number in 0..ranges {
         let line = lines.next()?;
-        let range = range(&line).ok_or_else(|| lines.bad("this is no range of a plan"))?;
+        let range = range(&line).ok_or_else(|| lines.bad("this line is not a range of a plan"))?;
         let Some(file) = plan.files.get(range.file as usize) else {
-            return Err(lines.bad("the range is of a file that the plan does not have"));
+            return Err(lines.bad("the range refers to a file that the plan does not have"));
         };
         let end = range.offset.checked_add(range.len);
         if range.len == 0 || end.is_none_or(|end| end > file.size) {
-            return Err(lines.bad("the range is empty, or is not within its file"));
+            return Err(lines.bad("the range is empty or outside its file"));
         }
         if range.after.is_some_and(|after| after as usize >= number) {
-            return Err(lines.bad("the range is after one that comes later"));
+            return Err(lines.bad("the range depends on a later one"));
         }
         account
             .take::<PlanRange>(0)
@@ -127,7 +127,7 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
         plan.ranges.push(range);
     }
     if lines.next()? != "end" {
-        return Err(lines.bad("the plan has more lines than its head says"));
+        return Err(lines.bad("the plan has more lines than its head announces"));
     }
     Ok(plan)
 }
@@ -160,21 +160,21 @@ impl Lines<'_> {
             let what = if line.len() >= MAX_LINE_BYTES {
                 "a line is too long for a plan"
             } else {
-                "the plan is cut short"
+                "the plan is truncated"
             };
             return Err(self.bad(what));
         }
-        String::from_utf8(line).map_err(|_| self.bad("a line is no text"))
+        String::from_utf8(line).map_err(|_| self.bad("a line is not UTF-8"))
     }
 
-    /// Reads up to the last line of the head, and gives the number of files and ranges.
+    /// Reads the head, and returns the number of files and ranges.
     fn head(&mut self, plan: &mut Plan, account: &mut Account) -> Result<(usize, usize), Failure> {
         let first = self.next()?;
         let version = first.strip_prefix(MAGIC);
         let Some(version) = version.and_then(|rest| rest.strip_prefix(' ')) else {
-            let remedy = "'foreread plan' makes a plan of recordings";
+            let remedy = "'foreread plan' makes a plan from recordings";
             let place = self.path.display();
-            return Err(Failure::input("this is no plan", place, remedy));
+            return Err(Failure::input("this is not a plan", place, remedy));
         };
         if version != VERSION.to_string() {
             let version: String = version
@@ -202,13 +202,16 @@ impl Lines<'_> {
                         .map_err(|full| self.bad(&full.to_string()))?;
                     plan.made_from.push(from);
                 }
-                "runs" => plan.runs = value.parse().map_err(|_| self.bad("runs is no number"))?,
+                "runs" => {
+                    plan.runs = value
+                        .parse()
+                        .map_err(|_| self.bad("runs is not a number"))?
+                }
                 "files" => files = Some(number().ok().filter(|n| *n <= MAX_FILES)),
                 "ranges" => {
                     let ranges = number().ok().filter(|n| *n <= MAX_RANGES);
                     let (Some(Some(files)), Some(ranges)) = (files, ranges) else {
-                        let what =
-                            "the plan has no number of files and ranges, or more than are possible";
+                        let what = "the plan has no count of files and ranges, or too many";
                         return Err(self.bad(what));
                     };
                     return Ok((files, ranges));
@@ -216,7 +219,7 @@ impl Lines<'_> {
                 _ => {}
             }
         }
-        Err(self.bad("the head has no end"))
+        Err(self.bad("the head does not end"))
     }
 }
 

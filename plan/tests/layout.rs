@@ -112,10 +112,10 @@ fn safetensors_have_no_holes_and_no_overlaps() {
         (r#"{"a":{"data_offsets":[8,0]}}"#, "a hole or an overlap"),
         (
             r#"{"a":{"data_offsets":[0,18446744073709551615]}}"#,
-            "beyond all files",
+            "larger than any file",
         ),
         (r#"{"a":{"dtype":"F32"}}"#, "data_offsets"),
-        ("[]", "an object of tensors"),
+        ("[]", "an object with tensors"),
         ("{} x", "trailing characters"),
     ] {
         refused(Format::Safetensors, &safetensors(header), words);
@@ -194,7 +194,7 @@ fn an_index_of_the_files_of_a_model_is_called_one() {
         let LayoutError::Other { what, remedy } = error else {
             panic!("{error}")
         };
-        assert!(what.contains("an index of the files"), "{what}");
+        assert!(what.contains("an index of a model's files"), "{what}");
         assert!(remedy.contains("model-*.safetensors"), "{remedy}");
     }
 }
@@ -238,7 +238,7 @@ fn entries_of_a_zip_with_their_headers() {
     let commented = [&file[..file.len() - 2], &[3, 0], b"abc"].concat();
     let commented = of(Format::Zip, &commented, &[]).expect("parts");
     assert_eq!(commented[1..], all[1..]);
-    refused(Format::Zip, b"no zip", "no end of a directory");
+    refused(Format::Zip, b"no zip", "no end-of-directory record");
 }
 
 /// Entries whose size and place do not fit into 32 bits, as the format's library writes them.

@@ -92,7 +92,7 @@ fn the_second_run_is_put_among_the_first() {
 }
 
 #[test]
-fn what_too_few_runs_have_is_left_out() {
+fn ranges_of_too_few_runs_are_left_out() {
     let of = |at_least| {
         let selection = Selection {
             at_least,
@@ -123,7 +123,7 @@ fn ranges_that_overlap_in_part_are_cut() {
 }
 
 #[test]
-fn a_page_is_planned_at_its_first_touch_alone() {
+fn a_page_is_planned_only_at_its_first_touch() {
     let reads: &[Read] = &[
         ('a', 0..1, 0, 1),
         ('a', 100..5000, 1, 1),
@@ -154,7 +154,7 @@ fn a_range_ends_with_the_file_and_a_scan_is_cut_into_pieces() {
 }
 
 #[test]
-fn a_limit_keeps_what_saves_most() {
+fn a_limit_keeps_the_longest_waits() {
     // A wait for a byte: a 4/64, b 1/8, c 2/4.
     let kept = |bytes| {
         let selection = Selection {

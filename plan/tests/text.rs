@@ -91,29 +91,37 @@ fn damaged_plans_are_refused_with_their_line() {
             " 18446744073709551617",
             "has version 18446744073709551617,",
         ),
-        ("foreread-plan 1", "#!/bin/sh", "this is no plan"),
+        ("foreread-plan 1", "#!/bin/sh", "this is not a plan"),
+        ("files: 2", "files: 99999999999", "or too many"),
+        ("files: 2", "files: 3", "this line is not a file of a plan"),
         (
-            "files: 2",
-            "files: 99999999999",
-            "or more than are possible",
+            "ranges: 3",
+            "ranges: 2",
+            "more lines than its head announces",
         ),
-        ("files: 2", "files: 3", "this is no file of a plan"),
-        ("ranges: 3", "ranges: 2", "more lines than its head says"),
-        ("ranges: 3", "ranges: 4", "this is no range of a plan"),
-        ("ranges: 3", "ranges: -1", "or more than are possible"),
+        (
+            "ranges: 3",
+            "ranges: 4",
+            "this line is not a range of a plan",
+        ),
+        ("ranges: 3", "ranges: -1", "or too many"),
         (
             "r 0 0 6",
             "r 2 0 6",
-            "of a file that the plan does not have",
+            "refers to a file that the plan does not have",
         ),
-        ("r 0 0 65536", "r 0 0 1048577", "not within its file"),
-        ("0 65536", "18446744073709551615 2", "not within its file"),
+        ("r 0 0 65536", "r 0 0 1048577", "outside its file"),
+        ("0 65536", "18446744073709551615 2", "outside its file"),
         ("r 0 0 65536", "r 0 0 0", "the range is empty"),
-        ("0 65536", "0 99999999999999999999999", "no range of a plan"),
-        ("8191 2 0 0", "8191 2 1 0", "after one that comes later"),
-        ("f 1048576", "f 9223372036854775808", "no file of a plan"),
-        ("/usr/lib/a.so", "%00", "no file of a plan"),
-        ("/usr/lib/a.so", &long[..4097], "no file of a plan"),
+        (
+            "0 65536",
+            "0 99999999999999999999999",
+            "not a range of a plan",
+        ),
+        ("8191 2 0 0", "8191 2 1 0", "depends on a later one"),
+        ("f 1048576", "f 9223372036854775808", "not a file of a plan"),
+        ("/usr/lib/a.so", "%00", "not a file of a plan"),
+        ("/usr/lib/a.so", &long[..4097], "not a file of a plan"),
         ("/usr/lib/a.so", &long[..], "a line is too long"),
         ("runs: 2", "runs 2", "a line without a key"),
     ] {
@@ -122,7 +130,7 @@ fn damaged_plans_are_refused_with_their_line() {
         assert!(got.contains(expected), "{from} -> {to}: {got}");
     }
     let endless = format!("foreread-plan 1\n{}", "x: y\n".repeat(2000));
-    assert!(error(&endless).contains("the head has no end"));
+    assert!(error(&endless).contains("the head does not end"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Memory of Python's that a read fills: the buffer protocol, which the limited API has from Python 3.11 on.
+//! Python memory that a read fills, by the buffer protocol (in the limited API since Python 3.11).
 //!
 //! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"), where they are exported but
-//! not part of the limited API, so they are declared here. While a [`WritableBuffer`] lives Python neither frees the memory nor
-//! changes its size: a `bytearray` refuses to grow, a `memoryview` to be released.
+//! not part of the limited API, so they are declared here. While a [`WritableBuffer`] exists, Python neither frees the memory nor
+//! changes its size: a `bytearray` refuses to grow, and a `memoryview` refuses to be released.
 
 #![allow(unsafe_code)]
 
@@ -47,7 +47,7 @@ impl<'py> WritableBuffer<'py> {
     /// The buffer of an object.
     ///
     /// # Errors
-    /// It has none that can be written, or not in one piece.
+    /// It has no writable contiguous buffer.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<WritableBuffer<'py>> {
         // SAFETY: a struct of pointers and numbers, for all of which zero is a value.
         let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });
@@ -60,7 +60,7 @@ impl<'py> WritableBuffer<'py> {
             _py: object.py(),
         };
         if filling.view.len < 0 || filling.view.readonly != 0 {
-            return Err(PyBufferError::new_err("the buffer cannot be written"));
+            return Err(PyBufferError::new_err("the buffer is read-only"));
         }
         Ok(filling)
     }
@@ -84,7 +84,7 @@ impl Drop for WritableBuffer<'_> {
     }
 }
 
-/// The memory of a new `bytes` object, which no program has seen yet.
+/// The memory of a new `bytes` object that Python code has not seen yet.
 pub struct Room {
     object: Py<PyAny>,
     bytes: *mut u8,
@@ -95,7 +95,7 @@ pub struct Room {
 unsafe impl Send for Room {}
 
 impl Room {
-    /// A new object of this length; what is in it is anything.
+    /// A new object of this length with unspecified content.
     ///
     /// # Errors
     /// There is no memory.
@@ -132,8 +132,8 @@ impl Room {
         if got >= self.len {
             return Ok(self.object.into_bound(py));
         }
-        // A copy, of what a file had at its end: `_PyBytes_Resize` is for the thread that made the object, and without a GIL the loop of
-        // asyncio may be run by another.
+        // Copies the shorter read at the end of a file: `_PyBytes_Resize` must run on the thread that created the object, and without a GIL the loop of
+        // asyncio may run on another thread.
         PyBytes::new_with(py, got, |new| {
             new.copy_from_slice(&self.bytes()[..got]);
             Ok(())
@@ -145,7 +145,7 @@ impl Room {
 /// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns; and that number.
 ///
 /// # Errors
-/// Those of `fill`, or there is no memory.
+/// The errors of `fill`, or there is no memory.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,

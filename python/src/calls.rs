@@ -1,22 +1,22 @@
-//! Calls into Python from the engine's threads, counted, so that none runs when the interpreter ends.
+//! Counts calls into Python from the engine's threads, so that none is running when the interpreter ends.
 //!
-//! An interpreter that ends stops threads that ask for it, in the middle of Rust frames. So a function registered with
-//! `atexit` first forbids new calls, which then fail with EIO, and waits for those that run, for at most [`PATIENCE`].
+//! At its end, the interpreter stops threads that try to attach, in the middle of Rust frames. So a function registered with
+//! `atexit` first forbids new calls, which then fail with EIO, and waits at most [`PATIENCE`] for running calls.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the end of a program waits for a fetch that runs.
+/// How long the end of a program waits for a running fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// A call that runs.
+/// A running call.
 pub struct Call(());
 
 impl Call {
-    /// Nothing when the interpreter ends.
+    /// `None` if the interpreter is ending.
     pub fn begin() -> Option<Call> {
         RUNNING.fetch_add(1, Ordering::SeqCst);
         let call = Call(());
@@ -30,7 +30,7 @@ impl Drop for Call {
     }
 }
 
-/// No calls any more. Waits for those that run, so it needs the interpreter released.
+/// Forbids new calls and waits for the running ones. Call it with the interpreter released.
 pub fn end() {
     ENDING.store(true, Ordering::SeqCst);
     let begun = Instant::now();
@@ -39,7 +39,7 @@ pub fn end() {
     }
 }
 
-/// In a forked child no thread runs but this one.
+/// In a forked child, only this thread runs.
 pub fn forget() {
     RUNNING.store(0, Ordering::SeqCst);
 }

@@ -10,7 +10,7 @@ use foreread_cli::{Program, main, set_program};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
-/// Runs the command: its name, then its arguments. `start` is how it starts itself again, `file` what it was built into.
+/// Runs the command line: name, then arguments. `start` is the command with which it starts itself again, `file` the binary that contains it.
 pub fn run(py: Python<'_>, arguments: &[OsString], start: Vec<OsString>, file: OsString) -> u8 {
     set_program(Program {
         start,

@@ -1,6 +1,6 @@
-//! Errors of the engine as Python's: `OSError` with errno, text and name, or `ValueError` for what was asked wrongly.
+//! Converts errors of the engine to Python exceptions: `OSError` with errno, text and name, or `ValueError` for invalid arguments.
 //!
-//! [`guarded`] keeps panics on this side: one is an `OSError` with EIO, not an exception that `except Exception` misses.
+//! [`guarded`] turns a panic into an `OSError` with EIO. PyO3's own panic exception would not be caught by `except Exception`.
 
 use foreread::{ErrorKind, OpenError, ReadError};
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -10,14 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs a call. A panic is EIO.
 ///
 /// # Errors
-/// Those of the call.
+/// The errors of the call.
 pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(of_errno(libc::EIO, PANIC, None)))
 }
 
 pub const PANIC: &str = "a panic in foreread; please report it";
 
-/// `OSError(errno, text[, name])`, which Python makes a `FileNotFoundError` and others of.
+/// `OSError(errno, text[, name])`, from which Python makes `FileNotFoundError` and other subclasses.
 pub fn of_errno(errno: i32, text: &str, name: Option<&str>) -> PyErr {
     match name {
         Some(name) => PyOSError::new_err((errno, text.to_string(), name.to_string())),
@@ -29,10 +29,10 @@ pub fn invalid(text: impl Into<String>) -> PyErr {
     PyValueError::new_err(text.into())
 }
 
-/// What an error becomes in Python.
+/// The kinds of Python exceptions.
 #[derive(Clone, Copy, PartialEq)]
 enum Exception {
-    /// `OSError`, of which Python makes a subclass by errno.
+    /// `OSError`; Python chooses the subclass by errno.
     Os,
     /// `ValueError`.
     Value,

@@ -1,7 +1,7 @@
-//! A source whose bytes a Python function fetches: `fetch(start, end)` returns the bytes of that range.
+//! A source that reads through a Python function: `fetch(start, end)` returns the bytes of that range.
 //!
-//! The engine calls it from its threads, several at once, each with the interpreter attached for the call and released for
-//! the copy. Without a GIL several run at the same moment. An exception fails the reads that need these bytes; it is kept, so that the reader can raise it again.
+//! The engine calls it from several threads at once. Each thread attaches to the interpreter for the call and releases it for
+//! the copy. Without a GIL the calls run in parallel. An exception fails the reads that need these bytes; it is kept, so that the reader can raise it.
 
 use crate::calls::Call;
 use foreread::source::{Defaults, Source, SourceError};
@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kind of such a source.
 pub const KIND: &str = "python";
-/// Exceptions that are kept for readers: each for the time between the failure and the reader that raises it, so as many as
-/// fetches of different bytes fail in that time: with 64 eight threads on two busy cores saw an OSError in its place. An exception keeps the
-/// frames that it was raised in.
+/// Maximum number of exceptions kept for readers. Each is kept from the failure until the reader raises it, so the number is that of
+/// failed fetches in that time: with a limit of 64, eight threads on two busy cores got an OSError instead. An exception keeps
+/// its traceback's frames alive.
 const MAX_KEPT: usize = 1024;
 
-/// Exceptions, each with the bytes that it is of.
+/// Exceptions, each with the range whose fetch failed.
 type FetchExceptions = VecDeque<(Range<u64>, Py<PyBaseException>)>;
 
 pub struct Fetcher {
@@ -30,13 +30,13 @@ pub struct Fetcher {
     size: u64,
     name: String,
     defaults: Defaults,
-    /// Bytes that were asked of the function, of all processes that it was opened in.
+    /// Bytes requested from the function, over all processes that opened it.
     asked: Arc<AtomicU64>,
     failed: Mutex<FetchExceptions>,
 }
 
 impl Fetcher {
-    /// `requests` is how many calls at once are as fast as one, `largest` the bytes of the longest.
+    /// `requests` is the number of concurrent calls, `largest` the maximum bytes of a call.
     pub fn new(
         fetch: Py<PyAny>,
         size: u64,
@@ -61,8 +61,8 @@ impl Fetcher {
         }
     }
 
-    /// What it holds of Python's, for Python's collector: the function, and exceptions, whose frames have the file that has this.
-    /// Without the exceptions where they are locked, since a collection may run anywhere.
+    /// Its references for Python's garbage collector: the function, and exceptions, whose frames refer to the file that owns this.
+    /// Skips the exceptions if they are locked, because a collection may run at any point.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fetch)?;
         let Ok(failed) = self.failed.try_lock() else {
@@ -71,7 +71,7 @@ impl Fetcher {
         failed.iter().try_for_each(|(_, error)| visit.call(error))
     }
 
-    /// The exception that failed a fetch of some of these bytes.
+    /// The exception of a failed fetch in this range.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
         let overlaps = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
         self.failed()
@@ -87,7 +87,7 @@ impl Fetcher {
 
     fn keep(&self, range: Range<u64>, error: Py<PyBaseException>) {
         let mut failed = self.failed();
-        // Of one range the last counts.
+        // For the same range, the last exception replaces earlier ones.
         let same = failed.iter().position(|(of, _)| *of == range);
         let gone = match same {
             Some(at) => failed.remove(at),
@@ -95,7 +95,7 @@ impl Fetcher {
             None => None,
         };
         failed.push_back((range, error));
-        // Without the lock: the end of an exception may run Python's code.
+        // Outside the lock, because dropping an exception may run Python code.
         drop(failed);
         drop(gone);
     }
@@ -111,7 +111,7 @@ impl Fetcher {
         let answer = self.fetch.bind(py).call1((range.start, range.end))?;
         let answer = match answer.cast_into::<PyBytes>() {
             Ok(bytes) => bytes,
-            // bytearray, memoryview, an array: anything that `bytes` takes, but no number.
+            // bytearray, memoryview, an array: anything that `bytes` accepts, except a number.
             Err(other) => {
                 let view = py
                     .import("builtins")?
@@ -124,7 +124,7 @@ impl Fetcher {
         let wanted = range.end - range.start;
         if bytes.len() as u64 > wanted {
             let what = format!(
-                "{}: {} bytes came for {wanted} at {}",
+                "{}: the function returned {} bytes instead of {wanted} at {}",
                 self.name,
                 bytes.len(),
                 range.start
@@ -155,7 +155,7 @@ fn copy(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>]) -> usize {
     all - bytes.len()
 }
 
-/// The number that an exception has, if it is an `OSError` with one.
+/// The errno of an exception, if it is an `OSError` with one.
 fn errno(py: Python<'_>, error: &PyErr) -> i32 {
     let number = || error.value(py).getattr("errno").ok()?.extract::<i32>().ok();
     if error.is_instance_of::<PyOSError>(py) {

@@ -1,11 +1,11 @@
-//! `foreread._native.Handle`: one open file. `foreread/_file.py` makes an `io.RawIOBase` of it.
+//! `foreread._native.Handle`: one open file. `foreread/_file.py` wraps it in an `io.RawIOBase`.
 //!
 //! ```text
 //!   call ──► lend: the reader, or ValueError (closed), or a new one (this is a forked child)
 //!        ──► wait::read without the interpreter ──► bytes, or the exception of the fetch, or OSError
 //! ```
-//! Never: calls the engine with the interpreter attached. Without a GIL threads are attached at the same time, and one that
-//! waits for a lock of the engine would keep a fork or a collection from stopping it.
+//! Never: calls the engine with the interpreter attached. Without a GIL many threads are attached at once, and one that
+//! waits for an engine lock would block a fork or a garbage collection, which must stop all threads.
 
 use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};
@@ -64,7 +64,7 @@ impl Handle {
         wait::read(py, reader, buf, offset)?.map_err(|error| lent.error(py, &error, self.shown()))
     }
 
-    /// Reads up to `length` bytes from the position on and moves it. `read` is given an offset and a length.
+    /// Reads up to `length` bytes at the position and advances it. `read` receives an offset and a length.
     fn next<T>(
         &self,
         py: Python<'_>,
@@ -77,7 +77,7 @@ impl Handle {
             let there = lent.there(py, start, length);
             let room = opened::room(there, length);
             if there == 0 {
-                // The end, or what has been appended: a read that claimed bytes which are not there would skip others'.
+                // The end of the file, including appended data: claiming bytes beyond it would make other readers skip data.
                 let (got, value) = read(start, room)?;
                 if self
                     .position
@@ -94,7 +94,7 @@ impl Handle {
     }
 }
 
-/// A number that counts bytes.
+/// A number of bytes.
 pub(crate) fn bytes(number: i64, what: &str) -> PyResult<u64> {
     u64::try_from(number)
         .map_err(|_| invalid(format!("{what} {number} is negative; it counts bytes")))
@@ -121,7 +121,7 @@ impl Handle {
             let name = SourceName::from(name);
             if name.is_empty() {
                 return Err(invalid(
-                    "no name; write a path, or a source such as s3://bucket/key",
+                    "the name is empty; write a path, or a source such as s3://bucket/key",
                 ));
             }
             let shown = name.to_string();
@@ -129,7 +129,7 @@ impl Handle {
         })
     }
 
-    /// A source of `size` bytes that `fetch(start, end)` reads; `calls` is how many at once, and the bytes of the longest.
+    /// A source of `size` bytes that `fetch(start, end)` reads; `calls` is the number of concurrent calls and the maximum bytes of each.
     #[staticmethod]
     fn by_function(
         py: Python<'_>,
@@ -178,7 +178,7 @@ impl Handle {
         })
     }
 
-    /// Fills a buffer from an offset on. Returns how many bytes there were.
+    /// Fills a buffer from an offset. Returns the number of bytes read.
     fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: i64) -> PyResult<usize> {
         guarded(|| {
             let offset = bytes(offset, "offset")?;
@@ -188,7 +188,7 @@ impl Handle {
         })
     }
 
-    /// The bytes from the position on, fewer at the end; moves it behind them.
+    /// The bytes at the position, fewer at the end; advances the position.
     fn read<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyAny>> {
         guarded(|| {
             let (length, lent) = (bytes(length, "length")?, self.lend(py)?);
@@ -198,7 +198,7 @@ impl Handle {
         })
     }
 
-    /// Fills a buffer from the position on, and moves it. Returns how many bytes there were.
+    /// Fills a buffer at the position, and advances it. Returns the number of bytes read.
     fn read_next_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         guarded(|| {
             let mut filling = WritableBuffer::of(buffer)?;
@@ -217,12 +217,12 @@ impl Handle {
         self.position.get()
     }
 
-    /// Moves the position, unless another thread did so since it was `before`.
+    /// Sets the position, unless another thread has changed it since it was `before`.
     fn move_position(&self, before: u64, to: u64) -> bool {
         self.position.move_from(before, to)
     }
 
-    /// The bytes of each range, fetched at once.
+    /// The bytes of each range, fetched concurrently.
     fn read_ranges<'py>(
         &self,
         py: Python<'py>,
@@ -248,7 +248,7 @@ impl Handle {
         })
     }
 
-    /// Fills a buffer with the bytes of each range, one behind the other. Returns how many there were of each.
+    /// Fills a buffer with the bytes of all ranges, one after the other. Returns the number of bytes of each.
     fn read_ranges_into(
         &self,
         py: Python<'_>,
@@ -275,7 +275,7 @@ impl Handle {
             for (of, (offset, length)) in pieces {
                 py.detach(|| ahead.next())
                     .map_err(|error| lent.error(py, &error, self.shown()))?;
-                // No more than the buffer has room for.
+                // At most as many as fit into the buffer.
                 let (now, later) = rest.split_at_mut(length as usize);
                 got[of] += self.fill_by(py, &lent, planned, now, offset)?;
                 rest = later;
@@ -284,7 +284,7 @@ impl Handle {
         })
     }
 
-    /// Says that these ranges will be read.
+    /// Announces that these ranges will be read.
     fn prefetch(&self, py: Python<'_>, ranges: Vec<(i64, i64)>) -> PyResult<()> {
         guarded(|| {
             let (ranges, lent) = (pairs(ranges)?, self.lend(py)?);
@@ -302,12 +302,12 @@ impl Handle {
         })
     }
 
-    /// Bytes of the source, as far as is known.
+    /// The size of the source, as far as known.
     fn size(&self, py: Python<'_>) -> PyResult<u64> {
         guarded(|| Ok(self.lend(py)?.size(py)))
     }
 
-    /// Bytes that were asked of the function of `by_function`; 0 of a name.
+    /// Bytes requested from the function of `by_function`; 0 for a named source.
     #[getter]
     fn asked_bytes(&self) -> u64 {
         match &self.slot.origin {
@@ -321,7 +321,7 @@ impl Handle {
         guarded(|| report::counters(py, &self.lend(py)?.stats(py), report::Of::File))
     }
 
-    /// What readahead does for this file, and why.
+    /// Explains what readahead does for this file.
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
         guarded(|| {
             let lent = self.lend(py)?;
@@ -341,12 +341,12 @@ impl Handle {
         self.slot.is_closed()
     }
 
-    /// A file of fsspec has a cache, which has a handle, which has a method of the file.
+    /// A reference cycle: an fsspec file has a cache, which has a handle, which has a method of the file.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.slot.traverse(&visit)
     }
 
-    /// Closes it. Reads that other threads are in go on.
+    /// Closes the file. Reads in other threads continue.
     fn close(&self) -> PyResult<()> {
         guarded(|| {
             self.slot.close();
@@ -361,7 +361,7 @@ impl Drop for Handle {
     }
 }
 
-/// Policy and bytes of the cache, as far as the caller says.
+/// Policy and cache size, if the caller sets them.
 type EngineChoice = (Option<String>, Option<u64>);
 
 fn or_default((policy, cache): EngineChoice) -> Settings {

@@ -1,4 +1,4 @@
-//! foreread for Python: the extension module `foreread._native`. The package `foreread` makes Python's objects of it.
+//! foreread for Python: the extension module `foreread._native`. The package `foreread` builds its Python objects on it.
 //!
 //! Never: waits with the interpreter attached, lets a panic cross, or uses an engine of the process that forked this one.
 //!
@@ -25,7 +25,7 @@ mod wait;
 use pyo3::prelude::*;
 
 /// The module.
-// What the GIL would protect is named in docs/decisions/0245-python-threads-forks-and-signals.md.
+// docs/decisions/0245-python-threads-forks-and-signals.md explains thread safety without a GIL.
 #[pymodule(name = "_native", gil_used = false)]
 mod native {
     use super::{calls, command as cli, error, process, report};
@@ -55,7 +55,7 @@ mod native {
         parse_size(text.trim()).map_err(bad)
     }
 
-    /// Sets the policy and the caches of files that are opened from now on.
+    /// Sets the policy and the caches of files opened later.
     #[pyfunction]
     #[pyo3(signature = (policy=None, cache=None, stores=None, disk_cache=None))]
     fn configure(
@@ -81,7 +81,7 @@ mod native {
         error::guarded(|| {
             let list = PyList::empty(py);
             for (kind, engine) in process::engines() {
-                // Dropped there too: it may be the last of an engine that another thread has just given up.
+                // Dropped there too, because it may be the last reference to an engine that another thread has just released.
                 let (stats, gauges, policy, cache_bytes) = py.detach(|| {
                     let policy = engine.policy().to_string();
                     let found = (
@@ -105,7 +105,7 @@ mod native {
         })
     }
 
-    /// The command `foreread` with these arguments, the first of which is its name. Returns the exit code.
+    /// Runs the command `foreread` with these arguments, starting with its name. Returns the exit code.
     #[pyfunction]
     fn command(
         py: Python<'_>,
@@ -116,7 +116,7 @@ mod native {
         error::guarded(|| Ok(cli::run(py, &arguments, start, file)))
     }
 
-    /// Called by Python around a fork, and before the interpreter ends.
+    /// Called by Python around a fork and before the interpreter ends.
     #[pyfunction]
     fn before_fork(py: Python<'_>) {
         process::before_fork(py);
@@ -132,7 +132,7 @@ mod native {
         process::after_fork_in_child();
     }
 
-    /// Waits until what was fetched is on disk, where files have a cache there; a few seconds at most.
+    /// Waits a few seconds at most until fetched data is written to disk caches.
     #[pyfunction]
     fn flush_disk_caches(py: Python<'_>) {
         let engines = process::engines();
@@ -148,7 +148,7 @@ mod native {
         py.detach(calls::end);
     }
 
-    /// Panics, in debug builds: how the tests see that no panic crosses.
+    /// Panics in debug builds, for tests that no panic crosses into Python.
     #[cfg(debug_assertions)]
     #[pyfunction]
     fn panic() -> PyResult<()> {

@@ -1,12 +1,12 @@
-//! What a handle has open: a source, its readers, and the loan of them to one call.
+//! The open source of a handle, its readers, and lending them to calls.
 //!
 //! ```text
 //!   Slot: closed ─ or ─ OpenSource ──► lend ──► LentReader: lives until its call returns
-//!                          └─ of another process (a fork): opened anew
+//!                          └─ from before a fork: opened again
 //! ```
-//! A reader that is lent lives until its call returns: `close` in another thread ends no read in flight, and the last one
-//! closes the source. The slot is locked for a moment and with the interpreter attached, and the engine is called with the
-//! interpreter released, so a fork finds the slot unlocked (process.rs says why).
+//! A lent reader lives until its call returns: `close` in another thread does not end reads in flight, and the last one
+//! closes the source. The slot is locked only briefly and with the interpreter attached, and the engine is called with the
+//! interpreter released, so the slot is unlocked during a fork (see process.rs).
 
 use crate::error::{invalid, of_open, of_read};
 use crate::fetcher::Fetcher;
@@ -21,16 +21,16 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes asked for behind the known end, where a source may have grown.
+/// Bytes requested beyond the known end, in case the source has grown.
 const BEYOND_BYTES: u64 = 64 << 10;
 
 /// Names and values: `stores` (in the notation of `foreread::source::object`), `profile`, `region`, `endpoint`, `no_sign_request`, and variables
 /// of the store such as `AWS_ACCESS_KEY_ID`.
 pub type Account = Vec<(String, String)>;
 
-/// Where the bytes come from; kept, to open it again in a forked child.
+/// The origin of the bytes, kept to open it again in a forked child.
 pub enum Origin {
-    /// With what is said of the account, where that is not the environment's.
+    /// With the account's settings, if they do not come from the environment.
     Name(SourceName, Account),
     Function {
         fetch: Py<PyAny>,
@@ -42,7 +42,7 @@ pub enum Origin {
     },
 }
 
-/// A source that is opened by what is known of it.
+/// A named source with settings.
 pub struct Slot {
     pub origin: Origin,
     /// Without its secrets.
@@ -51,7 +51,7 @@ pub struct Slot {
     opened: Mutex<Option<OpenSource>>,
 }
 
-/// An open source, and what made it where that is a function.
+/// An open source, and its function if it has one.
 #[derive(Clone)]
 struct OpenSource {
     readers: Arc<Readers>,
@@ -61,9 +61,9 @@ struct OpenSource {
 
 struct Readers {
     reader: Reader,
-    /// For lists of ranges, made by the first one: its policy reads nothing ahead, since all that will be read is known.
+    /// For lists of ranges, created by the first one. Its policy reads nothing ahead, because all reads are known.
     planned: OnceLock<Reader>,
-    /// Bytes of the source when it was last asked: to ask takes the engine's lock, which a read within them spares.
+    /// The last known size of the source. Asking for the size takes the engine's lock, which reads within the known size avoid.
     size: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Readers {
             return Ok(planned);
         }
         let planned = self.reader.try_clone()?;
-        // The error is that the engine has stopped, which the read says.
+        // An error means that the engine has stopped, which the read will report.
         let _ = planned.advise(Advice::Random, 0..0);
         Ok(self.planned.get_or_init(|| planned))
     }
@@ -81,13 +81,13 @@ impl Readers {
 
 /// A reader for one call.
 pub struct LentReader {
-    // Taken when it is dropped.
+    // `None` only during drop.
     opened: Option<OpenSource>,
 }
 
 impl LentReader {
     fn readers(&self) -> &Readers {
-        // There until the drop.
+        // Present until drop.
         &self.opened.as_ref().expect("lent").readers
     }
 
@@ -119,7 +119,7 @@ impl LentReader {
         size
     }
 
-    /// How many of these bytes there are, as far as is known. A source that has become smaller gives fewer when it is read.
+    /// How many of these bytes exist, as far as known. A source that has shrunk returns fewer.
     pub fn there(&self, py: Python<'_>, offset: u64, length: u64) -> u64 {
         let size = self.readers().size.load(Ordering::Relaxed);
         if offset.checked_add(length).is_some_and(|end| end <= size) {
@@ -128,12 +128,12 @@ impl LentReader {
         length.min(self.size(py).saturating_sub(offset))
     }
 
-    /// How many bytes to ask for at an offset.
+    /// How many bytes to request at an offset.
     pub fn room(&self, py: Python<'_>, offset: u64, length: u64) -> usize {
         room(self.there(py, offset, length), length)
     }
 
-    /// An error as Python's: what the function raised, if it did.
+    /// The Python exception for an error: the one raised by the function, if any.
     pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
         let place = match error {
             ReadError::Io { place, .. } => {
@@ -160,7 +160,7 @@ impl Drop for LentReader {
     }
 }
 
-/// Drops a reader; the last one may wait for a fetch, so without the interpreter.
+/// Drops a reader with the interpreter released, because the last one may wait for a fetch.
 fn close(opened: OpenSource) {
     let OpenSource {
         readers,
@@ -168,7 +168,7 @@ fn close(opened: OpenSource) {
         ..
     } = opened;
     if generation != process::generation() {
-        // Of the process that forked this one.
+        // From before the fork.
         return std::mem::forget(readers);
     }
     if let Some(last) = Arc::into_inner(readers) {
@@ -203,7 +203,7 @@ impl Slot {
     /// The reader for one call.
     ///
     /// # Errors
-    /// It is closed, or could not be opened anew in a forked child.
+    /// It is closed, or could not be opened again in a forked child.
     pub fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         let generation = process::generation();
         match &*self.opened() {
@@ -215,14 +215,14 @@ impl Slot {
             }
             Some(_) => {}
         }
-        // Not locked meanwhile: it waits.
+        // Without the lock, because opening may wait.
         let new = open(py, &self.origin, &self.shown, &self.settings)?;
         let (lent, old) = {
             let mut opened = self.opened();
             match &*opened {
                 // Closed by another thread.
                 None => (None, Some(new)),
-                // Another thread was first.
+                // Another thread opened it first.
                 Some(there) if there.generation == generation => (Some(there.clone()), Some(new)),
                 Some(_) => (Some(new.clone()), opened.replace(new)),
             }
@@ -234,15 +234,15 @@ impl Slot {
         .ok_or_else(|| invalid(CLOSED))
     }
 
-    /// Reads that other threads are in go on.
+    /// Reads in other threads continue.
     pub fn close(&self) {
-        // Not locked while it closes.
+        // Closes without the lock.
         let opened = self.opened().take();
         opened.into_iter().for_each(close);
     }
 
-    /// What it holds of Python's, for Python's collector; nothing where the slot is locked, since a collection may run anywhere, or while
-    /// the engine calls the function or will: what is collected is emptied first, and a call of an emptied function ends the process.
+    /// Its references for Python's garbage collector. None if the slot is locked, because a collection may run at any point, or while
+    /// the engine may call the function: the collector clears objects first, and calling a cleared function crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());
@@ -261,7 +261,7 @@ impl Slot {
     }
 }
 
-/// How many bytes to ask for where `there` are known of `length`: a few more than none, since the source may have grown.
+/// How many bytes to request if `there` of `length` are known to exist: at least a few, because the source may have grown.
 pub fn room(there: u64, length: u64) -> usize {
     usize::try_from(if there == 0 {
         length.min(BEYOND_BYTES)
@@ -320,7 +320,7 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
             py.detach(|| source::open(name)).map_err(OpenError::from),
             shown,
         )?,
-        (Origin::Function { .. }, None) => return Err(invalid("no function to fetch with")),
+        (Origin::Function { .. }, None) => return Err(invalid("fetch is not a function")),
     };
     let failed = |error: OpenError| of_open(&error, shown);
     let engine = process::engine(py, kind, source.defaults(), settings).map_err(failed)?;
@@ -340,7 +340,7 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
     })
 }
 
-/// The environment's settings with those of an account; nothing where that says nothing.
+/// The environment's settings combined with those of an account; `None` if the account has none.
 fn object_settings(account: &Account) -> PyResult<Option<ObjectSettings>> {
     if account.is_empty() {
         return Ok(None);
@@ -361,7 +361,7 @@ fn object_settings(account: &Account) -> PyResult<Option<ObjectSettings>> {
             "region" => settings.region = Some(value),
             "endpoint" => settings.endpoint_url = Some(value),
             variable => {
-                // What is said of a key goes before what the program has set for all files.
+                // An account's setting overrides the program's setting for all files.
                 settings.profile = None;
                 settings.no_sign_request = false;
                 settings.key_is_argument = true;

@@ -1,13 +1,13 @@
-//! The position that `read`, `readinto` and `seek` of one file share, for any number of threads.
+//! The position shared by `read`, `readinto` and `seek` of one file, for any number of threads.
 //!
-//! A read claims its bytes before it waits for them, so two threads get bytes that follow each other, each once, and neither
+//! A read claims its range before it waits, so two threads get consecutive ranges, each once, and neither
 //! waits for the other:
 //!
 //! ```text
 //!   position 0    A: read(10) claims 0..10      position 10    B: read(10) claims 10..20      position 20
-//!   A fails or is interrupted, and no later read has claimed: back to 0
+//!   A fails or is interrupted before another read claims: back to 0
 //! ```
-//! It is one atomic number and no lock: a forked child finds it whole whatever another thread did at that moment.
+//! It is an atomic number without a lock, so it is consistent in a forked child whatever other threads did at that moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,17 +20,17 @@ impl Position {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Moves it, unless another thread did so since it was `from`.
+    /// Sets it, unless another thread has changed it since it was `from`.
     pub fn move_from(&self, from: u64, to: u64) -> bool {
         self.0
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// The bytes from `start` on for one read; nothing if another thread moved the position.
+    /// Claims the range at `start` for one read; `None` if another thread has moved the position.
     pub fn claim(&self, start: u64, length: u64) -> Option<Claim<'_>> {
         let end = start.saturating_add(length);
-        // Made only if the position was moved: a claim that is dropped gives its bytes back.
+        // Created only after the position was moved, because dropping a claim returns its range.
         self.move_from(start, end).then(|| Claim {
             position: self,
             start,
@@ -39,7 +39,7 @@ impl Position {
     }
 }
 
-/// The bytes of one read. What it did not get is given back when it is dropped, unless a later read has claimed what follows.
+/// The range of one read. On drop, the unread part is returned, unless a later read has claimed the next range.
 pub struct Claim<'a> {
     position: &'a Position,
     start: u64,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_read_has_claimed_stays_claimed() {
+    fn bytes_claimed_by_another_read_stay_claimed() {
         let position = Position::default();
         let first = position.claim(0, 10).expect("claimed");
         assert!(
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_read_did_not_get_is_given_back() {
+    fn a_reads_missing_bytes_are_returned() {
         let position = Position::default();
         position.claim(0, 10).expect("claimed").got(4);
         assert_eq!(position.get(), 4);

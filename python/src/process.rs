@@ -1,17 +1,17 @@
-//! What the files of a process share: an engine for each kind of storage and setting, the defaults, and what a fork does.
+//! State shared by the files of a process: an engine for each kind of storage and setting, the defaults, and fork handling.
 //!
-//! `auto` measures one kind of storage, so a local file and an object do not share an engine; a thousand objects do. An engine
-//! stays when its last file is closed, since the next open needs it; of more than [`MAX_ENGINES`] those without files go.
+//! `auto` measures one kind of storage, so a local file and an object have separate engines, but a thousand objects share one. An engine
+//! stays when its last file is closed, for the next open. Beyond [`MAX_ENGINES`], engines without files are dropped.
 //!
 //! ```text
 //!   open ──► kind, policy, cache ──► the engine there is, or a new one
 //!   fork ──► parent: nothing changes
-//!        └─► child:  generation + 1; engines and readers of before are left as they are, never used and never dropped
+//!        └─► child:  generation + 1; old engines and readers are neither used nor dropped
 //! ```
-//! The state is locked only with the interpreter attached, for a moment, and the engine is called with it released. A fork
-//! finds the state whole then: with a GIL no other thread is attached, and without one Python first stops all that are
-//! (`PyOS_BeforeFork`). A thread that is attached and waits would be waited for, without end if what it waits for is locked by
-//! the fork, as `Fork::prepare` locks what engines share.
+//! The state is locked only briefly and with the interpreter attached, and the engine is called with it released. So the state is
+//! consistent during a fork: with a GIL no other thread is attached, and without one Python first stops all attached threads
+//! (`PyOS_BeforeFork`). An attached thread must not block, or the fork would wait for it, forever if it blocks on a lock held by
+//! the fork, because `Fork::prepare` locks what engines share.
 
 use crate::calls;
 use crate::fetcher;
@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Engines that are kept although no file is open.
+/// Maximum number of engines kept without open files.
 const MAX_ENGINES: usize = 8;
-/// Bytes of a cache unless the program says otherwise.
+/// Default size of a cache.
 pub const CACHE_BYTES: u64 = 256 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Settings {
 
 struct State {
     defaults: Option<Settings>,
-    /// Not the one of the engine's process: in a child that would count what the parent has reserved.
+    /// Not the engine's process-wide budget, which in a child would include the parent's reservations.
     budget: Option<Arc<Budget>>,
     engines: Vec<ProcessEngine>,
 }
@@ -56,7 +56,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     budget: None,
     engines: Vec::new(),
 });
-/// How often the process was forked, from the first one on.
+/// The number of forks since the first process.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -72,7 +72,7 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// What files are opened with that say nothing else.
+/// The default settings of opened files.
 pub fn defaults() -> Settings {
     state().defaults()
 }
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// Sets them for files that are opened from now on; what is not given stays.
+/// Sets the defaults for files opened later; omitted settings are unchanged.
 ///
 /// # Errors
 /// The policy does not exist, or the cache does not fit it.
@@ -108,7 +108,7 @@ pub fn configure(
         };
         py.detach(|| check(&settings))?;
         let mut state = state();
-        // Else another thread has set what stays, and it has to fit that.
+        // Otherwise another thread has changed the rest, and the check must be repeated.
         if state.defaults() == before {
             state.defaults = Some(settings);
             return Ok(());
@@ -117,7 +117,7 @@ pub fn configure(
 }
 
 fn check(settings: &Settings) -> Result<(), OpenError> {
-    // Made to be checked, from a budget that is not the process's.
+    // Created only as a check, with a budget of its own.
     let limits = BudgetLimits {
         memory_bytes: u64::MAX,
         ..BudgetLimits::default()
@@ -155,7 +155,7 @@ pub fn engine(
         drop_idle(py);
     }
     let made = py.detach(|| new_engine(how, settings, Arc::clone(&budget)));
-    // What idle engines have reserved goes to the one that is needed.
+    // Memory reserved by idle engines is released for the new one.
     let made = match made {
         Err(OpenError::Budget { .. }) => {
             drop_idle(py);
@@ -164,7 +164,7 @@ pub fn engine(
         made => made?,
     };
     let mut state = state();
-    // Another thread may have been first.
+    // Another thread may have created it first.
     let stopped = state.take_stopped();
     let first = state.find(kind, settings);
     let engine = first.clone().unwrap_or_else(|| {
@@ -188,7 +188,7 @@ impl State {
         Some(self.engines.iter().find(fits)?.engine.clone())
     }
 
-    /// Engines that an internal error has stopped: each later open would fail.
+    /// Drops engines stopped by an internal error, because each later open would fail.
     fn take_stopped(&mut self) -> Vec<ProcessEngine> {
         let (stopped, kept) = std::mem::take(&mut self.engines)
             .into_iter()
@@ -209,13 +209,13 @@ fn new_engine(
         .budget(budget);
     options.disk_cache = DiskCache::if_usable(&settings.disk_cache)?;
     if how.kind == fetcher::KIND {
-        // More would wait in the queue of its threads, where what a reader comes to wait for passes nothing.
+        // More requests would queue in its threads, where a demand read cannot overtake readahead.
         options.limits.max_ahead_in_flight = Some(how.requests);
     }
     Engine::for_kind(options, how)
 }
 
-/// Gives up the engines that have no file. One that another thread takes at this moment works on, and the next open makes another.
+/// Drops engines without files. If another thread is just opening a file on one, that engine continues, and the next open creates another.
 fn drop_idle(py: Python<'_>) {
     let mut idle = state().engines.clone();
     py.detach(|| idle.retain(|made| made.engine.gauges().files == 0));
@@ -242,10 +242,10 @@ pub fn engines() -> Vec<(String, Engine)> {
         .collect()
 }
 
-/// How long the end of a process waits for what is being written to caches on disk.
+/// How long the end of a process waits for writes to disk caches.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for what is being written to the caches on disk of these engines.
+/// Waits for pending writes to the disk caches of these engines.
 pub fn flush_disk_caches(engines: &[(String, Engine)]) {
     let began = Instant::now();
     for (_, engine) in engines {
@@ -255,7 +255,7 @@ pub fn flush_disk_caches(engines: &[(String, Engine)]) {
     }
 }
 
-/// This thread is about to fork. It waits for other threads that fork, which need the interpreter to be done.
+/// Called before this thread forks. Waits for other forking threads, which need the interpreter to finish.
 pub fn before_fork(py: Python<'_>) {
     py.detach(|| {
         let fork = Fork::prepare();
@@ -263,12 +263,12 @@ pub fn before_fork(py: Python<'_>) {
     });
 }
 
-/// It has forked, or could not; this is the parent.
+/// Called in the parent after the fork, also if it failed.
 pub fn after_fork_in_parent() {
     FORK.take();
 }
 
-/// It has forked, and this is the child.
+/// Called in the child after the fork.
 pub fn after_fork_in_child() {
     if let Some(fork) = FORK.take() {
         fork.in_child();
@@ -276,7 +276,7 @@ pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     calls::forget();
     let mut state = state();
-    // Not dropped: their threads are not here, and their locks may be held.
+    // Not dropped, because their threads do not exist here and their locks may be held.
     std::mem::forget(std::mem::take(&mut state.engines));
     state.budget = None;
 }

@@ -1,23 +1,23 @@
-//! Many ranges at once: each is prefetched before it is read, as many as fit into a window.
+//! Reads many ranges: those within a window are prefetched before they are read.
 //!
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ]
-//!                            └─ Ahead::next: what comes into the window is prefetched, neighbours as one
+//!                            └─ Ahead::next: ranges that enter the window are prefetched, adjacent ones as one request
 //! ```
-//! As `foreread::ReadPlan`, but the caller reads into memory of Python's.
+//! Like `foreread::ReadPlan`, but the caller reads into Python memory.
 
 use foreread::{ReadError, Reader};
 
-/// Bytes that are prefetched and not read yet; at most a quarter of the cache.
+/// Maximum bytes prefetched and not yet read; at most a quarter of the cache.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Ranges that follow each other are wanted together up to this length, and the window is filled when it has room for as much:
-/// one by one they would be as many requests.
+/// Adjacent ranges are merged up to this length, and the window is refilled when it has room for that much.
+/// Otherwise each would be a request of its own.
 const TOGETHER_BYTES: u64 = 8 << 20;
 
-/// Bytes of a piece of a range that is read into memory as it arrives: what one request of an object store has.
+/// Bytes of a part of a range, which is read as it arrives: the size of a request to an object store.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// The ranges as far as a source of this size has them.
+/// The ranges, cut to a source of this size.
 pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     ranges
         .iter()
@@ -62,8 +62,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Before a range is read, in the order of the list: wants what comes into the window behind it. The range itself is a
-    /// demand read and needs no word.
+    /// Called before each range is read, in the order of the list: prefetches ranges that enter the window after it. The range itself is a
+    /// demand read.
     ///
     /// # Errors
     /// Only when the engine has stopped.
@@ -93,7 +93,7 @@ impl<'a> Ahead<'a> {
         Ok(())
     }
 
-    /// The start of the next range to be wanted, if the window has room for it.
+    /// The start of the next range to prefetch, if the window has room for it.
     fn fitting(&self) -> Option<u64> {
         let &(start, length) = self.ranges.get(self.wanted)?;
         let fits =
@@ -101,7 +101,7 @@ impl<'a> Ahead<'a> {
         fits.then_some(start)
     }
 
-    /// Counts the next range as wanted. Returns its end.
+    /// Counts the next range as prefetched. Returns its end.
     fn take(&mut self) -> u64 {
         let (start, length) = self.ranges.get(self.wanted).copied().unwrap_or_default();
         self.wanted += 1;

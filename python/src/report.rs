@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::fmt::Write;
 
-/// Whose counters they are.
+/// The owner of the counters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     File,
@@ -27,7 +27,7 @@ const OF_ENGINE: [&str; 7] = [
     "evicted_pages",
 ];
 
-/// The counters as a dict, those of several readers added.
+/// The counters as a dict, summed over several readers.
 ///
 /// # Errors
 /// There is no memory.
@@ -47,7 +47,7 @@ pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound
     Ok(dict)
 }
 
-/// Bytes as people read them: of less than a tenth of a megabyte, kilobytes.
+/// Bytes for reading: in kilobytes below 0.1 MB, else in megabytes.
 fn amount(bytes: u64) -> String {
     match bytes {
         0..1000 => format!("{bytes} bytes"),
@@ -65,7 +65,7 @@ pub fn explain(reader: &Reader, shown: &str) -> String {
     let on = if state.on { "on" } else { "off" };
     let _ = writeln!(text, "readahead is {on}: {}", state.why);
     if let Some(why) = why_no_readahead(name, &reader.stats()) {
-        let _ = writeln!(text, "none of the files of this cache is read ahead: {why}");
+        let _ = writeln!(text, "readahead is off for all files of this cache: {why}");
     }
     if stats.demand_reads > 0 {
         reads(&mut text, &stats);
@@ -85,7 +85,7 @@ pub fn explain(reader: &Reader, shown: &str) -> String {
     text
 }
 
-/// Reads, and how many of them waited.
+/// The number of reads, and how many of them waited.
 fn reads(text: &mut String, stats: &Stats) {
     let part = |of: u64| 100.0 * of as f64 / stats.demand_reads as f64;
     let (hits, late, missed) = (part(stats.hits), part(stats.late_hits), part(stats.misses));
@@ -108,7 +108,7 @@ fn reads(text: &mut String, stats: &Stats) {
     );
 }
 
-/// What `auto` has measured of the storage, as far as it has; and how far it reads ahead, where it did so for this file.
+/// What `auto` has measured of the storage, and how far it reads ahead in this file.
 fn measured(text: &mut String, tuning: &Tuning, was_ahead: bool) {
     let latency = tuning.latency_ns as f64 / 1e6;
     let rate = tuning.rate as f64 / 1e6;

@@ -1,13 +1,13 @@
-//! `foreread._native.Tasks`: reads that an event loop of asyncio waits for, without a thread for each.
+//! `foreread._native.Tasks`: reads for asyncio event loops, without a thread for each read.
 //!
-//! A read is a future of the engine. The loop's thread polls it; the engine's threads never take the interpreter for it: a
-//! waker notes the read's number and rings an eventfd, which the loop watches like a socket.
+//! A read is a future of the engine. The loop's thread polls it; the engine's threads never attach to the interpreter for it: a
+//! waker notes the read's number and writes to an eventfd, which the loop watches like a socket.
 //!
 //! ```text
 //!   await read_at ──► begin: poll ──► ready: the bytes, at once
 //!                              └─ pending ──► kept under a number; the loop runs other tasks
 //!   engine: fetched ──► wake: number, eventfd ──► loop: run ──► poll ──► set_result of the asyncio future
-//!   cancelled ──► forget: the read is dropped, what was fetched stays cached
+//!   cancelled ──► forget: the read is dropped, fetched data stays cached
 //! ```
 
 use crate::buffer::Room;
@@ -32,7 +32,7 @@ struct ReadEnd {
     lent: LentReader,
 }
 
-/// The numbers of reads that can go on.
+/// The numbers of reads that can continue.
 struct ReadyReads {
     bell: OwnedFd,
     numbers: Mutex<Vec<u64>>,
@@ -48,17 +48,17 @@ impl Wake for WakeOne {
         let mut numbers = lock(&self.woken.numbers);
         numbers.push(self.number);
         if numbers.len() == 1 {
-            // It fails only where the count is full, and then the loop has been rung for.
+            // It fails only if the counter is full, and then the loop has been woken.
             let _ = rustix::io::write(&self.woken.bell, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// A read that is waited for.
+/// A pending read.
 struct PendingRead {
     read: Pin<Box<dyn Future<Output = ReadEnd> + Send>>,
     waker: Waker,
-    /// The future of asyncio, and what an error calls the file.
+    /// The asyncio future, and the file's name for errors.
     future: Py<PyAny>,
     shown: String,
 }
@@ -73,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The outcome as Python's.
+/// The result as a Python object or exception.
 fn finish<'py>(
     py: Python<'py>,
     ReadEnd { done, room, lent }: ReadEnd,
@@ -101,12 +101,12 @@ impl Tasks {
         })
     }
 
-    /// The descriptor that the loop watches for reading.
+    /// The descriptor that the loop watches for readability.
     fn fileno(&self) -> i32 {
         self.woken.bell.as_raw_fd()
     }
 
-    /// Begins a read: the bytes if they are cached, else the number under which `future` will get them.
+    /// Starts a read. Returns the bytes if they are cached, else the number under which `future` will get them.
     fn begin<'py>(
         &self,
         py: Python<'py>,
@@ -138,7 +138,7 @@ impl Tasks {
                 return finish(py, ended, handle.shown());
             }
             let shown = handle.shown().to_string();
-            // Woken meanwhile: the loop's thread is this one, and runs `run` later.
+            // Woken meanwhile: this is the loop's thread, which calls `run` later.
             lock(&self.waiting).1.insert(
                 number,
                 PendingRead {
@@ -152,7 +152,7 @@ impl Tasks {
         })
     }
 
-    /// Polls what was woken, and gives what is ready to its future. The loop calls it when the descriptor can be read.
+    /// Polls the woken reads and completes their futures. The loop calls it when the descriptor is readable.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         guarded(|| {
             let _ = rustix::io::read(&self.woken.bell, &mut [0_u8; 8]);
@@ -168,7 +168,7 @@ impl Tasks {
                     continue;
                 };
                 let future = one.future.bind(py);
-                // Cancelled: nothing waits for it.
+                // Called when the future is cancelled.
                 if future.call_method0("done")?.is_truthy()? {
                     continue;
                 }
@@ -181,12 +181,12 @@ impl Tasks {
         })
     }
 
-    /// How many reads are waited for.
+    /// The number of pending reads.
     fn pending(&self) -> usize {
         lock(&self.waiting).1.len()
     }
 
-    /// Gives a read up.
+    /// Cancels a read.
     fn forget(&self, py: Python<'_>, number: u64) {
         let gone = lock(&self.waiting).1.remove(&number);
         py.detach(|| drop(gone));
@@ -195,7 +195,7 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        // Reads of a loop that ended before them: each is given up, which takes the engine's lock.
+        // Cancels the remaining reads of a closed loop, which takes the engine's lock.
         let left = std::mem::take(&mut *lock(&self.waiting));
         if !left.1.is_empty() {
             wait::drop_released(left);

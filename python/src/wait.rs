@@ -1,10 +1,10 @@
-//! Waiting so that Ctrl-C is seen: Python runs its signal handlers in the main thread only, between two calls of ours.
+//! Waits that Ctrl-C can interrupt: Python runs signal handlers only in the main thread and between native calls.
 //!
 //! ```text
 //!   main thread:   poll ──► ready                    other threads: Reader::read_at, without the interpreter
 //!                   └─ pending ──► sleep at most 50 ms, or until woken ──► signals? ──► KeyboardInterrupt: the read is dropped
 //! ```
-//! In both the interpreter is released (`detach`) while bytes are copied or waited for.
+//! In both cases the interpreter is released (`detach`) while bytes are copied or awaited.
 
 use crate::{error, process};
 use foreread::{ReadError, Reader};
@@ -19,13 +19,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How often the main thread looks for signals while it waits.
+/// Interval at which the waiting main thread checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Reads, with the interpreter released.
 ///
 /// # Errors
-/// The outer one is a signal handler's, such as `KeyboardInterrupt`.
+/// The outer error comes from a signal handler, such as `KeyboardInterrupt`.
 pub fn read(
     py: Python<'_>,
     reader: &Reader,
@@ -51,24 +51,24 @@ pub fn read(
             return Ok(done);
         }
         if let Err(raised) = py.check_signals() {
-            // Given up, which takes the engine's lock.
+            // Dropping the read takes the engine's lock.
             py.detach(|| read.set(None));
             return Err(raised);
         }
     }
 }
 
-/// Drops what may wait for the engine: with the interpreter released, unless it ends.
+/// Drops a value that may wait for the engine, with the interpreter released unless it is ending.
 pub fn drop_released<T: Send>(value: T) {
     let mut value = Some(value);
     Python::try_attach(|py| py.detach(|| drop(value.take())));
-    // Nothing to release where the interpreter ends: then it is dropped here.
+    // If the interpreter is ending, the value is dropped here.
 }
 
-/// Runs `work` with the interpreter released. In the main thread a signal ends the wait for it, not the work.
+/// Runs `work` with the interpreter released. In the main thread a signal ends the wait, not the work.
 ///
 /// # Errors
-/// A signal handler's.
+/// The error of a signal handler.
 pub fn call<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -77,10 +77,10 @@ pub fn call<T: Send + 'static>(
         return Ok(py.detach(work));
     }
     let (send, receive) = channel();
-    // The sender's error is that nothing waits any more; then the value is dropped there.
+    // Sending fails if the receiver is gone; then the value is dropped.
     let thread = std::thread::Builder::new().name("foreread-open".to_string());
     thread.spawn(move || send.send(work()).is_err())?;
-    // A receiver may not be shared between threads, which the interpreter's release asks for; a lock around it may.
+    // Releasing the interpreter requires `Sync`; the lock makes the receiver `Sync`.
     let receive = std::sync::Mutex::new(receive);
     loop {
         let wait = || {
@@ -100,7 +100,7 @@ pub fn call<T: Send + 'static>(
     }
 }
 
-/// Polls until it is ready, for at most [`LOOK`].
+/// Polls until the future is ready, at most for [`LOOK`].
 fn poll_for<F: Future>(
     mut future: Pin<&mut F>,
     unpark: &Unpark,
@@ -134,7 +134,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Is this the main thread of the process? The thread that forked is that of the child.
+/// Whether this is the main thread. In a forked child, the forking thread is the main thread.
 fn is_main() -> bool {
     thread_local! {
         static KNOWN: Cell<Option<(u64, bool)>> = const { Cell::new(None) };

@@ -48,7 +48,7 @@ def test_a_command_that_starts_itself_finds_itself(tmp_path):
 
 def test_a_folder_is_looked_at_by_a_process_of_its_own(tmp_path):
     looked = run("health", str(tmp_path))
-    assert (looked.returncode, looked.stdout) == (1, f"{tmp_path}: no mount of foreread\n"), looked.stderr
+    assert (looked.returncode, looked.stdout) == (1, f"{tmp_path}: not a foreread mount\n"), looked.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,6 +1,6 @@
 //! What `auto` has set itself to, in one line for people.
 //!
-//! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (4.00 x 190 MB/s x 30.0ms);
+//! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00 x 190 MB/s x 30.0ms);
 //! 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. The first factor is the distance beside rate x latency.
 
 use crate::number::{MB, amount, latency_us, size_b, three};
@@ -102,7 +102,7 @@ mod tests {
         (now.wasted_bytes, now.credit_bytes, now.cache_share) = (1_200_000, 8_000_000, 64);
         assert_eq!(
             words(&now),
-            "may read up to 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (4.00 x 190 \
+            "may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00 x 190 \
              MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed"
         );
         (now.limit, now.runs, now.rate, now.cache_share) = (Limit::Idle, 0, 0, 32);

@@ -1,10 +1,10 @@
-//! Models of storage: what a read costs on a disk, a volume or an object store, without having one.
+//! Storage models: predict the cost of reads on a disk, a volume or an object store.
 //!
-//! A device is driven by events on a virtual clock that its owner keeps: it is given commands, says when it will
+//! A device is driven by events on its owner's virtual clock: it takes commands, says when it will
 //! next have an arrival, and returns what has arrived by then. Bytes of a command arrive in order from its
-//! start, in one or several parts, so that a reader may go on before the whole of a long command is there.
+//! start, in one or more parts, so that a reader may continue before a long command is complete.
 //!
-//! Never: real time, real bytes, failure, or a draw that depends on the order of calls ([`crate::rng`]).
+//! Devices use no real time and no real bytes, never fail, and their random numbers do not depend on the order of calls ([`crate::rng`]).
 //!
 //! ```text
 //!   owner                      device
@@ -12,13 +12,13 @@
 //!     ├─────────────────────────►│      submit or advance before it
 //!     │  next_time() -> t        │
 //!     │◄─────────────────────────┤
-//!     │  advance(t)              │      arrivals up to and at t, in the order of their times;
-//!     ├─────────────────────────►│      maybe none, where t was only a step inside the model
+//!     │  advance(t)              │      arrivals up to and including t, in time order;
+//!     ├─────────────────────────►│      maybe none, if t was only an internal step of the model
 //!     │  Arrival, Arrival, ...   │
 //!     │◄─────────────────────────┤
 //! ```
 //!
-//! A kind of device is a file here; a device with figures is a row in [`presets`].
+//! Each kind of device is a file here; each device with parameters is a row in [`presets`].
 
 pub mod array;
 pub mod custom;
@@ -35,7 +35,7 @@ pub mod throttle;
 /// A read of `len` bytes from byte `start` of `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The owner's name for it, handed back in each [`Arrival`]. Not used again while the command runs.
+    /// The owner's number for it, returned in each [`Arrival`]. Unique among running commands.
     pub id: u64,
     /// Which file of the workload, so that each file has its own random numbers.
     pub file: u32,
@@ -54,18 +54,18 @@ impl Command {
     }
 }
 
-/// Bytes of a command that are there.
+/// Arrived bytes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub id: u64,
-    /// How many bytes are there, counted from the start of the command, not from the last arrival.
+    /// Total arrived bytes, counted from the start of the command, not from the last arrival.
     pub bytes: u64,
-    /// All of them: nothing more follows for this command.
+    /// Whether the command is complete.
     pub done: bool,
 }
 
 impl Arrival {
-    /// Of a command that arrives in one piece.
+    /// For a command that arrives in one piece.
     fn whole(id: u64, bytes: u64) -> Arrival {
         Arrival {
             id,
@@ -75,16 +75,16 @@ impl Arrival {
     }
 }
 
-/// Something that answers commands in virtual time. All times are nanoseconds of its owner's clock.
+/// A simulated device. All times are nanoseconds of its owner's clock.
 pub trait Device: Send {
-    /// Gives it a command at `now_ns`. The device takes any number of them; those that it cannot work on yet wait
-    /// inside it.
+    /// Submits a command at `now_ns`. The device accepts any number of commands; those that it cannot start yet wait
+    /// in its queue.
     fn submit(&mut self, now_ns: u64, command: Command);
 
-    /// When it will next have something to say; nothing while it has no command. A submit may bring it forward.
+    /// The time of its next event; `None` without commands. A submit may make it earlier.
     fn next_time(&self) -> Option<u64>;
 
-    /// Adds to `out` all that arrives up to and at `now_ns`.
+    /// Adds all arrivals up to and including `now_ns` to `out`.
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>);
 }
 

@@ -1,11 +1,11 @@
-//! The room that **predicts**: device models, workloads, and the machine of `foreread-core` under a virtual clock.
+//! The simulator: device models, workloads, and the state machine of `foreread-core` on a virtual clock.
 //!
 //! ```text
 //!   workload ──► simulator ◄── device        limits: the bound and the oracle of the same reads
 //!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
 //! ```
-//! Everything is computed from keys ([`rng`]): the same call gives the same figures on any machine. The room knows no
-//! engine, no file and no real clock.
+//! All random numbers are computed from keys ([`rng`]): the same call gives the same figures on any machine. The crate uses no
+//! engine, no files and no real clock.
 
 pub mod device;
 pub mod limits;

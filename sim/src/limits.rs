@@ -1,16 +1,16 @@
-//! The limits beside which the rows of a comparison are read: a time that no run can be below, and the best schedule that
-//! a search with perfect foresight finds. The time of every policy is above the first; the second is between the two,
-//! except where a policy happens on a schedule that the search does not (see `lab/tests/limits/search.rs`), or on better draws: where
-//! latencies are random, each depends on the request, and a policy makes other requests. `compare` says where that is so.
+//! The limits for the rows of a comparison: a lower bound for the time of any run, and the best schedule that
+//! a search with perfect foresight finds (the oracle). Every policy's time is above the bound. The oracle is between the two,
+//! unless a policy finds a schedule that the search does not (see `lab/tests/limits/search.rs`), or gets better random latencies: if
+//! latencies are random, each depends on the request, and policies send different requests. `compare` marks such rows.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `bound.rs` | a time that no run can be below, computed from the workload and the model |
-//! | `path.rs` | its parts that follow one reader, and what gaps and cuts cost |
-//! | `future.rs` | all that will be read, cut into extents, with the next use of each |
-//! | `oracle/` | the schedules that are tried, on the same device with the same random numbers, and the search among them |
+//! | `bound.rs` | the lower bound, computed from the workload and the model |
+//! | `path.rs` | the part of the bound that follows one reader, and the cost of gaps and cuts |
+//! | `future.rs` | all future reads, cut into extents, with the next use of each |
+//! | `oracle/` | the search among schedules, on the same device with the same random numbers |
 //!
-//! Never: a policy. This code knows the future, so it measures policies and serves no reads.
+//! This code knows future reads, so it only measures policies and never serves reads.
 
 pub mod bound;
 mod future;
@@ -19,5 +19,5 @@ mod path;
 
 pub use future::MAX_TOUCHES;
 
-/// The name of the oracle's row, and of what asks for it in `--policy`.
+/// The name of the oracle in `--policy` and in the table.
 pub const ORACLE: &str = "oracle";

@@ -1,4 +1,4 @@
-//! A small generator of random numbers that depend on its seed alone.
+//! A small deterministic random number generator.
 //!
 //! Two rules make simulated runs comparable. A draw that belongs to a fetch is **keyed** by (seed, file, first
 //! byte, how many times that byte was fetched before), never by the order of calls: so every policy that asks

@@ -1,5 +1,5 @@
 //! The job scheduler: which job issues which request, and when. The simulator, the oracle and the live reader of
-//! `foreread-lab` carry out what it says; it does no I/O and reads no clock.
+//! `foreread-lab` execute its steps; it does no I/O and reads no clock.
 //!
 //! A job has `depth` slots, and a slot has at most one request outstanding. A slot whose request was served waits for
 //! the rest of its batch, then for the think time of the job's next request, then issues it. A timed job has one slot
@@ -36,7 +36,7 @@ pub struct Issue {
     pub due_ns: u64,
 }
 
-/// What the caller of the scheduler does next.
+/// The next step for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A job begins: its file is open from now on. An earlier job may have opened it already.

@@ -1,8 +1,8 @@
-//! The simulator: the machine of the engine under a virtual clock and a device model.
+//! The simulator: the engine's state machine on a virtual clock and a device model.
 //!
-//! Discrete events: a reader issues its next request, a device answers. The machine is the one that serves live
-//! reads; only the clock and the bytes are missing. Never: looks at the real time, or draws at random (the
-//! devices and workloads do that, each from its own keys).
+//! It is a discrete event simulation: readers issue requests, and the device answers. The state machine is the one that serves live
+//! reads, without real time and bytes. Random numbers are drawn only by
+//! devices and workloads, each from its own keys.
 //!
 //! ```text
 //!   workload ──requests──► slot of a job ──Read, Fault, Advise──► machine ──Submit──► device
@@ -10,8 +10,8 @@
 //!      └── think, copy ──────┘  └───────────────Serve───────────────┘  └──Done─────────┘
 //! ```
 //!
-//! Opening a file and a hint take no time, and no more does a touch of a page that is mapped (`mapped.rs`). A fault
-//! costs the host what a read of a page does.
+//! Opening a file, a hint, and a touch of a mapped page (`mapped.rs`) take no time. A fault
+//! costs the host as much as a read of a page.
 
 pub mod mapped;
 mod refaults;
@@ -79,7 +79,7 @@ struct Sim<'a> {
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
-    /// When the last reader had what it wanted. Readahead may still be in flight.
+    /// The end of the last read. Readahead may still be in flight.
     ended: u64,
     watch: Option<&'a mut dyn Watch>,
 }
@@ -92,20 +92,20 @@ pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
     Sim::new(setup, device, &Memory::default()).run().result()
 }
 
-/// An observer that gets every event before the machine does, and all that the machine notes about it.
+/// An observer of each event before the machine handles it, and of the machine's notes about it.
 pub trait Watch {
     /// The time of the next event, in virtual nanoseconds.
     fn time(&mut self, _now_ns: u64) {}
     /// What happens next.
     fn event(&mut self, event: &Event);
-    /// What the machine noted on it, oldest first.
+    /// The machine's notes about it, oldest first.
     fn notes(&mut self, notes: Vec<Note>);
 }
 
-/// The same as [`run`], with an observer, which changes nothing.
+/// The same as [`run`], with an observer that does not affect the run.
 ///
 /// # Panics
-/// As [`run`].
+/// Panics as [`run`] does.
 pub fn run_watched<'a>(
     setup: &'a Setup<'a>,
     device: Box<dyn Device>,
@@ -114,7 +114,7 @@ pub fn run_watched<'a>(
     run_session(setup, device, &Memory::default(), watch).0
 }
 
-/// What files are called, and what earlier sessions with such files read; nothing of either by default.
+/// Names of files, and the reads of earlier sessions with such files; both empty by default.
 #[derive(Default)]
 pub struct Memory<'a> {
     /// The name of each file of the workload.
@@ -127,7 +127,7 @@ pub struct Memory<'a> {
 /// start, as by a listing.
 ///
 /// # Panics
-/// As [`run`].
+/// Panics as [`run`] does.
 pub fn run_session<'a>(
     setup: &'a Setup<'a>,
     device: Box<dyn Device>,
@@ -459,7 +459,7 @@ impl<'a> Sim<'a> {
                 pages,
                 ..
             } => self.mapped.unmap(file.0, number, pages),
-            // A model answers what was cancelled all the same.
+            // A model completes cancelled commands too.
             Action::Cancel { .. } => {}
         }
     }

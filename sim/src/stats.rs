@@ -1,9 +1,9 @@
-//! The statistics of a comparison: an interval for a mean, a test for a difference, and the correction for
-//! having asked many questions at once.
+//! The statistics of a comparison: a confidence interval for a mean, a test for a difference, and the correction for
+//! multiple comparisons.
 //!
 //! Runs are paired (run `i` of every policy met the same trace, seed and storage in the same minute), so a
-//! difference is judged on the differences of the pairs. Never: calls two things different because their
-//! numbers are, and never answers NaN. What is not defined is `None`.
+//! difference is judged by the differences of the pairs. Undefined results are `None`,
+//! never NaN.
 
 mod bootstrap;
 
@@ -12,20 +12,20 @@ pub use bootstrap::ratio_ci95;
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The chance of calling at least one difference in a family of comparisons that is none. The customary 5 %;
+/// The probability of at least one false difference in a family of comparisons. The customary 5 %;
 /// every report states it.
 pub const ALPHA: f64 = 0.05;
 
-/// Times are as good as equal where their ratio is within this part of 1: less is no reason to prefer a policy.
+/// Times count as equal if their ratio is within this margin of 1.
 pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
-/// The part of the runs that an interval leaves out on both sides together: it is a 95 % interval.
+/// The probability outside a 95 % interval, both sides together.
 const OUTSIDE_CI95: f64 = 0.05;
 
 /// Significant decimal digits of a latency: three, so a percentile is at most 0.1 % from a measured value.
 const LATENCY_DIGITS: u8 = 3;
 
-/// A sample in few numbers. The unit is the sample's.
+/// A summary of a sample, in the sample's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub n: usize,

@@ -1,10 +1,10 @@
-//! What is read, in which order, by which reader: the reads of a program, without the program.
+//! Workloads: the reads of a program, in order and by reader.
 //!
 //! A workload is a list of jobs; a job issues its requests in order, at most `depth` of them outstanding (`model.rs`).
 //! It is written `NAME:key=value,...`, and becomes a list of requests when its size and a seed are known. The same
 //! text, size and seed give the same requests on every machine.
 //!
-//! Never: writes, bytes, or a look at the clock. Never, too: a request beyond the end of its file.
+//! A workload has no writes, no data and no clock, and no request beyond the end of its file.
 //!
 //! ```text
 //!   "interleaved:streams=8" ──parse──► Chosen ──build(size, seed)──► Workload
@@ -12,8 +12,8 @@
 //!                                                                        └ request, request, ...
 //! ```
 //!
-//! Adding one: write the file, name it in the list at the end of this one. Another crate may have its list, too: it makes
-//! [`Info`]s and reads their names by [`parse_among`].
+//! To add a workload, write its file and add it to the list at the end of this file. Another crate may have a list of its own: it creates
+//! [`Info`]s and parses their names with [`parse_among`].
 
 mod model;
 pub mod waits;
@@ -33,17 +33,17 @@ const PAGE_BYTES: u64 = 4096;
 /// The most reads a workload may have: they are all made before the first is issued, 32 bytes each, so 1 GB.
 pub const MAX_READS: u64 = 1 << 25;
 
-/// What there is to know of a workload without building it.
+/// The description of a workload.
 pub struct Info {
     /// The name in `NAME:key=value,...`.
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// The publication it reproduces, or what it is for.
+    /// The publication that it reproduces, or its purpose.
     pub origin: &'static str,
     /// Smallest file that it can be made for, in bytes.
     pub least_bytes: u64,
-    /// The cache that it is about, in bytes; none where any will do.
+    /// The cache size that it needs, in bytes; `None` for any.
     pub cache_bytes: Option<u64>,
     pub params: &'static [Param],
     /// Makes the requests from the values of `params` in their order, already checked, the size in bytes (of its file,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_bears_the_name_it_was_asked_for_by() {
+    fn a_workload_keeps_the_requested_name() {
         let chosen = parse("random:count=3").expect("valid");
         assert_eq!(
             (chosen.to_string().as_str(), chosen.values.as_slice()),

@@ -80,7 +80,7 @@ fn threads_that_take_pieces_in_turns_are_one_stream() {
 /// 64 KiB of each 512 KiB, on a source whose latency is known: what was read ahead at the first read shows the stride, and the stream that
 /// was expected there ends.
 #[test]
-fn a_stride_within_what_was_read_ahead_is_found() {
+fn a_stride_within_the_readahead_is_found() {
     let reads =
         (0..256).map(|n| Request::read(n * 512 * KIB, if n == 0 { READ } else { 64 * KIB }));
     let first = Job::new(1, 1, vec![Request::read(0, 4 * KIB)]);
@@ -99,7 +99,7 @@ fn a_stride_within_what_was_read_ahead_is_found() {
 
 /// Four cursors in a file, each in order in its quarter: one round trip for each to be found, and no other wait than for the link.
 #[test]
-fn cursors_in_turns_wait_for_the_link_alone() {
+fn alternating_cursors_wait_only_for_the_link() {
     let quarter = SIZE / 4;
     let reads = (0..quarter / READ)
         .flat_map(|n| (0..4).map(move |cursor| Request::read(cursor * quarter + n * READ, READ)));

@@ -70,7 +70,7 @@ fn session(workload: &Workload, steps: &[FirstRead]) -> (RunResult, Vec<FirstRea
 }
 
 #[test]
-fn a_second_session_does_not_wait_for_what_the_first_read() {
+fn a_second_session_does_not_wait_for_known_reads() {
     let (first, learned) = session(&program(1), &[]);
     let (second, _) = session(&program(1), &learned);
     assert!(

@@ -1,8 +1,8 @@
-//! The list of all formats: a format by its name, or by the first bytes of a file.
+//! The list of all formats. Finds a format by name or by the first bytes of a file.
 //!
-//! A format is written `NAME` or `NAME:key=value,...`, as policies and workloads are: `csv:unit=us`. Recognition looks at the
-//! content alone, and at the head of a file alone. It refuses what would be a guess: a file that fits two formats with
-//! different units is an error that names both. `formats` has the list.
+//! The notation is `NAME` or `NAME:key=value,...`, as for policies and workloads: `csv:unit=us`. Detection uses only the
+//! first bytes of a file. It never guesses: a file that fits two formats with
+//! different units is an error that names both. `formats` contains the list.
 
 use super::error::TraceError;
 use super::format::{Fit, Format, Pairs};
@@ -10,7 +10,7 @@ pub use super::formats::ALL;
 use foreread_core::notation::Spec;
 use std::path::Path;
 
-/// A format by its name, and the pairs behind it.
+/// A format by name, and its key=value pairs.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
     let whole = |what: String, remedy: String| TraceError::whole(path, what, remedy);
     let spec = Spec::parse(text)
@@ -23,7 +23,7 @@ pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceE
     Ok((format, Pairs::of(spec.pairs)))
 }
 
-/// The format of what begins with `head`.
+/// The format of a file that starts with `head`.
 pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
     let fits = |least: Fit| {
         ALL.iter()
@@ -38,12 +38,12 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
             None => {
                 let known = names(ALL, ", ");
                 let remedy = format!("name its format with --format, one of {known}");
-                TraceError::whole(path, "no known format of traces", remedy)
+                TraceError::whole(path, "not a known trace format", remedy)
             }
         }),
         (_, may) => {
             let what = format!("it could be {}", names(may, " or "));
-            let remedy = "say which with --format, since their units differ";
+            let remedy = "name one with --format, because their units differ";
             Err(TraceError::whole(path, what, remedy))
         }
     }
@@ -54,7 +54,7 @@ fn names(formats: &[&Format], between: &str) -> String {
     names.join(between)
 }
 
-/// Files that people take for a trace: what they are, and what to do. The magic number of a log of Darshan is behind its version.
+/// Files that are mistaken for traces: what they are, and what to do. In a Darshan log the magic number follows the version.
 fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const DARSHAN: u64 = 6_567_223;
     let number = head.get(8..16).and_then(|bytes| bytes.try_into().ok());
@@ -111,7 +111,7 @@ mod tests {
                 b"\x17\x08Dtracing6\0",
                 "a binary recording of trace-cmd: t; print it: trace-cmd report",
             ),
-            (b"hello", "no known format of traces: t; name its format"),
+            (b"hello", "not a known trace format: t; name its format"),
         ] {
             let error = detect(head, Path::new("t")).err().expect(what).to_string();
             assert!(error.starts_with(what), "{error}");

@@ -1,22 +1,22 @@
-//! What holds for every trace, whichever format it is from: the limits of a record, and the order of time.
+//! Checks that apply to all formats: the limits of a record, and the order of times.
 //!
-//! It sits between an importer and its caller, so that all formats refuse the same things in the same
-//! words. Never: mends a record, or reorders them (an importer of a format that is not sorted does that before).
+//! It runs between an importer and its caller, so that all formats give the same errors in the same
+//! words. It does not repair or reorder records (importers of unsorted formats sort first).
 
 use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};
 use std::path::{Path, PathBuf};
 
-/// A file has at most this many bytes: offsets are signed on every system that was traced.
+/// Maximum size of a file: offsets are signed on every traced system.
 pub const MAX_END: u64 = i64::MAX as u64;
 /// Files of one trace.
 pub const MAX_FILES: u64 = 1 << 20;
 /// Bytes of a name: a path is shorter (`PATH_MAX`).
 pub const MAX_NAME_BYTES: usize = 4096;
-/// What one record waits for.
+/// Maximum number of dependencies of a record.
 pub const MAX_AFTER: usize = 1 << 10;
 
-/// Passes on items that are as they have to be, and ends at the first that is not.
+/// Passes on valid items, and ends at the first invalid one.
 pub struct CheckedItems {
     items: Items,
     path: PathBuf,
@@ -27,7 +27,7 @@ pub struct CheckedItems {
 }
 
 impl CheckedItems {
-    /// Looks at `items`, that are read from `path`.
+    /// Checks `items` read from `path`.
     #[must_use]
     pub fn new(items: Items, path: &Path) -> CheckedItems {
         CheckedItems {

@@ -1,11 +1,11 @@
-//! Why a trace cannot be read: one line that says which record, what is wrong with it, and what to do.
+//! Errors of traces: one line that says which record, what is wrong with it, and what to do.
 //!
-//! Never: the content of a record in full (it may be megabytes of a user's data).
+//! The error does not quote a whole record, which may be megabytes of a user's data.
 
 use foreread_os::failure::Failure;
 use std::path::{Path, PathBuf};
 
-/// Where in a trace.
+/// A position in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracePosition {
     /// The trace as a whole.
@@ -19,7 +19,7 @@ pub enum TracePosition {
         /// Where it begins.
         byte: u64,
     },
-    /// A record, counted from 1, wherever it is.
+    /// A record, counted from 1, without its position.
     Record(u64),
 }
 
@@ -74,14 +74,14 @@ impl TraceError {
         TraceError::new(path, TracePosition::Whole, what, remedy)
     }
 
-    /// The system refused to read the file.
+    /// The file cannot be read.
     #[must_use]
     pub fn io(path: &Path, place: TracePosition, error: &std::io::Error) -> TraceError {
         let what = format!("cannot be read ({error})");
         TraceError::new(path, place, what, "check the file and its permissions")
     }
 
-    /// The system refused to write the file.
+    /// The file cannot be written.
     #[must_use]
     pub fn not_written(path: &Path, error: &std::io::Error) -> TraceError {
         let what = format!("cannot be written ({error})");

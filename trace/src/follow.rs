@@ -1,14 +1,14 @@
-//! From events to records: which descriptor is which file, where its position is, which bytes a call read.
+//! Converts events to records: tracks the file and the position of each descriptor, and the bytes that each call read.
 //!
 //! ```text
 //!   enter ──► pending ──► pages seen meanwhile ──► exit ──► record, in the order of starts
-//!                         name the file            bytes that came move the position
+//!                         name the file            returned bytes move the position
 //! ```
-//! The kernel's events name a file by device and inode, and only where the page cache is asked (`filemap:*`) or passed
-//! (`iomap:*`); descriptors are followed from `open` on. So a description learns its file at its first read, and all is
-//! followed **twice**: the second time with what the first has learned, so that a hint before the first read has its
-//! file too. What the page cache says is also the check of what was followed. Never: a position that is a guess; what
-//! is known to the page only is recorded by the page, and counted.
+//! The kernel's events name a file by device and inode, and only in page cache lookups (`filemap:*`) and direct I/O
+//! (`iomap:*`); descriptors are tracked from `open` on. So a description gets its file at its first read, and all events are
+//! processed **twice**: the second pass uses the files found by the first, so that a hint before the first read has its
+//! file too. Page cache events also verify the tracked positions. Positions are never guessed: a read whose
+//! offset is known only to the page is recorded by pages, and counted.
 
 pub mod call;
 mod data;
@@ -31,15 +31,15 @@ use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};
 use touch::Touches;
 
-/// A page of the page cache, where nothing says that it has another size: arm64 has 16 or 64 KiB, too.
+/// The default page size; arm64 also has 16 or 64 KiB.
 pub const DEFAULT_PAGE_BYTES: u64 = 4096;
-/// Open descriptions that have no descriptor: mappings and what the kernel reads for itself, one each for a file.
+/// Pseudo descriptions without a descriptor: one per file for mappings, and one for the kernel's own reads.
 const MAPPING: u32 = 1 << 31;
 const BY_KERNEL: u32 = 1 << 30;
 
-/// Which file each open description turned out to be, by its number.
+/// The file of each open description, by number.
 pub type LearnedFiles = HashMap<u32, FileKey>;
-/// What a file is called, and how large it is.
+/// The name and size of a file.
 pub type Names = Box<dyn Fn(FileKey) -> FileInfo + Send>;
 
 /// A descriptor that was open before the first event.
@@ -51,11 +51,11 @@ pub struct OpenBefore {
     pub place: Option<FileKey>,
     /// Where the next read begins.
     pub position: Option<u64>,
-    /// Past the page cache.
+    /// O_DIRECT: bypasses the page cache.
     pub direct: bool,
 }
 
-/// What was counted.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Calls that read.
@@ -68,9 +68,9 @@ pub struct Counts {
     pub hints: u64,
     /// Calls that wrote.
     pub writes: u64,
-    /// Reads of which the offset is known to the page only: their record covers the pages.
+    /// Reads whose offset is known only to the page: their record covers whole pages.
     pub by_page: u64,
-    /// Positions that the page cache contradicted: something moved them unseen.
+    /// Tracked positions that page cache events contradicted.
     pub contradicted: u64,
     /// Places at which events were lost.
     pub gaps: u64,
@@ -83,24 +83,24 @@ struct Pending {
     call: Call,
     args: [u64; 6],
     start_ns: u64,
-    /// It began while descriptors were still being looked at.
+    /// It started while existing descriptors were still being listed.
     early: bool,
     ticket: Option<u64>,
     seen: Option<CacheAccess>,
 }
 
-/// What the page cache said during a call.
+/// The page cache events during a call.
 #[derive(Clone, Copy)]
 pub(super) struct CacheAccess {
     place: FileKey,
     /// Byte of the first page, and behind the last.
     start: u64,
     end: u64,
-    /// Past the page cache: the bytes are exact.
+    /// Direct I/O: the bytes are exact.
     direct: bool,
 }
 
-/// What the calls did with a file.
+/// How calls used a file.
 #[derive(Clone, Copy, Default)]
 struct FileUse {
     is_read: bool,
@@ -116,16 +116,16 @@ pub struct Follow {
     spaces: Spaces,
     pending: HashMap<u32, Pending>,
     touches: Touches,
-    /// What the kernel has decided in a thread's latest event: the file, its first page, the one behind.
+    /// The kernel's readahead decision in a thread's latest event: file, first page, end page.
     decided: HashMap<u32, (FileKey, u64, u64)>,
     metadata: metadata::Waits,
     files: HashMap<FileKey, u32>,
     places: Vec<FileKey>,
-    /// How each of them is used.
+    /// How each file is used.
     uses: Vec<FileUse>,
-    /// The only files whose writes and hints are records, where that is known.
+    /// The only files whose writes and hints become records, in the second pass.
     read: Option<HashSet<FileKey>>,
-    /// Files that the page cache was asked for: their reads are always seen there.
+    /// Files with page cache lookups: all their reads appear there.
     paged: HashSet<u32>,
     pub(super) held: HeldRecords<Option<Record>>,
     known: LearnedFiles,
@@ -134,7 +134,7 @@ pub struct Follow {
     ignored: Option<u32>,
     base_ns: Option<u64>,
     settled_ns: u64,
-    /// Descriptors are still being looked at.
+    /// Existing descriptors are still being listed.
     moving: bool,
     pub(super) counts: Counts,
     pub(super) left_out: LeftOut,
@@ -149,18 +149,18 @@ const UNFINISHED: &str = "calls that did not return";
 const UNMAPPED: &str = "hints about memory, or about mappings made before the recording began";
 const NO_HINT: &str = "hints of files that were not read, and hints without meaning for readahead";
 
-/// What a first pass over the events has learned.
+/// The results of the first pass over the events.
 pub struct LearnedRun {
-    /// What is known of the files by their names.
+    /// The known files by name.
     pub files: LearnedFiles,
     /// The files that are read.
     pub read: Vec<FileKey>,
-    /// Without the writes and hints of other files.
+    /// Counters without the writes and hints of other files.
     pub counts: Counts,
 }
 
 impl Follow {
-    /// Follows events of a machine with these pages, with what is `known` from the first time; `names` gives the names of files.
+    /// Processes events of a machine with this page size. `known` is the result of the first pass; `names` gives the names of files.
     #[must_use]
     pub fn new(page_bytes: u64, known: LearnedFiles, names: Names, left_out: LeftOut) -> Follow {
         Follow {
@@ -189,8 +189,8 @@ impl Follow {
         }
     }
 
-    /// A thread that has descriptors already. Its own events are passed over where it is `ignored`: it is the one that
-    /// begins the command.
+    /// A thread with existing descriptors. With `ignored` its own events are skipped: it is the thread that
+    /// starts the command.
     pub fn inherit(&mut self, thread: u32, all: &[OpenBefore], ignored: bool) -> Result<(), Fault> {
         self.tables.begin(thread)?;
         self.spaces.begin(thread);
@@ -211,19 +211,19 @@ impl Follow {
         Ok(())
     }
 
-    /// A thread that shares the descriptors of another, before the first event.
+    /// A thread that shares another's descriptors before the first event.
     pub fn share(&mut self, leader: u32, thread: u32) -> Result<(), Fault> {
         self.tables.fork(leader, thread, true)?;
         self.spaces.fork(leader, thread, true)
     }
 
-    /// Until then descriptors were still being looked at.
+    /// Until this time, existing descriptors were being listed.
     pub fn settled(&mut self, at_ns: u64) {
         self.settled_ns = at_ns;
     }
 
-    /// Leaves out what is written to other files than these, and hints about others: the standard output of a command, for one,
-    /// is a file that was open before the first event, and known though nothing reads it.
+    /// Ignores writes and hints for other files than these. For example, the standard output of a command
+    /// is a file that was open before the first event and is never read.
     pub fn only_of(&mut self, read: &[FileKey]) {
         self.read = Some(read.iter().copied().collect());
     }
@@ -237,7 +237,7 @@ impl Follow {
         self.read.as_ref().is_none_or(|read| read.contains(&place))
     }
 
-    /// What was learned, the files that are read, and the counts without the writes and hints of others, for the second time.
+    /// The results for the second pass: known files, files that are read, and counts without writes and hints of others.
     #[must_use]
     pub fn learned(mut self) -> LearnedRun {
         let mut read = Vec::new();
@@ -285,7 +285,7 @@ impl Follow {
         if !self.tables.knows(thread) {
             self.tables.begin(thread)?;
         }
-        // Both come between the parts of a call, of a fault, and of a decision.
+        // Both events may come between the parts of a call, a fault or a decision.
         if let What::Metadata(place, first, pages) = event.what {
             self.metadata(thread, place, first, pages, at_ns, out);
             return Ok(());
@@ -465,7 +465,7 @@ impl Follow {
         }
     }
 
-    /// After a loss nothing is known of any descriptor: one may have been closed, sought or opened meanwhile.
+    /// After lost events all descriptors are unknown: they may have been closed, opened or moved by seek.
     fn lost(&mut self) {
         self.counts.gaps += 1;
         let threads: Vec<u32> = self.pending.keys().copied().collect();
@@ -477,7 +477,7 @@ impl Follow {
         self.spaces.forget();
     }
 
-    /// The number of a file; its item goes out with its first record.
+    /// The number of a file; its item is emitted with its first record.
     pub(super) fn file(&mut self, place: FileKey, out: &mut VecDeque<Item>) -> u32 {
         if let Some(number) = self.files.get(&place) {
             return *number;
@@ -531,7 +531,7 @@ impl Follow {
         Ok(())
     }
 
-    /// The page cache was asked, or passed.
+    /// A page cache lookup or a direct read.
     fn saw(&mut self, thread: u32, seen: CacheAccess, at_ns: u64, out: &mut VecDeque<Item>) {
         if let Some(pending) = self.pending.get_mut(&thread)
             && pending.call.is_data()
@@ -545,7 +545,7 @@ impl Follow {
             }
             return;
         }
-        // No system call: a read by io_uring, or by the kernel of a program that it starts.
+        // Without a system call: a read by io_uring, or by the kernel when it executes a program.
         let file = self.read_file(seen.place, out);
         self.counts.reads += 1;
         self.counts.by_page += u64::from(!seen.direct);
@@ -644,7 +644,7 @@ impl Follow {
             .found(thread, place, page, last, self.held.open(Some(record)));
     }
 
-    /// The page that a thread's fault is about, where its address is in a mapping that is known and the page is `right`:
+    /// The page of a thread's fault, if its address is in a known mapping and the page is `right`:
     /// then it is known which file that is.
     fn mapped_page(
         &mut self,
@@ -665,7 +665,7 @@ impl Follow {
         Some(page)
     }
 
-    /// A fault that went to the file.
+    /// A fault that read from the file.
     fn fault(
         &mut self,
         thread: u32,
@@ -760,7 +760,7 @@ mod tests {
 
     /// The first time it is not known what will be read; the second time only that has records.
     #[test]
-    fn a_file_that_is_only_written_is_no_file_of_the_trace() {
+    fn a_write_only_file_is_not_in_the_trace() {
         let (first, _) = followed(LearnedFiles::new(), None, LeftOut::default());
         let LearnedRun {
             files: known,

@@ -1,4 +1,4 @@
-//! What a format of traces is: its name, its keys, how it is recognised, and the functions that read and write it.
+//! The description of a trace format: name, keys, detection, and the functions that read and write it.
 //!
 //! A file of `formats/` has a `static FORMAT: Format`; `catalog` lists them all. Example: the row of `csv` has the name
 //! "csv", its keys, a `detect` that says [`Fit::Maybe`] for a line of numbers, and an importer. An importer takes the keys
@@ -13,11 +13,11 @@ use std::path::Path;
 /// How well the first bytes of a file fit a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// It is something else.
+    /// Not this format.
     No,
-    /// It could be this, and could be something else with other units: not taken without being named.
+    /// Possibly this format, possibly another with other units: used only if it is named.
     Maybe,
-    /// It is this: a magic number, a header line, or a shape that nothing else here has.
+    /// Certainly this format: a magic number, a header line, or a unique structure.
     Sure,
 }
 
@@ -27,7 +27,7 @@ impl Fit {
     }
 }
 
-/// `key=value` pairs behind a name.
+/// `key=value` pairs after a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(Vec<(String, String)>);
 
@@ -37,13 +37,13 @@ impl Pairs {
         Pairs(pairs)
     }
 
-    /// Takes `key` out, if it is there.
+    /// Removes `key` and returns its value.
     pub fn take(&mut self, key: &str) -> Option<String> {
         let at = self.0.iter().position(|(k, _)| k == key)?;
         Some(self.0.remove(at).1)
     }
 
-    /// Refuses keys that no part of the importer took; `known` are the keys that there are.
+    /// Refuses keys that the importer has not used; `known` lists the valid keys.
     pub fn finish(
         &self,
         path: &Path,
@@ -64,26 +64,26 @@ impl Pairs {
     }
 }
 
-/// Opens a trace: its inputs (several only where the format is one file for each CPU), and the keys of `--format`.
+/// Opens a trace: its inputs (several only if the format has one file for each CPU), and the keys of `--format`.
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
-/// Writes a trace: what holds for it, the keys of `--format`, its items, and where to.
+/// Writes a trace: its header, the keys of `--format`, its items, and the destination.
 pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
 
-/// Where a trace is written to.
+/// The destination of a trace.
 pub struct Output {
-    /// What errors call it.
+    /// Its name in errors.
     pub path: std::path::PathBuf,
     /// Where the bytes go.
     pub to: Box<dyn Write + Send>,
 }
 
-/// What an exporter did.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
     /// Records written.
     pub records: u64,
-    /// What the format cannot say and was left out or changed, with how often ("hints", 3).
+    /// What the format cannot express and was left out or changed, with counts ("hints", 3).
     pub left_out: Vec<(&'static str, u64)>,
 }
 
@@ -91,11 +91,11 @@ pub struct ExportReport {
 pub struct Format {
     /// What it is called.
     pub name: &'static str,
-    /// What it is, in one line, with its units.
+    /// A one-line description with its units.
     pub summary: &'static str,
-    /// The keys of `NAME:key=value`, each with what it means.
+    /// The keys of `NAME:key=value`, each with its meaning.
     pub keys: &'static [(&'static str, &'static str)],
-    /// Whether these are the first bytes of one.
+    /// How well these first bytes fit.
     pub detect: fn(&[u8]) -> Fit,
     /// Reads it.
     pub import: ImportFn,

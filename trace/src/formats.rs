@@ -1,4 +1,4 @@
-//! The formats of traces, and what several of them share.
+//! The trace formats, and code shared by several of them.
 //!
 //! A new format is one file here and two lines below, `mod` and its row in [`ALL`]. A published table with columns that
 //! `preset` knows is a row of `published` and one in [`ALL`]. No format is known by name outside this list.
@@ -23,7 +23,7 @@ mod table;
 
 use crate::format::Format;
 
-/// Every format. A file is asked in this order; the order decides nothing but the order of lists.
+/// All formats. The order matters only for lists.
 pub static ALL: &[&Format] = &[
     &crate::own::FORMAT, // one row a line
     &blkparse::FORMAT,

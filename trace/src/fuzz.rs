@@ -1,4 +1,4 @@
-//! What every importer owes to any bytes at all: no panic, one line of error without control characters, an end.
+//! Requirements of every importer for arbitrary bytes: no panic, a one-line error without control characters, termination.
 //!
 //! The mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` both come in here. Never: judges what
 //! the items mean; that is the golden files' matter.

@@ -1,4 +1,4 @@
-//! What is in a trace: counts, sizes, streams, reuse, span, times, and what it lacks.
+//! Describes a trace: counts, sizes, streams, reuse, span, times, and missing fields.
 //!
 //! ```text
 //!   items ──► Counter ─┬─ sizes, latency, think time (spread)      ──► Info ──► words, JSON
@@ -6,7 +6,7 @@
 //!                      └─ blocks read again (reuse)
 //! ```
 //! One pass, in memory that does not grow with the trace; each part says what it estimates when there is too much.
-//! Never: a figure that the trace does not tell (it is null).
+//! Figures that the trace does not contain are null.
 
 mod lacks;
 mod reuse;

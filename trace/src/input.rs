@@ -1,6 +1,6 @@
 //! The bytes of a trace: a file, plain or compressed ([`unpack`]), read in pieces of bounded size.
 //!
-//! A line or a record has a largest size, so a decompression bomb costs time and never memory. Never: the whole of a
+//! A line or a record has a maximum size, so a decompression bomb costs time but no memory. Never: the whole of a
 //! file, or a byte skipped without being counted.
 
 use super::error::{TraceError, TracePosition};

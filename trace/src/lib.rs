@@ -9,7 +9,7 @@
 //!                               by content          one file a format   limits, order
 //! ```
 //!
-//! Never: guesses a unit (what a format does not say is asked for, or left open), bytes of what was read, or a record
+//! Units are never guessed (a missing unit must be given, or stays unknown), data is not stored, and no record is
 //! changed without a note in the [`Header`].
 
 #![warn(missing_docs)]

@@ -1,4 +1,4 @@
-//! The one door to a trace: opens the files, finds out their format, and checks what comes out of them.
+//! Opens traces: detects the format of the files, and checks their items.
 //!
 //! ```text
 //!   paths ──► Input (unpacked) ──► named or detected ──► importer ──► Checked ──► Import

@@ -1,13 +1,13 @@
-//! Puts a trace into the order of its starts without ever holding more than a bounded part of it.
+//! Sorts a trace by start times, holding only a bounded part of it.
 //!
 //! ```text
 //!   nearly sorted ──► Sorter ──► sorted ──► Held ──► in order of start, each with its end
 //!                     queue, late ones      a queue: its front leaves when it is done, or when too many wait behind it
 //! ```
 //!
-//! A [`Sorter`] is for what is written a little out of order: events of several CPUs in one file, or, by [`by_start`],
-//! records that were written when they ended. [`HeldRecords`] is for records whose end is a later entry of the trace: they keep
-//! the place of their start until it is known. Never: more entries than the limits say, or an entry lost (one that is
+//! A [`Sorter`] is for nearly sorted input: events of several CPUs in one file, or, by [`by_start`],
+//! records written at their end. [`HeldRecords`] is for records whose end is a later entry of the trace: they keep
+//! the position of their start until it is known. The number of held entries is limited, and no entry is lost (one that is
 //! too late is an error).
 
 use super::error::{TraceError, TracePosition};

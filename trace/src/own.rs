@@ -1,4 +1,4 @@
-//! `foreread`: the format of our own, in which everything an importer can say is kept. `docs/trace-format.md` has it
+//! `foreread`: foreread's own format, which keeps everything that an importer can express. `docs/trace-format.md` specifies it
 //! to the byte, with an example.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!                     length, crc     └─ head: length packed and plain, items, crc; then a zstd frame of items
 //! ```
 //! A block is decoded independently but for the numbers of files and records, and is small, so reading takes as much memory for a
-//! terabyte as for a kilobyte. A file that was cut has no end, and is refused where it stops. Never: a length that is
+//! terabyte as for a kilobyte. A truncated file has no end, and is refused where it stops. Never: a length that is
 //! believed before it is compared with its limit, or an item that was not under a checksum.
 
 mod codec;

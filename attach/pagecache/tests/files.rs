@@ -171,6 +171,6 @@ fn what_has_no_pages_is_an_error() {
     );
     assert!(
         readahead::start(&file, u64::MAX - 5..u64::MAX, MIB).is_err(),
-        "an offset beyond all files"
+        "an offset larger than any file"
     );
 }

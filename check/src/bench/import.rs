@@ -1,7 +1,7 @@
-//! `foreread check bench import`: records a second, in and out, each format beside what the same bytes cost to just look at.
+//! `foreread check bench import`: import and export rates of each format in records per second, compared with a plain scan of the same bytes.
 //!
 //! ```text
-//!   one made trace ──► out in each format that is written ──► in again
+//!   a generated trace ──► exported to each writable format ──► imported again
 //!                                                         └─► peer: the same file, its lines only counted
 //! ```
 //! One thread, everything in the page cache. Never: a test.

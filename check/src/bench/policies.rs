@@ -6,7 +6,7 @@
 //! Example: the fractional design has 123 cells, 8 opponents and `auto`: some 3,200 runs. Stopped after 1,000 of them, 38 cells are
 //! complete and are reported; the same command with the same `--resume FILE` measures the other 1,900.
 //!
-//! A run depends on nothing but its key: cell, policy, seed, and the recording that it reads. The key of a judged policy has the build of
+//! A run depends only on its key: cell, policy, seed, and the recording that it reads. The key of a judged policy includes the build of
 //! foreread in it, so that `auto` runs again after a change and its opponents do not. Opponents must not have changed: of each one
 //! the run with the fewest requests in the file is repeated, and the file is refused unless every figure is the same.
 

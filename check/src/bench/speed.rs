@@ -1,4 +1,4 @@
-//! foreread measured by itself: what a decision costs, and what a hit costs beside the kernel's.
+//! Microbenchmarks of foreread: the cost of a decision, and of a hit compared with the kernel's.
 //!
 //! Figures are ratios or rates of this machine in this minute; never a test.
 

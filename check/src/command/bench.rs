@@ -1,4 +1,4 @@
-//! `foreread check bench`: foreread measures itself. The numbers are the lab's.
+//! `foreread check bench`: benchmarks of foreread itself.
 
 use super::bench_policies::{self, BenchPoliciesArgs};
 use crate::bench::import::{self, Figure};
@@ -25,17 +25,17 @@ pub struct BenchArgs {
 /// What to measure of foreread itself.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Simulated reads a second
+    /// Simulated reads per second
     Sim(BenchJson),
-    /// Cached reads a second, against pread from the page cache
+    /// Cached reads per second, compared with pread from the page cache
     Hit(BenchJson),
-    /// Trace records a second, imported and exported, and their memory
+    /// Trace records imported and exported per second, and memory
     Import(BenchJson),
-    // The comment of its arguments is its help: one here would replace the long text.
+    // Its help is the doc comment of its arguments: a comment here would replace the long text.
     Policies(Box<BenchPoliciesArgs>),
 }
 
-/// Where the figures go.
+/// The destination of the figures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

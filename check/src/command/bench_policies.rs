@@ -1,7 +1,7 @@
-//! `foreread check bench policies`: passes checked options to the bench, prints the text, writes JSON and page.
+//! `foreread check bench policies`: passes validated options to the benchmark, prints the text, writes JSON and the page.
 //!
-//! The first signal that ends a command stops the schedule: the runs that have begun are ended, what is complete is reported, and the
-//! exit code is 128 and the number of the signal. The second one ends the process at once; with `--resume` no finished run
+//! The first signal stops the schedule: running simulations finish, complete cells are reported, and the
+//! exit code is 128 plus the number of the signal. The second one ends the process at once; with `--resume` no finished run
 //! is lost either way.
 
 use crate::bench::policies::{self, BenchOptions, CellFilter};
@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The largest list of recordings that is read: a line has 100 bytes.
+/// Maximum size of the list of recordings: a line has 100 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
-/// Where the recordings are in a clone.
+/// The folder of the recordings in a clone.
 const RECORDINGS: &str = "check/recordings";
 
 /// Which cells `bench policies` measures.
@@ -39,13 +39,13 @@ pub enum BenchCells {
     Validation,
 }
 
-/// Policies beside each other in many cells, lost cells first
+/// Compare policies in many cells; shows lost cells first
 ///
-/// A cell is a workload on a simulated device with a cache. The best opponent of each cell is chosen on other seeds than it is
-/// judged on, and fetches at most 1.25 times the demanded bytes. A cell is lost if the judged policy takes more than 1.05
-/// times as long, beyond chance. docs/benchmarks.md explains how to read the result.
+/// A cell is a workload on a simulated device with a cache. The best opponent of each cell is chosen with other seeds than it is
+/// judged with, and fetches at most 1.25 times the demanded bytes. A cell is lost if the judged policy takes more than 1.05
+/// times as long, with statistical significance. docs/benchmarks.md explains how to read the result.
 ///
-/// Ctrl-C ends the runs that have begun and reports the cells whose runs are all done; the exit code is then 128 and the number of
+/// Ctrl-C finishes running simulations and reports complete cells; the exit code is then 128 plus the number of
 /// the signal.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -54,17 +54,17 @@ Examples:
   foreread check bench policies --cells validation --draw 7
   foreread check bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
-    /// Which cells [default: fractional]
+    /// The set of cells [default: fractional]
     #[arg(long, value_name = "DESIGN")]
     pub cells: Option<BenchCells>,
     /// Only these cells: WORKLOAD, @DEVICE or WORKLOAD@DEVICE
     ///
-    /// May be given several times. A workload without parameters also means the same workload with any.
+    /// May be repeated. A workload without parameters also selects it with any parameters.
     #[arg(long, value_name = "CELLS")]
     pub only: Vec<String>,
     /// Run a recorded workload on each device and cache instead
     ///
-    /// A trace in any known format, replayed as 'foreread compare' replays it by default.
+    /// A trace in any known format, replayed with the defaults of 'foreread compare'.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The recordings of --cells validation [default: check/recordings]
@@ -77,25 +77,25 @@ pub struct BenchPoliciesArgs {
     pub draw: Option<u64>,
     /// The policy to judge [default: auto]
     ///
-    /// May be given several times. The opponents are those of the design. In the validation auto@again is auto after the other
+    /// May be repeated. The opponents are those of the set of cells. In the validation, auto@again is auto after the other
     /// recording of each program, and auto@other after another program.
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
-    /// Keep finished runs in this file, and use those in it
+    /// Append finished runs to this file, and reuse those in it
     ///
-    /// One line of JSON a run. After a new build of foreread the judged policies run again. One run of each opponent is repeated: the
+    /// One line of JSON for each run. After a new build of foreread the judged policies run again. One run of each opponent is repeated: the
     /// file is refused if a figure differs.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,
-    /// Runs at once [default: the number of processors]
+    /// Number of concurrent runs [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write a page with all reasons to this file
+    /// Write an HTML page with all reasons to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.policies/1 with the key 'cells'. With '-' the JSON takes the place of the text.
+    /// Schema foreread.policies/1 with the key 'cells'. With '-', the JSON replaces the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
@@ -157,7 +157,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
             path.display()
         ),
         None => {
-            format!("stopped after {done} of {all} runs; with --resume FILE they would be kept")
+            format!("stopped after {done} of {all} runs; use --resume FILE to keep them")
         }
     });
     Err(Fail::Passed(
@@ -173,7 +173,7 @@ fn design(args: &BenchPoliciesArgs) -> Design {
     }
 }
 
-/// The recorded workloads that were asked for, and how many the validation has.
+/// The requested recorded workloads, and how many the validation has.
 fn recordings(
     args: &BenchPoliciesArgs,
     only: &[CellFilter],
@@ -183,7 +183,7 @@ fn recordings(
         if args.recordings.is_some() || args.draw.is_some() {
             let remedy = "add --cells validation";
             return Err(Fail::input(
-                "only the validation takes it",
+                "this option needs the validation",
                 "--recordings, --draw",
                 remedy,
             ));
@@ -192,7 +192,7 @@ fn recordings(
         return Ok((traces.collect::<Result<_, _>>()?, 0));
     }
     if args.trace.is_some() {
-        let remedy = "leave out --trace, or take another design";
+        let remedy = "remove --trace, or choose another set of cells";
         return Err(Fail::input(
             "the validation has its own traces",
             "--trace",
@@ -231,7 +231,7 @@ fn traces_of(text: &str) -> Result<BTreeSet<&str>, String> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
         if !is_plain || !names.insert(name) {
             return Err(format!(
-                "line {}: '{name}' is not the name of one more file",
+                "line {}: '{name}' is not the name of another file",
                 n + 2
             ));
         }
@@ -257,7 +257,7 @@ fn trace(path: &Path) -> Result<Arc<Replay>, Fail> {
     reads::ready(&path, &ReplayArgs::default()).map(Arc::new)
 }
 
-/// Differs between two builds: size and time of the binary. A copy counts as another build, which costs some repeated runs.
+/// Identifies a build by size and time of the binary. A copy counts as another build, which only repeats some runs.
 fn build() -> String {
     let meta = std::fs::metadata(program::file());
     meta.map_or_else(

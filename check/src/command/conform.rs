@@ -1,6 +1,6 @@
-//! `foreread check conform linux --check REC`, `foreread check conform rbd`: our decisions beside those that a kernel or librbd took.
+//! `foreread check conform linux --check REC`, `foreread check conform rbd`: compares our decisions with those of a kernel or librbd.
 //!
-//! Never: a cluster of ours that is left behind.
+//! A cluster started by this command is always removed.
 
 use super::conform_live::{self, ConformLiveArgs};
 use crate::conform::linux::{self, Level, Verdict};
@@ -13,15 +13,15 @@ use std::path::PathBuf;
 /// The system to check against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformWhat {
-    /// The Linux kernel's, against linux-6.18
+    /// Compare linux-6.18 with the Linux kernel
     Linux,
-    /// librbd's, against rbd-aligned
+    /// Compare rbd-aligned with librbd
     Rbd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformLevel {
-    /// Pages brought in, and marks
+    /// Fetched pages and marks
     Pages,
     /// Every decision, folio, mark and state
     Full,
@@ -29,20 +29,20 @@ pub enum ConformLevel {
 
 /// Check foreread's decisions against the kernel's or librbd's
 ///
-/// linux: the running kernel carries out seeded operations on a loop device made for them, and its decisions are
-/// recorded from tracepoints. The policy linux-6.18 then carries out every operation of this or an earlier recording.
-/// After a difference the check goes on with the next episode. It needs the tracepoints
-/// of Linux 6.18. Short of memory the kernel makes smaller
-/// folios and takes marked pages back: episodes under memory pressure are marked, and their differences counted apart.
+/// linux: the running kernel executes random operations on a temporary loop device, and its decisions are
+/// recorded from tracepoints. The policy linux-6.18 then executes every operation of this or an earlier recording.
+/// After a difference the check continues with the next episode. It needs the tracepoints
+/// of Linux 6.18. When memory is short, the kernel makes smaller
+/// folios and reclaims marked pages: episodes under memory pressure are marked, and their differences are counted separately.
 ///
 /// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
-/// order, in the marks and in the state of the descriptor; the cache is probed as the kernel probes it. It covers every
-/// recording. At the level 'pages' the operations go to the engine's own machine, with exact probes, and the pages
-/// brought in and the marks must agree. It covers reads and hints without large folios (ext4 with data=journal).
+/// order, in the marks and in the state of the descriptor; the cache is probed as in the kernel. It covers every
+/// recording. At the level 'pages' the operations go to the engine's state machine, with exact probes, and the fetched
+/// pages and the marks must agree. It covers reads and hints without large folios (ext4 with data=journal).
 ///
 /// rbd: the same reads go through librbd (cache policy writeback) and through rbd-aligned, and each extent in librbd's log
 /// and both of its counters must agree: the published tables one read at a time, random sequences one and four at a
-/// time. It brings up a cluster of one machine for that and takes it down again, or makes small images on yours.
+/// time. For that it starts and stops a cluster on this machine, or creates small images on yours.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit code 1: a divergence. 3: none but under memory pressure, which proves none.
@@ -59,7 +59,7 @@ pub struct ConformArgs {
     /// linux: a recording to check [default: the running kernel]
     #[arg(long, value_name = "REC")]
     pub check: Option<PathBuf>,
-    /// linux: how much is compared
+    /// linux: the level of comparison
     #[arg(
         long,
         value_name = "LEVEL",
@@ -71,7 +71,7 @@ pub struct ConformArgs {
     /// rbd: a ceph.conf [default: a new cluster]
     #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
-    /// rbd: random sequences beside the tables [default: 200]
+    /// rbd: random sequences in addition to the tables [default: 200]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub sequences: Option<u64>,
     /// Seed of the reads [default: random for linux, 1 for rbd]
@@ -81,7 +81,7 @@ pub struct ConformArgs {
     pub live: ConformLiveArgs,
 }
 
-/// Random sequences beside librbd's tables.
+/// Random sequences in addition to librbd's tables.
 #[cfg(feature = "rbd")]
 const SEQUENCES: u64 = 200;
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
@@ -93,7 +93,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
             Err(Fail::input(
                 "--cluster and --sequences are for 'conform rbd'",
                 "",
-                "leave them out",
+                "remove them",
             ))
         }
         ConformWhat::Linux if args.check.is_none() => conform_live::run(&args.live, args.seed),
@@ -101,12 +101,12 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         ConformWhat::Rbd if args.check.is_some() => Err(Fail::input(
             "--check is for 'conform linux'",
             "",
-            "librbd is asked live: leave them out",
+            "librbd is asked live: remove them",
         )),
         ConformWhat::Rbd if args.live.is_asked() => Err(Fail::input(
             "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'",
             "",
-            "leave them out",
+            "remove them",
         )),
         #[cfg(feature = "rbd")]
         ConformWhat::Rbd => rbd(args),
@@ -138,12 +138,12 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
     if verdict.operations == 0 {
         return Err(Fail::input(
             "nothing to check",
-            format!("{place} has no operation"),
+            format!("{place} contains no operation"),
             "record something first",
         ));
     }
     let said = match (verdict.divergences, verdict.pressure_differences) {
-        (0, 0) => "The policy linux-6.18 does what the recorded kernel did.",
+        (0, 0) => "The policy linux-6.18 agrees with the recorded kernel.",
         (0, _) => "No verdict: the recorded kernel was short of memory.",
         _ => "The policy linux-6.18 differs from the recorded kernel.",
     };
@@ -164,13 +164,13 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
     )
 }
 
-/// On the named cluster, or on one of our own for as long as this takes.
+/// On the named cluster, or on a temporary one.
 #[cfg(feature = "rbd")]
 fn rbd(args: &ConformArgs) -> Result<(), Fail> {
     use foreread_testing::{CephCluster, run_ceph};
     let Some(conf) = &args.cluster else {
-        let cluster = CephCluster::up()
-            .map_err(|error| Fail::cannot("no cluster to ask librbd on", error, ""))?;
+        let cluster =
+            CephCluster::up().map_err(|error| Fail::cannot("no cluster for librbd", error, ""))?;
         return on_cluster(args, &cluster.conf(), &|program, arguments| {
             cluster.run(program, arguments)
         });
@@ -214,7 +214,7 @@ fn on_cluster(
         bar.stage(what);
         let total = cases.len() as u64;
         let found = check(&mut images, cases, depth, &mut |done| bar.step(done, total));
-        let found = found.map_err(|error| Fail::cannot("librbd cannot be asked", error, ""))?;
+        let found = found.map_err(|error| Fail::cannot("librbd cannot be called", error, ""))?;
         all.decisions += found.decisions;
         all.divergences += found.divergences;
         all.reads += found.reads;
@@ -227,7 +227,7 @@ fn on_cluster(
         first,
     } = all;
     let said = if divergences == 0 {
-        "does what librbd does"
+        "agrees with librbd"
     } else {
         "differs from librbd"
     };

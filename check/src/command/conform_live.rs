@@ -1,6 +1,6 @@
-//! `foreread check conform linux` without a recording: the running kernel's decisions beside ours, as a table or as JSON.
+//! `foreread check conform linux` without a recording: compares the running kernel's decisions with ours, as a table or as JSON.
 //!
-//! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
+//! Nothing is left behind; the first signal ends it after the current episode, the second at once.
 
 use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
 use clap::ValueEnum;
@@ -33,14 +33,14 @@ fn file_systems() -> PossibleValuesParser {
     PossibleValuesParser::new(named.into_iter().chain(all).chain(refused))
 }
 
-/// Whether files are mapped.
+/// Whether files are read through mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformMmap {
     /// Reads and hints only
     No,
     /// Page faults and readahead(2), with reads in between
     Yes,
-    /// A run of each
+    /// One run of each
     Both,
 }
 
@@ -54,10 +54,10 @@ struct Report<'a> {
     left_out: &'a [String],
 }
 
-/// The options of the running kernel alone.
+/// Options for the running kernel.
 #[derive(Debug, clap::Args)]
 pub struct ConformLiveArgs {
-    /// linux, live: file systems [default: all that this machine has]
+    /// linux, live: file systems [default: all available ones]
     #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = file_systems())]
     pub fs: Vec<String>,
@@ -65,7 +65,7 @@ pub struct ConformLiveArgs {
     #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
     pub read_ahead_kb: Vec<u64>,
-    /// linux, live: whether files are mapped [default: both]
+    /// linux, live: whether files are read through mappings [default: both]
     #[arg(
         long,
         value_name = "WHETHER",
@@ -106,7 +106,7 @@ pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
         return Err(Fail::input(
             "no such folder for recordings",
             folder.display(),
-            "make it first",
+            "create it first",
         ));
     }
     if let Some((name, why)) = FileSystem::REFUSED
@@ -118,7 +118,7 @@ pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
             FileSystem::ALL.map(FileSystem::name).join(", ")
         );
         return Err(Fail::input(
-            "a file system that is not asked",
+            "a file system that is not selected",
             format!("{name}: {why}"),
             &remedy,
         ));

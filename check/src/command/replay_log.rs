@@ -1,7 +1,7 @@
-//! `foreread check replay-log LOG`: a recorded event log, fed to a fresh core, must give the recorded actions.
+//! `foreread check replay-log LOG`: a recorded event log, replayed on a fresh core, must give the recorded actions.
 //!
-//! A log that is compressed by gzip, zstd, xz or bzip2 is unpacked on the way; its content shows it, not its name. The
-//! replay reads line by line and limits their length, so a log that unpacks to very much takes time and no memory.
+//! Logs compressed by gzip, zstd, xz or bzip2 are recognised by content and unpacked. The
+//! replay reads lines of limited length, so a decompression bomb costs time but no memory.
 
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread_cli::fail::Fail;
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 /// Replay an event log on a fresh core, compare the actions
 ///
-/// The engine can log every event that it feeds to its core, and every action of the core. A fresh core fed with the same
-/// events must give the same actions; then what the simulator says is what the engine does.
+/// The engine can log every event for its core and every action of the core. A fresh core with the same
+/// events must give the same actions, so the simulator predicts the engine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Prints 'identical: N events, M actions', or the first difference (exit code 1).

@@ -1,4 +1,4 @@
-//! `foreread check reproduce`: makes the published tables again, prints them, and fails where a check fails that is not on record as a miss.
+//! `foreread check reproduce`: recomputes published tables, prints them, and fails if a check fails that is not a recorded miss.
 
 use crate::reproduce::published::{PAPERS, Paper};
 use crate::reproduce::{self, Options, show};
@@ -15,13 +15,13 @@ fn papers() -> PossibleValuesParser {
     names.chain([ALL]).collect::<Vec<_>>().into()
 }
 
-/// Reproduce published tables beside the printed figures
+/// Reproduce published tables next to the printed figures
 ///
-/// The tables are those of five posts and a commit. Each printed figure is beside ours with their ratio and a kind: 'blind' (predicted, nothing of the model was made with the
-/// post's figures), 'left-out' (predicted by a model that was fitted to other rows of the table), 'formula' (the model is
-/// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (we
-/// put it in), 'shown' (no verdict; the reason says why). The score by kind comes first. The exit code is 1 if a check is
-/// missed that is not on record as a miss.
+/// The tables are from five posts and a commit. Each printed figure is shown with ours, their ratio and a kind: 'blind' (predicted by a model that does not use the
+/// post's figures), 'left-out' (predicted by a model fitted to other rows of the table), 'formula' (the model is
+/// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (an
+/// input of the model), 'shown' (no verdict; the reason says why). The score by kind comes first. The exit code is 1 if a check is
+/// missed that is not a recorded miss.
 /// bench/reproduce-real runs three of the experiments on this machine's hardware.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -30,22 +30,22 @@ Examples:
   foreread check reproduce crume-2014
   foreread check reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.ok | not)'")]
 pub struct ReproduceArgs {
-    /// Which publication, or all of them
+    /// The publication, or all of them
     #[arg(value_name = "PAPER", default_value = ALL, value_parser = papers())]
     pub paper: String,
-    /// At most this many runs of each experiment
+    /// Maximum number of runs of each experiment
     ///
-    /// By default as many as the table takes: 1 where nothing is drawn, up to 20 where something is.
+    /// Default: as needed for the table, 1 without random numbers, up to 20 with them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Write a page to this file
+    /// Write an HTML page to this file
     ///
     /// One file of HTML that loads nothing and runs no script: the score, each table, and the JSON inside.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.reproduce/1. With '-' the JSON takes the place of the tables.
+    /// Schema foreread.reproduce/1. With '-', the JSON replaces the tables.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
@@ -57,7 +57,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
         ("html", args.html.as_deref()),
     ])?;
     let options = Options {
-        // "all" is the only value that names no paper.
+        // "all" is the only value that is not a paper.
         papers: Paper::named(&args.paper).into_iter().collect(),
         max_runs: args.runs,
         instead: Vec::new(),

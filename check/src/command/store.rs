@@ -1,4 +1,4 @@
-//! `foreread check store`: what a user with a real account runs before they trust us, and what a report of a fault should have.
+//! `foreread check store`: tests a store with a user's real account; its output belongs into bug reports.
 
 use crate::store::{self, StoreOutcome};
 use foreread::source::SourceName;
@@ -10,16 +10,16 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write;
 
-/// Most bytes that are read, whatever is asked for.
+/// Hard limit of bytes read.
 const MOST: u64 = 1 << 30;
 /// Dollars for a million GETs and for a gigabyte that leaves the cloud. Source: Amazon S3 price list, us-east-1, November 2026; others are near.
 const DOLLARS_A_MILLION: f64 = 0.40;
 const DOLLARS_A_GB: f64 = 0.09;
 
-/// Try what a store of objects promises, on yours: read-only
+/// Test reads from your object store; writes nothing
 ///
-/// Takes an object or a prefix (s3://BUCKET/PREFIX/, gs://, az://, https://), reads at most --bytes, writes nothing, and says what it cost. It uses the
-/// credentials that every command uses (docs/stores.md). A report of a fault should have its output.
+/// Tests an object or a prefix (s3://BUCKET/PREFIX/, gs://, az://, https://), reads at most --bytes, and reports the cost. It uses the
+/// same credentials as other commands (docs/stores.md). Add its output to bug reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ pub struct StoreArgs {
     /// An object or a prefix
     #[arg(value_name = "URL")]
     source: SourceName,
-    /// Bytes to read at most, up to 1G
+    /// Maximum bytes to read, up to 1G
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     bytes: u64,
     /// Write JSON to a file, or to stdout
@@ -46,7 +46,7 @@ struct StoreReport<'a> {
     outcome: &'a StoreOutcome,
 }
 
-/// Tries it and prints; a promise that does not hold is a failed check.
+/// Runs the tests and prints; a broken promise is a failed check.
 pub fn run(args: &StoreArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let outcome = store::run(&args.source, args.bytes.min(MOST));
@@ -64,7 +64,7 @@ pub fn run(args: &StoreArgs) -> Result<(), Fail> {
         Some(check) => Err(Fail::check(
             format!("not so: {}", check.check),
             &args.source,
-            "report it with this output",
+            "please report this output",
         )),
         None => Ok(()),
     }
@@ -75,9 +75,9 @@ fn text(report: &StoreReport<'_>) -> String {
     let failed = outcome.checks.iter().filter(|check| !check.passed).count();
     let of = outcome.checks.len();
     let verdict = if failed == 0 {
-        format!("{} keeps all {of} promises that were tried.", report.source)
+        format!("{} passes all {of} tests.", report.source)
     } else {
-        format!("{} breaks {failed} of {of} promises.", report.source)
+        format!("{} fails {failed} of {of} tests.", report.source)
     };
     let mut text = format!("{verdict}\n\n");
     for check in &outcome.checks {

@@ -1,6 +1,6 @@
 //! A recording of a running kernel's readahead (docs/spec/linux-readahead.md 5) against `linux-6.18`.
 //!
-//! | level | what plays the operations | what is compared after each |
+//! | level | operations are executed by | compared after each operation |
 //! |---|---|---|
 //! | *full* | [`Worlds`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
 //! | *pages* | [`PageMachine`]: the machine with the policy, as readers use it | the pages brought in, the marks |

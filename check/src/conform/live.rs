@@ -1,7 +1,7 @@
-//! The kernel that runs here, asked: seeded operations on a file system of our own, its decisions taken from tracepoints,
+//! Tests the running kernel: seeded operations on a temporary file system, its decisions from tracepoints,
 //! written down as a recording and compared as one.
 //!
-//! Never: touches another device, another file's pages or another trace; leaves anything behind, however the process ends.
+//! It never touches other devices, other files' pages or other traces, and leaves nothing behind, however the process ends.
 //!
 //! ```text
 //!   patterns ──steps──► player ──system calls──► a file on our own loop device

@@ -1,4 +1,4 @@
-//! Reads to put before librbd and `rbd-aligned`: the published tables, and as many random sequences as wanted.
+//! Test reads for librbd and `rbd-aligned`: the published tables, and any number of random sequences.
 //!
 //! Never: a read that begins past the end, which librbd refuses before it looks for a sequence.
 

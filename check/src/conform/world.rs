@@ -1,4 +1,4 @@
-//! One file of a recording as the kernel keeps it: folios, descriptors, mappings. What is decided and where folios go
+//! The kernel's state of a file in a recording: folios, descriptors, mappings. Decisions and folio placement
 //! is the policy's own code; here are the read call, the page fault and the page tables around it.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!               ▲──────────── again, until the page is mapped ┴──────────────────────────────────────┘
 //! ```
 //!
-//! Never: looks at what the kernel answered. It is given the folios that left the cache, and nothing else.
+//! It does not use the kernel's answers, only the folios evicted from the cache.
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 

@@ -1,4 +1,4 @@
-//! Devices of the evaluation: the presets, and five that change or limit what they do.
+//! Devices of the evaluation: the presets, and five whose speed changes or is limited.
 //!
 //! A setting that is right for a device is wrong after the device has changed, so a policy that measures must be tried on one that
 //! changes. All five are made from one network model of 200 MB/s:

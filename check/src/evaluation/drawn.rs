@@ -1,4 +1,4 @@
-//! Devices drawn at random: what no constant can have been fitted to.
+//! Random devices, to which no constant can have been fitted.
 //!
 //! ```text
 //!   drawn-SEED-N ──► keyed random numbers ──► a network, in three of four cases                a cache of 16M to 1G

@@ -591,7 +591,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn chance_is_no_loss() {
+    fn chance_is_not_a_loss() {
         let runs = fractional(&[("none", [8.0; 3], 1.0), (JUDGED, [8.0, 4.0, 30.0], 1.0)]);
         let report = report(&runs, Design::Fractional);
         let (row, _) = judged(&report);

@@ -1,4 +1,4 @@
-//! What is read off a run while it goes on: how much unread readahead is held, and the waits of a random reader.
+//! Measures a run while it executes: the unread readahead held, and the waits of a random reader.
 //!
 //! ```text
 //!   held    integral of (bytes planned - bytes touched - bytes that left unused) over time

@@ -7,7 +7,7 @@
 //!   cursors, overlap  8 cursors in one open file; the same in overlapping parts (mountpoint-s3's benchmarks)
 //!   seeks             runs of 8 MiB in order, each at another place
 //!   miss-hit-miss     every other read is of a few hot pages (PostgreSQL's read stream)
-//!   limit             100 streams of which only the first 256 KiB are read (a query with LIMIT)
+//!   limit             100 streams, each read only for its first 256 KiB (a query with LIMIT)
 //!   phases            in order, at random, in order
 //!   half-rate         a reader that thinks 1.3 ms between reads of 128 KiB: half of a link of 200 MB/s
 //!   antagonist        a random reader beside a scan: the latency that counts is the random reader's

@@ -1,4 +1,4 @@
-//! The published figures: one CSV file for each paper with a row for each figure, and what the rows share.
+//! The published figures: one CSV file for each paper with a row for each figure, and common fields.
 //!
 //! ```text
 //!   PAPER.csv        table, row, column, published, ours, kind, holds, known, reason

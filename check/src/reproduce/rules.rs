@@ -1,4 +1,4 @@
-//! Figures that need no time: what a policy decides on a storage that answers at once, its parameters, the limit by capacity.
+//! Figures independent of time: decisions of a policy on a storage without latency, its parameters, the limit by capacity.
 //!
 //! ```text
 //!   neighbours, in pages   N   far   N+1   far   N+2        [Wu 2013]: "start RA on the 3rd read"

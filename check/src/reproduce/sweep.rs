@@ -11,7 +11,7 @@
 //! **The marks** (`==>`), at sizes as printed, follow one rule, "the first row with so much of the best row's throughput", whose figure is
 //! taken from the other devices' marks.
 //!
-//! Never: a knee that is moved to fit.
+//! Knees are never moved to improve the fit.
 
 use super::published::Paper;
 use super::verdict::FigureKind;

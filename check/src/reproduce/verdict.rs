@@ -1,14 +1,14 @@
 //! Whether a figure of ours holds beside the published one: the kind of a figure, its target, and the score of a kind.
 //!
 //! ```text
-//!   blind      a rule or a model that has seen none of the paper's figures
+//!   blind      a rule or a model that does not use the paper's figures
 //!   left-out   a model fitted to other rows of the same table; this row was left out of the fit
-//!   formula    our model is the published formula or rule: a slip of ours would show, nothing else
+//!   formula    our model is the published formula or rule: only our own mistakes would show
 //!   order      which of two is larger, or that neither is; the size of the ratio is beside it
 //! ```
-//! These four have verdicts. Kinds are never added up: a formula that is met says nothing of a prediction.
+//! These four have verdicts. Kinds are never added up: agreement with a formula says nothing about predictions.
 //!
-//! Never: a figure that a model or a workload was fitted to as a check. That would be a proof by what was to be proved.
+//! A figure used to fit a model or a workload never counts as a check, because that would be circular.
 
 use super::Row;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! How the values of arguments are read. Never: accepts what only looks like one.
+//! Parsers for argument values: sizes, times, addresses, hints. They accept no trailing text.
 
 use foreread::MIN_MEMORY_BYTES;
 #[cfg(feature = "lab")]
@@ -31,7 +31,7 @@ pub fn cache(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A hint for all that is read through an open description.
+/// A hint for all reads through an open file description.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -41,7 +41,7 @@ pub fn hint(word: &str) -> Result<foreread::Advice, String> {
         .ok_or_else(|| "it is not normal, sequential or random".to_string())
 }
 
-/// A port alone is one of this machine only.
+/// A port without an address means 127.0.0.1.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -54,7 +54,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
-/// The time of a measurement: from 1s to 1h. A number without a unit is seconds.
+/// The duration of a measurement, 1s to 1h. A number without a unit means seconds.
 #[cfg(feature = "lab")]
 pub fn measuring(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
@@ -68,7 +68,7 @@ pub fn measuring(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An interval, of statistics or of recordings.
+/// An interval for statistics or recordings.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|_| "write a time such as 5s or 1min".to_string())?;
@@ -79,11 +79,11 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Longest time to trust a listing: a mount that is to see no change at all is remade once a day.
+/// Longest time to trust a listing. A mount that should ignore changes longer than this must be remounted daily.
 #[cfg(feature = "mount")]
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A time that may be nothing.
+/// A duration that may be zero.
 #[cfg(feature = "mount")]
 pub fn ttl(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_stays_on_this_machine() {
+    fn a_port_without_an_address_is_local() {
         assert_eq!(
             address("10809").expect("a port").to_string(),
             "127.0.0.1:10809"

@@ -1,9 +1,9 @@
-//! `foreread cache`: what a cache on disk holds, whether it is right, and how it is made smaller.
+//! `foreread cache`: lists, verifies and trims a disk cache.
 //!
 //! ```text
-//!   list, stat   look at names and dates       verify   reads every byte       trim, remove   take files away
+//!   list, stat   read names and dates       verify   reads every byte       trim, remove   delete files
 //! ```
-//! Never: makes a folder, or removes a file that is not of the cache.
+//! It creates no folder and deletes only files that belong to the cache.
 
 use crate::args::JsonArgs;
 use crate::fail::{Fail, note};
@@ -28,10 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Look at a cache on disk, check it, make it smaller
+/// List, verify or trim a disk cache
 ///
-/// DIR is what --disk-cache of 'foreread mount', 'serve' and 'warm' names. Other processes may use the cache meanwhile: what is removed
-/// they fetch again. A cache may also be removed as a whole with rm -r.
+/// DIR is the folder of --disk-cache of 'foreread mount', 'serve' and 'warm'. Other processes may keep using the cache: they fetch removed
+/// data again. 'rm -r' deletes a whole cache.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 #[command(after_help = "\
@@ -44,37 +44,37 @@ pub struct CacheArgs {
     pub command: CacheCommand,
 }
 
-/// Commands for a cache on disk.
+/// Commands for a disk cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// List what is in it, by source and version
+    /// List the cached versions, by source
     List(ListedArgs),
-    /// Say how much is in it, and how much room is left
+    /// Print how much is cached, and how much space is left
     Stat(StatArgs),
-    /// Read every byte and remove what is wrong
+    /// Read every byte and remove invalid blocks
     Verify(VerifyArgs),
-    /// Remove versions until no more than a size is left
+    /// Remove versions until the cache is no larger than a size
     Trim(TrimArgs),
-    /// Remove everything, or what is of a source
+    /// Remove everything, or all versions of a source
     Remove(RemoveArgs),
 }
 
-/// A cache and what of it.
+/// A cache and, optionally, a source in it.
 #[derive(Debug, clap::Args)]
 pub struct PartArgs {
-    /// The folder that --disk-cache names
+    /// The folder of --disk-cache
     ///
-    /// With ,others=trusted behind it one that other users may write.
+    /// Add ,others=trusted if other users may write to the folder.
     #[arg(value_name = "DIR")]
     pub dir: String,
-    /// Of this source alone; with / at its end, all below it
+    /// Only this source; with a trailing /, all sources below it
     #[arg(value_name = "SOURCE")]
     pub source: Option<SourceName>,
 }
 
-/// List what is in it, by source and version
+/// List the cached versions, by source
 ///
-/// 'part' is how much of the source is there, 'use' is 'again' for a version that was used after it had been written.
+/// 'part' is the cached share of the source. 'use' is 'again' for a version that was read after it was written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -86,9 +86,9 @@ pub struct ListedArgs {
     pub output: JsonArgs,
 }
 
-/// Say how much is in it, and how much room is left
+/// Print how much is cached, and how much space is left
 ///
-/// The limit is not known here: it is set where the cache is used.
+/// The cache's size limit is not shown: it belongs to the commands that use the cache.
 #[derive(Debug, clap::Args)]
 pub struct StatArgs {
     #[command(flatten)]
@@ -97,10 +97,10 @@ pub struct StatArgs {
     pub output: JsonArgs,
 }
 
-/// Read every byte and remove what is wrong
+/// Read every byte and remove invalid blocks
 ///
-/// A reader of the cache checks what it reads by itself; this finds a disk that is failing before that. Ctrl-C ends it with what was
-/// found so far. Exit code 1 where anything is wrong.
+/// Readers verify every block that they read. This command finds a failing disk earlier. Ctrl-C stops it and prints what was found so
+/// far. Exit code 1 if a block is invalid.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     #[command(flatten)]
@@ -112,25 +112,25 @@ pub struct VerifyArgs {
     pub output: JsonArgs,
 }
 
-/// Remove versions until no more than a size is left
+/// Remove versions until the cache is no larger than a size
 ///
-/// Those first that the cache itself would remove first: used once before used again, the oldest use before later ones. A version with
-/// more than a 16th of the size loses 8 MiB at a time.
+/// In the order in which the cache evicts: versions used once before versions used again, least recently used first. A version with
+/// more than a 16th of the size is removed in parts of 8 MiB.
 #[derive(Debug, clap::Args)]
 pub struct TrimArgs {
-    /// The folder that --disk-cache names
+    /// The folder of --disk-cache
     ///
-    /// With ,others=trusted behind it one that other users may write.
+    /// Add ,others=trusted if other users may write to the folder.
     #[arg(value_name = "DIR")]
     pub dir: String,
-    /// What may be left, such as 10G
+    /// The size that the cache may keep, such as 10G
     #[arg(long, value_name = "SIZE", value_parser = crate::args::values::size)]
     pub size: u64,
 }
 
-/// Remove everything, or what is of a source
+/// Remove everything, or all versions of a source
 ///
-/// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses if it cannot ask.
+/// Cached folder listings are removed as well. Without SOURCE it asks for confirmation on a terminal, and fails if there is none.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
     #[command(flatten)]
@@ -140,15 +140,15 @@ pub struct RemoveArgs {
     pub yes: bool,
 }
 
-/// Wrong blocks that are named.
+/// Invalid blocks that are listed by name.
 const MAX_FAULTS: usize = 100;
 /// Characters of a version in a table: an ETag has 34.
 const VERSION_WIDTH: usize = 16;
-/// How often the bar moves.
+/// Interval of the progress bar.
 const TICK: Duration = Duration::from_millis(50);
 const NANOS: i128 = 1_000_000_000;
 
-/// Does what is asked.
+/// Runs the subcommand.
 pub fn run(args: &CacheArgs) -> Result<(), Fail> {
     match &args.command {
         CacheCommand::List(asked) => list(asked),
@@ -165,7 +165,7 @@ fn open(dir: &str) -> Result<CacheInspector, Fail> {
     Ok(CacheInspector::open(settings)?)
 }
 
-/// A cache and those of its versions that were asked for.
+/// A cache, and the versions selected by the arguments.
 struct AskedVersions {
     cache: CacheInspector,
     versions: Vec<VersionSummary>,
@@ -196,11 +196,15 @@ fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
     listings.retain(|listing| listing.is_of(&name));
     if versions.is_empty() && listings.is_empty() {
         let remedy = if has_below {
-            format!("write {below} for all below it")
+            format!("write {below} for all sources below it")
         } else {
             format!("'foreread cache list {}' has all names", part.dir)
         };
-        return Err(Fail::input("nothing of it is in the cache", name, remedy));
+        return Err(Fail::input(
+            "no version of it is in the cache",
+            name,
+            remedy,
+        ));
     }
     Ok(AskedVersions {
         cache,
@@ -297,7 +301,7 @@ fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> St
     )
 }
 
-/// What a version is of; its file where that is not known.
+/// The source of a version, or its file if the source is unknown.
 fn named(version: &VersionSummary) -> String {
     let unknown = || format!("not known, {}", version.file);
     version.source.clone().unwrap_or_else(unknown)
@@ -308,7 +312,7 @@ fn now_ns() -> i128 {
     now.map_or(0, |now| now.as_nanos() as i128)
 }
 
-/// How long ago it was, in one unit.
+/// An age in one unit.
 fn age(at_ns: Option<i128>, now: i128) -> String {
     let Some(at) = at_ns else {
         return "-".to_string();
@@ -399,7 +403,9 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         ];
         if cache.has_old_folder() {
             let dir = args.part.dir.split(',').next().unwrap_or_default();
-            let how = format!("not used any more; 'rm -r {dir}/{OLD_FOLDER}' removes it");
+            let how = format!(
+                "of an older version of foreread, not used; 'rm -r {dir}/{OLD_FOLDER}' removes it"
+            );
             rows.push((OLD_FOLDER, how));
         }
         let cells = |(key, value): (&str, String)| [key.to_string(), value];
@@ -504,7 +510,7 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
         plural_is(found.wrong + found.unreadable, "block")
     );
     let remedy = match found.unreadable {
-        0 => "check the disk; readers fetch them again",
+        0 => "check the disk; readers fetch the blocks again",
         _ => "check the disk, or name another folder",
     };
     Err(Fail::check(what, &args.part.dir, remedy))
@@ -545,7 +551,7 @@ fn in_words(found: &VerifyJson, removes: bool) -> String {
     text + "\n"
 }
 
-/// Work over all bytes of some versions: a bar, and the signal that ends it.
+/// Work over all bytes of some versions, with a progress bar and the signal that stops it.
 struct Work {
     bar: Bar,
     done: u64,
@@ -587,12 +593,12 @@ impl Work {
     }
 }
 
-/// A command that a signal has ended says so, and ends as one that had no handler.
+/// Reports that a signal stopped the command, and exits as a command without a handler does.
 fn ended(signal: usize, left: &str) -> Result<(), Fail> {
     if signal == 0 {
         return Ok(());
     }
-    note(format!("ended by a signal; {left}"));
+    note(format!("stopped by a signal; {left}"));
     Err(Fail::Passed(128 + signal as u8))
 }
 
@@ -608,10 +614,14 @@ fn trim(args: &TrimArgs) -> Result<(), Fail> {
         amount(trimmed.left_bytes)
     ))?;
     let signal = signalled.load(Ordering::Relaxed);
-    ended(signal, "the same command goes on")?;
+    ended(signal, "run the same command again to continue")?;
     if trimmed.left_bytes > args.size {
         let remedy = "run it again: other processes write there, or this user may not remove files";
-        return Err(Fail::check("more than that is left", &args.dir, remedy));
+        return Err(Fail::check(
+            "the cache is still larger than that",
+            &args.dir,
+            remedy,
+        ));
     }
     Ok(())
 }
@@ -657,20 +667,20 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         plural(removed, "version"),
         amount(removed_bytes)
     ))?;
-    ended(signal, "the same command goes on")
+    ended(signal, "run the same command again to continue")
 }
 
-/// Asks whether all is to be removed.
+/// Asks for confirmation to remove everything.
 fn agrees(dir: &str, all: &str) -> Result<bool, Fail> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(Fail::input(
-            "without a terminal it cannot ask whether to remove everything",
+            "cannot ask for confirmation without a terminal",
             format!("{dir}: {all}"),
             "add --yes, or name a source",
         ));
     }
     let mut answer = String::new();
-    // What cannot be shown is not agreed to.
+    // If the question cannot be shown, the answer is no.
     let asked = write!(std::io::stderr(), "Remove {all} from {dir}? [y/N] ");
     let read = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
     Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -1,10 +1,10 @@
-//! `foreread check`: what proves foreread is another program, `foreread-check`, which is looked for as cargo and git look for
-//! theirs: beside this one, then on the PATH. It takes this process over.
+//! `foreread check` runs another program, `foreread-check`, found as cargo and git find their subcommands:
+//! beside this program, then on the PATH. It replaces this process by exec.
 //!
 //! ```text
 //!   foreread check reproduce all ──► foreread-check reproduce all
 //! ```
-//! Never: knows what its commands are.
+//! It does not know the commands of foreread-check.
 
 use crate::args::global;
 use crate::fail::{Fail, note};
@@ -19,7 +19,7 @@ use std::process::Stdio;
 
 /// Run a check: reproduce, conform, bench, store, replay-log
 ///
-/// The checks are another program, foreread-check, which gets every argument.
+/// The checks are in another program, foreread-check, which receives all arguments.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct CheckArgs {
@@ -34,7 +34,7 @@ pub struct CheckArgs {
 
 const PROGRAM: &str = "foreread-check";
 
-/// Becomes `foreread-check`; returns only if that could not be.
+/// Executes `foreread-check`; returns only on failure.
 pub fn run(args: &CheckArgs) -> Result<(), Fail> {
     let beside = beside(program::file());
     let file = beside
@@ -45,7 +45,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Fail> {
     Err(match error.kind() {
         ErrorKind::NotFound => {
             let what = format!(
-                "'check' is another program, {PROGRAM}, which is neither beside foreread nor on the PATH"
+                "'check' needs the program {PROGRAM}, which is neither beside foreread nor on the PATH"
             );
             let remedy = "install it (cargo install --path check, in foreread's source)";
             Fail::cannot(what, "", remedy)
@@ -58,14 +58,14 @@ pub fn run(args: &CheckArgs) -> Result<(), Fail> {
     })
 }
 
-/// What is proved holds for the version that proves it.
+/// Warns if the two programs have different versions: results hold for the version of foreread-check.
 fn warn_of_another_version(file: &OsStr) {
     let mut asked = program::command(file);
     let asked = asked
         .arg("--version")
         .stdin(Stdio::null())
         .stderr(Stdio::null());
-    // One that does not start says so when it is run.
+    // A program that does not start reports that when it is executed.
     let Ok(answer) = asked.output() else { return };
     let answer = String::from_utf8_lossy(&answer.stdout);
     let own = env!("CARGO_PKG_VERSION");
@@ -73,26 +73,26 @@ fn warn_of_another_version(file: &OsStr) {
         && theirs != own
     {
         note(format!(
-            "{} has version {theirs} and this foreread {own}: its results are those of its version; install both from one source",
+            "{} has version {theirs} and this foreread {own}: its results are for its own version; install both from the same source",
             file.display()
         ));
     }
 }
 
-/// The file of that name in the folder of this program.
+/// The file with that name beside this program.
 fn beside(own: &Path) -> Option<PathBuf> {
     let file = own.canonicalize().ok()?.with_file_name(PROGRAM);
     file.is_file().then_some(file)
 }
 
-/// The command, its arguments, and the options that are every command's.
+/// The command, its arguments, and the global options.
 fn words(args: &CheckArgs) -> Vec<OsString> {
     let global = global();
     let log = global.log.and_then(|level| level.to_possible_value());
     let log = log.map(|level| OsString::from(format!("--log={}", level.get_name())));
     let force = global.force.then(|| OsString::from("--force"));
     let options = log.into_iter().chain(force);
-    // Behind the name of the check, which is the first argument.
+    // After the name of the check, which is the first argument.
     let mut words = args.arguments.clone();
     let at = words.len().min(1);
     words.splice(at..at, options);

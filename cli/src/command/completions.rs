@@ -1,4 +1,4 @@
-//! `foreread completions SHELL`: the completion script, generated from the arguments themselves.
+//! `foreread completions SHELL`: prints a completion script generated from the argument definitions.
 
 use crate::fail::Fail;
 use crate::out;
@@ -15,7 +15,7 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Prints it. Written to memory first: the generator panics on a closed pipe.
+/// Prints the script. It is generated in memory first, because the generator panics on a closed pipe.
 pub fn run(args: &CompletionsArgs, command: &mut clap::Command, program: &str) -> Result<(), Fail> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, program, &mut script);

@@ -1,4 +1,4 @@
-//! The first page of the help: commands by what they are for, in 24 lines of 80 columns; and the long form of the version.
+//! The first page of the help, with commands grouped by purpose in 24 lines of 80 columns, and the long version text.
 //!
 //! ```text
 //! Use:
@@ -7,7 +7,7 @@
 //!   doctor   ...
 //! Also: sweep, completions, man
 //! ```
-//! A command that is in no group is named behind `Also`; one that this build lacks is not named. Never: has a text of a command itself.
+//! A command without a group is listed after `Also`; one that this build lacks is left out. The commands' own texts are not here.
 
 use clap::Command;
 use std::sync::LazyLock;
@@ -26,15 +26,15 @@ const GROUPS: [(&str, &[&str]); 3] = [
         ],
     ),
     (
-        "With commands below them",
+        "Groups and their commands",
         &["trace", "list", "cache", "check"],
     ),
 ];
 
-/// Columns of a name and the space behind it.
+/// Columns of a name and the space after it.
 const NAME: usize = 9;
 
-/// The template of the page, of all commands of this build.
+/// The help template, for the commands of this build.
 pub fn template(all: &Command) -> String {
     let mut page = "{about}\n{usage-heading} {usage}\n".to_string();
     let mut listed = Vec::new();
@@ -57,7 +57,7 @@ pub fn template(all: &Command) -> String {
     page + &format!("Also: {other}; -h, --help, --version\n{EXAMPLE}")
 }
 
-/// What `--version` says: `-V` says the first line alone.
+/// The text of `--version`; `-V` prints only its first line.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let parts = [

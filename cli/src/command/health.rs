@@ -1,10 +1,10 @@
-//! `foreread health`: does what runs here answer? One line for each mount and server, and an exit code: for a container's health check.
+//! `foreread health`: checks that mounts and servers on this machine answer. One line for each and an exit code, for a container's health check.
 //!
 //! ```text
-//!   folders ──► a process for each: a call on a mount whose server hangs keeps its process for as long     servers ──► a thread for each
-//!                    └── all at once, for PATIENCE; what has not answered is left behind ──┘
+//!   folders ──► a process for each: a system call on a hung mount blocks its process     servers ──► a thread for each
+//!                    └── all at once, for PATIENCE; checks that have not answered are abandoned ──┘
 //! ```
-//! Never: waits longer than [`PATIENCE`].
+//! It never waits longer than [`PATIENCE`].
 
 use crate::fail::{Fail, one_line};
 use crate::out;
@@ -24,11 +24,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Say whether mounts and servers here answer
+/// Check that mounts and servers on this machine answer
 ///
-/// Exit code 1 if one does not answer within 3 seconds, or if there is none: for the health check of a container. A mount is asked for the
-/// space of its file system, a server for its greeting. Without arguments: every mount of foreread that is seen here, and the server at
-/// 127.0.0.1:10809 if something listens there; a server on a unix socket is asked where it is named.
+/// For the health check of a container. Exit code 1 if one does not answer within 3 seconds, or if there is none. A mount is asked for the
+/// space of its file system (statfs), a server for its greeting. Without arguments: every visible mount of foreread, and the server at
+/// 127.0.0.1:10809 if something listens there. Name servers on unix sockets explicitly.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,26 +36,26 @@ Examples:
   foreread health mnt nbd://127.0.0.1:10809
   foreread health 'nbd+unix:///?socket=/run/foreread-serve-vm1/nbd.sock'")]
 pub struct HealthArgs {
-    /// Folders that are mounted on, and servers as nbd://HOST[:PORT] or nbd+unix:///?socket=PATH
+    /// Mount points, and servers as nbd://HOST[:PORT] or nbd+unix:///?socket=PATH
     #[arg(value_name = "DIR|nbd://HOST")]
     pub what: Vec<OsString>,
-    /// Look at the folder that a variable names, and wait for as long as it takes
+    /// Check the folder named by an environment variable, without a time limit
     #[arg(long, hide = true)]
     ask: bool,
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Has the folder that a process of `--ask` looks at.
+/// The variable with the folder that a process started with `--ask` checks.
 const ASKED: &str = "FOREREAD_HEALTH_ASKED";
-/// From one look whether a process has ended to the next.
+/// Interval between checks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What is asked without arguments, beside the mounts.
+/// The server that is checked without arguments, in addition to the mounts.
 const HERE: &str = "nbd://127.0.0.1:10809";
 const NBD_PORT: u16 = 10809;
-/// What a server of NBD says first (the protocol's specification, "newstyle negotiation").
+/// The greeting of an NBD server (protocol specification, "newstyle negotiation").
 const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 
-/// Asks all, prints what each said, and fails if one did not answer.
+/// Checks all targets, prints each result, and fails if one did not answer.
 pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     if args.ask {
         let dir = std::env::var_os(ASKED).unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
         out::print(one_line(&line) + "\n")?;
     }
     if is_none {
-        let remedy = "name a folder that is mounted on, or nbd://HOST:PORT";
+        let remedy = "name a mount point, or nbd://HOST:PORT";
         return Err(Fail::check(
             "no mount and no server of foreread",
             "here",
@@ -104,7 +104,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     }
 }
 
-/// Why something is not well.
+/// Why a check failed.
 enum Refusal {
     NothingListens,
     Said(String),
@@ -125,7 +125,7 @@ impl Display for Refusal {
     }
 }
 
-/// What has been asked.
+/// A check that is running.
 enum HealthCheck {
     Server(Task<Result<(), Refusal>>),
     Folder(Child),
@@ -139,7 +139,7 @@ impl HealthCheck {
                 let task = Task::start("foreread-health", ask).map_err(Refusal::said)?;
                 Ok(HealthCheck::Server(task))
             }),
-            // What is no folder may be the name of a source with a password: arguments are seen by every user.
+            // An argument that is not a folder may be the name of a source with a password, and every user can see arguments.
             None => program::again()
                 .args(["health", "--ask"])
                 .env(ASKED, what)
@@ -170,10 +170,10 @@ impl HealthCheck {
                             .map(|mut said| said.read_to_string(&mut why));
                         return Err(match said {
                             Some(Ok(bytes)) if bytes > 0 => Refusal::Said(why),
-                            _ => Refusal::said("it cannot be looked at"),
+                            _ => Refusal::said("it cannot be checked"),
                         });
                     }
-                    // Where the mount's server hangs a kill is without effect, and so would a wait be without end.
+                    // If the mount's server hangs, the process cannot be killed, so waiting for it could take forever.
                     None if left().is_zero() => return Err(silent()),
                     None => std::thread::sleep(LOOK_EVERY.min(left())),
                 }
@@ -182,26 +182,26 @@ impl HealthCheck {
     }
 }
 
-/// Is it mounted on, and does the mount answer? The space of a file system is what the kernel always asks its server for.
+/// Checks that the folder is a mount point and that the mount answers. For statfs the kernel always asks the server.
 fn folder(dir: &Path) -> Result<(), Refusal> {
     let mounts = Host::here().mounts();
     let is_ours =
         |place: &Path| last_at(&mounts, place).is_some_and(|mount| mount.kind == FOREREAD_MOUNT);
     let place = std::path::absolute(dir).map_err(Refusal::said)?;
-    // Links above it are followed. The place itself is asked as few things as can be: it may be a mount whose server is gone.
+    // Links above the folder are followed. The folder itself gets as few system calls as possible, because its server may be gone.
     let above = place.parent().and_then(|above| above.canonicalize().ok());
     let named = above
         .zip(dir.file_name())
         .map(|(above, name)| above.join(name));
     let found = named.filter(|place| is_ours(place));
     let found = found.or_else(|| dir.canonicalize().ok().filter(|place| is_ours(place)));
-    let place = found.ok_or_else(|| Refusal::said("no mount of foreread"))?;
+    let place = found.ok_or_else(|| Refusal::said("not a foreread mount"))?;
     ask_file_system(&place).map_err(Refusal::said)
 }
 
 type AskServer = Box<dyn FnOnce() -> Result<(), Refusal> + Send>;
 
-/// Does a server greet? It does before TLS and before it is asked for an export, so neither matters in its name.
+/// Checks that a server sends its greeting. The greeting comes before TLS and before an export is chosen, so the name's TLS and export do not matter.
 fn server(name: &str) -> Result<AskServer, Refusal> {
     let (scheme, rest) = name.split_once("://").unwrap_or(("", name));
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -233,12 +233,12 @@ fn server(name: &str) -> Result<AskServer, Refusal> {
             }))
         }
         _ => Err(Refusal::said(
-            "it is no server of NBD: write nbd://HOST[:PORT] or nbd+unix:///?socket=PATH",
+            "not the name of an NBD server: write nbd://HOST[:PORT] or nbd+unix:///?socket=PATH",
         )),
     }
 }
 
-/// The first address of a host that takes a connection.
+/// Connects to the first address of a host that accepts a connection.
 fn connected(to: &str) -> Result<TcpStream, Refusal> {
     let mut last = Refusal::said("the host has no address");
     for address in to.to_socket_addrs().map_err(refusal)? {
@@ -255,7 +255,7 @@ fn greets(mut stream: impl Read) -> Result<(), Refusal> {
     stream.read_exact(&mut greeting).map_err(refusal)?;
     match &greeting == GREETING {
         true => Ok(()),
-        false => Err(Refusal::said("no server of NBD")),
+        false => Err(Refusal::said("not an NBD server")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `foreread list`: what there is to name in other commands. A list is a file of `list/` and a row here.
+//! `foreread list`: lists the names that other commands accept. Each list is a file in `list/` and a row here.
 
 mod catalog;
 mod models;
@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 /// List policies, models or workloads: parameters, defaults, units
 ///
-/// What is listed is written NAME or NAME:key=value,key=value where another command takes it; sizes take K, M, G, T.
+/// Other commands accept an entry as NAME or NAME:key=value,key=value. Sizes take K, M, G, T.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 pub struct ListArgs {
@@ -36,7 +36,7 @@ Example:
     Workloads(JsonArgs),
 }
 
-/// Prints what is asked.
+/// Prints the list.
 pub fn run(args: &ListArgs) -> Result<(), Fail> {
     match &args.command {
         ListCommand::Policies(asked) => policies::run(asked),

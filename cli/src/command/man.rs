@@ -1,4 +1,4 @@
-//! `foreread man [DIR]`: the manual pages, generated from the arguments themselves.
+//! `foreread man [DIR]`: the manual pages, generated from the argument definitions.
 
 use crate::fail::Fail;
 use crate::out;
@@ -30,16 +30,16 @@ pub fn run(args: &ManArgs, command: clap::Command) -> Result<(), Fail> {
         return Err(Fail::input(
             "not a directory",
             dir.display(),
-            "name one that exists; the pages are written there",
+            "name an existing folder; the pages are written there",
         ));
     }
-    // The short help leaves some out; they have pages all the same.
+    // Commands that the short help leaves out have pages too.
     let mut all = command.mut_subcommands(|command| command.hide(false));
     all.build();
     write(&all, dir)
 }
 
-/// The page of a command, and those of the commands below it.
+/// The page of a command, and the pages of its subcommands.
 fn write(command: &clap::Command, dir: &Path) -> Result<(), Fail> {
     let name = command
         .get_display_name()

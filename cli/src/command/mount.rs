@@ -1,6 +1,7 @@
-//! `foreread mount`: mounts a source, prints a line when it can be read, and unmounts on Ctrl-C or a signal.
+//! `foreread mount`: mounts a source, prints a line when it is readable, and unmounts on Ctrl-C or a signal.
 //!
-//! `-d` puts it into the background (`background`), `-o` takes options as mount(8) has them (`options`). The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
+//! `-d` runs it in the background (`background`), `-o` takes options in the form of mount(8) (`options`). The mount point is printed to
+//! stdout once it is mounted, everything else to stderr. Only SIGKILL leaves a mount behind.
 
 pub(super) mod background;
 pub(super) mod options;
@@ -36,13 +37,13 @@ use std::time::Duration;
 
 /// Mount a source as files, with readahead and a cache
 ///
-/// Files can only be read. A folder is shown as it is, any other source as a folder with one file in it. Every open file has its own
-/// readahead state; all share one cache. A file that changes becomes a new file: a process that has it open reads the version it
-/// opened, or gets an error, and the next open gets the new one (seen after --attr-ttl at the latest).
+/// The mount is read-only. A folder is shown as it is, any other source as a folder with one file in it. Each open file has its own
+/// readahead state; all share one cache. A changed file becomes a new file: a process that has it open reads the version that it
+/// opened, or gets an error, and the next open gets the new version (after --attr-ttl at the latest).
 ///
-/// The files belong to the user that mounts; other users see them with --allow-other, as permissions allow. It prints a line
-/// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; with files still open only the mount point is removed, and a second
-/// Ctrl-C ends it at once.
+/// The files belong to the user who mounts; --allow-other lets other users read them, as permissions allow. A line is printed
+/// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only detached, and a second
+/// Ctrl-C ends the process at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,51 +57,51 @@ pub struct MountArgs {
     /// An empty folder to mount on
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Return when it is mounted; serve in the background
+    /// Return once it is mounted; serve in the background
     ///
-    /// Messages go nowhere from then on: the unit foreread-mount@.service of systemd has them in the journal.
+    /// Later messages are lost. The systemd unit foreread-mount@.service keeps them in the journal.
     #[arg(short, long)]
     pub detach: bool,
-    /// Do nothing where DIR shows this source already; an error where it shows another
+    /// Do nothing if DIR shows this source already; fail if it shows another
     ///
-    /// For mount(8): a line of fstab is mounted once.
+    /// For mount(8), so that a line of fstab is mounted once.
     #[arg(long, hide = true)]
     pub once: bool,
-    /// Options as mount(8) has them: allow_other,cache=1G
+    /// Options of mount(8), such as allow_other,cache=1G
     ///
-    /// Each option of this command, with _ or -, and env=FILE, a file of lines NAME=VALUE for keys. What mount(8) has for every file system is
-    /// left out (noauto, _netdev, x-systemd...), any other is refused. policy and disk_cache have + for a comma.
+    /// Every option of this command, with _ or -, and env=FILE, a file of lines NAME=VALUE for credentials. Generic options of mount(8)
+    /// (noauto, _netdev, x-systemd...) are ignored; unknown options are an error. In policy and disk_cache write + for a comma.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// How long names of folders that an earlier mount listed are believed: TIME, check, off [default: check]
+    /// How long to trust folder listings of an earlier mount: TIME, check, off [default: check]
     ///
-    /// The disk cache of a prefix keeps them. The next mount shows them at once and lists the folder in the background; an open asks the store
-    /// before that is done. Those younger than TIME, such as 10m, are opened as they were listed. off: none are kept.
+    /// The disk cache keeps the listings of a prefix. check: the next mount shows a kept listing at once and lists the folder in the background;
+    /// until that is done, an open asks the store. TIME, such as 10m: files in younger listings open without a request. off: no listings are kept.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = names)]
     pub disk_cache_names: Option<String>,
     /// Let other users read, as permissions allow
     #[arg(long)]
     pub allow_other: bool,
-    /// How long names, sizes and dates are cached; default 5s for a prefix of a store, else 1s
+    /// How long names, sizes and dates are cached [default: 5s for a store's prefix, else 1s]
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = ttl)]
     pub attr_ttl: Option<Duration>,
-    /// Take the order of files at this socket, names that end with a 0 byte
+    /// Accept the names of the next files on this unix socket, each ending with a 0 byte
     ///
-    /// A unix socket that only this user can connect to. For prefixes of stores: their listings have versions.
+    /// Only this user can connect to the socket. It needs a prefix of a store, because only listings have versions.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub control: Option<PathBuf>,
     /// Read the ranges of this plan ahead, in its order
     ///
-    /// Its names begin at the mount's folder: 'foreread plan' of a recording of 'mount --record'. They are read through the mount, into
+    /// Its names are relative to the mount point, as in a plan made from 'mount --record'. The ranges are read through the mount, into
     /// its cache and the kernel's.
     #[arg(long, value_name = "PLAN", hide_short_help = true)]
     pub plan: Option<PathBuf>,
 }
 
-/// A text in the notation of [`KeptNames`].
+/// Checks the notation of [`KeptNames`].
 #[cfg(feature = "object")]
 fn names(text: &str) -> Result<String, String> {
     KeptNames::parse(text).map(|_| text.to_string())
@@ -156,12 +157,12 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         observer,
         ..FuseSettings::default()
     };
-    // Before the mount: a signal in between must not leave it behind.
+    // Before the mount, so that a signal in between cannot leave it behind.
     signals::end_at_second_signal()?;
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
     let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &settings)?;
     let counter = mount.counter();
-    // Before the threads: where it cannot be had, the mount goes as it came.
+    // Before the threads start, so that a failure only has to unmount.
     #[cfg(feature = "metrics")]
     let _metrics = {
         let own = mount.counter();
@@ -206,12 +207,12 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     recorded
 }
 
-/// Whether the folder shows the source already.
+/// Whether the folder already shows the source.
 ///
 /// # Errors
-/// It shows another one of foreread's.
+/// It shows another source of foreread.
 fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
-    // Its server may hang: what is mounted there is not touched.
+    // The files of the mount are not touched, because its server may hang.
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new(".")).canonicalize();
     let place = above.ok().zip(dir.file_name());
@@ -229,7 +230,7 @@ fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
     Err(Fail::input(what, mount.device, remedy))
 }
 
-/// Whether the kernel's name of a mount is that of a source: what reads it is said behind it.
+/// Whether the kernel's name of a mount is that of a source. A description of the reader may follow the name.
 fn is_of(device: &str, source: &SourceName) -> bool {
     let path = source.path();
     let absolute = std::path::absolute(path).unwrap_or_default();
@@ -237,14 +238,14 @@ fn is_of(device: &str, source: &SourceName) -> bool {
     let files = [path, &absolute, &real].map(|path| format!("file:{}", path.display()));
     let names = [source.to_string()].into_iter().chain(files);
     names.into_iter().any(|name| {
-        // As the mount's option has it.
+        // As in the mount's options.
         let is_odd = |c: char| c.is_control() || c == ',' || c == '\\';
         let rest = device.strip_prefix(&name.replace(is_odd, "_"));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("_ "))
     })
 }
 
-/// Says that other users may read what is mounted.
+/// Warns that other users may read the mounted files.
 fn note_other_users(args: &MountArgs) {
     if args.allow_other {
         note(format!(
@@ -254,20 +255,16 @@ fn note_other_users(args: &MountArgs) {
     }
 }
 
-/// Those of `-o` are options by now, unless it is written where it is not looked for.
+/// `-o` has been expanded into options by now, unless it was written in an unsupported place.
 fn are_taken_apart(options: &[String]) -> Result<(), Fail> {
     if options.is_empty() {
         return Ok(());
     }
-    let remedy = "write 'foreread mount -o OPTIONS ...', with -o by itself and 'mount' first";
-    Err(Fail::input(
-        "options that were not taken apart",
-        "-o",
-        remedy,
-    ))
+    let remedy = "write 'foreread mount -o OPTIONS ...': 'mount' first, and -o as a separate word";
+    Err(Fail::input("-o was not recognised", "-o", remedy))
 }
 
-/// What says that it is mounted. In the background the terminal is left before that.
+/// Prints the line that it is mounted. A background process detaches from the terminal first.
 fn ready(dir: &Path) -> String {
     if background::is_behind() {
         program::leave_terminal();
@@ -276,13 +273,12 @@ fn ready(dir: &Path) -> String {
     format!("{}\n", dir.display())
 }
 
-/// The order of files is of listings that have versions.
+/// The order of files needs listings with versions.
 fn may_be_controlled(args: &MountArgs, tree: &dyn Tree) -> Result<(), Fail> {
     if args.control.is_none() || tree.lists_versions() {
         return Ok(());
     }
-    let remedy =
-        "leave --control out: the files of other sources are read ahead when they are opened";
+    let remedy = "remove --control: files of other sources are read ahead when they are opened";
     let what = "--control needs a prefix of a store";
     Err(Fail::input(what, args.source.to_string(), remedy))
 }
@@ -294,14 +290,14 @@ fn planned(path: &Path, dir: &Path, source: &SourceName) -> Result<Plan, Fail> {
     let source = source.to_string();
     let root = Path::new(source.trim_end_matches('/'));
     for file in &mut plan.files {
-        // A plan of headers has the names of sources, which a mount shows by what is behind its own.
+        // A plan made from headers has full source names; the mount shows them relative to its own source.
         if source::is_remote(&SourceName::from(file.path.as_path())) {
             let below = file.path.strip_prefix(root).unwrap_or(&file.path);
             let is_all = below.as_os_str().is_empty();
             let name = if is_all { file.path.file_name() } else { None };
             file.path = name.map_or(below, Path::new).to_path_buf();
         }
-        // The mount has times for its files that a recording does not know.
+        // The mount's file times differ from those of the recording.
         file.mtime_ns = None;
         if !file.path.starts_with(&dir) {
             file.path = dir.join(file.path.strip_prefix("/").unwrap_or(&file.path));
@@ -310,7 +306,7 @@ fn planned(path: &Path, dir: &Path, source: &SourceName) -> Result<Plan, Fail> {
     Ok(plan)
 }
 
-/// Begins to read a plan through the mount. It waits in the kernel until the mount answers.
+/// Starts to read a plan through the mount. The reads wait in the kernel until the mount answers.
 fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
     let settings = FillSettings {
         budget: Budget::now(Some(cache / 2)),
@@ -326,13 +322,13 @@ fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
 /// Listens for lists of files.
 fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail> {
     if !engine.follows_order() {
-        note("the policy takes no notice of the order of files; auto does");
+        note("this policy ignores the order of files; auto uses it");
     }
     Control::start(path, mount.planner()).map_err(|error| {
         Fail::input(
             "cannot listen for lists",
             format!("{}: {error}", path.display()),
-            "name another place",
+            "name another path",
         )
     })
 }
@@ -347,7 +343,7 @@ fn unmount_on(mut signals: Signals, stop: &FuseStop, filler: Option<&Filler>) {
         match stop.stop() {
             Ok(UnmountOutcome::Clean) => {}
             Ok(UnmountOutcome::Detached) => {
-                note("files are still open: detached now, ends when they are closed");
+                note("files are still open: the mount is detached and ends when they are closed");
             }
             Err(error) => note(format!("cannot unmount: {error}")),
         }

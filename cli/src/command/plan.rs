@@ -1,4 +1,4 @@
-//! `foreread plan`: has the lab make a plan, writes it, and says what is in it and what is not.
+//! `foreread plan`: makes a plan with the lab, writes it, and reports what it contains and what it leaves out.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;
@@ -16,13 +16,13 @@ use foreread_report::number::{count, plural};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Make a plan of what a program reads, of recorded runs or headers
+/// Make a readahead plan from recorded runs or file headers
 ///
-/// A plan is a text file: which ranges of which files a program needs, in which order and how soon. 'foreread replay' brings
+/// A plan is a text file: which ranges of which files a program needs, in which order and how soon. 'foreread replay' reads
 /// them into the page cache while the program runs, 'serve --plan' and 'mount --plan' into foreread's own cache.
 ///
-/// Of several runs only what at least two thirds of them read is taken (--at-least). With --format, no run is needed: the
-/// headers of model and table files say where their parts are. A file that has changed since the recording is left out and named.
+/// From several runs, it takes ranges that at least two thirds of them read (--at-least). With --format no recording is needed, because the
+/// headers of model and table files say where their parts are. A file that has changed since the recording is left out and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,29 +31,29 @@ Examples:
 pub struct PlanArgs {
     /// Recorded runs (a trace each); with --format, files or sources
     ///
-    /// A source is named as for --on, such as hf://USER/REPO/model.safetensors; its header alone is read.
+    /// A source is named as for --on, such as hf://USER/REPO/model.safetensors. Only its header is read.
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
     /// Where to write the plan
     #[arg(short, long, value_name = "PLAN")]
     pub out: PathBuf,
-    /// Take what this share of the runs read, such as 1/2
+    /// Take ranges that this share of the runs read, such as 1/2
     #[arg(long, value_name = "N/M", default_value = "2/3", value_parser = share, conflicts_with = "format")]
     pub at_least: (u32, u32),
-    /// Bytes at most; keeps what was waited for longest
+    /// Maximum bytes of the plan; keeps the ranges with the longest waits
     ///
-    /// By the wait for a byte; ties by time.
+    /// Ranges are ranked by wait time for each byte, then by time.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
     /// safetensors, gguf, parquet, zip or zarr: read headers
     #[arg(long, value_name = "NAME", value_parser = format)]
     pub format: Option<Format>,
-    /// With --format: only parts of these names, such as 'layers.0.*'
+    /// With --format: only parts whose names match, such as 'layers.0.*'
     ///
-    /// Tensors, columns, entries of an archive, or arrays of zarr.
+    /// Names of tensors, columns, archive entries or zarr arrays.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "format")]
     pub tensors: Vec<String>,
-    /// The format of the traces, where it is not found out
+    /// The format of the traces, if it cannot be detected
     #[arg(
         long,
         value_name = "FORMAT",
@@ -74,10 +74,10 @@ fn format(text: &str) -> Result<Format, String> {
         .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
 }
 
-/// Files that are named on stderr; JSON has more.
+/// Maximum number of files named on stderr; JSON has all.
 const MAX_NAMED: usize = 10;
 
-/// Makes and writes.
+/// Makes the plan and writes it.
 pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let out = out::writable("out", args.out.as_os_str())?;
     let mut outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
@@ -101,7 +101,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     name(&planned.left_out);
     for LeftOut { path, why } in &planned.incomplete {
         note(format!(
-            "the plan has less than the program reads: {}: {}",
+            "the plan is incomplete: {}: {}",
             path.display(),
             one_line(why)
         ));
@@ -151,7 +151,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     outputs.emit(text, in_json, &[])
 }
 
-/// The command that follows the plan. The page cache has no objects: a mount brings them into its own.
+/// The command that uses the plan. Objects are not in the page cache, so they need a mount, which reads them into its own cache.
 fn next(plan: &Plan, path: &Path) -> String {
     match objects(plan) {
         None => format!("foreread replay {} -- CMD", path.display()),
@@ -159,10 +159,10 @@ fn next(plan: &Plan, path: &Path) -> String {
     }
 }
 
-/// Parts of the name of a bucket as a path: `s3:` and `bucket`.
+/// Number of path parts in the name of a bucket: `s3:` and `bucket`.
 const BUCKET_PARTS: usize = 2;
 
-/// What a mount of the objects of a plan reads: of all of them, or of the first folder where they are in several buckets. Nothing where it has
+/// The source to mount for the objects of a plan: their common folder, or that of the first if they are in several buckets. `None` if the plan has
 /// files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
@@ -195,7 +195,7 @@ pub fn in_short(plan: &Plan) -> String {
     format!("{ranges} of {files} ({}), {from}", size_of(plan.bytes()))
 }
 
-/// Names on stderr what is left out.
+/// Reports on stderr what was left out.
 pub fn name(left_out: &[LeftOut]) {
     for LeftOut { path, why } in left_out.iter().take(MAX_NAMED) {
         note(format!("left out: {}: {}", path.display(), one_line(why)));
@@ -213,7 +213,7 @@ pub fn left_out_json(left_out: &[LeftOut]) -> Value {
         .collect()
 }
 
-/// What is in a plan, for `trace info`.
+/// The contents of a plan, for `trace info`.
 pub fn info(plan: &Plan) -> (String, String) {
     let times: Vec<u64> = plan.ranges.iter().filter_map(|range| range.at_ns).collect();
     let last_ns = times.iter().max().copied();
@@ -241,7 +241,7 @@ pub fn info(plan: &Plan) -> (String, String) {
     if own_ranges > 0 {
         let (ranges, bytes) = (count(own_ranges), size_of(own_bytes));
         text.push_str(&format!(
-            "of the ranges {ranges} ({bytes}) are the file system's own data: inodes and folders\n"
+            "{ranges} of the ranges ({bytes}) are metadata of the file system: inodes and folders\n"
         ));
     }
     let mut sizes = vec![0_u64; plan.files.len()];

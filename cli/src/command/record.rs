@@ -1,10 +1,10 @@
-//! `foreread record`: has the lab record a command, writes the trace, says on stderr what is in it.
+//! `foreread record`: records a command, writes the trace, and prints a summary on stderr.
 //!
 //! ```text
-//!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
+//!   Ctrl-C on the terminal ──► the command gets it from the terminal; we wait for it to end
 //!   a signal to us         ──► the command gets it from us            and write the trace
 //! ```
-//! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
+//! Nothing is printed while the command runs. stdout belongs to the command, unless JSON was requested there.
 
 use super::run::By;
 use crate::args::JsonArgs;
@@ -32,17 +32,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Record the reads of a program as a trace
 ///
 /// Every read of the command and its children: read, pread, readv, preadv, sendfile, copy_file_range, splice,
-/// faults of mapped pages, hints; io_uring where the page cache sees it. With file, descriptor, offset, length, times and
-/// thread, from the kernel's tracepoints: that needs root and tracefs. Names are found by device and inode.
+/// faults of mapped pages, hints; io_uring if it uses the page cache. With file, descriptor, offset, length, times and
+/// thread, from the kernel's tracepoints, which needs root and tracefs. File names are found by device and inode.
 ///
-/// Without root by looks at what the command's threads wait for (--by sample): the reads and faults that wait. Of those that
-/// the page cache answers the bytes are counted and their place is guessed; the trace and the summary say how many.
+/// Without root it samples what the command's threads wait for (--by sample) and sees the reads and faults that wait. For reads
+/// served from the page cache it counts the bytes and guesses the offsets; the trace and the summary say how many.
 ///
-/// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it). Before it
-/// runs: 2 bad input, 3 this machine cannot. After it: 1 with --strict and lost events, or a recording that another program
-/// switched off, 2 if the trace cannot be written.
+/// The command has the terminal. The exit code is that of the command, or 128 plus the signal that ended it. Before it
+/// runs: 2 bad input, 3 not possible on this machine. After it: 1 with --strict if events were lost or another program
+/// stopped the recording, 2 if the trace cannot be written.
 ///
-/// Every read without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread trace import FILE', or import a text that root has
+/// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import a text that root
 /// recorded with ftrace or perf.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -58,12 +58,12 @@ pub struct RecordArgs {
     /// Its children are recorded too.
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// How reads are seen [default: trace where it is allowed]
+    /// How to observe reads [default: trace if permitted]
     ///
-    /// trace: the kernel's tracepoints, as root. sample: looks from outside, as the command's user.
+    /// trace: the kernel's tracepoints, as root. sample: samples /proc, as the command's user.
     #[arg(long, value_name = "HOW")]
     pub by: Option<By>,
-    /// Memory for event buffers, all CPUs together
+    /// Total memory for event buffers of all CPUs
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     pub buffer: u64,
     /// Exit code 1 if events were lost or the recording was stopped
@@ -71,7 +71,7 @@ pub struct RecordArgs {
     pub strict: bool,
     /// Record the kernel's own readahead too
     ///
-    /// As reads with the flag 1 (readahead), which a replay skips.
+    /// They are recorded as reads with flag 1 (readahead), which a replay skips.
     #[arg(long)]
     pub kernel_decisions: bool,
     /// Print no summary
@@ -106,7 +106,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     };
     let enough = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&enough);
-    // They reach the command, or end the recording of a process.
+    // Signals are passed to the command, or end the recording of a process.
     let signals = CommandSignals::begin(&ENDING_COMMAND, move |_, _| {
         flag.store(true, Ordering::Release);
     })?;
@@ -125,14 +125,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     if !args.quiet {
         let mut text = outcome.in_words(bytes, args);
         text.push_str(&passed_over(left_out.clone()));
-        // What reads the JSON knows what it does next, as `tune` does.
+        // With JSON, the caller knows what to do next, as `tune` does.
         if args.output.json.is_none()
             && outcome.trace.counts.reads + outcome.trace.counts.faults > 0
         {
             let words = ["foreread", "tune", &out.display().to_string()];
             text.push_str(&format!("next: {}\n", in_shell(words)));
         }
-        // A closed stderr is no error.
+        // A closed stderr is not an error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
     let json = || outcome.to_json(bytes, &out, &left_out, status);
@@ -152,13 +152,13 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     }
 }
 
-/// A recording under way.
+/// A running recording.
 enum RunningRecording {
     Traced(Box<ActiveRecording>),
     Sampled(SampledRecording),
 }
 
-/// What came of it.
+/// Its result.
 struct RecordOutcome {
     trace: Understood,
     spent: Spent,
@@ -169,7 +169,7 @@ struct RecordOutcome {
 }
 
 impl RunningRecording {
-    /// By what was asked for, else by tracing where it is possible.
+    /// The requested method, else tracing if possible.
     fn begin(asked: &RecordOptions, by: Option<By>) -> Result<RunningRecording, Fail> {
         let is_traced = match by {
             Some(by) => by == By::Trace,
@@ -180,7 +180,7 @@ impl RunningRecording {
             return Ok(RunningRecording::Traced(Box::new(running)));
         }
         if asked.decisions {
-            let remedy = "leave out --kernel-decisions, or record by trace, as root";
+            let remedy = "remove --kernel-decisions, or use --by trace as root";
             return Err(Fail::input(
                 "the kernel's own readahead cannot be sampled",
                 "",
@@ -256,7 +256,7 @@ struct Spent {
     drain_cpu_seconds: f64,
 }
 
-/// What is printed at the end.
+/// The summary at the end.
 impl RecordOutcome {
     fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let mut text = self.counts_in_words(bytes, args);
@@ -300,7 +300,7 @@ impl RecordOutcome {
         if self.by == By::Sample {
             let share = drain_cpu_seconds / seconds * 100.0;
             return format!(
-                "cost: {events} looks, {:.1} ms of a processor ({share:.1} %)\n",
+                "cost: {events} samples, {:.1} ms of CPU time ({share:.1} %)\n",
                 drain_cpu_seconds * 1e3
             );
         }

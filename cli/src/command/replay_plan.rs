@@ -1,11 +1,11 @@
-//! `foreread replay`: brings a plan into the page cache, beside a command or alone.
+//! `foreread replay`: reads the ranges of a plan into the page cache, while a command runs or alone.
 //!
 //! ```text
-//!   CMD starts ──► the plan is read ──► CMD ends ──► no more is read ──► report
-//!   a signal to us ──► CMD gets it; without CMD, reading ends; after CMD has ended, we do
+//!   CMD starts ──► the plan is read ──► CMD ends ──► reading stops ──► report
+//!   a signal to us ──► CMD gets it; without CMD, reading stops; after CMD has ended, we end
 //! ```
-//! A storage that does not answer is not waited for longer than 1.5 s at the end.
-//! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
+//! At the end, it waits at most 1.5 s for a storage that does not answer.
+//! If this process is killed, CMD continues. stdout belongs to CMD unless output was requested there.
 
 use super::plan::{left_out_json, name, objects};
 use crate::args::JsonArgs;
@@ -32,14 +32,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Bring a plan into the page cache, while a command runs
+/// Read a plan into the page cache while a command runs
 ///
-/// The ranges are read in the order of the plan, as many at once as the storage takes; what is cached already is not read again. CMD
-/// starts at once and has the terminal; when it ends, nothing more is read, and its exit code is the exit code (126 and 127 where it
-/// cannot be started). Without CMD it returns when the plan is cached.
+/// The ranges are read in the plan's order, with as many concurrent requests as the storage serves; cached ranges are skipped. CMD
+/// starts at once and has the terminal. When it ends, reading stops, and its exit code is returned (126 or 127 if it
+/// cannot be started). Without CMD the command returns when the plan is cached.
 ///
-/// It reads no more than the control group and the machine have memory for, less an eighth; with CMD it goes on when CMD has used
-/// what is there. Files that have changed since the plan was made are left out and named.
+/// It fills at most seven eighths of the memory that the control group and the machine have; with CMD it continues as CMD uses
+/// the cached data. Files that have changed since the plan was made are skipped and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,10 +49,10 @@ pub struct ReplayPlanArgs {
     /// A plan of 'foreread plan', or a trace
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
-    /// Bytes to read at most
+    /// Maximum bytes to read
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max: Option<u64>,
-    /// Say what was fetched, used, late, unused (records CMD: root)
+    /// Report what was fetched, used, late, unused (records CMD; root)
     #[arg(long)]
     pub report: bool,
     #[command(flatten)]
@@ -62,10 +62,10 @@ pub struct ReplayPlanArgs {
     pub command: Vec<OsString>,
 }
 
-/// Memory for the events of a report.
+/// Memory for events if a report is wanted.
 const EVENT_BYTES: u64 = 64 << 20;
 
-/// The plan in a file, or that of a trace: of one run, every file that it read.
+/// The plan in a file. A trace gives the plan of one run, with every file that it read.
 fn opened(path: &Path) -> Result<Plan, Fail> {
     if text::is_one(path) || !path.is_file() || traces::open(&[path.to_path_buf()], None).is_err() {
         return Ok(text::open(path)?);
@@ -85,31 +85,35 @@ fn opened(path: &Path) -> Result<Plan, Fail> {
         ));
     }
     note(format!(
-        "{} is a trace: what it read is replayed; 'foreread plan' makes a plan of several",
+        "{} is a trace: all its reads are replayed; 'foreread plan' makes a plan from several traces",
         path.display()
     ));
     Ok(planned.plan)
 }
 
-/// Replays.
+/// Runs the replay.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let plan = opened(&args.plan)?;
     if let Some(source) = objects(&plan) {
         let remedy = format!(
-            "follow it with 'foreread mount {source} DIR --plan {}'",
+            "use it with 'foreread mount {source} DIR --plan {}'",
             args.plan.display()
         );
-        return Err(Fail::input("the page cache has no objects", source, remedy));
+        return Err(Fail::input(
+            "objects cannot be read into the page cache",
+            source,
+            remedy,
+        ));
     }
     let reports = args.report || args.output.json.is_some();
     let alone = args.command.is_empty();
-    // The signal that has ended the reading, where there is no command.
+    // The signal that stopped reading, if there is no command.
     let ended_by = Arc::new(AtomicI32::new(0));
     let by = Arc::clone(&ended_by);
     let signals = CommandSignals::begin(&ENDING_COMMAND, move |signal, over| {
         if alone {
-            // The next one ends us.
+            // The next signal ends this process.
             over.store(true, Ordering::Release);
             by.store(signal, Ordering::Release);
         }
@@ -121,7 +125,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     };
     let mut program = Program::start(args, reports)?;
     let filler = Filler::start(Arc::new(plan), settings);
-    // A command that runs goes on without it.
+    // A running command continues without readahead.
     let filler = filler.map_err(|error| Fail::input("cannot read ahead", error, "start it again"));
     let filler = match (filler, alone) {
         (Ok(filler), _) => Some(filler),
@@ -161,7 +165,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let json = || to_json(&args.plan, &filled, judged.as_ref(), code);
     outputs.emit(String::new, json, &[])?;
     match code {
-        // Beside a command the exit code is that of the command.
+        // With a command, the exit code is the command's.
         None if fails => {
             let remedy = "make it again with 'foreread plan'";
             let what = "every file of the plan was left out";
@@ -172,7 +176,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     }
 }
 
-/// What runs beside the plan.
+/// The command that runs while the plan is read.
 enum Program {
     None,
     Plain(Child),
@@ -180,9 +184,9 @@ enum Program {
     Recorded(Option<Box<ActiveRecording>>),
 }
 
-/// How it ended.
+/// Its exit.
 enum End {
-    /// There was no command.
+    /// No command was given.
     Alone,
     Interrupted(i32),
     Command(ExitStatus),
@@ -215,7 +219,7 @@ impl Program {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
                 Err(error) if error.is_of_command() => return Err(error.into()),
                 Err(error) => note(format!(
-                    "what is used of the plan will not be known: {error}"
+                    "the report cannot say how much of the plan is used: {error}"
                 )),
             }
         }
@@ -230,7 +234,7 @@ impl Program {
         }
     }
 
-    /// What the recording says of the plan, where there is one.
+    /// How much of the plan was used according to the recording, if there is one.
     fn judge(&mut self, filled: &FillReport) -> Option<FetchUse> {
         let Program::Recorded(running) = self else {
             return None;
@@ -250,7 +254,7 @@ impl Program {
     }
 }
 
-/// Waits for the command, or for the plan where there is none.
+/// Waits for the command, or without one for the plan.
 fn wait(
     program: &mut Program,
     filler: Option<&Filler>,
@@ -306,7 +310,7 @@ fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
         if judged.metadata_bytes > 0 {
             let metadata = size_of(judged.metadata_bytes);
             text.push_str(&format!(
-                ", {metadata} of file systems themselves (not seen whether used)"
+                ", {metadata} of file system metadata (use unknown)"
             ));
         }
     }
@@ -317,11 +321,11 @@ fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
         ));
     }
     if filled.out_of_room {
-        text.push_str("; the memory had no room for more at once");
+        text.push_str("; memory limited how much was read ahead");
     }
     if filled.unknown_files > 0 {
         text.push_str(&format!(
-            "; of {} files the kernel does not say what is cached",
+            "; for {} files the kernel does not report which pages are cached",
             filled.unknown_files
         ));
     }

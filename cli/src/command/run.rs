@@ -4,7 +4,7 @@
 //!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
 //!   a signal to us         ──► the command gets it from us
 //! ```
-//! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
+//! Nothing is printed while the command runs. stdout belongs to the command, unless JSON was requested there.
 
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
@@ -123,7 +123,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     #[cfg(feature = "otlp")]
     send(began.elapsed(), &report, status);
     if !args.quiet {
-        // A closed stderr is no error.
+        // A closed stderr is not an error.
         let words = in_words(&report) + &advice(&report, &args.command);
         let _ = std::io::stderr().write_all(words.as_bytes());
     }

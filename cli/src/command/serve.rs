@@ -1,6 +1,6 @@
 //! `foreread serve`: opens a source, binds the sockets, and prints statistics until it is stopped.
 //!
-//! Addresses go to stdout, everything else to stderr. Never: serves before it has said where.
+//! Addresses go to stdout, everything else to stderr. It accepts clients only after it has printed the addresses.
 
 use crate::args::values::address;
 use crate::config;
@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 /// Serve a source over NBD, with readahead and a cache
 ///
-/// Every client has its own readahead state on one shared cache, and may only read unless --writable is given. The addresses are printed when clients can
-/// connect; Ctrl-C, SIGTERM and SIGHUP end it: requests already taken are still answered. When the source changes, the connected
-/// clients get errors and have to reconnect.
+/// Each client has its own readahead state on one shared cache, and may only read unless --writable is given. The addresses are printed when clients can
+/// connect. Ctrl-C, SIGTERM and SIGHUP end it; requests in flight are still answered. When the source changes, connected
+/// clients get errors and must reconnect.
 ///
-/// There is no password and no encryption unless --tls-certificates is given. A unix socket belongs to its owner alone; a TCP
-/// port is bound to this machine unless an address is named. A socket that systemd passes on (LISTEN_FDS) is served as well.
+/// There is no password, and no encryption without --tls-certificates. Only its owner can connect to a unix socket. A TCP
+/// port without an address is bound to 127.0.0.1. Sockets passed by systemd (LISTEN_FDS) are served as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,17 +46,17 @@ pub struct ServeArgs {
     /// Listen on a unix socket
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Listen on a port of this machine, or ADDR:PORT
+    /// Listen on 127.0.0.1:PORT, or ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
     /// Encrypt, with the certificate in this folder
     ///
-    /// It holds server-cert.pem and server-key.pem, and for --tls-verify-peer ca-cert.pem and, if certificates were revoked,
-    /// ca-crl.pem: the names of nbdkit and libnbd.
+    /// It holds server-cert.pem and server-key.pem. --tls-verify-peer also needs ca-cert.pem and, if certificates were revoked,
+    /// ca-crl.pem. nbdkit and libnbd use the same names.
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "DIR")]
     pub tls_certificates: Option<PathBuf>,
-    /// Which clients are served: 'require', with TLS alone, or 'on', others too
+    /// 'require': serve only clients with TLS; 'on': serve others too
     #[cfg(feature = "tls")]
     #[arg(
         long,
@@ -66,7 +66,7 @@ pub struct ServeArgs {
         default_value = "require"
     )]
     pub tls: TlsMode,
-    /// Serve clients alone that have a certificate issued by ca-cert.pem
+    /// Serve only clients with a certificate issued by ca-cert.pem
     #[cfg(feature = "tls")]
     #[arg(long, requires = "tls_certificates", hide_short_help = true)]
     pub tls_verify_peer: bool,
@@ -76,30 +76,30 @@ pub struct ServeArgs {
     /// Do not lock a writable source against other programs
     #[arg(long, requires = "writable", hide_short_help = true)]
     pub no_lock: bool,
-    /// Name of the export, besides ''
+    /// Name of the export, in addition to ''
     #[arg(long, value_name = "NAME", default_value = "", hide_short_help = true)]
     pub export: String,
     #[command(flatten)]
     pub server: ServerArgs,
     /// Read the ranges of this plan ahead, in its order
     ///
-    /// A plan of one file, or of one with the name of the export, in the size of the source: 'foreread plan' of a recording of 'serve
-    /// --record'. At most a quarter of the cache is filled with what no client has read.
+    /// The plan must have one file, or one with the name of the export, of the source's size: make it with 'foreread plan' from 'serve
+    /// --record'. At most a quarter of the cache holds data that no client has read.
     #[arg(long, value_name = "PLAN", hide_short_help = true)]
     pub plan: Option<PathBuf>,
 }
 
-/// Which clients a server with a certificate serves.
+/// Which clients a server with TLS serves.
 #[cfg(feature = "tls")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum TlsMode {
-    /// Those with TLS alone
+    /// Only clients with TLS
     Require,
-    /// Those without TLS, too
+    /// Clients without TLS too
     On,
 }
 
-/// Clients at once: connections cost a file and a thread each.
+/// Maximum number of clients. Each connection takes a file descriptor and a thread.
 const MAX_CLIENTS: u32 = 2048;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
@@ -127,7 +127,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let room = nbd::make_room(MAX_CLIENTS);
     if room < MAX_CLIENTS {
         note(format!(
-            "room for {room} clients, not {MAX_CLIENTS}: raise the limit of open files (ulimit -Hn)"
+            "at most {room} clients instead of {MAX_CLIENTS}: raise the limit of open files (ulimit -Hn)"
         ));
     }
     let following = args
@@ -195,7 +195,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     recorded
 }
 
-/// Begins to read a plan ahead.
+/// Starts to read a plan ahead.
 fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower, Fail> {
     let opened = foreread_plan::text::open(plan)?;
     let names = [
@@ -226,7 +226,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower
     started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
 
-/// Where clients connect: the places that are named, and the sockets that systemd passes on.
+/// Where clients connect: the named addresses, and the sockets passed by systemd.
 fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
     let unix = args.unix.clone().map(Listen::Unix);
     let mut all: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
@@ -260,7 +260,7 @@ fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
     Ok(all)
 }
 
-/// The certificate to serve with, if one is named.
+/// The server's certificate, if one is given.
 #[cfg(feature = "tls")]
 fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
     let Some(dir) = &args.tls_certificates else {
@@ -270,7 +270,7 @@ fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
         return Err(Fail::input(
             "--tls on",
             "--tls-verify-peer",
-            "a client without TLS shows no certificate; leave --tls out, or --tls-verify-peer",
+            "a client without TLS has no certificate; remove --tls or --tls-verify-peer",
         ));
     }
     let tls = NbdTls::load(dir, args.tls_verify_peer)?;
@@ -281,7 +281,7 @@ fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
     }))
 }
 
-/// Every client shows a certificate.
+/// Each client must present a certificate.
 fn knows_clients(args: &ServeArgs) -> bool {
     #[cfg(feature = "tls")]
     return args.tls_verify_peer;
@@ -292,7 +292,7 @@ fn knows_clients(args: &ServeArgs) -> bool {
     }
 }
 
-/// A byte in the server's pipe for each signal. A second Ctrl-C ends the process at once.
+/// Writes a byte to the server's pipe for each signal. A second Ctrl-C ends the process at once.
 fn stop_on_signals(stop: &NbdStop) -> Result<(), Fail> {
     signals::end_at_second_signal()?;
     for signal in signals::ending() {

@@ -1,6 +1,6 @@
-//! `foreread sweep`: reads a grid from its options, has the lab measure the cells that the file lacks, prints all of them.
+//! `foreread sweep`: builds a grid from its options, lets the lab measure the cells that are not in the file, and prints all cells.
 //!
-//! A trace is loaded by the thread that measures its first missing cell, and dropped after its last.
+//! The thread that measures the first missing cell of a trace loads it; the last cell frees it.
 
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};
@@ -29,12 +29,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tempfile::NamedTempFile;
 
-/// Measure many traces, policies and device models, over the cores
+/// Simulate many traces, policies and device models on all cores
 ///
-/// Each combination is a cell: what 'foreread compare' shows for that policy alone. With --resume each cell is a line of JSON (schema
-/// foreread.cell/1) in the file as soon as it is measured: a sweep that was ended continues where it was, and one with more traces or
-/// policies measures only what is missing. A trace whose size has changed is measured anew. A trace may be an object
-/// (s3://BUCKET/KEY), which is copied to a temporary file while it is measured.
+/// Each combination is a cell, which has the results that 'foreread compare' shows for that policy. --resume appends each finished cell as a line
+/// of JSON (schema foreread.cell/1) to a file: an interrupted sweep continues where it stopped, and one with more traces or
+/// policies measures only the missing cells. A trace whose size has changed is measured again. A trace may be an object
+/// (s3://BUCKET/KEY), which is copied to a temporary file during its measurement.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +55,7 @@ pub struct SweepArgs {
     /// Policies: a,b:key=value, or 'all' [default: none,auto,linux-6.18]
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Memory for what is cached [default: the usual one]
+    /// Cache size
     #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Repeat for each of several values of a parameter
@@ -69,37 +69,37 @@ pub struct SweepArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Keep finished cells in this file, and use those in it
+    /// Append finished cells to this file, and reuse those in it
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,
-    /// Cells at once [default: the number of processors]
+    /// Number of concurrent cells [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Measure nothing; list the keys of the missing cells as JSON, those of large traces first
+    /// Measure nothing; list the keys of missing cells as JSON, large traces first
     ///
-    /// For programs that have other machines measure them.
+    /// For programs that distribute the cells to other machines.
     #[arg(long, hide_short_help = true)]
     pub missing: bool,
     /// Write JSON to a file, or to stdout
     ///
-    /// A line for each cell, those of the file among them.
+    /// One line for each cell, including those from the file.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
 
 const POLICIES: &str = "none,auto,linux-6.18";
-/// More cells are a typing error.
+/// Maximum number of cells; more is probably a typing error.
 const MAX_CELLS: usize = 1_000_000;
 
-/// What an argument names.
+/// The input that an argument names.
 enum SweepInput {
     Workload(String),
     Trace(PathBuf),
-    /// A trace that is not a file here.
+    /// A trace that is not a local file.
     Remote(SourceName),
 }
 
-/// A trace or a workload, and the cells that have not begun.
+/// A trace or a workload, and its cells that have not started.
 struct Input {
     reads: SweepInput,
     left: usize,
@@ -114,7 +114,7 @@ struct Cells {
     inputs: Vec<Mutex<Input>>,
 }
 
-/// Measures what is missing and prints.
+/// Measures the missing cells and prints all.
 pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let mut file = None;
@@ -170,7 +170,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     )
 }
 
-/// Every cell that is asked for. Large traces come first: at the end the threads, or the workers that `--missing` is for, wait for a short
+/// All requested cells. Large traces come first, so that threads, or workers of `--missing`, wait at the end for a short
 /// cell.
 fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cells, Fail> {
     let policies = policies(args.policy.as_deref().unwrap_or(POLICIES))?;
@@ -181,7 +181,7 @@ fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cell
         if !on.is_simulated() {
             let remedy = "name models: model:NAME";
             return Err(Fail::input(
-                "a sweep is simulated",
+                "a sweep only simulates",
                 format!("--on {name}"),
                 remedy,
             ));
@@ -247,7 +247,7 @@ fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cell
                 return Err(Fail::input(
                     "the sweep has too many cells",
                     format!("more than {MAX_CELLS}"),
-                    "sweep in several parts",
+                    "run several smaller sweeps",
                 ));
             }
         }
@@ -261,7 +261,7 @@ fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cell
     Ok(cells)
 }
 
-/// What an argument names, and the bytes of its file.
+/// The input that an argument names, and the size of its file.
 fn requested(text: &OsString) -> Result<(SweepInput, u64), Fail> {
     let name = SourceName::from(text.clone());
     if foreread::source::is_remote(&name) {
@@ -278,7 +278,7 @@ fn requested(text: &OsString) -> Result<(SweepInput, u64), Fail> {
     }
 }
 
-/// The policies that the list names. Nothing is compared, so `none` is there only if it is named.
+/// The policies of the list. A sweep compares nothing, so `none` is included only if it is named.
 fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
     let (mut policies, _) = policy_list::parse(Some(list))?;
     let named = list == "all" || list.split(',').any(|name| name.trim() == "none");
@@ -287,7 +287,7 @@ fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
 }
 
 impl Input {
-    /// The trace of the next cell; the last cell takes it along.
+    /// The trace of the next cell; the last cell takes ownership of it.
     fn replay(&mut self) -> Result<Option<Arc<Replay>>, Fail> {
         let replay = match (self.loaded.take(), &self.reads) {
             (_, SweepInput::Workload(_)) => return Ok(None),
@@ -305,7 +305,7 @@ fn loaded(path: &Path) -> Result<Arc<Replay>, Fail> {
     reads::ready(path, &ReplayArgs::default()).map(Arc::new)
 }
 
-/// Copies a trace that is not here into a temporary file.
+/// Copies a remote trace into a temporary file.
 fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
     let failed = |error: &dyn std::fmt::Display| {
         let place = format!("{name}: {error}");
@@ -317,7 +317,7 @@ fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
     Ok(file)
 }
 
-/// A line for each cell, and the rate.
+/// Prints a line for each cell, and the rate.
 fn in_words(results: &[CellResult<ComparedCell>], measured: usize, seconds: f64) -> String {
     type CellColumn<'a> = Column<'a, CellResult<ComparedCell>>;
     let columns = vec![

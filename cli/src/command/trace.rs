@@ -1,4 +1,4 @@
-//! `foreread trace`: import, export, what is in a trace, and which formats there are.
+//! `foreread trace`: imports, exports and describes traces, and lists the formats.
 
 mod convert;
 
@@ -32,17 +32,17 @@ pub enum TraceCommand {
     Import(convert::ImportArgs),
     Export(convert::ExportArgs),
     Info(InfoArgs),
-    /// List the formats: what is read and written, units, keys
+    /// List the trace formats: read or write support, units, keys
     #[command(after_help = "\
 Example:
   foreread trace import spc.csv --format spc")]
     Formats(JsonArgs),
 }
 
-/// Describe a trace: sizes, streams, latency, what it lacks
+/// Describe a trace: sizes, streams, latency, missing fields
 ///
-/// Counts, sizes, streams, reuse, span, latency. Memory is bounded: for a large trace some figures become an
-/// estimate, and are called one.
+/// Prints counts, sizes, streams, reuse, span and latency. Memory is bounded: for a large trace some figures are
+/// estimates and marked as such.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -62,10 +62,10 @@ pub struct InfoArgs {
     pub json: Option<OsString>,
 }
 
-/// Widest line for people.
+/// Maximum width of a text line.
 const WIDTH: usize = 90;
 
-/// Does what is asked.
+/// Runs the subcommand.
 pub fn run(args: &TraceArgs) -> Result<(), Fail> {
     match &args.command {
         TraceCommand::Import(asked) => convert::import(asked),

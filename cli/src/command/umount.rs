@@ -1,6 +1,6 @@
-//! `foreread umount`: takes mounts of foreread away, and says which programs hold one that is in use.
+//! `foreread umount`: unmounts mounts of foreread, and names the programs that keep a mount busy.
 //!
-//! Never: takes away a mount of another file system.
+//! It never unmounts another file system.
 
 use crate::fail::{Fail, note, one_line};
 use crate::out;
@@ -8,32 +8,32 @@ use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::unmount;
 use std::path::{Path, PathBuf};
 
-/// Unmount what 'foreread mount' has mounted
+/// Unmount mounts of 'foreread mount'
 ///
-/// As 'fusermount3 -u DIR' or 'umount DIR' does. The command that serves the mount ends then, when it has kept what it learned. A mount
-/// that is in use stays, and programs that use it are named, as far as this user may see them; with --lazy it goes from its folder at once, and ends
-/// when they have closed their files.
+/// Like 'fusermount3 -u DIR' or 'umount DIR'. The serving command then ends, after it has saved its state. A busy mount stays, and
+/// the programs that use it are listed as far as this user may see them. With --lazy the mount is detached at once, and ends
+/// when the last file is closed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foreread umount mnt
   foreread umount --all")]
 pub struct UmountArgs {
-    /// Folders that are mounted on
+    /// Mount points
     #[arg(value_name = "DIR", required_unless_present = "all")]
     pub dirs: Vec<PathBuf>,
-    /// Unmount every mount of foreread that is seen here
+    /// Unmount all visible mounts of foreread
     #[arg(long, conflicts_with = "dirs")]
     pub all: bool,
-    /// Take one that is in use from its folder now; it ends with its last file
+    /// Detach a busy mount now; it ends when its last file is closed
     #[arg(long)]
     pub lazy: bool,
 }
 
-/// Programs that are named.
+/// Maximum number of programs listed.
 const MAX_NAMED: usize = 5;
 
-/// Unmounts all that are named, and fails if one stayed.
+/// Unmounts all that are named, and fails if one remains mounted.
 pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     let host = Host::here();
     let all = host.mounts();
@@ -43,18 +43,18 @@ pub fn run(args: &UmountArgs) -> Result<(), Fail> {
         let found = args.dirs.iter().map(|dir| found(&all, dir));
         found.collect::<Result<Vec<_>, _>>()?
     };
-    // The last mounted first: one may be in a folder of another.
+    // In reverse order of mounting, because mounts may be nested.
     asked.sort_by_key(|mount| std::cmp::Reverse(all.iter().position(|other| other.id == mount.id)));
     asked.dedup_by_key(|mount| mount.id);
     if asked.is_empty() {
-        note("nothing of foreread is mounted");
+        note("there is no foreread mount");
     }
     let mut failed = None;
     for mount in asked {
         match away(&host, mount, args.lazy) {
             Ok(()) => out::print(format!("{}\n", shown(&mount.point)))?,
             Err(fail) => {
-                // The last is what the command ends with.
+                // The command ends with the last error.
                 if let Some(Fail::Failure(earlier)) = failed.replace(fail) {
                     note(earlier);
                 }
@@ -64,14 +64,14 @@ pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     failed.map_or(Ok(()), Err)
 }
 
-/// A place as a terminal may show it.
+/// A path that is safe to print on a terminal.
 fn shown(place: &Path) -> String {
     one_line(&place.display().to_string())
 }
 
-/// The mount that a folder shows, if it is ours. Names are compared first: a mount whose server does not answer cannot be looked at.
+/// The mount at a folder, if it is ours. Names are compared first, because system calls on a hung mount block.
 fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
-    // Without a slash at its end, `.` and doubled slashes; `..` stays.
+    // Removes a trailing slash, `.` and doubled slashes; keeps `..`.
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
     let whole = PathBuf::from_iter(whole.components());
     let is_below = |mount: &Mount| mount.kind == FOREREAD_MOUNT && whole.starts_with(&mount.point);
@@ -87,11 +87,7 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
         Some(mount) if mount.kind == FOREREAD_MOUNT => return Ok(mount),
         Some(mount) => {
             let what = format!("{} is {}", shown(dir), mount.kind);
-            return Err(Fail::input(
-                "no mount of foreread",
-                what,
-                "'umount' takes it away",
-            ));
+            return Err(Fail::input("not a foreread mount", what, "use 'umount'"));
         }
         None => {}
     }
@@ -99,10 +95,10 @@ fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
     let places = places.take(MAX_NAMED).map(|mount| shown(&mount.point));
     let places = Vec::from_iter(places).join(", ");
     let remedy = match places.is_empty() {
-        true => "nothing of foreread is mounted here".to_string(),
-        false => format!("mounted are: {places}"),
+        true => "there is no foreread mount on this machine".to_string(),
+        false => format!("the mounts are: {places}"),
     };
-    Err(Fail::input("no mount of foreread", shown(dir), remedy))
+    Err(Fail::input("not a foreread mount", shown(dir), remedy))
 }
 
 fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
@@ -112,7 +108,7 @@ fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
     let users = host.programs_in(mount);
     let place = shown(&mount.point);
     if users.is_empty() {
-        let remedy = "run it as its user or as root; where it is in use, end that or use --lazy";
+        let remedy = "run this as the user who mounted it or as root; if it is busy, end its users or add --lazy";
         return Err(Fail::cannot(
             "not unmounted",
             format!("{place}: {said}"),
@@ -124,6 +120,6 @@ fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
         .take(MAX_NAMED)
         .map(|user| format!("{} ({})", user.pid, user.name));
     let users = Vec::from_iter(users).join(", ");
-    let remedy = format!("end {users}, or use --lazy");
+    let remedy = format!("end {users}, or add --lazy");
     Err(Fail::cannot("in use", place, remedy))
 }

@@ -1,4 +1,4 @@
-//! `foreread warm`: whole files into the page cache, or objects into a cache on disk, with a progress bar.
+//! `foreread warm`: reads whole files into the page cache, or objects into a disk cache, with a progress bar.
 
 #[cfg(feature = "object")]
 mod onto_disk;
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bring files into the page cache, or objects onto the disk
+/// Read files into the page cache, or objects into a disk cache
 ///
-/// Whole files, at the full rate of the storage; folders with all that is below them. What is cached already is not read again, so a call that was ended goes on where it stopped.
-/// It stops when the memory of the control group or the machine is full but for an eighth, and says so.
+/// Reads whole files, and folders recursively, at the full rate of the storage. Cached data is not read again, so an interrupted command continues
+/// where it stopped. It stops when seven eighths of the memory of the control group or the machine are used, and reports that.
 ///
-/// Objects (s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ for all below it) go to the cache on disk of --disk-cache, which 'mount' and 'serve'
-/// read. It stops when the limit or the reserve of that cache is reached.
+/// Objects (s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ for all below it) go to the disk cache of --disk-cache, which 'mount' and 'serve'
+/// read. It stops when that cache reaches its size limit or its free-space reserve.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,24 +36,24 @@ pub struct WarmArgs {
     /// Files and folders, or objects and prefixes of stores
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Keep objects here: DIR[,size=50G][,free=10%]
+    /// Disk cache for objects: DIR[,size=50G][,free=10%]
     ///
-    /// As --disk-cache of 'foreread mount'; without it FOREREAD_DISK_CACHE, then the key 'disk-cache' of the files of settings.
+    /// Like --disk-cache of 'foreread mount'. Default: FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
-    /// Bytes to read at most
+    /// Maximum bytes to read
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max: Option<u64>,
     #[command(flatten)]
     pub output: JsonArgs,
 }
 
-/// How often the bar moves.
+/// Interval of the progress bar.
 const TICK: Duration = Duration::from_millis(50);
 
 #[cfg(not(feature = "object"))]
-/// The page cache is of files: what is elsewhere has to be mounted first.
+/// The page cache holds only files: other sources must be mounted first.
 fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
     let mut names = paths.iter().filter(|path| !path.exists());
     let name = names.find_map(|path| {
@@ -66,7 +66,7 @@ fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
     })
 }
 
-/// Warms.
+/// Runs the command.
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     #[cfg(feature = "object")]
@@ -132,7 +132,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     let signal = signalled.load(Ordering::Relaxed);
     if signal > 0 {
         note(format!(
-            "ended with {} to do; the same command goes on there",
+            "stopped with {} to do; run the same command again to continue",
             size_of(rest)
         ));
         return Err(Fail::Passed(128 + signal as u8));
@@ -145,7 +145,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     if left_out.is_empty() {
         Ok(())
     } else {
-        let what = "some files were left out";
+        let what = "some files were skipped";
         Err(Fail::check(what, "see above", "check them"))
     }
 }

@@ -1,6 +1,6 @@
-//! Passes on the slowest reads of each second, with the fetches inside them.
+//! Exports the slowest reads of each second, with the fetches inside them.
 //!
-//! Most reads are hits and are all alike; a ratio of them shows hits. The number is the same at 10 reads a second and at 100,000.
+//! Most reads are hits and look alike, so a random sample would show only hits. The number exported is the same at 10 and at 100,000 reads a second.
 
 use foreread_os::threads::spawn;
 use opentelemetry::Context;
@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Reads of a second that are passed on.
+/// Reads exported for each second.
 const MAX_READS: usize = 20;
-/// Spans inside a read that are kept.
+/// Maximum number of spans kept inside a read.
 const MAX_PARTS: usize = 32;
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ fn text(path: &Path) -> &str {
 }
 
 /// Runs each command line, in which `OUT` is an output and `IN` is `source`; the outputs are in `folder`.
-pub fn none_follows_a_link(options: &[&str], folder: &Path, source: &Path) {
+pub fn no_command_follows_a_link(options: &[&str], folder: &Path, source: &Path) {
     let path = |name: &str| folder.join(name);
     for (number, option) in options.iter().enumerate() {
         // A model file has to be called so.
@@ -29,7 +29,7 @@ pub fn none_follows_a_link(options: &[&str], folder: &Path, source: &Path) {
             .expect("made");
             let got = foreread(arguments(&out));
             assert!(
-                got.is_refused().contains("it is there already"),
+                got.is_refused().contains("it exists already"),
                 "{option:?}: {}",
                 got.err
             );

@@ -1,4 +1,4 @@
-//! The pages that were read ahead, evicted unused, and might be asked for after all: what thrash is counted by.
+//! Remembers pages that were read ahead and evicted unused, to count thrash if they are read after all.
 //!
 //! Bounded: it remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. Never: changes a decision.
 

@@ -1,7 +1,7 @@
-//! A group: the state of up to 64 neighbouring pages, a bit each.
+//! A group: the state of up to 64 adjacent pages, one bit for each.
 //!
 //! The life of a page is one enum, [`Life`]; the bitmaps are its packed form, and the four methods that
-//! change them are the four arrows. Never: an arrow back. A page that is gone begins a new life.
+//! change them are the four arrows. There is no arrow back: a page that was dropped starts again as absent.
 //!
 //! ```text
 //!            depart            land             touch
@@ -15,10 +15,10 @@ use crate::units::{OpenId, PageRange};
 /// Pages in a group: one bit of a `u64` each.
 pub const GROUP_PAGES: u64 = 64;
 
-/// Where a page is in its life.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Life {
-    /// Not here and not in flight.
+    /// Absent and not in flight.
     Absent,
     /// Submitted or about to be; `asked` when a read has demanded it already.
     InFlight {
@@ -27,7 +27,7 @@ pub enum Life {
     },
     /// Here, never demanded.
     Unused,
-    /// Here, demanded at least once.
+    /// Present, demanded at least once.
     Used,
 }
 
@@ -103,7 +103,7 @@ impl Group {
         self.mark
     }
 
-    /// Where one page is in its life.
+    /// The state of one page.
     pub fn life(&self, page: u64) -> Life {
         let bit = 1u64 << (page % GROUP_PAGES);
         match (

@@ -1,7 +1,7 @@
 //! From (file, group number) to the slot of the group: an open-addressed table of slot numbers.
 //!
 //! The keys stand in the groups themselves, so an entry is four bytes. Deterministic: the same calls give
-//! the same table on every machine. Never: iterated (its order means nothing).
+//! the same table on every machine. It is never iterated, because its order has no meaning.
 //!
 //! ```text
 //!   table:  [ - | 7 | - | 2 | 9 | - ]     9 hashed to the place of 2 and took the next one

@@ -1,4 +1,4 @@
-//! Lists of nodes that are numbers: their links are in one vector, and a node is on one list at most.
+//! Linked lists of numbered nodes: the links are in one vector, and a node is on at most one list.
 
 /// No node.
 pub const NONE: u32 = u32::MAX;

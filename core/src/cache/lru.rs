@@ -1,6 +1,6 @@
-//! Which group leaves next: least recently touched first. The one file to replace for another order.
+//! The order of eviction: least recently touched group first. Replace this file for another order.
 //!
-//! Never: looks at pages. It orders slots; the cache asks for victims from the cold end.
+//! It orders slots, not pages; the cache takes victims from the cold end.
 //!
 //! ```text
 //!   hot end                                   cold end
@@ -24,7 +24,7 @@ impl Evictor {
         }
     }
 
-    /// A group comes into use at the hot end.
+    /// Adds a group at the hot end.
     pub fn insert(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
             self.links.resize(slot as usize + 1, Link::NONE);
@@ -40,7 +40,7 @@ impl Evictor {
         }
     }
 
-    /// The group is given up.
+    /// Removes the group.
     pub fn remove(&mut self, slot: u32) {
         self.list.remove(&mut self.links, slot);
     }

@@ -1,6 +1,6 @@
-//! Which page leaves next in a kernel's page cache: two lists, and a second chance for what was used.
+//! The order of eviction of a kernel's page cache: two lists, and a second chance for used pages.
 //!
-//! Never: looks at bytes or times. It orders pages; the machine drops those that it is given.
+//! It orders pages without looking at bytes or times; the machine drops the chosen ones.
 //!
 //! ```text
 //!            in ──► newest  inactive  oldest ──► out, unless used since it came here
@@ -12,7 +12,7 @@
 //! A page that comes back soon after it left, before as many others left as the active list holds, begins on the active list. A use is
 //! a read call, which counts at once, or a touch through a mapping, which is seen when the page is looked at, or when it is unmapped.
 //!
-//! Source: what the kernel's documentation says of its lists (admin-guide/mm/concepts, mm/workingset), checked by the bytes that a
+//! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the bytes that a
 //! kernel 6.18 read in a control group (decision 0302).
 
 use super::GROUP_PAGES;
@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 /// Pages of a GiB, from which on the active list may be the longer one.
 const GIB_PAGES: u64 = 1 << 18;
 
-/// What is known of the pages of a group, a bit each.
+/// The state of a group's pages, one bit for each.
 #[derive(Clone, Copy, Default)]
 struct Marks {
     /// On one of the lists.
@@ -160,7 +160,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group are mapped no more: touches count now.
+    /// Pages of a group were unmapped: their touches count now.
     pub fn unmapped(&mut self, slot: u32, pages: u64) {
         let Some(mark) = self.marks.get_mut(slot as usize) else {
             return;
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_soon_is_active() {
+    fn pages_that_return_soon_are_active() {
         let mut lists = lists(10);
         lists.read(0, 0b11_1000_0000);
         lists.read(0, 0b11_1000_0000);

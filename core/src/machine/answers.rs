@@ -1,6 +1,6 @@
-//! From a policy's answer to fetches: what is admitted, what is merged, what has to leave for it.
+//! Converts a policy's answer to fetches: admission, merging, eviction.
 //!
-//! Never: lets readahead take the room of a demand read. Ahead pages are cut to the room there is; demand pages
+//! Readahead never takes the room of a demand read. Readahead is cut to the available room; demand pages
 //! always have theirs, because a piece is admitted only when it fits beside all that is held (`reads.rs`).
 //!
 //! ```text
@@ -19,7 +19,7 @@ use crate::policy::{Answer, Ask, Outcome, Policy, Probe, SourceView, Tuning, Urg
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
-/// A kernel takes this many pages back at least, once it has to.
+/// Minimum pages that a kernel reclaims at once.
 const RECLAIMED_PAGES: u64 = 32;
 
 /// Pages that went in flight in this event and belong to no fetch yet.
@@ -33,7 +33,7 @@ pub struct UnassignedPages {
     window: u32,
     /// Fetches go out in this order: 0 for the file that is read, then windows of other files as they were planned.
     turn: u32,
-    /// How soon it is needed, if its policy has said so.
+    /// How soon it is needed, if the policy has set that.
     urgency: Option<Urgency>,
 }
 
@@ -80,7 +80,7 @@ impl Machine {
         question(&mut *stream.policy, &ask, &mut self.answer);
     }
 
-    /// What is known of the source; all zero where it is not measured.
+    /// The measured source; all zero if it is not measured.
     fn source_view(&self) -> SourceView {
         let Some(meter) = self.meter.as_ref() else {
             return SourceView::default();
@@ -111,7 +111,7 @@ impl Machine {
         stream.policy.tuning(&self.source_view())
     }
 
-    /// Carries out the answer for a read of `piece` (empty for hints). `request` is what the reader asked for.
+    /// Executes the answer for a read of `piece` (empty for hints). `request` is the reader's whole request.
     pub(super) fn apply(
         &mut self,
         file: FileId,

@@ -1,7 +1,7 @@
-//! What changes from outside: listings, invalidation, new versions, hints, memory pressure.
+//! External changes: listings, invalidation, new versions, hints, memory pressure.
 //!
 //! Never: serves an old byte after the change was reported. Present pages go at once, pages in flight are doomed, and
-//! reads that waited for them fetch anew (or fail, when the whole version is gone).
+//! reads that waited for them fetch again (or fail, if the whole version is gone).
 
 use super::{AskedFor, Asker, MAX_IDS, Machine, Question};
 use crate::cache::GROUP_PAGES;
@@ -15,12 +15,12 @@ use alloc::vec::Vec;
 const HINTED_CACHES: u64 = 4;
 
 impl Machine {
-    /// These bytes changed: their pages go, here or in flight.
+    /// These bytes changed: their pages are dropped, present or in flight.
     pub(super) fn invalidate(&mut self, file: FileId, range: ByteRange) {
         self.drop_pages(file, self.config.page.cover(range));
     }
 
-    /// Another version: reads in progress fail, nothing of the old one stays.
+    /// A new version: reads in progress fail, and all old pages are dropped.
     pub(super) fn changed(&mut self, file: FileId, size: u64) {
         let reads: Vec<u32> = self.reads_of(file).collect();
         reads
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The file grew: its last page, if it was not full, has to be read again.
+    /// The file grew: its last page must be read again if it was partial.
     pub(super) fn grown(&mut self, file: FileId, size: u64) {
         let old = self.size_of(file);
         let page = self.config.page;
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// What the caller says it will read, planned as if a policy had said so. The policy's own state stays as it is.
+    /// Ranges announced by the caller, planned as if by a policy. The policy's state is unchanged.
     pub(super) fn prefetch(&mut self, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return;
@@ -137,7 +137,7 @@ impl Machine {
         });
     }
 
-    /// Plans and submits what `answer` says to a hint of `range`.
+    /// Plans and submits `answer` for a hint about `range`.
     fn take_hint(
         &mut self,
         asker: Asker,

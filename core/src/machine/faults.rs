@@ -1,8 +1,8 @@
-//! Page faults: reads of one page with questions that are not those of a read, and the touches that make no fault.
+//! Page faults: reads of one page with questions of their own, and touches of mapped pages.
 //!
-//! A fault maps the pages around it that are here, of an aligned block of 16 (x86's default of 64 KiB), for policies of kernels that
-//! do so ([`crate::policy::Wants::around`]). A marked page is left out, so that its mark is met. What is mapped is the driver's
-//! to know: it asks [`Machine::around`] when it has served a fault.
+//! A fault maps the cached pages around it in an aligned block of 16 (x86's default of 64 KiB), for policies of kernels that
+//! do so ([`crate::policy::Wants::around`]). A marked page is left out, so that its mark is hit. The driver tracks mapped
+//! pages: it calls [`Machine::around`] after it has served a fault.
 //!
 //! ```text
 //!   Fault ──► page here or in flight: on_fault_hit ─┬─► served ──► on_mapped(pages around)
@@ -22,7 +22,7 @@ const AROUND: u64 = 16;
 impl Machine {
     // ---- getters ----
 
-    /// What a fault at `at` maps of the 64 pages from `64 * number` on: that number, and a bit for each page. The touched page is
+    /// The pages mapped by a fault at `at`, among the 64 pages from `64 * number` on: that number, and a bit for each page. The touched page is
     /// always among them.
     #[must_use]
     pub fn around(&self, open: OpenId, at: u64, map: &Mapping) -> (u64, u64) {
@@ -65,7 +65,7 @@ impl Machine {
         self.admit(read, false);
     }
 
-    /// A page was touched that is mapped, so it is here.
+    /// A mapped page was touched, so it is cached.
     pub(super) fn accessed(&mut self, open: OpenId, at: u64, code: bool) {
         let Some(file) = self.open_of(open).map(|o| o.file) else {
             return;
@@ -76,7 +76,7 @@ impl Machine {
             end: page + 1,
         };
         if self.cache.present_run(file, one) == 0 {
-            // A log may say anything.
+            // A log may contain anything.
             return;
         }
         let number = page / GROUP_PAGES;

@@ -1,7 +1,7 @@
 //! The life of a fetch: queued, submitted, answered. One fetch serves every read that wants its pages.
 //!
-//! Never: lets readahead go before demand, or fail a read. A read fails only through a fetch that was made for it
-//! and for nothing else (`owner`); every other waiting read fetches anew.
+//! Readahead never precedes demand and never fails a read. A read fails only by a fetch that was made for it
+//! alone (`owner`); every other waiting read fetches again.
 //!
 //! ```text
 //!   queued ──submit──► in flight ──progress──► ... ──done / failed──► gone
@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 /// are about as far ahead alternate: readers of a SATA SSD had twice the 99th percentile.
 const MUCH_LATER: u64 = 2;
 
-/// What the machine knows of a fetch it has submitted.
+/// A submitted fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchView {
     /// Which file.
@@ -42,7 +42,7 @@ pub struct Fetch {
     pub file: FileId,
     pub pages: PageRange,
     class: Class,
-    /// Where it waits for a slot, if not at the end.
+    /// Its position in the queue, if it is not the end.
     pub urgency: Option<Urgency>,
     /// The read this was made for, if it holds only pages that read demanded.
     pub owner: Option<u32>,
@@ -122,7 +122,7 @@ impl Machine {
         self.fetches[slot].pages.len() * self.config.page.bytes()
     }
 
-    /// It waits for a slot as readahead no more, if it did.
+    /// Removes it from the readahead queue, if it was there.
     fn take_from_ahead_queue(&mut self, slot: u32) {
         if let Some(at) = self.ahead_queue.iter().position(|&f| f == slot) {
             self.ahead_queue.remove(at);
@@ -247,7 +247,7 @@ impl Machine {
         );
     }
 
-    /// The first `bytes` of a fetch are here.
+    /// The first `bytes` of a fetch have arrived.
     pub(super) fn progress(&mut self, id: FetchId, bytes: u64) {
         if let Some(slot) = self.fetch_of(id) {
             self.land_to(slot, bytes);
@@ -310,7 +310,7 @@ impl Machine {
         served.into_iter().for_each(|w| self.waited_enough(w));
     }
 
-    /// Counts in the meter what has arrived.
+    /// Counts arrived bytes in the meter.
     fn measure_arrival(&mut self, slot: u32, fresh: PageRange) {
         let fetch = &mut self.fetches[slot];
         if let Some(meter) = &mut self.meter {
@@ -355,7 +355,7 @@ impl Machine {
         }
     }
 
-    /// What has not arrived is absent again. The read it was made for fails; reads that joined it fetch for themselves.
+    /// Bytes that have not arrived become absent again. The read that owns the fetch fails; reads that joined it fetch again.
     fn end_failed_fetch(&mut self, slot: u32, error: Error) {
         let refused = if error == Error::Limit {
             self.ahead_bytes(&self.fetches[slot])
@@ -367,7 +367,7 @@ impl Machine {
         if fetch.doomed {
             return;
         }
-        // Refused is not failed: the source was not asked. What was cancelled did not fail either.
+        // A refused fetch has not failed, because no request was sent. Neither has a cancelled one.
         self.stats.failed_fetches += u64::from(error != Error::Limit && !fetch.is_unneeded);
         let planner = fetch.planner;
         self.count(planner, |stats| stats.ra_refused_bytes += refused);
@@ -409,7 +409,7 @@ impl Machine {
         fetch
     }
 
-    /// The bytes in flight are of no more use: the pages are gone now, the answer will be discarded.
+    /// The bytes in flight are not needed any more: the pages are dropped now, and the result will be discarded.
     pub(super) fn doom(&mut self, slot: u32) {
         self.lose_rest(slot);
         let fetch = &mut self.fetches[slot];

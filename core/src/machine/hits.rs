@@ -1,8 +1,8 @@
-//! Reads of pages that are all here: the short way through the machine, and the way around it.
+//! Reads of cached pages: the short path through the machine, and the path around it.
 //!
 //! A page is settled when it is present, was demanded before and bears no mark. A read of settled pages raises no question
 //! and changes no page: it only refreshes the order of eviction and the counters, and a policy may want to know where it
-//! ended. So a driver need not ask for such a read. It serves the bytes by itself and reports the read afterwards
+//! ended. So a driver may serve such a read without the machine and report it afterwards
 //! ([`crate::event::Event::Hit`]), with others, those of one thread in their order. Never: a report that causes a fetch.
 //!
 //! ```text
@@ -25,7 +25,7 @@ pub struct SettledGroup {
     pub file: FileId,
     /// Which group of it.
     pub number: u64,
-    /// Where its bytes are.
+    /// The slot of its bytes.
     pub slot: GroupSlot,
     /// Bit `n` is page `64 * number + n` of the file. A page that is put back later is another page.
     pub pages: u64,
@@ -53,14 +53,14 @@ impl Machine {
 
     // ---- events in ----
 
-    /// A reader has taken bytes of settled pages. Those that have left since are another page or none: they stay as they are.
+    /// A reader has read settled pages. Pages that were dropped or replaced since are not changed.
     pub(super) fn hit(&mut self, read: ReadId, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return;
         };
         let pages = self.config.page.cover(range);
         if one_group(pages).is_none() {
-            // No such bytes were given. A log may say anything.
+            // There were no such bytes. A log may contain anything.
             return;
         }
         self.cache.refresh(file, pages);

@@ -1,29 +1,29 @@
-//! The meter: what a source delivers, measured on every fetch, demand included.
+//! The meter: a source's latency and rate, measured on every fetch, demand included.
 //!
 //! It outlives a stream and a file, because latency and rate belong to the source. It is fed only when the policy wants it
 //! ([`crate::policy::Wants::meter`]). Five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
-//!   tail      what three of the last 64 first-byte times exceed, less the time that the bytes before each take at the rate
+//!   tail      the value that three of the last 64 first-byte times exceed, less the transfer time of the bytes before each
 //!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took; of the last
 //!             256 fetches of a busy source, since a reader that asks for little shows no lower rate
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
-//!   busy      fetches while four or more were in flight, long ones by their MiB: only these show what the source can do at most
+//!   busy      fetches while four or more were in flight, long ones by their MiB: only these show the source's maximum rate
 //! ```
 //! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
 //! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
 //!
-//! A fetch of 4 KiB is in flight for 0.2 ms, and meanwhile 8 MiB land whole that went out 40 ms before. They did not come in 0.2 ms: of
-//! what was longer under way than the fetch itself a part counts, as if it had come evenly (`ArrivalHistogram`).
+//! A fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB submitted 40 ms earlier completes. Its bytes did not arrive in 0.2 ms: of
+//! transfers longer than the fetch itself only a part counts, as if their bytes had arrived evenly (`ArrivalHistogram`).
 //!
-//! Eight fetches in a row of a source that is not busy that took more than twice the latency, or less than half of it, replace
-//! all samples: the latency itself has changed, as when a path is routed anew.
+//! If eight consecutive fetches of a source that is not busy take more than twice the latency, or less than half of it, they replace
+//! all samples: the latency has changed, for example by a new route.
 //!
-//! The latency of an idle source does not contain the queue that readahead itself makes. A source that is never idle still
-//! updates it, by 16 fetches behind others. A queue only adds to their first-byte times, so a median below the latency is a lower
-//! latency. (The least of 16 is no measure of it: on a store whose first bytes take 15 ms in the median it is 5, and windows become too
-//! short.) A higher latency shows where the least of them, less the time that the bytes before it and its own take at the rate, is more
+//! The latency of an idle source does not contain the queue made by readahead. A source that is never idle still
+//! updates it, by 16 fetches queued after others. A queue only adds to their first-byte times, so a median below the latency means a lower
+//! latency. (The minimum of 16 is not usable: on a store whose first bytes take 15 ms in the median it is 5, and windows become too
+//! short.) The latency has increased if the minimum, less the transfer time of the bytes before it and its own, is more
 //! than twice the latency. Without that part a scan that keeps 700 KB in flight on a link of 62 MB/s shows 11 ms where the round
 //! trip is 0.7 ms, and reads farther ahead because of it.
 //!
@@ -53,7 +53,7 @@ const PIECE: u64 = 1 << 19;
 const CLASSES: usize = 24;
 const FIRST_CLASS: u32 = 13;
 
-/// What a source delivers. Zero is: not known.
+/// The measured figures of a source. Zero means unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     latencies: [u64; LATENCIES],
@@ -84,7 +84,7 @@ pub struct Meter {
     busy: u32,
 }
 
-/// What is noted of a fetch when it is submitted.
+/// Data recorded when a fetch is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FetchTiming {
     delivered: ArrivalHistogram,
@@ -345,7 +345,7 @@ fn class(ns: u64) -> usize {
     ((ns >> FIRST_CLASS).max(1).ilog2() as usize).min(CLASSES - 1)
 }
 
-/// Nanoseconds that `bytes` take at `rate`; 0 where that is not known.
+/// Nanoseconds that `bytes` take at `rate`; 0 if the rate is unknown.
 fn time_of(bytes: u64, rate: u64) -> u64 {
     if rate == 0 { 0 } else { billions(bytes, rate) }
 }

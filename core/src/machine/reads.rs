@@ -1,4 +1,4 @@
-//! The life of a demand read: looked up, waited for, leased, released; piece by piece when it is large.
+//! The life of a demand read: look-up, wait, lease, release; in pieces if it is large.
 //!
 //! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
 //! it fetches whatever is absent, however it came to be absent.
@@ -8,7 +8,7 @@ use crate::event::{Action, Error, Mapping};
 use crate::policy::{Answer, Ask, DemandMode, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
 
-/// Where a read is.
+/// The state of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its next piece found no room.
@@ -47,7 +47,7 @@ pub struct Read {
 }
 
 impl Machine {
-    /// A demand read comes in.
+    /// Starts a demand read.
     pub(super) fn begin_read(
         &mut self,
         id: ReadId,
@@ -97,7 +97,7 @@ impl Machine {
         held == 0 || held + pages <= self.config.capacity_pages
     }
 
-    /// Looks up the next piece of a read, or serves what there is none of.
+    /// Looks up the next piece of a read, or serves an empty read.
     pub(super) fn advance(&mut self, slot: u32) {
         let read = &self.reads[slot];
         let first = read
@@ -160,7 +160,7 @@ impl Machine {
         self.cache.pin(read.file, piece);
     }
 
-    /// The look-up of a piece, page by page where something is to be asked.
+    /// Looks up a piece, page by page if the policy must be asked.
     fn look_up(&mut self, slot: u32) {
         let Read { file, piece, .. } = self.reads[slot];
         self.count_waited_for(slot, piece);
@@ -267,7 +267,7 @@ impl Machine {
             }
         }
         self.commit(Some(slot));
-        // Only what was looked at is this piece; the rest comes after it.
+        // The piece ends at the last page looked up; the rest follows.
         let piece = PageRange {
             first: most.first,
             end: at,
@@ -279,7 +279,7 @@ impl Machine {
         piece
     }
 
-    /// Asks about a mark with the mark taken away; puts it back if the policy wants that.
+    /// Removes a mark, asks the policy about it, and restores it if the policy wants that.
     pub(super) fn meet_mark(
         &mut self,
         slot: u32,
@@ -325,7 +325,7 @@ impl Machine {
         read.verdict = read.verdict.max(verdict);
     }
 
-    /// Serves the piece if it is whole; else fetches what is absent and waits.
+    /// Serves the piece if all its pages are cached; otherwise fetches the absent ones and waits.
     pub(super) fn ensure(&mut self, slot: u32) {
         let Read { file, piece, .. } = self.reads[slot];
         if self.cache.present_run(file, piece) == piece.len() {
@@ -364,7 +364,7 @@ impl Machine {
         self.wait_for_fetches(slot);
     }
 
-    /// Every page of the piece is here.
+    /// All pages of the piece are cached.
     pub(super) fn serve(&mut self, slot: u32) {
         self.end_fault(slot);
         let page = self.config.page;
@@ -514,7 +514,7 @@ impl Machine {
         self.reserved -= piece.len();
     }
 
-    /// Reads that found no room try again, in order, until one still finds none.
+    /// Retries reads that wait for room, in order, until one does not fit.
     pub(super) fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let Some(slot) = self.starved.pop_front() else {
@@ -522,7 +522,7 @@ impl Machine {
             };
             self.advance(slot);
             if self.starved.back() == Some(&slot) {
-                // Still none: it keeps its place at the head.
+                // It does not fit: it stays first in the queue.
                 self.starved.pop_back();
                 self.starved.push_front(slot);
                 return;
@@ -605,7 +605,7 @@ impl Read {
         }
     }
 
-    /// The open description it came through.
+    /// Its open description.
     pub fn open_id(&self) -> OpenId {
         self.open
     }

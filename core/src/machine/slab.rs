@@ -1,4 +1,4 @@
-//! Values under small numbers that are used again. Never: moves a value.
+//! A slab: values under small reused numbers. Values are never moved.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};

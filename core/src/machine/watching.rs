@@ -1,7 +1,7 @@
-//! What the machine reports to a listener that explains a run: every answer of a policy, and the fate of every page it read ahead.
+//! Notes for explanations of a run: every answer of a policy, and the fate of every page read ahead.
 //!
-//! Off unless asked for ([`Machine::observe`]); then a note is kept for each of these moments until it is taken. Notes are
-//! written where the counters are, so that what they add up to is [`crate::stats::Stats`], to the byte. Never: takes part
+//! Off by default ([`Machine::observe`]); when on, a note is kept for each of these moments until it is taken. Notes are
+//! written where the counters are updated, so that they add up to [`crate::stats::Stats`], to the byte. Never: takes part
 //! in a decision.
 //!
 //! ```text
@@ -14,7 +14,7 @@ use crate::policy::{Pattern, Tuning, Why, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
-/// What a read has met so far, the worst of all its pages.
+/// The worst state of a read's pages so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Every page was present.
@@ -25,7 +25,7 @@ pub enum Verdict {
     Miss,
 }
 
-/// What a read found when its pages were looked up, and how long it waited. The three add up to its bytes.
+/// The bytes that a read found as hits, late or missed, and how long it waited. The three add up to its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// Bytes of pages that were present.

@@ -10,8 +10,8 @@
 //!   window       4K   8K   16K   32K    64K    128K  256K  512K  1M          then every factor of 4 doubles it
 //! ```
 //!
-//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. Known wrong, as it was: a fast device that is small is held
-//! back, too. Here a capacity below the smallest unit has the smallest window; there it depended on what a logarithm
+//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original: a fast but small device is limited
+//! too. Here a capacity below the smallest unit has the smallest window; there it depended on what a logarithm
 //! of zero happened to give, which has the same result. Never: a float.
 
 use super::ondemand::PAGE;

@@ -1,7 +1,7 @@
-//! What the three `rbd-*` policies share: the detector of consecutive reads, its doubling window and its settings.
+//! Shared by the three `rbd-*` policies: the detector of consecutive reads, its doubling window and its settings.
 //! Not a policy.
 //!
-//! A read that begins exactly where the last one ended counts; any other forgets everything. How far a request
+//! A read that begins exactly where the last one ended counts; any other resets the detector. How far a request
 //! reaches is the policy's own: it is handed the start and the window and answers with the length.
 //!
 //! ```text
@@ -88,7 +88,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// A detector that has seen nothing. The values are those of the four parameters, in the order they stand here.
+    /// A detector that has seen no read. The values are those of the four parameters, in the order above.
     #[must_use]
     pub fn new(trigger: u64, min: u64, max: u64, disable_after: u64) -> Detector {
         Detector {

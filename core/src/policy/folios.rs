@@ -1,4 +1,4 @@
-//! Folios: runs of pages that the kernel's page cache keeps as one, and where a window's folios go. Not a policy.
+//! Folios: runs of pages that the kernel's page cache manages as a unit, and the placement of a window's folios. Not a policy.
 //!
 //! ```text
 //!   window      start├──────────────────── size ─────────────────┤
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Placement is a pure function of the window and of what is cached; the caller inserts what it returns.
-//! Never: keeps anything, reads a byte, looks at whether one has arrived.
+//! It keeps no state, and does not depend on whether pages have arrived.
 //!
 //! Source: docs/spec/linux-readahead.md 4.6. Everything counts in pages of 4 KiB.
 
@@ -100,7 +100,7 @@ pub struct Raw {
     pub lookahead: u64,
 }
 
-/// Where a window came to lie.
+/// The placement of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// What is inserted, in order.

@@ -1,4 +1,4 @@
-//! What the current kernel decides at a miss, a mark, a fault and a hint: the state of one open description.
+//! The current kernel's decisions at a miss, a mark, a fault and a hint: the state of one open description.
 //!
 //! A decision is an answer, [`Todo`]; the caller carries it out, and returns the order that folio placement
 //! left ([`KernelReader::placed`]). So the code is shared by the policy, with and without folios, and for the check against

@@ -1,4 +1,4 @@
-//! What the current kernel's readahead answers: a window to place, pages to read as they are, or nothing. Not a policy.
+//! The answers of the current kernel's readahead: a window to place, pages to read as they are, or nothing. Not a policy.
 //!
 //! ```text
 //!   600 pages from page 5, folios of 4 pages at least:   5 ├── 512 pages ──┤ 516     520 ├── 88 pages ──┤ 607

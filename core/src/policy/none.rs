@@ -1,4 +1,4 @@
-//! No readahead: every miss fetches what was asked for and nothing else. The row all others are compared with.
+//! No readahead: every miss fetches only the requested bytes. The row all others are compared with.
 
 use super::{Info, Policy, Scope};
 use alloc::boxed::Box;
@@ -8,10 +8,10 @@ struct Nothing;
 
 impl Policy for Nothing {}
 
-/// No readahead: every miss fetches what was asked for and nothing else.
+/// No readahead: every miss fetches only the requested bytes.
 pub static INFO: Info = Info {
     name: "none",
-    summary: "reads what is asked for and nothing else",
+    summary: "reads only the requested bytes",
     origin: "the baseline of every table",
     scope: Scope::Open,
     page_bytes: None,

@@ -1,5 +1,5 @@
-//! The arithmetic that every `linux-*` policy since 2.6.23 shares, also those outside this crate: window sizes, what a
-//! question asks for, cutting a window to the file, cached neighbours. Not a policy, and no state.
+//! The arithmetic shared by all `linux-*` policies since 2.6.23, also outside this crate: window sizes, the size of a
+//! request, cutting a window to the file, cached neighbours. Not a policy, and without state.
 //!
 //! ```text
 //!   init: 4n │ 2n │ max         a first window for n pages         next: 4c │ 2c │ max     the one after c

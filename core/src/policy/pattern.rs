@@ -1,4 +1,4 @@
-//! The pattern that a decision of a policy belongs to: seven kinds, the same for all policies. Not a policy.
+//! Patterns of policy decisions: seven kinds, the same for all policies. Not a policy.
 //!
 //! Each rule that a policy names ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
 //! ([`crate::stats::Decisions`]), so that one line shows what readahead did, for every policy.
@@ -8,9 +8,9 @@
 //!   subsequent   NextWindow  WindowEnd  NextFile                 the window after its own latest one, or the next file
 //!   context      Context  FoundMark  Thrashed                    a stream found again by cached pages
 //!   around       Around  Code                                    a page fault
-//!   hint         Asked                                           WILLNEED, readahead(2), a want of the caller
+//!   hint         Asked                                           WILLNEED, readahead(2), a prefetch of the caller
 //!   oversize     Large                                           a read larger than the largest window
-//!   random       NoHistory  HintRandom  Shrunk  Broken           what is asked for and no more
+//!   random       NoHistory  HintRandom  Shrunk  Broken           only the requested bytes
 //!   none         Off  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
 //! ```
 //!
@@ -20,7 +20,7 @@
 
 use super::Why;
 
-/// What kind of decision it was.
+/// The pattern of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
     /// The first window of a stream.
@@ -35,7 +35,7 @@ pub enum Pattern {
     Hint,
     /// A read larger than the largest window.
     Oversize,
-    /// A read that is taken for random: nothing is read ahead.
+    /// A read considered random: nothing is read ahead.
     Random,
 }
 

@@ -1,6 +1,6 @@
 //! `rbd-aligned`: librbd's readahead as it was merged in 2014, with the end of each request moved to a boundary.
 //!
-//! As `rbd-plain`, but a request whose end is near the end of an object set, a stripe or a stripe unit
+//! Like `rbd-plain`, but a request whose end is near the end of an object set, a stripe or a stripe unit
 //! ends there, so that the next one starts on it and wakes one object less. Only the end moves, by less than half
 //! of the window; the window itself remembers the length before that.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Ten reads in a row, each beginning exactly where the last one ended, start it; each request doubles the
 //! window up to `max`; any other read forgets everything. One detector serves all readers of the image, so two
-//! interleaved readers defeat each other, and nothing but exact equality counts as sequential.
+//! interleaved readers defeat each other, and only exact equality counts as sequential.
 //!
 //! ```text
 //!    reads that counted          latest request
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. What it does not
-//! see: reads flagged random are invisible. Known wrong by design: no feedback, nothing is ever cancelled.
+//! see: reads flagged random are invisible. Known limits of the design: no feedback, and nothing is ever cancelled.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,
@@ -20,7 +20,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// The detector alone: a request is as long as its window.
+/// Only the detector: a request is as long as its window.
 #[derive(Clone, Debug)]
 struct Plain(Detector);
 

@@ -1,8 +1,8 @@
-//! Reading and writing policies as `NAME:key=value,...`, and the values of workloads in the same notation.
+//! Parses and formats policies as `NAME:key=value,...`, and values of workloads in the same notation.
 //!
-//! [`Spec`] is the notation alone (`notation.rs`); a [`PolicyDraft`] is a policy with every value checked, of which some may depend on
+//! [`Spec`] is only the notation (`notation.rs`); a [`PolicyDraft`] is a policy with every value checked, some of which may depend on
 //! the storage; a [`PolicySpec`] is one with every value known, and the only one that can be built. Never: guesses. An
-//! unknown name or key is an error that carries what was meant, for the caller to suggest the nearest.
+//! unknown name or key is an error with the valid ones, so that the caller can suggest the nearest.
 //!
 //! ```text
 //!   text ──parse──► PolicyDraft ──with_default (the device's own)──► ready (its capacity) ──► PolicySpec ──► build
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 impl Spec {
-    /// The values of `params` in their order: what was written, or the default.
+    /// The values of `params` in order: as given, or the default.
     ///
     /// # Errors
     /// An unknown key, or a value that does not fit its parameter.
@@ -104,7 +104,7 @@ fn read_value(param: &Param, text: &str) -> Result<u64, String> {
     }
 }
 
-/// A decimal number with at most three digits behind the point, in thousandths.
+/// A decimal number with at most three decimals, in thousandths.
 fn thousandths(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     if part.is_empty() || part.len() > 3 || !part.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -125,18 +125,18 @@ pub fn decimal(thousandths: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// One value of a policy as it was written.
+/// A given value of a policy.
 #[derive(Clone, Debug)]
 struct Value {
     /// The number that was written, or else the default.
     number: u64,
     /// No number was written: what the storage itself would have may take the place of the default.
     open: bool,
-    /// It is to be no more than the capacity of the storage allows.
+    /// It is limited by the storage's capacity.
     cap: Option<Cap>,
 }
 
-/// A policy as it was written. What depends on the storage is open until [`PolicyDraft::ready`].
+/// A parsed policy. Values that depend on the storage are open until [`PolicyDraft::ready`].
 #[derive(Clone)]
 pub struct PolicyDraft {
     /// Which policy.
@@ -300,7 +300,7 @@ impl Value {
     }
 }
 
-/// As it was written.
+/// In the original notation.
 impl fmt::Display for PolicyDraft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -404,7 +404,7 @@ impl PolicySpec {
     }
 }
 
-/// As it was written.
+/// In the original notation.
 impl fmt::Display for PolicySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -442,7 +442,7 @@ pub enum SpecError {
         value: String,
         why: String,
     },
-    /// The value depends on the capacity of a storage, and there is none.
+    /// The value depends on the storage's capacity, which is unknown.
     NoCapacity { text: String, key: String },
 }
 

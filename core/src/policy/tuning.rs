@@ -1,4 +1,4 @@
-//! What a policy that sets itself has come to: its figures now, and what limits them.
+//! The current figures of an adaptive policy, and what limits them.
 //!
 //! A report asks for it between events ([`crate::machine::Machine::tuning`]); it takes part in no decision. A policy with fixed
 //! settings has none.
@@ -6,20 +6,20 @@
 //! Example: a store of 30 ms and 190 MB/s, read in order by one reader. The product is 5.7 MB, the farthest stream is
 //! 22.8 MB ahead, which is the limit of four products: [`Limit::Source`].
 
-/// What keeps the farthest stream from reading farther ahead.
+/// The limit of the farthest stream's distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// No stream is read ahead.
     Idle,
-    /// Its reader does not wait for readahead: more would gain nothing.
+    /// Its reader does not wait for readahead, so more would not help.
     Reader,
-    /// Farther ahead the source delivers no more: the limit follows from rate x latency.
+    /// Farther ahead the source is at its maximum rate: the limit follows from rate x latency.
     Source,
     /// Its share of the cache.
     Cache,
     /// Runs like it have ended before.
     Evidence,
-    /// What may be wasted has been wasted.
+    /// The waste budget is spent.
     Credit,
 }
 
@@ -53,10 +53,10 @@ impl Limit {
         match self {
             Limit::Idle => "no reads follow each other",
             Limit::Reader => "that is soon enough for its reader",
-            Limit::Source => "the source delivers no more",
-            Limit::Cache => "the cache has no more room",
+            Limit::Source => "the source is at its maximum rate",
+            Limit::Cache => "the cache is full",
             Limit::Evidence => "runs like it have ended before",
-            Limit::Credit => "what may be wasted has been wasted",
+            Limit::Credit => "the waste budget is spent",
         }
     }
 }
@@ -87,7 +87,7 @@ pub struct Tuning {
     pub runs: u64,
     /// The second of these.
     pub runs_went_on: u64,
-    /// What limits the distance.
+    /// The limit of the distance.
     pub limit: Limit,
 }
 

@@ -1,4 +1,4 @@
-//! Why a policy answered as it did, in words that are the same for all policies.
+//! The rules behind policies' answers, with the same names for all policies.
 //!
 //! A policy names the rule it followed ([`super::Answer::why`]); a report on a run repeats it. Never: takes part in
 //! a decision. Without it a report gives no reason.
@@ -15,11 +15,11 @@
 pub enum Why {
     /// The read begins at the start of its file.
     FileStart,
-    /// It goes on where the last one of its open description ended.
+    /// It continues where the last read of its open description ended.
     Sequential,
     /// It is larger than the largest window.
     Large,
-    /// It follows nothing, but cached pages before it tell of a stream: context readahead.
+    /// It does not continue a read, but cached pages before it indicate a stream: context readahead.
     Context,
     /// It reached the mark of its latest window.
     NextWindow,
@@ -45,15 +45,15 @@ pub enum Why {
     Remembered,
     /// A hint asked for just these bytes.
     Asked,
-    /// It follows nothing, and too few cached pages are before it: taken for random.
+    /// It does not continue a read, and too few cached pages precede it: considered random.
     NoHistory,
-    /// The reader said that its reads are random.
+    /// The reader gave the hint random.
     HintRandom,
     /// Misses have shrunk the window to nothing (2003): pages are read one by one.
     Shrunk,
     /// The largest window is zero.
     Off,
-    /// It does not begin where the last one ended, so the count of reads in order begins anew.
+    /// It does not begin where the last one ended, so the count of sequential reads restarts.
     Broken,
     /// Reads are in order, but fewer than the trigger.
     BelowTrigger,
@@ -65,7 +65,7 @@ pub enum Why {
     EndOfFile,
     /// Runs like it have ended before where the next bytes are.
     RunsEnd,
-    /// What may be wasted has been wasted.
+    /// The waste budget is spent.
     NoCredit,
     /// The cache has no room for more readahead.
     NoRoom,
@@ -158,7 +158,7 @@ impl Why {
     pub fn words(self) -> &'static str {
         match self {
             Why::FileStart => "a read at the start of the file",
-            Why::Sequential => "a read that goes on where the last one ended",
+            Why::Sequential => "a read that continues where the last one ended",
             Why::Large => "a read larger than the largest window",
             Why::Context => "cached pages before the read (context)",
             Why::NextWindow => "the mark of its window",
@@ -171,7 +171,7 @@ impl Why {
             Why::Code => "a page fault in code",
             Why::NextFile => "a file opened behind the one before it in its listing",
             Why::Region => "a read near which such files are read",
-            Why::Remembered => "what an earlier session read next",
+            Why::Remembered => "a read of an earlier session comes next",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => {
                 "a read that follows no read and too few cached pages (taken for random)"

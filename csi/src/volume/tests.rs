@@ -124,7 +124,7 @@ fn an_inline_volume_has_no_credentials_of_the_machine() {
 }
 
 #[test]
-fn an_inline_volume_has_no_more_cache_than_one_that_names_none() {
+fn an_inline_volumes_cache_is_limited_to_the_default() {
     let asks = |size, is_inline| of(&[("source", "s3://b/"), ("cache", size)], &[], is_inline);
     assert!(asks("256Mi", true).is_ok() && asks("512Mi", false).is_ok());
     let error = asks("512Mi", true).expect_err("too much");
@@ -132,7 +132,7 @@ fn an_inline_volume_has_no_more_cache_than_one_that_names_none() {
 }
 
 #[test]
-fn what_is_hostile_or_wrong_is_one_line() {
+fn hostile_and_invalid_volumes_are_one_line_errors() {
     let good = ("source", "s3://b/");
     let long = "x".repeat(MAX_TEXT + 1);
     for (all, flags, part) in [
@@ -140,12 +140,20 @@ fn what_is_hostile_or_wrong_is_one_line() {
         (&[("source", "")], &[], "no source"),
         (&[good, ("bucketName", "b")], &[], "several sources"),
         (&[("bucketName", "a/b")], &[], "several sources"),
-        (&[("source", "/etc")], &[], "no source of a volume"),
-        (&[("source", "/usr/../etc")], &[], "no source of a volume"),
-        (&[("source", "usr")], &[], "no source of a volume"),
-        (&[("source", "--help")], &[], "no source of a volume"),
-        (&[("source", "file:///usr")], &[], "no source of a volume"),
-        (&[("source", "nbd://h/e")], &[], "no source of a volume"),
+        (&[("source", "/etc")], &[], "not a source of a volume"),
+        (
+            &[("source", "/usr/../etc")],
+            &[],
+            "not a source of a volume",
+        ),
+        (&[("source", "usr")], &[], "not a source of a volume"),
+        (&[("source", "--help")], &[], "not a source of a volume"),
+        (
+            &[("source", "file:///usr")],
+            &[],
+            "not a source of a volume",
+        ),
+        (&[("source", "nbd://h/e")], &[], "not a source of a volume"),
         (&[("source", "s3://b/\n--x")], &[], "control characters"),
         (&[("source", "https://a/b?sig=HUSH")], &[], "signature"),
         (&[("source", "https://u:HUSH@a/b")], &[], "signature"),
@@ -163,9 +171,9 @@ fn what_is_hostile_or_wrong_is_one_line() {
         (
             &[("source", "NBD://u:HUSH@h")],
             &[],
-            "no source of a volume",
+            "not a source of a volume",
         ),
-        (&[("source", "u:HUSH@h/x")], &[], "no source of a volume"),
+        (&[("source", "u:HUSH@h/x")], &[], "not a source of a volume"),
         (&[("bucketName", "K:HUSH@b")], &[], "signature"),
         (&[("source", &long)], &[], "too long"),
         (
@@ -184,15 +192,11 @@ fn what_is_hostile_or_wrong_is_one_line() {
         ),
         (&[good], &["s3://K:HUSH@b"], "no mount option"),
         (&[good, ("x\ny", "1")], &[], "no volumeAttribute"),
-        (&[good, ("cache", "much")], &[], "is no size"),
+        (&[good, ("cache", "much")], &[], "is not a size"),
         (&[good, ("cache", "2Ti")], &[], "allows"),
         (&[good, ("cache", "1")], &[], "allows"),
         (&[good, ("diskCache", "yes")], &[], "neither true nor false"),
-        (
-            &[good, ("diskCacheSize", "1Gi")],
-            &[],
-            "without a disk cache",
-        ),
+        (&[good, ("diskCacheSize", "1Gi")], &[], "needs a disk cache"),
         (
             &[good, ("diskCache", "true"), ("diskCacheSize", "9Ti")],
             &[],

@@ -1,8 +1,8 @@
-//! Buffers that are mappings: memory that goes back to the system with its buffer.
+//! Buffers that are mappings: their memory returns to the system with the buffer.
 //!
-//! Many streams have windows of many lengths, each taken by one thread and freed by another. The allocator kept holes of all
+//! Many streams have windows of many lengths, allocated by one thread and freed by another. The allocator kept holes of all
 //! these lengths in a heap for each thread: 256 clients took 3 times the memory that their buffers had. A mapping leaves no
-//! hole. It costs two calls, so a buffer is used again where one of its length is spare, and short ones stay with the
+//! hole. It costs two calls, so a spare buffer of the same length is reused, and short ones stay with the
 //! allocator. Never: more mappings than a quarter of what the system allows a process.
 //!
 //! ```text
@@ -31,7 +31,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub struct MappedBuffer(MmapMut);
 
 impl MappedBuffer {
-    /// A mapping of this length, whose first bytes are zero. Nothing for other lengths and where there are too many.
+    /// A mapping of this length, initially zero. `None` for other lengths, or if there are too many.
     pub fn take(len: usize) -> Option<MappedBuffer> {
         if cfg!(miri) || !LENGTHS.contains(&len) || !len.is_multiple_of(page_bytes() as usize) {
             return None;

@@ -1,4 +1,4 @@
-//! Memory made ready before it is needed: a thread that touches new buffers while readers wait for the device.
+//! Prefaults memory: a thread touches new buffers while readers wait for the device.
 //!
 //! The first touch of a page of memory is a fault, and on a machine whose memory comes from a host it can cost as
 //! much as a tenth of a fast read. A cache that fills pays it once for each page; here another thread pays it, beside the
@@ -19,12 +19,12 @@ const WORTH_IT: u32 = 64;
 /// Bytes that are kept ready of one size of buffer. Measurements: 256 KiB hides the faults of 4 KiB reads at depth 1.
 const READY_BYTES: usize = 256 << 10;
 
-/// Buffers of this many bytes that are to be ready: at least two, so that one is there while another is made.
+/// Number of ready buffers of this size: at least two, so that one is available while another is prepared.
 pub fn ready(len: usize) -> usize {
     (READY_BYTES / len.max(1)).max(2)
 }
 
-/// Counts what was missing and, when that is worth it, has a thread.
+/// Counts missing buffers, and starts a thread when that pays.
 #[derive(Debug, Default)]
 pub struct BufferPrefaulter {
     state: Mutex<PrefaultState>,
@@ -38,7 +38,7 @@ struct PrefaultState {
 }
 
 impl BufferPrefaulter {
-    /// Buffers of `pages` pages are short; `missed`: there was none at all.
+    /// Few buffers of `pages` pages are left; `missed`: there was none.
     pub fn ring(&self, pool: &Arc<Pool>, pages: usize, missed: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.missed = state.missed.saturating_add(u32::from(missed));
@@ -49,7 +49,7 @@ impl BufferPrefaulter {
             state.thread = spawn(Arc::downgrade(pool));
             state.refused = state.thread.is_none();
         }
-        // Full means that it is at work already; it makes all that are short of a size.
+        // A full channel means that the thread is already at work; it prepares all missing buffers of a size.
         if let Some(Err(TrySendError::Disconnected(_))) =
             state.thread.as_ref().map(|t| t.try_send(pages))
         {

@@ -1,14 +1,14 @@
-//! The files that are open and their readers: which source, how large, which version.
+//! Open files and their readers: source, size and version.
 //!
 //! A file has a number from its first reader to its last; then the number is used again. A file of a listing has one before its
 //! first reader, as long as it is listed. Its version number is new each time the source changes, over all files, so that a late
 //! answer of an old version is recognised.
 //!
 //! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] makes it version 2
-//! of size 0. The thread that noticed asks the source what it holds now, and [`Files::accept`] sets the size.
+//! of size 0. The thread that noticed the change asks the source for its size, and [`Files::accept`] sets it.
 //!
 //! ```text
-//!   No ──change──► Due ──the thread that noticed──► Asked ──accept: the size──► No
+//!   No ──change──► Due ──the noticing thread──► Asked ──accept: the size──► No
 //! ```
 
 use super::lock::Remote;
@@ -26,7 +26,7 @@ pub struct OpenFile {
     pub open: OpenId,
 }
 
-/// A file, told apart from later ones with the same number.
+/// A file, distinguished from later files with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKey {
     file: FileId,
@@ -47,18 +47,18 @@ struct File {
     answer_ns: Option<u64>,
 }
 
-/// Whether a file's source has said what it holds since it changed. Until then nothing is read: the size is not known.
+/// Whether a changed source has reported its size. Until then nothing is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VersionCheck {
     /// It has, or it never changed.
     No,
-    /// The thread that noticed the change has to ask.
+    /// The thread that noticed the change must ask.
     Due,
     /// That thread is asking.
     Asked,
 }
 
-/// What became of an attempt to open a file once more.
+/// The result of reopening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAttempt {
     /// The new reader, and the size of the file.
@@ -69,7 +69,7 @@ pub enum OpenAttempt {
     NoReader,
 }
 
-/// A source that is to say what it holds since it changed, and the version that this will be.
+/// A changed source to ask for its size, and the new version.
 pub struct NewVersion {
     pub source: Remote<dyn Source>,
     pub version: u64,
@@ -119,7 +119,7 @@ impl Files {
             .map_or(SizedVersion::default(), |file| file.known)
     }
 
-    /// The same, and whether its source still has to say what it holds since it changed.
+    /// The same, and whether its changed source has yet to report its size.
     #[inline]
     pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
         self.get(file).map_or_else(Default::default, |file| {
@@ -158,7 +158,7 @@ impl Files {
         self.get(file).is_some_and(|file| file.streams)
     }
 
-    /// Whether its source still has to say what it holds since it changed.
+    /// Whether its changed source has yet to report its size.
     #[inline]
     pub fn is_accepting(&self, file: FileId) -> bool {
         self.get(file)
@@ -175,7 +175,7 @@ impl Files {
 
     // ---- files and readers ----
 
-    /// A new file; nothing when there are `limit` already.
+    /// A new file; `None` if there are already `limit` files.
     pub fn add(
         &mut self,
         source: Remote<dyn Source>,
@@ -227,7 +227,7 @@ impl Files {
         }
     }
 
-    /// A reader is closed. Nothing when it was closed before.
+    /// Closes a reader. `None` if it was closed before.
     pub fn close(&mut self, open: OpenId) -> Option<CloseOutcome> {
         let file = self.opens.get_mut(open.0 as usize)?.take()?;
         self.free_opens.push(open.0);
@@ -287,8 +287,8 @@ impl Files {
         grown
     }
 
-    /// The source is another version than `version`. True for the first to say so. The size comes with [`Files::accept`]:
-    /// the source is asked without the lock, and until then nothing can be read of the new version.
+    /// The source no longer has `version`. True for the first report. The size comes with [`Files::accept`]:
+    /// the source is asked without the lock, and until then the new version cannot be read.
     pub fn change(&mut self, file: FileId, version: u64) -> bool {
         let next = self.versions + 1;
         let Some(entry) = self
@@ -321,7 +321,7 @@ impl Files {
         })
     }
 
-    /// The source has said what it holds. False when it has changed again, or is closed.
+    /// The source has reported its size. False if it has changed again, or is closed.
     pub fn accept(&mut self, file: FileId, version: u64) -> bool {
         let Some(entry) = self
             .get_mut(file)
@@ -344,7 +344,7 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
     Some(number)
 }
 
-/// The version of a source that a reader knows of, and whether a read may begin.
+/// The version of a source known to a reader, and whether a read may start.
 ///
 /// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the
 /// cursor to 4; the next read is served from version 4. A pinned reader stays at 1, and every read of it fails.
@@ -352,7 +352,7 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 /// ```text
 ///   a newer version ──► Changed once ──► reads the new one
 ///                  └──► pinned: Changed, now and ever after
-///   a larger size   ──► goes on: the same version, longer
+///   a larger size   ──► continues: the same version, longer
 ///                  └──► pinned to its size: Changed, now and ever after
 /// ```
 ///
@@ -436,15 +436,15 @@ impl VersionCursor {
     }
 }
 
-/// How a read comes to begin, as far as its source has a say.
+/// Whether a read may start, with regard to its source.
 pub enum Admission {
-    /// It need not begin: the source is another now, or has nothing there.
+    /// It must not start: the source has another version, or the range is beyond its end.
     Over(Result<usize, Fault>),
-    /// The source has changed and has not said what it holds now.
+    /// The source has changed and its size is not known yet.
     Accepting,
-    /// It reaches the end known so far: the source is to be asked how large it is.
+    /// It reaches the known end: the source must be asked for its size.
     Ask,
-    /// The source is being asked for it.
+    /// The source is being asked.
     Asking,
     Open,
 }

@@ -1,4 +1,4 @@
-//! Fetches that wait for a thread, demand before readahead, and which thread may take which.
+//! Fetches waiting for a thread, demand before readahead, and the rules which thread may take which.
 //!
 //! ```text
 //!   submitted ──► demand ─┬─ a caller that waits for it ──┐
@@ -79,7 +79,7 @@ impl CancelFlag {
 impl Jobs {
     // ---- getters ----
 
-    /// Nothing is left to do for a worker.
+    /// No work is left for a worker.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.demand.is_empty() && self.ahead.is_empty() && self.checks.is_empty()
@@ -110,7 +110,7 @@ impl Jobs {
                 .is_some()
     }
 
-    /// Is there a job that [`Jobs::take_for`] would give?
+    /// Whether [`Jobs::take_for`] would return a job.
     pub fn has_for(&self, file: FileId, range: ByteRange, alone: bool) -> bool {
         let demand = self.demand.iter().any(|job| alone || job.file == file);
         demand || self.ahead.iter().any(|job| brings(job, file, range))
@@ -168,12 +168,12 @@ impl Jobs {
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Jobs that were taken out and not begun. A caller may wait for them, so they are demand.
+    /// Puts back jobs that were taken but not started. A caller may wait for them, so they count as demand.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }
 
-    /// Takes out a job of which the result is of no use. One that streams ends soon, any other at its last byte.
+    /// Cancels a job whose result is not needed. A streaming fetch ends soon, any other at its last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);
@@ -186,12 +186,12 @@ impl Jobs {
             })
     }
 
-    /// A thread begins to run a job.
+    /// A thread starts a job.
     pub fn begins(&mut self) {
         self.running += 1;
     }
 
-    /// The job that begins is read piece by piece.
+    /// The started job is a streaming read.
     pub fn streams(&mut self, fetch: FetchId) -> CancelFlag {
         let cancelled = CancelFlag::default();
         self.streaming.push((fetch, cancelled.clone()));
@@ -204,7 +204,7 @@ impl Jobs {
         self.streaming.retain(|(running, _)| *running != fetch);
     }
 
-    /// The driver ends: nothing waits for what still streams.
+    /// Shutdown: nothing waits for streaming fetches.
     pub fn cancel_streams(&mut self) {
         self.streaming
             .iter()
@@ -241,10 +241,10 @@ fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
 
 // Bytes that a fetch brought go to their pages, and bytes of pages to a read.
 //
-// Never: decides which pages those are; the machine has said so before.
+// The machine has already decided which pages these are.
 //
 // ```text
-//   parts of a fetch ──keep──► groups of the store ──fill──► a lease: what a read may copy from
+//   parts of a fetch ──keep──► groups of the store ──fill──► a lease: memory that a read may copy from
 // ```
 
 /// Puts what has arrived in place: whole pages, and the last one of the file.
@@ -257,7 +257,7 @@ pub fn keep(machine: &Machine, store: &mut Store, job: &Job, parts: Vec<Part>, b
         let slot = machine.group_slot(job.file, page / GROUP_PAGES);
         let at = page % GROUP_PAGES;
         if arrived < end.min(job.range.end()) {
-            // An early end is rare: the whole pages at the front are kept, and what follows is given up.
+            // A short fetch is rare: its complete pages at the front are kept, and the rest is discarded.
             let whole = page_size.page_of(arrived - part.start.min(arrived));
             if let Some(slot) = slot.filter(|_| whole > 0) {
                 keep_front(store, slot, part.chunk, (at, whole));
@@ -347,7 +347,7 @@ pub struct Landing {
     pub parts: Vec<Part>,
     /// Bytes of the fetch that have landed then.
     pub bytes: u64,
-    /// Nothing more of it lands.
+    /// No more of its data is stored.
     pub over: bool,
 }
 
@@ -366,13 +366,13 @@ impl SubmittedFetch {
         }
     }
 
-    /// It has its answer, and what waits to land is not needed.
+    /// The fetch has been answered, so its waiting parts are not needed.
     pub fn fail(&mut self) {
         self.answered = true;
         self.early.clear();
     }
 
-    /// A piece arrives. Takes those that follow on what has landed.
+    /// A piece has arrived. Returns the pieces that are now contiguous with stored data.
     pub fn arrive(&mut self, piece: Option<FetchPiece>) -> Landing {
         self.early.extend(piece);
         let (mut parts, mut short) = (Vec::new(), false);

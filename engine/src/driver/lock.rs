@@ -2,7 +2,7 @@
 //!
 //! A source may take any time to answer, so a thread that holds the lock must not call it: every reader of every other
 //! file would wait for it. The types ensure that. Taking the lock consumes an [`UnlockedProof`], giving it up returns one, and
-//! the state behind the lock keeps sources and queues as [`Remote`], which only an [`UnlockedProof`] opens.
+//! the locked state keeps sources and queues as [`Remote`], which only an [`UnlockedProof`] opens.
 //!
 //! ```text
 //!   enter ──► UnlockedProof ──take──► StateGuard ──release──► UnlockedProof
@@ -10,11 +10,11 @@
 //!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the proof from being consumed
 //! ```
 //!
-//! Example: a thread that finds a fetch to run shares the `Remote` behind the lock, releases the lock, reads the source
-//! through `at`, and takes the lock again to say what arrived.
+//! Example: a thread that finds a fetch to run clones the `Remote` under the lock, releases the lock, reads the source
+//! through `at`, and takes the lock again to report the result.
 //!
 //! [`UnlockedProof::enter`] alone cannot be proven: it is called where a thread or a call from outside begins. A debug build
-//! stops there when the thread holds the lock, and where the last owner drops a source behind the lock.
+//! panics if the thread holds the lock, and if the last owner drops a source under the lock.
 
 use crate::error::Fault;
 use crate::source::{SourceError, of_panic, report_failure};
@@ -32,7 +32,7 @@ pub const WAKEUP_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct UnlockedProof(());
 
 impl UnlockedProof {
-    /// For a thread that comes from outside of the driver.
+    /// For a thread that enters the driver.
     pub fn enter() -> UnlockedProof {
         debug_assert!(!held::is(), "this thread holds the lock");
         UnlockedProof(())
@@ -47,7 +47,7 @@ impl<T> Lock<T> {
         Lock(Mutex::new(state))
     }
 
-    /// Whether a panic behind the lock has stopped the driver.
+    /// Whether a panic under the lock has stopped the driver.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         // Shuttle's does not say; a panic ends its run.
@@ -57,7 +57,7 @@ impl<T> Lock<T> {
         self.0.is_poisoned()
     }
 
-    /// Takes the lock. Fails after a panic behind it.
+    /// Takes the lock. Fails after a panic under it.
     pub fn take(&self, unlocked: UnlockedProof) -> Result<StateGuard<'_, T>, UnlockedProof> {
         match self.0.lock() {
             Ok(state) => Ok(StateGuard {
@@ -76,14 +76,14 @@ pub struct StateGuard<'a, T> {
 }
 
 impl<T> StateGuard<'_, T> {
-    /// Gives up the lock.
+    /// Releases the lock.
     #[inline]
     pub fn release(self) -> UnlockedProof {
         drop(self);
         UnlockedProof(())
     }
 
-    /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.
+    /// Releases the lock until `condvar` is notified, at most for `time`. True if the time has passed.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
         let StateGuard { state, _held } = self;
         let (state, passed) = condvar
@@ -191,7 +191,7 @@ mod held {
     }
 }
 
-// A panic in another program's code (a source, a task's runtime) ends here.
+// Catches panics in foreign code (a source, a task's runtime).
 //
 // Example: `read_at` of a source panics. The fetch fails with EIO, its readers get that error, and the thread that ran
 // it goes on with the next fetch.

@@ -1,11 +1,11 @@
-//! What is to be notified, started and dropped once the lock is given up.
+//! Work deferred until the driver lock is released: notifications, thread starts, drops.
 //!
 //! A condvar is notified, a waker called and a source dropped only without the lock: another thread would run into it, a
-//! waker is another program's code, and closing a source may take any time. So the state collects them here, and the
-//! thread that gives up the lock takes all of them along.
+//! waker is foreign code, and closing a source may take any time. So the state collects them here, and the
+//! thread that releases the lock runs them.
 //!
 //! Example: bytes arrive that two sleeping callers and one task wait for. Two condvars and one waker are collected; the
-//! thread that brought the bytes gives up the lock, notifies both condvars and calls the waker.
+//! thread that delivered the bytes releases the lock, notifies both condvars and calls the waker.
 
 use super::lock::{self, Remote};
 use crate::source::{Cause, Queue, Source};
@@ -28,7 +28,7 @@ pub struct Notifications {
     /// Condvars of callers, and of threads that reap for tasks.
     condvars: Vec<Arc<Condvar>>,
     wakers: Vec<Waker>,
-    /// Queues whose reaper has an answer.
+    /// Queues with an answer for their reaper.
     interrupts: Vec<Weak<dyn Queue>>,
     /// Queues that tasks read from and no thread reaps.
     unreaped: Vec<QueueKey>,
@@ -50,7 +50,7 @@ impl Notifications {
         self.condvars.len()
     }
 
-    // ---- collected behind the lock ----
+    // ---- collected under the lock ----
 
     pub fn notify(&mut self, condvar: Arc<Condvar>) {
         self.any = true;
@@ -105,7 +105,7 @@ impl Notifications {
         &self.unreaped
     }
 
-    /// Calls the wakers and drops what was closed.
+    /// Calls the wakers and drops closed sources.
     pub fn wake_tasks(self) {
         self.wakers.into_iter().for_each(lock::wake);
     }

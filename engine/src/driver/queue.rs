@@ -1,8 +1,8 @@
-//! Transfers in flight without a thread each: what has been submitted to the queues of the files, and which thread reaps.
+//! Asynchronous transfers: the requests submitted to the files' queues, and which thread reaps them.
 //!
 //! A fetch is one transfer for each group of pages; its pages land in order from the front, as they arrive. Of the callers
 //! that wait for bytes of a file, one reaps for all of them; when it has its own bytes, it wakes another that sleeps. While
-//! no caller waits, a worker polls, so that readahead goes on. A queue may refuse: what it refuses, and what is beyond its
+//! no caller waits, a worker polls, so that readahead continues. A queue may refuse transfers: those, and transfers beyond its
 //! depth, waits for a thread like any other fetch. Which thread or task attends to a queue is in `queue/attend.rs`.
 //!
 //! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own
@@ -29,7 +29,7 @@ use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
 
-/// A source's queue, as it is made.
+/// The constructor of a source's queue.
 pub struct NewQueue {
     pub queue: Remote<dyn Queue>,
     /// Transfers that it takes at once.
@@ -41,7 +41,7 @@ struct QueueState {
     queue: Remote<dyn Queue>,
     depth: usize,
     number: u64,
-    /// Fetches of which transfers are in flight.
+    /// Fetches with transfers in flight.
     submitted: Vec<SubmittedFetch>,
     /// Transfers at the queue.
     in_flight: usize,
@@ -49,9 +49,9 @@ struct QueueState {
     reaped: bool,
     /// That thread is the one that reaps for tasks.
     reaped_for_tasks: bool,
-    /// A sleeping caller has been woken to reap and has not begun.
+    /// A sleeping caller was woken to reap and has not started.
     called: bool,
-    /// It has refused once: nothing more is submitted.
+    /// It has refused a request: nothing more is submitted.
     closed: bool,
     reaper_thread: ReaperThread,
     /// The task that polls it.
@@ -76,7 +76,7 @@ struct ReaperThread {
 pub enum Reaper {
     /// The caller of this slot, which waits for its read: until there is something, or the read has an answer.
     Caller(u32),
-    /// The thread that reaps for tasks: until there is something, or about a second. Also with nothing in flight.
+    /// The thread that reaps for tasks waits until there is a completion, or about a second, even with nothing in flight.
     Thread,
     /// A thread that polls and does not wait.
     Poll,
@@ -177,11 +177,11 @@ pub struct SerialJob {
     pub job: Job,
 }
 
-/// What a thread took out of the jobs for the queues.
+/// Jobs taken for the queues.
 #[derive(Default)]
 pub struct QueueFill {
     pub batches: Vec<Batch>,
-    /// Readahead for which the budget has nothing left.
+    /// Readahead that exceeds the budget.
     pub refused: Vec<Job>,
 }
 
@@ -198,7 +198,7 @@ impl ReapedQueue {
     }
 }
 
-/// What a transfer that has ended means for its fetch.
+/// The effect of a completed transfer on its fetch.
 pub enum Arrival {
     Failed {
         job: Job,
@@ -214,7 +214,7 @@ pub enum Arrival {
     },
 }
 
-/// When a fetch that is over began, and whether it was readahead.
+/// When a finished fetch started, and whether it was readahead.
 pub struct FetchEnd {
     pub began: Nanos,
     pub ahead: bool,
@@ -312,7 +312,7 @@ impl Queues {
             .map(|queue| queue.queue.share())
     }
 
-    // ---- files come and go ----
+    // ---- opening and closing of files ----
 
     /// The queue of a new file. `number` distinguishes it from other queues of this file number.
     pub fn add(&mut self, file: FileId, new: NewQueue, number: u64) {
@@ -362,7 +362,7 @@ impl Queues {
 
     // ---- submitting ----
 
-    /// Takes what the queues have room for out of the jobs.
+    /// Takes as many jobs as the queues have room for.
     pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut QueueFill) {
         let Queues {
             table,
@@ -447,7 +447,7 @@ impl Queues {
                 .sum::<usize>();
             refused
         });
-        // Whole: bytes that have landed are not put in place again.
+        // From the start: bytes that were stored are not stored again.
         refused
             .into_iter()
             .flatten()
@@ -458,7 +458,7 @@ impl Queues {
 
     // ---- reaping ----
 
-    /// Begins to reap the file's queue, if no other thread does.
+    /// Starts to reap the file's queue, if no other thread does.
     pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<ReapedQueue> {
         let idle_too = reaper == Reaper::Thread;
         self.table

@@ -1,4 +1,4 @@
-//! A read by a thread: what it waits for, in which order, and what it does itself.
+//! A read by a thread: its waits, their order, and the work that the thread does.
 //!
 //! ```text
 //!   admit ──► Read ──► a piece is ready? ──► copy without the lock, Release ──► the last one: done
@@ -29,13 +29,13 @@ use foreread_core::units::{ByteRange, FileId, ReadId};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// What a read has been given so far.
+/// The data that a read has received so far.
 #[derive(Debug, Default)]
 pub struct ReadSoFar {
     bytes: usize,
     /// Bytes that the machine promised and the store does not have: a bug, and never a guess.
     torn: bool,
-    /// What the pages of the read were.
+    /// How the pages of the read were served (hit, late, miss).
     looked_up: LookedUp,
 }
 
@@ -51,7 +51,7 @@ impl ReadSoFar {
     }
 }
 
-/// A read that has begun.
+/// A started read.
 #[derive(Clone, Copy, Debug)]
 pub struct StartedRead {
     pub slot: u32,
@@ -66,7 +66,7 @@ pub struct ReadStep<'a> {
     pub outcome: Option<Result<usize, Fault>>,
 }
 
-/// Reads what there is of `range` into `buf`. `seen` is the version its reader knows of: when there is a newer one,
+/// Reads `range` into `buf`, as far as it exists. `seen` is the version that the reader knows: if there is a newer one,
 /// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` is filled with
 /// what the pages were.
 pub fn read(
@@ -122,7 +122,7 @@ pub struct ReadEnd<'a> {
     pub outcome: Result<usize, Fault>,
 }
 
-/// From the look-up to the last byte or the error. This thread does what the read waits for, or sleeps.
+/// Runs the read from the look-up to the last byte or the error. This thread does the work that the read waits for, or sleeps.
 pub fn finish<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
@@ -217,7 +217,7 @@ fn sleep(
     StartedRead { slot, file, range }: StartedRead,
 ) -> Result<Guard<'_>, Fault> {
     if let Some(wakeups) = state.wakeups() {
-        // Things may have moved on meanwhile: the caller looks again.
+        // The state may have changed meanwhile: the caller checks again.
         return state.release().wake(wakeups).lock();
     }
     let condvar = state.reads.falls_asleep(slot, file);
@@ -233,7 +233,7 @@ fn sleep(
     Ok(state)
 }
 
-/// What is known of a file. Waits where the source has changed and has not said yet how large it is.
+/// Size and version of a file. Waits if the source has changed and its size is not known yet.
 pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, Fault> {
     Ok(
         transfer::await_accepted(Outside::enter(shared).lock()?, file)?
@@ -244,8 +244,8 @@ pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, F
 
 // Hits that take no lock of the driver.
 //
-// A read whose bytes are shown (`store/shown.rs`) is copied from there and noted. Whatever takes the driver's lock next
-// reports what was noted to the machine first (`reads.rs`). A thread that has noted many takes the lock for that itself.
+// A read of published pages (`store/shown.rs`) is copied from there and noted. The next thread that takes the driver's lock
+// first reports noted reads to the machine (`reads.rs`). A thread with many noted reads takes the lock to report them.
 //
 // ```text
 //   read ──► shown? ──yes──► lease, copy, note ──64 are noted──► the lock: reported
@@ -256,7 +256,7 @@ pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, F
 // Example: 16 threads read pages of 4 KiB that are cached. Of 64 reads of a thread one takes the lock, for all threads; each of
 // the others takes two locks that hardly any other thread wants.
 
-/// Reads `range`, if it is shown. Nothing when the driver has to be asked.
+/// Reads `range`, if it is published. `None` if the driver's lock is needed.
 #[inline]
 pub fn read_hit(
     shared: &Arc<DriverShared>,
@@ -266,7 +266,7 @@ pub fn read_hit(
     range: ByteRange,
 ) -> Option<Result<usize, Fault>> {
     let mut lease = Lease::default();
-    // After a panic behind the lock what is shown may be outdated.
+    // After a panic under the lock, published pages may be outdated.
     if !shared
         .shown
         .lease(file, range, |known| seen.allows(known), &mut lease)
@@ -291,7 +291,7 @@ pub fn all_hit(hit: &Result<usize, Fault>) -> LookedUp {
     }
 }
 
-/// Takes the lock, which reports what was noted, and does what any read does then.
+/// Takes the lock, which reports noted reads, and continues as any other read.
 #[cold]
 fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
     let now = shared.now();
@@ -321,26 +321,26 @@ fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
 //   drop ──► what was served is released, Abandon, the slot is free
 // ```
 
-/// How far a task's read has come.
+/// The progress of a task's read.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Its slot, from the first question to the last byte.
     slot: Option<u32>,
-    /// Its file, as long as it has a slot.
+    /// Its file while it has a slot.
     file: Option<FileId>,
-    /// The read, once it has begun.
+    /// The read, once it has started.
     read: Option<ReadId>,
-    /// The source has been asked for its size.
+    /// Whether the source has been asked for its size.
     asked: bool,
     given: ReadSoFar,
-    /// Its span, if one was begun.
+    /// Its tracing span, if it has one.
     pub span: Option<ReadSpan>,
-    /// What its pages were, once it has ended.
+    /// How its pages were served, once it has ended.
     pub looked_up: LookedUp,
 }
 
 impl Progress {
-    /// Nothing has been done for the read.
+    /// The read has not started.
     pub fn is_first(&self) -> bool {
         self.slot.is_none()
     }
@@ -380,7 +380,7 @@ impl<'a> PollStep<'a> {
     }
 }
 
-/// A task's read: what is the same in every poll.
+/// The constant parts of a task's read.
 pub struct TaskRead<'a> {
     pub at: OpenFile,
     pub seen: &'a VersionCursor,
@@ -388,7 +388,7 @@ pub struct TaskRead<'a> {
     pub waker: &'a Waker,
 }
 
-/// Goes on with a task's read of `range`, as `read::read` does. Pending means that its waker will be called.
+/// Polls a task's read of `range`, like `read::read`. Pending means that its waker will be called.
 pub fn poll_read(
     shared: &Arc<DriverShared>,
     task: &TaskRead<'_>,
@@ -415,7 +415,7 @@ pub fn poll_read(
         }) => {
             state.unlock();
             if again {
-                // After what this thread has woken: other tasks go on first.
+                // After waking others, so that other tasks run first.
                 lock::wake(task.waker.clone());
             }
             outcome
@@ -424,7 +424,7 @@ pub fn poll_read(
     }
 }
 
-/// A task that polls takes what has ended out of the queue.
+/// A polling task reaps completions.
 fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard<'a>, Fault> {
     let polls = progress
         .slot
@@ -436,7 +436,7 @@ fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard
     }
 }
 
-/// Whether a read has begun.
+/// Whether a read has started.
 enum Start<'a> {
     Begun(Guard<'a>),
     Not(PollStep<'a>),
@@ -508,7 +508,7 @@ fn await_size(
     Ok(())
 }
 
-/// Takes what there is, and says what else is needed.
+/// Takes available data, and returns what else is needed.
 fn go_on<'a>(
     state: Guard<'a>,
     task: &TaskRead<'_>,

@@ -1,4 +1,4 @@
-//! The reads in progress: a slot for each, what it has been served, and how its caller waits.
+//! Reads in progress: a slot for each, the data served so far, and how its caller waits.
 //!
 //! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has
 //! left its waker. Whatever answers the read notifies all three, so that the answer does not have to know which it is.

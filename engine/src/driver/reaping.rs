@@ -1,4 +1,4 @@
-//! A thread reaps a queue: it takes what has ended, says so to the machine, and lets another thread reap.
+//! Reaping a queue: a thread takes completed transfers, reports them to the machine, and lets another thread reap.
 //!
 //! Example: a caller waits for page 7 and reaps. The queue returns transfers for pages 7 and 9. Both land; the read of page
 //! 7 has its bytes, and the next thread that gives up the lock wakes the caller of page 9.

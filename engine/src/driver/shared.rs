@@ -1,4 +1,4 @@
-//! What all threads of a driver share, and what each does when it gives up the lock: wake, start and submit.
+//! State shared by all threads of a driver, and the work of each when it releases the lock: wake, start and submit.
 //!
 //! Example: a thread that holds the lock feeds a `Read` that misses. The machine submits one demand fetch and four of
 //! readahead. `unlock` releases the lock, submits what the file's queue has room for, notifies or starts a worker for what is

@@ -9,7 +9,7 @@
 //!   one ──► begin ──► the read, in the span ──► end: bytes and parts, then the source
 //! ```
 //!
-//! Example: a read of 8 KiB of which the first page is cached has `hit_bytes` 4096, `missed_bytes` 4096, and `stall_ns` the time until the second page came.
+//! Example: a read of 8 KiB whose first page is cached has `hit_bytes` 4096, `missed_bytes` 4096, and `stall_ns` the time until the second page came.
 
 use super::files::OpenFile;
 use crate::error::{Fault, Place, ReadError};

@@ -1,7 +1,7 @@
-//! The state behind the driver's one lock: the machine, the bytes, and what waits for them.
+//! The state under the driver's lock: the machine, the cached bytes, and the reads and fetches that wait.
 //!
-//! Every method is short, waits for nothing and leaves the machine's answers all applied. Each part owns its own state:
-//! the files, the reads, the queues, the jobs, the workers and the notifications. This file is where they are connected.
+//! Every method is short, does not block, and applies all actions of the machine. Each part owns its own state:
+//! the files, the reads, the queues, the jobs, the workers and the notifications. This file connects them.
 //!
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)
@@ -648,7 +648,7 @@ mod tests {
 
     /// (demand, ahead), (idle, called, may still be started), asleep; then workers called, started, callers notified.
     #[test]
-    fn all_that_are_needed_are_called_and_none_twice() {
+    fn needed_workers_are_called_once() {
         for ((demand, ahead), (idle, called, free), asleep, want) in [
             ((0, 1), (0, 0, 2), 1, (0, 1, 0)),
             ((0, 1), (2, 0, 2), 1, (1, 0, 0)),

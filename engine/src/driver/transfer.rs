@@ -1,11 +1,11 @@
 //! What a thread does for a fetch: reads the source, and asks it for its version and size.
 //!
-//! It does so without the lock, and takes the lock to say what arrived.
+//! It reads without the lock, and takes the lock to report the result.
 //!
 //! ```text
 //!   a job ─unlock─ source.read_at, or streaming.stream piece by piece ─lock─► Done, Failed
 //!   a read that reaches the end as known ─unlock─ source.check ─lock─► grown, changed
-//!   changed ─unlock─ source.accept ─lock─► accepted: readers of the file go on
+//!   changed ─unlock─ source.accept ─lock─► accepted: readers of the file continue
 //! ```
 //!
 //! Example: a read of 4 KiB reaches past the known end of a log file. `check` asks the source, which has grown by 1 MiB;

@@ -1,4 +1,4 @@
-//! Feeds the events of a log to a fresh machine and compares its answers, one by one.
+//! Replays the events of a log on a fresh machine and compares its actions one by one.
 //!
 //! Never: trusts the log. Lines have a length, numbers have limits, so that a short log cannot take much memory (1 GiB at
 //! most), and whatever is wrong is an error with the number of its line.
@@ -27,7 +27,7 @@ const MAX_PAGES: u64 = 1 << 28;
 /// Most fetches that a full cache can be in the middle of: each takes about 200 bytes.
 const MAX_FETCHES: u64 = 1 << 20;
 
-/// What a log held.
+/// A summary of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCheck {
     /// Events fed.
@@ -56,12 +56,12 @@ pub enum ReplayError {
         /// What is wrong.
         why: String,
     },
-    /// A line says nothing that can be said.
+    /// A line is not a valid event or action.
     #[error("line {line}: {error}")]
     Line {
         /// Where.
         line: u64,
-        /// What is wrong with it.
+        /// The reason.
         error: LineError,
     },
     /// A number is larger than the check allows.
@@ -79,9 +79,9 @@ pub enum ReplayError {
     Differs {
         /// Where.
         line: u64,
-        /// What the log has; `nothing` where the machine says more than the log.
+        /// The action in the log; `nothing` if the machine has more actions than the log.
         logged: String,
-        /// What the machine says now; `nothing` where the log has more.
+        /// The machine's action; `nothing` if the log has more.
         ours: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A store of objects with readahead: an `ObjectStore` in front of another one.
+//! Readahead for any object store: an `ObjectStore` that wraps another one.
 //!
 //! Reads of objects go through one engine, with its cache, policy and limits; all else is passed on. An object is opened by a `head`, and stays
 //! open for the next reads of it. Every request names the version of that `head`, so the bytes of one answer are of one version.
@@ -11,8 +11,8 @@
 //!   put, copy, rename, delete ──► the store; then the object is forgotten
 //!   conditions, versions ──► the store
 //! ```
-//! Example: a program reads a column of 4 MiB in ranges of 64 KiB. The first read asks by `head` and `get_range`; from the third on the bytes
-//! are there before they are asked for.
+//! Example: a program reads a column of 4 MiB in ranges of 64 KiB. The first read sends `head` and `get_range`; from the third on, the bytes
+//! are cached before they are read.
 
 use crate::engine::Engine;
 use crate::error::{OpenError, Place, ReadError};
@@ -36,13 +36,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Objects that stay open between reads, unless a setting says otherwise.
+/// Default number of objects kept open between reads.
 const MAX_OPEN: usize = 64;
-/// For how long a version is believed, unless a setting says otherwise. Chosen: as long as a mount believes attributes.
+/// Default time for which a version is trusted. Chosen value: that of a mount's attributes.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of one read of the engine; a longer answer is a stream of them.
 const PIECE_BYTES: u64 = 4 << 20;
-/// How often an object is opened anew for one read, where it is replaced again and again.
+/// Maximum reopens for one read of an object that is replaced repeatedly.
 const MAX_OPENED: u32 = 4;
 
 /// A store of objects with readahead and a cache, for programs that read by [`ObjectStore`].
@@ -51,9 +51,9 @@ const MAX_OPENED: u32 = 4;
 /// still be read as it was; [`Ahead::check_after`] changes that. What the wrapper itself has said is never contradicted: after a `head` or a
 /// listing that shows a newer version, and after a write through it, the older one is not read any more.
 ///
-/// Of memory it takes what [`Options::cache_bytes`] allows, and the answers that the program holds. It needs the workers of the engine
-/// ([`Options::threads`]): without them a read keeps its task's thread waiting. It gains where a program reads on in order, or again; it
-/// costs time where each range has tens of megabytes, which one request of the store brings sooner.
+/// It uses the memory of [`Options::cache_bytes`], plus the replies held by the program. It needs the engine's workers
+/// ([`Options::threads`]): without them a read blocks its task's thread. It helps programs that read sequentially, or repeatedly; it
+/// costs time if each range has tens of megabytes, which a single request delivers faster.
 ///
 /// ```
 /// use foreread::Options;
@@ -127,7 +127,7 @@ impl Drop for HeadGuard<'_> {
     }
 }
 
-/// Has an object forgotten when its write ends: whether it is done, refused, or given up.
+/// Invalidates an object when a write ends, fails or is cancelled.
 struct WriteGuard<'a> {
     objects: &'a OpenObjects,
     location: &'a Path,
@@ -139,7 +139,7 @@ impl Drop for WriteGuard<'_> {
     }
 }
 
-/// Has all objects forgotten where a stream of deletions is given up before its end: which of them are deleted is not known.
+/// Invalidates all objects if a stream of deletions is dropped early, because it is unknown which were deleted.
 struct DeleteGuard {
     objects: Arc<OpenObjects>,
     is_ended: bool,
@@ -181,7 +181,7 @@ impl OpenObjects {
         drop(left);
     }
 
-    /// The store has said this of an object, which a `head` of `asked` has found. What is open of another version is forgotten.
+    /// Takes note of an object's state from a `head` sent at `asked`. An open object of another version is invalidated.
     fn saw(&self, location: &Path, meta: &ObjectMeta, asked: Option<Instant>) {
         let mut list = self.lock();
         for head in list.of_head(location) {
@@ -200,7 +200,7 @@ impl OpenObjects {
         drop(object);
     }
 
-    /// The object as it was checked less than `check_after` ago.
+    /// The open object, if it was checked less than `check_after` ago.
     fn fresh(&self, location: &Path, check_after: Duration) -> Option<Arc<OpenObject>> {
         let mut list = self.lock();
         let at = list.position(location)?;
@@ -235,7 +235,7 @@ impl OpenObjects {
         }
     }
 
-    /// Keeps what was opened by a `head`, unless it may be outdated.
+    /// Keeps an object opened after a `head`, unless it may be outdated.
     fn keep(&self, guard: &HeadGuard<'_>, object: &Arc<OpenObject>) {
         let mut list = self.lock();
         let head = list.heads.iter().find(|head| head.number == guard.number);
@@ -294,13 +294,13 @@ impl OpenObject {
         self.lock().elapsed()
     }
 
-    /// The store had this version when it was asked then, or later.
+    /// The store had this version at that time or later.
     fn was_checked(&self, asked: Instant) {
         let mut checked = self.lock();
         *checked = asked.max(*checked);
     }
 
-    /// Is it the version that a `head` or a listing shows? A strong ETag says all: dates may be finer in listings.
+    /// Whether it is the version in a `head` or a listing. A strong ETag is sufficient, because dates may be finer in listings.
     fn is_of(&self, meta: &ObjectMeta) -> bool {
         let own = &self.meta;
         let etag = own.e_tag.as_ref();
@@ -332,8 +332,8 @@ impl<S: ObjectStore> Ahead<S> {
         })
     }
 
-    /// Believes a version for this long; then a read asks for it first, by `head`. With zero every read does: an object that was replaced
-    /// is never read as it was, and each read takes a round trip.
+    /// Trusts a version for this long; after that a read first sends a `head`. With zero every read does: a replaced object
+    /// is never read in its old version, and each read costs a round trip.
     #[must_use]
     pub fn check_after(self, check_after: Duration) -> Ahead<S> {
         Ahead {
@@ -342,7 +342,7 @@ impl<S: ObjectStore> Ahead<S> {
         }
     }
 
-    /// Keeps at most `most` objects open between reads: of those read longest ago the pages are dropped. Default 64.
+    /// Keeps at most `most` objects open between reads; the pages of the least recently read are dropped. Default 64.
     #[must_use]
     pub fn max_open(self, most: usize) -> Ahead<S> {
         self.objects.lock().most = most;
@@ -355,13 +355,13 @@ impl<S: ObjectStore> Ahead<S> {
         &self.engine
     }
 
-    /// The store behind it.
+    /// The wrapped store.
     #[must_use]
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The object, as the store had it less than `check_after` ago. Nothing where the engine can open no more: then the store is read alone.
+    /// The object, checked less than `check_after` ago. `None` if the engine cannot open more: then the store is read directly.
     async fn open(&self, location: &Path) -> Result<Option<Arc<OpenObject>>> {
         if let Some(object) = self.objects.fresh(location, self.check_after) {
             return Ok(Some(object));
@@ -410,11 +410,11 @@ impl<S: ObjectStore> Ahead<S> {
         }
     }
 
-    /// What to do about a read that failed, of an object that was opened `opened` times for it.
+    /// What to do after a failed read of an object that was opened `opened` times for it.
     fn after(&self, location: &Path, error: ReadError, opened: &mut u32) -> AfterFailure {
         match error.kind() {
             ErrorKind::Changed | ErrorKind::NotFound => self.objects.forget(location),
-            // The engine cannot, which says nothing of the store.
+            // An error of the engine, not of the store.
             ErrorKind::Stopped | ErrorKind::TooManyReads => return AfterFailure::WithoutReadahead,
             _ => {}
         }
@@ -430,9 +430,9 @@ impl<S: ObjectStore> Ahead<S> {
     }
 }
 
-/// What follows a read that failed.
+/// What to do after a failed read.
 enum AfterFailure {
-    /// The object was replaced while it was read: it is opened anew, and the read begins again.
+    /// The object was replaced while it was read: open it again and restart the read.
     Again,
     WithoutReadahead,
     Refused(Error),
@@ -465,7 +465,7 @@ impl OpenObject {
         wanted.map(|range| self.range(&range)).collect()
     }
 
-    /// An answer, of which the first piece has come.
+    /// A reply whose first piece has arrived.
     async fn answer(
         self: Arc<OpenObject>,
         range: Range<u64>,
@@ -515,7 +515,7 @@ fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     }
 }
 
-/// It asks for a part of whatever there is, so that any version will do.
+/// It has no condition, so any version is accepted.
 fn is_plain(options: &GetOptions) -> bool {
     let GetOptions {
         if_match,
@@ -560,7 +560,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        // A conditional get and a head say which version is there, too.
+        // A conditional get and a head also report the current version.
         let is_latest = options.version.is_none();
         if !is_plain(&options) || self.engine.is_stopped() {
             let asked = Instant::now();
@@ -632,7 +632,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
             let next = deleted.next().await;
             match &next {
                 Some(Ok(location)) => guard.objects.forget(location),
-                // An error does not say of which object it is.
+                // An error does not name its object.
                 Some(Err(_)) => guard.objects.forget_all(),
                 None => guard.is_ended = true,
             }
@@ -672,7 +672,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
     }
 }
 
-/// A listing, of which each object is compared with what is open.
+/// A listing. Each of its objects is compared with the open ones.
 fn seen(
     objects: &Arc<OpenObjects>,
     listed: BoxStream<'static, Result<ObjectMeta>>,
@@ -698,7 +698,7 @@ impl<S: fmt::Debug> fmt::Debug for Ahead<S> {
     }
 }
 
-/// An upload, at whose end the object is another.
+/// An upload. At its end the object has another version.
 #[derive(Debug)]
 struct AheadUpload {
     upload: Box<dyn MultipartUpload>,

@@ -1,4 +1,4 @@
-//! Why a front end does not start.
+//! Why a front end cannot start.
 //!
 //! Example: a server whose port is taken has the kind [`FrontErrorKind::Address`], the place `127.0.0.1:10809`, and the system's error
 //! as its source.
@@ -7,30 +7,30 @@ use foreread_os::failure::{Failure, FailureKind};
 use std::error::Error;
 use std::sync::Arc;
 
-/// What a caller can act on.
+/// The kind, for callers that match on errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FrontErrorKind {
     /// The source cannot be served so: it may not be written, or cannot be listed.
     Source,
-    /// Another program has locked what clients would write.
+    /// Another program has locked the source that clients would write.
     Locked,
     /// The server cannot listen there.
     Address,
     /// A certificate, its key or its authority cannot be used.
     Certificate,
-    /// The directory is no place for a mount.
+    /// The directory cannot be used as a mount point.
     Directory,
     /// This system, or this user, lacks something: threads, open files, a way to mount.
     System,
 }
 
-/// Why a server is not started, or nothing is mounted: one line.
+/// Why a server cannot start or a mount failed, in one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {place}; {remedy}")]
 #[non_exhaustive]
 pub struct FrontError {
-    /// What a caller can act on.
+    /// The kind, for callers that match on errors.
     pub kind: FrontErrorKind,
     /// What is wrong.
     pub what: String,
@@ -38,7 +38,7 @@ pub struct FrontError {
     pub place: String,
     /// What to do.
     pub remedy: String,
-    /// The error behind it.
+    /// The underlying error.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 

@@ -5,15 +5,15 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `view/names.rs` | what the store said of names |
-//! | `nodes.rs` | what the kernel was told: inode numbers |
-//! | `view.rs` | what a mount shows, without the kernel |
-//! | `handles.rs` | what is open |
+//! | `view/names.rs` | cached answers of the store about names |
+//! | `nodes.rs` | inode numbers known to the kernel |
+//! | `view.rs` | the content of a mount, without the kernel |
+//! | `handles.rs` | open files and folders |
 //! | `request_pool.rs` | which thread waits |
-//! | `passed.rs` | files that the kernel reads by itself |
+//! | `passed.rs` | files with FUSE passthrough |
 //! | `caller.rs` | whether a request's caller is still there |
 //! | `control.rs` | the caller's order of files, over a socket |
-//! | `kernel.rs` | the crate `fuser`, and nothing but that |
+//! | `kernel.rs` | the interface to the crate `fuser` |
 //!
 //! ```text
 //!   new ──► mounted ──run──► serving ──FuseStop──► unmounted ──► run returns
@@ -47,23 +47,23 @@ pub use control::{Control, send};
 pub use request_pool::MAX_EXTRA;
 pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_PLANNED, MountCounts, Planner};
 
-/// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of
+/// How long a listing of S3 is trusted. NFS trusts attributes for at least 3 s (acregmin, nfs(5)) and those of
 /// folders for 30 s; 5 s is enough for a program that lists, looks and opens.
 pub const REMOTE_ATTR_TTL: Duration = Duration::from_secs(5);
-/// How long the kernel believes what a local folder said, or one source: asking is cheap there.
+/// How long the kernel trusts attributes of a local folder or a single source, which are cheap to query.
 pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
 
-/// What may be set.
+/// Settings of a mount.
 #[derive(Clone, Debug)]
 pub struct FuseSettings {
-    /// Other users may come, as far as permissions let them. Default no: the owner of the process alone.
+    /// Other users may access the mount, as permissions allow. Default: only the owner of the process.
     pub allow_other: bool,
-    /// What the kernel itself reads ahead in its page cache. Default 128 KiB, which is also the most that most kernels take.
+    /// The kernel's own readahead for the mount. Default 128 KiB, which is also the maximum of most kernels.
     pub kernel_readahead_bytes: u32,
     /// Without the kernel's page cache: each read of a program is a request. Default no.
     pub direct: bool,
-    /// How long the kernel and the view trust what the storage said of a name: a changed file is seen that late.
-    /// Default [`REMOTE_ATTR_TTL`] where a listing has versions (a prefix of S3), else [`LOCAL_ATTR_TTL`].
+    /// How long the kernel and the mount trust attributes: a changed file may be noticed this late.
+    /// Default [`REMOTE_ATTR_TTL`] if listings have versions (a prefix of S3), else [`LOCAL_ATTR_TTL`].
     pub attr_ttl: Option<Duration>,
     /// The observer of each read. Default none.
     pub observer: Option<Arc<dyn Observer>>,
@@ -107,7 +107,7 @@ fn refused(dir: &Path, error: std::io::Error) -> FrontError {
         FrontErrorKind::System,
         format!("cannot mount ({error})"),
         dir.display().to_string(),
-        "load the module 'fuse', install fuse3, and look whether you may mount here",
+        "load the module 'fuse', install fuse3, and check that you may mount here",
     )
     .caused_by(error)
 }
@@ -117,7 +117,7 @@ fn refused(dir: &Path, error: std::io::Error) -> FrontError {
 pub enum UnmountOutcome {
     /// Nothing was open.
     Clean,
-    /// It has no mount point any more; processes with open files may go on reading them.
+    /// The mount point is gone; processes may continue to read open files.
     Detached,
 }
 
@@ -130,8 +130,8 @@ pub struct FuseStop {
 }
 
 impl FuseStop {
-    /// Unmounts; where a process has a file open or its working directory there, only the mount point is removed. Listings, look-ups and
-    /// opens that wait for the storage of an object end with `ECANCELED`; what is open is read on.
+    /// Unmounts. If a process has an open file or its working directory there, only the mount point is removed. Listings, look-ups and
+    /// opens that wait for object storage fail with `ECANCELED`; open files remain readable.
     ///
     /// # Errors
     /// Neither could be done.
@@ -206,7 +206,7 @@ impl Mount {
         ))
     }
 
-    /// Serves until it is unmounted, by any program, and nothing of it is open.
+    /// Serves until it is unmounted by any program and no file is open.
     ///
     /// # Errors
     /// The system ended it otherwise.
@@ -220,7 +220,7 @@ impl Mount {
         ran
     }
 
-    /// What it has done so far.
+    /// Its counters so far.
     #[must_use]
     pub fn counts(&self) -> MountCounts {
         self.view.counts()
@@ -251,7 +251,7 @@ fn detach(dir: &Path) -> std::io::Result<()> {
     unmount::by_commands(dir, true).map_err(|_| std::io::Error::other(why))
 }
 
-/// The error of a mount whose server is gone.
+/// The error code of a mount whose server is gone.
 fn is_dead(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
@@ -261,7 +261,7 @@ fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
         _ if is_dead(&error) => {
             let remedy = format!("take it away with 'fusermount3 -u {}'", dir.display());
-            unfit("a mount is there whose server is gone", dir, &remedy).caused_by(error)
+            unfit("the folder has a mount whose server is gone", dir, &remedy).caused_by(error)
         }
         errno => unfit(
             &errno_text(errno.unwrap_or(0)),
@@ -282,7 +282,7 @@ fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
         return Err(unfit(
             "the folder is not empty",
             dir,
-            "name an empty one, or unmount what is there",
+            "name an empty folder, or unmount the existing mount",
         ));
     }
     if !Path::new("/dev/fuse").exists() {

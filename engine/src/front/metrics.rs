@@ -1,4 +1,4 @@
-//! `GET /metrics`: what a Prometheus asks for, and nothing else.
+//! Serves `GET /metrics` for Prometheus, and nothing else.
 //!
 //! One thread, one request a connection, two seconds for each: a scraper comes every few seconds, and a slow one is disconnected
 //! before the next one has waited long. Never: reads more than 8 KiB of a request, keeps a connection, or listens to
@@ -38,7 +38,7 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens at an address and answers with what `say` says. There is no password: bind it to this machine.
+    /// Listens at an address and answers with the text from `say`. There is no password: bind it to this machine.
     ///
     /// # Errors
     /// The address is taken or not allowed.
@@ -58,7 +58,7 @@ impl MetricsServer {
                 match stream {
                     // A scraper that went away needs no error.
                     Ok(stream) => drop(serve(stream, &say)),
-                    // Out of descriptors: some may come back.
+                    // Out of descriptors: some may be closed soon.
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
             }

@@ -1,13 +1,13 @@
-//! The NBD server: one export, any number of clients, read-only unless told.
+//! The NBD server: one export, any number of clients, read-only by default.
 //!
 //! Each connection is an open description, so each client has its own readahead state on one shared cache. A few
 //! threads serve all of them ([`workers`]), a request at a time ([`conn`]). Never: serves two versions of a source on one
-//! connection, follows a length it was told, or is reachable from outside unless told.
+//! connection, trusts a length from a client, or is reachable from other machines by default.
 //!
 //! ```text
 //!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies
 //!      ▲                      └─ no: refused                       │ stop: no more requests are taken,
-//!      └── stop (a byte in a pipe) ────────────────────────────────┘ those that were taken are answered
+//!      └── stop (a byte in a pipe) ────────────────────────────────┘ accepted ones are answered
 //! ```
 
 mod conn;
@@ -55,14 +55,14 @@ impl NbdStop {
     /// The server takes no more clients and no more requests, answers those that it has, and returns from
     /// [`Server::run`].
     pub fn stop(&self) {
-        // A full pipe holds a wakeup already, and a closed one needs none.
+        // A full pipe already contains a wakeup, and a closed one needs none.
         let _ = (&self.0).write(&[1]);
     }
 
     /// The pipe itself: any byte written to it stops the server, so a signal handler can.
     ///
     /// # Errors
-    /// There are no more descriptors.
+    /// Out of file descriptors.
     pub fn pipe(&self) -> std::io::Result<UnixStream> {
         self.0.try_clone()
     }
@@ -108,7 +108,7 @@ pub struct ServerCounts {
     pub requests: u64,
     /// Requests that were refused or failed.
     pub failed_requests: u64,
-    /// Bytes of data sent, counted as they set out.
+    /// Bytes of data sent, counted before they are sent.
     pub bytes: u64,
     /// Threads that serve clients or greet them now: at most one for each client, and the helpers.
     pub threads: u64,
@@ -143,7 +143,7 @@ struct ServerShared {
     running: Mutex<Option<Sender<()>>>,
 }
 
-/// The NBD server: one export, any number of clients, read-only unless told.
+/// The NBD server: one export, any number of clients, read-only by default.
 pub struct Server {
     shared: Arc<ServerShared>,
     listeners: Vec<Listener>,
@@ -224,7 +224,7 @@ impl Server {
         ))
     }
 
-    /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; with TLS
+    /// Its addresses as clients write them: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; with TLS
     /// `nbds`.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
@@ -236,7 +236,7 @@ impl Server {
             .collect()
     }
 
-    /// What it has done so far.
+    /// Its counters so far.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {
         self.shared.counts()
@@ -300,7 +300,7 @@ impl Server {
         }
     }
 
-    /// Lets the connections finish what they have begun.
+    /// Lets connections finish their requests.
     fn drain(&self) {
         self.shared.each(Conn::take_no_more);
         let until = Instant::now() + DRAIN;
@@ -368,7 +368,7 @@ impl ServerShared {
         drop(conns);
         self.counters.greeting.fetch_add(1, Ordering::Relaxed);
         let greet = move |shared: &Arc<ServerShared>| {
-            // A panic ends this client alone; its place is given back all the same.
+            // A panic ends only this client; its slot is released.
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
             shared.counters.greeting.fetch_sub(1, Ordering::Relaxed);
             if !stays.unwrap_or(false) {

@@ -1,6 +1,6 @@
 //! Observers of the requests of a front end: for recorders.
 //!
-//! A front end without an observer pays for none: it does not even ask the time. Never: reports bytes, or reads that no
+//! Without an observer there is no cost, not even a clock read. Never: reports bytes, or reads that no
 //! client asked for.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Bytes.
@@ -18,22 +18,22 @@ pub enum RequestKind {
     Write,
     /// That bytes be read ahead.
     WillNeed,
-    /// That what was written be made safe. It has no range.
+    /// A flush. It has no range.
     Flush,
 }
 
-/// A request that was answered, told before its answer sets out: what its client asks for next begins later.
+/// A completed request, reported before its answer is sent, so that the client's next request starts later.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedRequest {
-    /// What was asked for.
+    /// The request.
     pub asked: RequestKind,
     /// First byte.
     pub offset: u64,
     /// Bytes asked for.
     pub len: u64,
-    /// Bytes that there were: fewer only behind a file's end.
+    /// Bytes returned: fewer only at the end of a file.
     pub returned: u64,
-    /// Whether it was done. An error is reported as it is sent.
+    /// Whether it succeeded. An error is reported as it is sent.
     pub done: bool,
     /// When it was taken.
     pub start: Instant,

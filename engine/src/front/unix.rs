@@ -1,4 +1,4 @@
-//! A unix socket that has a place in the file system, and leaves none behind.
+//! A unix socket in the file system, removed when it is dropped.
 //!
 //! It is made in a directory that no other user can enter and moved to its place when its mode is set, so there is no moment at which
 //! others could connect. Never: takes the place of a file, or of a server that still answers.
@@ -22,7 +22,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// A socket at `path`, in place of one that no server answers.
+    /// Creates a socket at `path`, replacing a stale one.
     pub fn bind(path: &Path) -> std::io::Result<UnixSocket> {
         make_way(path)?;
         let parent = path
@@ -83,10 +83,10 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Connects without waiting: a listener whose queue is full keeps a plain connect(2) until it accepts, which may be never.
+/// Connects without waiting: with a full listen queue, a plain connect(2) would block until the listener accepts, possibly forever.
 ///
 /// # Errors
-/// `WouldBlock`: something listens and does not accept. `ConnectionRefused`: nothing listens any more.
+/// `WouldBlock`: a listener does not accept. `ConnectionRefused`: nothing listens.
 pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -100,7 +100,7 @@ pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Refuses a place that is taken, and says by what. A socket that no server answers was left by a killed one, and may be replaced.
+/// Refuses a path in use, and says by what. A socket without a listener was left by a killed server and may be replaced.
 fn make_way(path: &Path) -> std::io::Result<()> {
     let Ok(meta) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -108,7 +108,7 @@ fn make_way(path: &Path) -> std::io::Result<()> {
     if !meta.file_type().is_socket() {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
-            "a file that is no socket is there",
+            "the path is a file, not a socket",
         ));
     }
     let taken = |what| Err(Error::new(ErrorKind::AddrInUse, what));
@@ -119,9 +119,7 @@ fn make_way(path: &Path) -> std::io::Result<()> {
             Some(Errno::AGAIN) => {
                 taken("in use: another program listens there, and accepts no connections")
             }
-            Some(Errno::PROTOTYPE) => {
-                taken("in use: a socket of another kind (datagrams) is there")
-            }
+            Some(Errno::PROTOTYPE) => taken("in use by a socket of another kind (datagrams)"),
             _ => Err(error),
         },
     }
@@ -134,7 +132,7 @@ mod tests {
 
     /// None of these is waited for: the listener of another program never accepts, and its queue is full.
     #[test]
-    fn a_place_that_is_taken_is_refused_at_once_with_what_is_there() {
+    fn a_socket_path_in_use_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("s");
         let said = |path: &Path| UnixSocket::bind(path).err().expect("refused").to_string();

@@ -1,4 +1,4 @@
-//! Reads that return [`bytes::Bytes`], for callers that hand the bytes on.
+//! Reads that return [`bytes::Bytes`], for callers that pass the bytes on.
 //!
 //! The buffer is made here, as long as the read; a read that reaches the end of the source is shorter. One copy, from the
 //! cache: a `Bytes` does not hold pages of the cache, so keeping it costs the cache no room.
@@ -8,7 +8,7 @@ use crate::reader::Reader;
 use bytes::Bytes;
 
 impl Reader {
-    /// What [`Reader::read_at`] reads, in a buffer of its length. Empty at the end of the source.
+    /// Like [`Reader::read_at`], but returns a buffer of the length read. Empty at the end of the source.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};

@@ -1,7 +1,7 @@
 //! [`ReadCursor`] for tasks: `AsyncRead` and `AsyncSeek` of tokio and of futures.
 //!
-//! The traits give a buffer for one poll only, and the engine copies pieces of a read as they arrive. So the first poll reads
-//! into the caller's buffer; if it has to wait, the read goes on in a buffer of the cursor's until it is done.
+//! The traits lend a buffer for one poll only, but the engine copies pieces of a read as they arrive. So the first poll reads
+//! into the caller's buffer; if it must wait, the read continues into a buffer of the cursor.
 //!
 //! ```text
 //!   poll(buf of 64K) ──► cached ──► Ready: in the caller's buffer, no copy here
@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 /// Longest read of one poll: the engine's own largest fetch.
 const MAX_READ: usize = 1 << 20;
 
-/// What a cursor of a task has in hand.
+/// The state of a task's cursor.
 #[derive(Default)]
 pub(super) enum Task {
     /// Nothing.
@@ -108,7 +108,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         }
     }
 
-    /// Hands out what was read, and keeps what does not fit.
+    /// Returns bytes that were read, and keeps the rest.
     fn take(&mut self, buf: Vec<u8>, taken: usize, out: &mut [u8]) -> usize {
         let n = out.len().min(buf.len() - taken);
         out[..n].copy_from_slice(&buf[taken..taken + n]);

@@ -18,7 +18,7 @@ pub const MAX_OPTIONS: u32 = 64;
 /// Longest name of an export, by the protocol.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// What comes after the bytes that are to be sent.
+/// The next step after sending the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// [`Handshake::wants`] more bytes.
@@ -31,7 +31,7 @@ pub enum Then {
     Close(&'static str),
 }
 
-/// What a server says of TLS.
+/// The server's TLS setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsOffer {
     /// There is none.
@@ -43,12 +43,12 @@ pub enum TlsOffer {
     Required,
 }
 
-/// What a handshake came to.
+/// The result of a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NegotiatedOptions {
     /// Replies may be structured.
     pub structured: bool,
-    /// The client wants to be told of holes.
+    /// The client has requested extents (base:allocation).
     pub holes: bool,
 }
 
@@ -85,7 +85,7 @@ impl Handshake {
         }
     }
 
-    /// What the server sends first.
+    /// The server's greeting.
     #[must_use]
     pub fn greeting() -> Vec<u8> {
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
@@ -97,13 +97,13 @@ impl Handshake {
         .concat()
     }
 
-    /// What was agreed on so far.
+    /// The options agreed on so far.
     #[must_use]
     pub fn agreed(&self) -> NegotiatedOptions {
         self.agreed
     }
 
-    /// How many bytes it has to be given next. May be 0.
+    /// How many bytes it needs next. May be 0.
     #[must_use]
     pub fn wants(&self) -> usize {
         match self.state {
@@ -174,13 +174,13 @@ impl Handshake {
             option::STARTTLS if self.tls == TlsOffer::None => {
                 answer(
                     reply::ERR_POLICY,
-                    b"no TLS here; use a tunnel, or a unix socket",
+                    b"this server has no TLS; use a tunnel, or a unix socket",
                 );
             }
             option::STARTTLS => {
                 answer(reply::ACK, &[]);
                 self.encrypted = true;
-                // What was agreed on in plain text may have been another's wish.
+                // Options agreed on in plain text may have been changed on the way.
                 self.agreed = NegotiatedOptions::default();
                 return Then::StartTls;
             }
@@ -206,7 +206,7 @@ impl Handshake {
                 answer(reply::ACK, &[]);
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT if !self.agreed.structured => {
-                answer(reply::ERR_INVALID, b"ask for structured replies first");
+                answer(reply::ERR_INVALID, b"request structured replies first");
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 self.contexts(number, data, out)
@@ -227,7 +227,7 @@ impl Handshake {
             );
         };
         let set = number == option::SET_META_CONTEXT;
-        // What was agreed on before is void, whatever comes of this.
+        // Earlier agreements are void, whatever the result.
         self.agreed.holes &= !set;
         if !self.is_ours(name) {
             return put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn go_answers_what_was_asked_and_begins() {
+    fn go_answers_requests_and_starts() {
         let mut shake = started();
         assert_eq!(
             send(&mut shake, option::STRUCTURED_REPLY, &[]),
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_told_of_when_asked_for() {
+    fn extents_are_reported_on_request() {
         let ask = |name: &str, queries: &[&str]| {
             let text =
                 |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
@@ -574,7 +574,7 @@ mod tests {
 
     /// What was agreed on in plain text could be the wish of a machine in between.
     #[test]
-    fn tls_forgets_what_was_agreed_on_before() {
+    fn tls_voids_earlier_agreements() {
         let mut shake = started_with(TlsOffer::Optional);
         send(&mut shake, option::STRUCTURED_REPLY, &[]);
         assert!(shake.agreed().structured);
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_leaves_the_client_at_the_door() {
+    fn a_refused_option_keeps_the_client_in_the_handshake() {
         let mut shake = started();
         let mut error = |number, data: &[u8]| {
             let (then, replies) = send(&mut shake, number, data);

@@ -1,6 +1,6 @@
-//! TCP connections whose other side is gone without a word: a machine that lost its power, a firewall that forgot.
+//! Detects TCP connections whose peer has vanished: a machine that lost power, a firewall that dropped its state.
 //!
-//! Never: for unix sockets, whose other side the kernel knows.
+//! Not for unix sockets, whose peer the kernel knows.
 
 use rustix::net::sockopt;
 use std::net::TcpStream;

@@ -46,7 +46,7 @@ pub fn authorities(
     Ok(roots)
 }
 
-/// Whether nothing has this name. A link to a file that is not there is there: it is no leave to go without one.
+/// Whether the name does not exist. A dangling link counts as existing, so that it is an error and not ignored.
 pub fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

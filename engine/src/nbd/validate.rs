@@ -1,16 +1,16 @@
-//! Every request passes here before anything is done for it: one rule, one error.
+//! Validates every request before it is executed: one rule, one error.
 //!
-//! Never: does anything. What a refused request sends along is for the caller to throw away.
+//! It has no side effects. The caller discards the payload of a refused request.
 
 use super::wire::{Request, command, command_flag, errno, transmission};
 
-/// Most bytes that one request may ask for or bring: what every client takes for granted (the protocol's 32 MiB).
+/// Maximum bytes of a request: the 32 MiB that every client may assume (protocol).
 pub const MAX_LEN: u32 = 32 << 20;
 
-/// What a server says of an export.
+/// The properties of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// What clients call it.
+    /// Its name.
     pub name: String,
     /// One line for `nbdinfo`. May be empty.
     pub description: String,
@@ -24,7 +24,7 @@ pub struct Export {
     pub knows_holes: bool,
 }
 
-/// What is to be done for a request.
+/// The action for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Send these bytes.
@@ -34,7 +34,7 @@ pub enum Order {
         /// How many, at least 1.
         len: u32,
     },
-    /// These bytes are wanted soon.
+    /// Prefetch these bytes.
     Cache {
         /// First byte.
         offset: u64,
@@ -59,16 +59,16 @@ pub enum Order {
         /// Answer only when they are safe from a loss of power.
         safe: bool,
     },
-    /// Say where the holes are.
+    /// Report extents.
     Status {
         /// First byte.
         offset: u64,
         /// How many, at least 1.
         len: u32,
-        /// The first extent alone, and no byte beyond the range.
+        /// Only the first extent, and not beyond the range.
         one: bool,
     },
-    /// Everything that was written is safe: there is nothing to do for what is only read.
+    /// Flush; a read-only export has nothing to flush.
     Flush,
     /// The client leaves. No answer.
     Disconnect,
@@ -118,7 +118,7 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
         // Where no holes are made, none is what is made all the same.
         command::WRITE_ZEROES => command_flag::NO_HOLE,
         command::WRITE | command::CACHE | command::FLUSH | command::DISC => 0,
-        command::TRIM => return refuse(errno::EINVAL, "nothing is trimmed here"),
+        command::TRIM => return refuse(errno::EINVAL, "trim is not supported"),
         command::BLOCK_STATUS if export.knows_holes => command_flag::REQ_ONE,
         command::BLOCK_STATUS => return refuse(errno::EINVAL, "no metadata context was agreed on"),
         _ => return refuse(errno::EINVAL, "unknown command"),
@@ -249,7 +249,7 @@ mod tests {
         );
         assert_eq!(
             writable(command::TRIM, 0, 0, 9),
-            Err((errno::EINVAL, "nothing is trimmed here", 0))
+            Err((errno::EINVAL, "trim is not supported", 0))
         );
         assert_eq!(
             writable(command::READ, 0, 0, 1),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_done() {
+    fn valid_requests_are_executed() {
         assert_eq!(
             of(command::READ, 0, 0, 1),
             Ok(Order::Read { offset: 0, len: 1 })

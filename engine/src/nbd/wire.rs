@@ -1,7 +1,7 @@
-//! The bytes of the NBD protocol: its numbers, and how requests and replies are written.
+//! The wire format of the NBD protocol: constants, requests and replies.
 //!
 //! From the public protocol document (`doc/proto.md` of the NBD project). All integers are big-endian. Never: a socket,
-//! a decision (see `handshake` and `validate`), or a length that is believed without a limit.
+//! a decision (see `handshake` and `validate`), or an unchecked length.
 
 /// First bytes of a server.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -53,7 +53,7 @@ pub mod reply {
     pub const ERR_UNKNOWN: u32 = ERR + 6;
 }
 
-/// What an `INFO` reply says.
+/// The types of `INFO` replies.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod info {
     pub const EXPORT: u16 = 0;
@@ -62,7 +62,7 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What a server can do with an export.
+/// Transmission flags of an export.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod transmission {
     pub const HAS_FLAGS: u16 = 1;
@@ -142,7 +142,7 @@ pub fn wire_errno(system: i32) -> u32 {
     }
 }
 
-/// A request as it is on the wire.
+/// A request in wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// See [`command_flag`].
@@ -161,7 +161,7 @@ impl Request {
     /// Bytes of a request without its payload.
     pub const BYTES: usize = 28;
 
-    /// Reads one; nothing if it does not begin with [`REQUEST_MAGIC`].
+    /// Parses a request; `None` without [`REQUEST_MAGIC`].
     #[must_use]
     pub fn parse(bytes: &[u8; Request::BYTES]) -> Option<Request> {
         (u32_at(bytes, 0) == REQUEST_MAGIC).then(|| Request {

@@ -1,6 +1,6 @@
-//! Which bytes of a source are in holes, as far as it knows without reading.
+//! The holes of a source, as far as known without reading.
 //!
-//! The cache is not asked: what it holds was read from the same version, and a hole reads as zeroes. Never: reads a byte.
+//! The cache is not needed: its content is from the same version, and a hole reads as zeroes. No byte is read.
 //!
 //! ```text
 //!   0       1M          9M    10M          extents(512K.., 16 at most)
@@ -14,7 +14,7 @@ use crate::source::{Cause, Extent, SourceError};
 use foreread_core::event::Error;
 
 impl Reader {
-    /// Whether the source knows its holes: [`Reader::extents`] then says something.
+    /// Whether the source knows its holes, so that [`Reader::extents`] is useful.
     #[must_use]
     pub fn knows_holes(&self) -> bool {
         self.source.holes().is_some()

@@ -2,7 +2,7 @@
 //!
 //! A system reports a writeback error once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and forgets
 //! which bytes they were. So an error of one client's flush belongs to all: after it no flush of this source ever succeeds
-//! again, until it is opened anew. A flush that comes while another runs waits for it, and then one serves all that wait.
+//! again, until it is opened again. A flush during another one waits for it; then one flush serves all that wait.
 //!
 //! ```text
 //!   flush ──► failed before? ──► that error

@@ -1,7 +1,7 @@
-//! The order of files: what a program that goes through a listing, or through its own list, reads next.
+//! The order of files: announces which files a program will read next, from a listing or its own list.
 //!
-//! A policy that sees one listed file read after the other (`auto`) reads the files behind them ahead, before they are opened. Other
-//! policies take no notice of an order. Never: opens a reader, or asks the source for anything.
+//! A policy that sees listed files read in order (`auto`) reads the following files ahead, before they are opened. Other
+//! policies ignore the order. Listing a file opens no reader and sends no request.
 //!
 //! ```text
 //!   list(A) ──► list(B, after A) ──► list(C, after B)       known to the engine, no reader
@@ -22,7 +22,7 @@ use foreread_core::policy::Scope;
 use foreread_core::units::MAX_OFFSET;
 use std::sync::Arc;
 
-/// A place in the order of an engine's files: behind it the next one is listed. Of use in that engine alone; when its file is gone, it
+/// A position in an engine's order of files, after which the next file is listed. It is valid only in that engine; when its file is gone, it
 /// is before nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition(FileKey);
@@ -62,7 +62,7 @@ pub struct ListedFile {
 }
 
 impl Engine {
-    /// Makes a source known as the one that comes behind `after`; without `after` as the first of an order.
+    /// Lists a source as the one after `after`; without `after`, as the first of an order.
     ///
     /// # Errors
     /// The source cannot be opened by its name, is too large, or too many are open.
@@ -99,7 +99,7 @@ impl Engine {
         })
     }
 
-    /// Whether its policy goes by the order of files.
+    /// Whether its policy uses the order of files.
     #[must_use]
     pub fn follows_order(&self) -> bool {
         self.policy().info.scope == Scope::Source
@@ -149,7 +149,7 @@ impl Drop for ListedFile {
 }
 
 impl Reader {
-    /// Its file's place in the order: what is read behind it can be listed ([`Engine::list`]).
+    /// Its file's position in the order: the next files can be listed after it ([`Engine::list`]).
     #[must_use]
     pub fn position(&self) -> Option<FilePosition> {
         self.engine.driver().key(self.at.file).map(FilePosition)

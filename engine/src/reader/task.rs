@@ -1,6 +1,6 @@
 //! Reads by tasks, of any runtime or none.
 //!
-//! Never: needs a runtime, or a thread of the caller's; blocks where a worker thread can be had.
+//! It needs no runtime and no thread of the caller, and blocks only if no worker thread is available.
 
 use super::{Reader, SourceLabel};
 use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};
@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 impl Reader {
-    /// What [`Reader::read_at`] does, for a task: nothing happens until it is awaited, and the task's thread is free while
-    /// the source is read. Dropped before its end the read is given up; what has been fetched for it stays cached.
+    /// [`Reader::read_at`] for tasks: it starts when it is awaited, and the task's thread is free while
+    /// the source is read. Dropping the future cancels the read; pages already fetched stay cached.
     ///
     /// Bytes are copied by the thread that polls. Fetches are run by the engine's worker threads, or go to the source's
-    /// queue. An engine without worker threads ([`Options::threads`](crate::Options::threads) of 0, or none to be had) reads
-    /// while it is polled. Opening and closing block: use what your runtime has for that.
+    /// queue. An engine without worker threads ([`Options::threads`](crate::Options::threads) of 0, or none available) reads
+    /// while it is polled. Opening and closing block: use your runtime's blocking pool.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};

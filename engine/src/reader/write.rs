@@ -1,6 +1,6 @@
-//! Writing through a reader: to the source first, then the cache forgets what it held there.
+//! Writing through a reader: to the source first, then the range is dropped from the cache.
 //!
-//! Never: a cached byte that was not written yet, or a byte of before for a read that begins after the write has returned.
+//! No unwritten byte is cached, and a read that starts after the write has returned gets no old byte.
 //!
 //! ```text
 //!   write_at ── source.write_at ── Invalidate: present pages go, fetches in flight are doomed ── returns
@@ -25,7 +25,7 @@ impl Reader {
             .map_err(|error| self.refuse(error))
     }
 
-    /// Keeps other programs from writing the source while it is open here, as far as they look: an advisory lock on a file, as
+    /// Locks the source against other writers while it is open here: an advisory lock on a file, as
     /// QEMU takes it, a claim (`O_EXCL`) on a block device, which a mount holds too. After [`Reader::allow_writes`].
     ///
     /// # Errors
@@ -37,10 +37,10 @@ impl Reader {
     }
 
     /// Writes all of `buf` from `offset` on, inside the source's size. Blocks until the source has taken it; see
-    /// [`Reader::flush`]. Reads that begin later see it, through whichever reader.
+    /// [`Reader::flush`]. Reads that start later see it, through any reader.
     ///
     /// # Errors
-    /// See [`WriteError`]. What the range holds then is of no meaning.
+    /// See [`WriteError`]. The content of the range is then unspecified.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
         let stopped = |_| WriteError::Stopped;
         let SizedVersion { size, version } =
@@ -87,7 +87,7 @@ impl Reader {
         written.map_err(|error| self.refuse(error))
     }
 
-    /// Returns when everything that was written before is safe from a loss of power. Where that fails once it fails for all
+    /// Returns when all earlier writes are durable. After a failure it fails for all
     /// readers of this source from then on: the system does not say whose bytes were lost. Opened anew it starts over.
     ///
     /// # Errors

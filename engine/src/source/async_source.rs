@@ -1,6 +1,6 @@
-//! A client whose calls are futures, as a source: its reads run as tasks of a runtime, and none of them needs a thread.
+//! An async client as a source: its reads run as tasks of a runtime and need no threads.
 //!
-//! Never: blocks the runtime, or leaves a reader waiting that is dropped. Nothing writes into the memory of a transfer but the code here,
+//! Never: blocks the runtime, or delays the drop of a reader. Only this module writes into the memory of a transfer,
 //! so a queue that is dropped gives all of it back at once.
 //!
 //! ```text
@@ -25,18 +25,18 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::AbortHandle;
 
-/// Transfers under way at once: more than the limits of any engine come to, as what is refused would need a thread.
+/// Maximum transfers in flight: more than the limits of any engine, because refused transfers would need threads.
 const DEPTH: usize = 1 << 16;
 /// How long a thread that reaps waits.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Something to read from by a client whose calls are futures. [`from_async`] makes a [`Source`] of it.
+/// A source with an async client. [`from_async`] turns it into a [`Source`].
 pub trait AsyncSource: Send + Sync + 'static {
     /// As [`Source::size`]. Does not ask the storage.
     fn size(&self) -> u64;
 
     /// The bytes of `range`, which ends at [`AsyncSource::size`] or before. One request; several are under way at once. An answer
-    /// that is shorter is asked to go on behind its end; a longer one is an error.
+    /// that is too short is continued by another request; a longer one is an error.
     ///
     /// # Errors
     /// See [`SourceError`].
@@ -56,19 +56,19 @@ pub trait AsyncSource: Send + Sync + 'static {
     }
 }
 
-/// A source that reads by an [`AsyncSource`], whose calls run as tasks of `runtime`.
+/// Turns an [`AsyncSource`] into a source; its calls run as tasks of `runtime`.
 ///
 /// Reads of tasks ([`Reader::read_at_async`](crate::Reader::read_at_async)) and reads that block are served alike, in any number.
 /// No thread waits for an answer but those of callers that block, and one for all tasks.
 ///
-/// The runtime has to be **driven** as long as reads wait: one of several threads drives itself, one of the kind
+/// The runtime must be **driven** while reads wait: a multi-threaded one drives itself, one of the kind
 /// `current_thread` only inside its `block_on`. So in a task of a `current_thread` runtime read by `read_at_async`: a read that blocks
 /// ([`Reader::read_at`](crate::Reader::read_at)) keeps the thread from its own answer, and may wait without an end; the same goes for the only
 /// worker of a runtime of several threads. Without worker threads ([`Options::threads`](crate::Options::threads) of 0) every read blocks. Where it is known that
 /// the thread would wait for itself, the read fails instead, and with it the others of the file that are under way. A program that reads by blocking calls
 /// there gives a handle of a runtime that it keeps for its sources.
 ///
-/// A reader that is dropped waits for none of these reads: their tasks are cancelled, even where the runtime is not driven. Where the
+/// A dropped reader does not wait for these reads: their tasks are cancelled, even if the runtime is not driven. Where the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].
 ///
 /// ```
@@ -216,8 +216,8 @@ async fn read_whole<S: AsyncSource>(
     .await
 }
 
-/// Starts a task. Behind it one that does nothing: a worker of tokio keeps the task that it started last for itself, and the thread
-/// that calls this may be a worker that blocks from here on.
+/// Starts a task, and then an empty one: a tokio worker keeps its last spawned task for itself, and the thread
+/// that calls this may be a worker that now blocks.
 fn start(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     let started = runtime.spawn(task).abort_handle();
     if is_inside(runtime) {
@@ -231,8 +231,8 @@ fn is_inside(runtime: &Handle) -> bool {
     Handle::try_current().is_ok_and(|current| current.id() == runtime.id())
 }
 
-/// Waits for what tasks of the runtime do. A worker of the runtime gives its tasks to another thread before that. Nothing where this
-/// thread is the one that has to run them.
+/// Waits for tasks of the runtime. A worker of the runtime first passes its tasks to another thread. `None` if this
+/// thread is the one that must run them.
 fn wait_beside<R>(runtime: &Handle, wait: impl FnOnce() -> R) -> Option<R> {
     if !is_inside(runtime) {
         return Some(wait());
@@ -307,7 +307,7 @@ struct TaskAnswers {
     interrupted: bool,
 }
 
-/// The transfers of one fetch, which are asked for as one range.
+/// The transfers of one fetch, requested as one range.
 struct TaskRequest {
     transfers: Vec<Transfer>,
     /// Nothing until its task has been started.
@@ -346,7 +346,7 @@ impl TaskShared {
     }
 }
 
-/// What a task owes its queue: an answer, also where it is dropped before it has one.
+/// Guarantees that a task answers its queue, even if it is dropped.
 struct OwedAnswer<S: AsyncSource> {
     client: Arc<S>,
     queue: Weak<TaskShared>,

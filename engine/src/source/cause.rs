@@ -1,4 +1,4 @@
-//! The error behind an error, shared by all that report it.
+//! The underlying error, shared by all reports of it.
 //!
 //! A fetch may fail several reads, and each of them has the same cause. Errors of clients cannot be copied, so they share it.
 
@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The error behind an error: what a client or the system said, as it said it. A clone is the same error.
+/// The underlying error of a client or the system. Clones share it.
 ///
 /// ```
 /// use foreread::source::{Cause, Defaults, Source, SourceError};
@@ -84,7 +84,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Two causes are equal if they say the same.
+/// Two causes are equal if their texts are.
 impl PartialEq for Cause {
     fn eq(&self, other: &Cause) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.to_string() == other.to_string()

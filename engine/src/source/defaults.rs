@@ -1,24 +1,24 @@
-//! What each kind of storage is read with, as long as no setting says otherwise: one table.
+//! The default settings for each kind of storage, in one table.
 //!
-//! `serve`, `mount`, `compare --on`, the libraries for Rust and C, all take it from here, so what a user measures is what is
-//! served. A source and a tree have to state theirs: there is no default of the defaults.
+//! `serve`, `mount`, `compare --on` and the libraries for Rust and C use it, so a measurement predicts what is
+//! served. Each source and tree must state its defaults.
 //!
 //! ```text
 //!   Source::defaults, Tree::defaults ──► requests ──► worker threads, fetches ahead in flight;  max_fetch ──► largest fetch
 //!                                    └─► window   ──► `max` of a linux-* policy that leaves it open
-//!   a device's read_ahead_kb, --policy NAME:max=..., Options::threads come before it
+//!   a device's read_ahead_kb, --policy NAME:max=..., Options::threads override it
 //! ```
 //!
 //! | kind | requests | window | reason |
 //! |---|---|---|---|
-//! | memory, file | 4 | 128K | Linux: `VM_READAHEAD_PAGES`; a device's own setting comes first |
-//! | object | 16; 48 of at most 3 MiB together | 24M | four times what is in flight over 30 ms and 200 MB/s (docs/decisions/0100) |
+//! | memory, file | 4 | 128K | Linux: `VM_READAHEAD_PAGES`; a device's own setting overrides it |
+//! | object | 16; 48 of at most 3 MiB together | 24M | four times the bytes in flight at 30 ms and 200 MB/s (docs/decisions/0100) |
 //! | nbd | 16 | 8M | fastest at 0, 1 and 5 ms of delay together (docs/decisions/0100) |
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
-//! | model-live | 4 | 128K | what the simulator takes for the same model |
+//! | model-live | 4 | 128K | as the simulator for the same model |
 //!
-//! A fetch is at most 1 MiB, of an object 8 MiB: an object's bytes are served as they arrive, those of the others all at once.
-//! `auto` takes only the requests and the largest fetch from here, and measures the rest.
+//! A fetch is at most 1 MiB, for objects 8 MiB: an object's bytes are served as they arrive, others when the fetch is complete.
+//! `auto` uses only the requests and the largest fetch, and measures the rest.
 
 use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
 use foreread_os::host::Host;
@@ -50,14 +50,14 @@ pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
 /// [`Defaults::FILE`] is several times slower than it could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// What kind it is, for people.
+    /// The name of the kind, for text.
     pub kind: &'static str,
-    /// How many reads at once it answers as fast as one, at least 1. What is far away needs many: while one answer comes,
-    /// the others are asked for.
+    /// The number of concurrent reads that it serves as fast as one, at least 1. Remote storage needs many: while one reply arrives,
+    /// the others are requested.
     pub requests: u32,
     /// The same while all of them are short ([`foreread_core::storage::SHORT_AHEAD_BYTES`] together): each costs a round trip whatever its length.
     pub short_requests: u32,
-    /// The largest readahead of a policy that follows a device's setting, where no device states one.
+    /// The largest readahead of a policy that follows a device's setting, if the device has none.
     pub window_bytes: u64,
     /// Bytes of the largest fetch.
     pub max_fetch_bytes: u64,

@@ -1,12 +1,12 @@
-//! What is done with a descriptor alike for files that are served and for a cache on disk: locks of its open description, and writes that
-//! go on after an interruption.
+//! Descriptor operations shared by served files and the disk cache: locks of the open description, and writes that
+//! continue after EINTR.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Sets or ends a lock of the open description on `len` bytes from `start` on, or on all from there where `len` is 0. Does not wait.
+/// Sets or releases a lock of the open description on `len` bytes from `start`, or to the end if `len` is 0. Does not wait.
 pub fn lock(file: impl AsFd, kind: libc::c_int, start: i64, len: i64) -> nix::Result<()> {
     let range = libc::flock {
         l_type: kind as _,

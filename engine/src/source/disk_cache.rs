@@ -1,27 +1,27 @@
-//! A cache on disk, below the cache in memory: bytes that were fetched once are there after the process has ended, and for other processes.
+//! The disk cache below the memory cache: fetched bytes remain after the process has ended, and are shared with other processes.
 //!
-//! It keeps bytes of sources that say exactly which version they read ([`Source::exact_version`]): objects with a strong ETag or a
-//! generation. What another source reads passes through. The file system is the index: nothing has to be repaired, and nothing is read
+//! It caches sources with an exact version ([`Source::exact_version`]): objects with a strong ETag or a
+//! generation. Other sources bypass it. The file system is the index: nothing needs repair, and nothing is read
 //! before the first byte.
 //!
 //! ```text
 //!   reader ──► engine (memory, readahead) ──► CachedSource ──► files below DIR/foreread-cache-2
-//!                                               └─ what is not there ──► the source, and a copy behind the reader
+//!                                               └─ absent ──► the source, and a copy is written in the background
 //! ```
 //! | file | is about |
 //! |---|---|
-//! | folder, account, claims | the folder: paths without links, bytes in all, what is being fetched |
+//! | folder, account, claims | the folder: paths without links, total bytes, running fetches |
 //! | hash, object | names and checksums; the two files of a version |
-//! | cached, sinks | which part of a fetch comes from where |
+//! | cached, sinks | split a fetch into parts from disk and from the store |
 //! | tier, disk, bucket, runs | a folder or a bucket as the place of bytes |
 //! | parts | a tier with its writer, and the shared tier below it |
-//! | writer, evict | writing behind the reader, and what makes way |
-//! | speed | a disk that is slower than the store is passed over |
+//! | writer, evict | background writes, and eviction |
+//! | speed | bypasses a disk that is slower than the store |
 //! | fill | all objects below a prefix, fetched before they are read |
 //! | names, latest, kept_tree | the names of folders, shown by the next mount before the store has answered; the version that was read last |
-//! | inspect | what is in the folder, for people |
+//! | inspect | listing and verification for the command |
 //!
-//! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
+//! Never: fails a read because of the disk, trusts a file without its checksums, or follows a link below the folder.
 
 mod account;
 #[cfg(feature = "object")]
@@ -39,7 +39,7 @@ mod kept_tree;
 mod latest;
 #[cfg_attr(
     not(feature = "object"),
-    allow(dead_code, reason = "prefixes of stores alone are kept")
+    allow(dead_code, reason = "only prefixes of stores are cached")
 )]
 mod names;
 mod object;
@@ -96,7 +96,7 @@ pub struct DiskCache {
     parts: Arc<Parts>,
 }
 
-/// How what a cache shares is opened.
+/// The function that opens the shared tier.
 #[derive(Default)]
 struct OpenSettings {
     /// Of a bucket. Default those of the environment.
@@ -134,7 +134,7 @@ pub(crate) fn hold() -> MutexGuard<'static, OpenCaches> {
 }
 
 impl DiskCache {
-    /// Opens a cache, and makes its folder where it is not there. Takes the same time whatever is in it.
+    /// Opens a cache, and creates its folder if needed. The time does not depend on its content.
     ///
     /// # Errors
     /// The folder cannot be made or written, or other users may write it.
@@ -266,7 +266,7 @@ impl DiskCache {
         Ok(Arc::new(tree))
     }
 
-    /// The source with this cache; the source itself, where it does not say exactly which version it reads.
+    /// Wraps a source with this cache. A source without an exact version is returned unchanged.
     #[must_use]
     pub fn over(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
         if source.exact_version().is_none() {
@@ -275,30 +275,30 @@ impl DiskCache {
         CachedSource::over(source, &self.parts)
     }
 
-    /// What it has done for this process.
+    /// Its counters for this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.parts.tier.state().counts.now()
     }
 
-    /// What several machines share, if there is that.
+    /// The tier shared by several machines, if any.
     #[must_use]
     pub fn shared(&self) -> Option<&SharedTier> {
         self.parts.below.as_ref()
     }
 
-    /// The cache that a text in [`NOTATION`] names; nothing for an empty one.
+    /// The cache named by a text in [`NOTATION`]; `None` for an empty text.
     ///
     /// # Errors
-    /// A line that says what is wrong with the text, or with the folder.
+    /// A line with the problem of the text or the folder.
     pub fn named(text: &str) -> Result<Option<DiskCache>, SourceOpenError> {
         if text.is_empty() {
             return Ok(None);
         }
         let settings = DiskCacheSettings::parse(text).map_err(|why| SourceOpenError {
-            // What it shares may be a name with keys of an account.
+            // The shared name may contain credentials.
             what: SourceName::from(text.split(",shared=").next().unwrap_or_default()),
-            why: format!("it is no disk cache: {why}"),
+            why: format!("not a disk cache: {why}"),
             remedy: format!("write {NOTATION}"),
             errno: rustix::io::Errno::INVAL.raw_os_error(),
             cause: None,
@@ -306,7 +306,7 @@ impl DiskCache {
         DiskCache::open(settings).map(Some)
     }
 
-    /// The same for a server: where the folder cannot be used now it goes without, and says so once. A text or a folder that is refused
+    /// The same for a server: if the folder cannot be used now, it continues without and reports that once. An invalid text or a refused folder
     /// because others may write it stays an error.
     ///
     /// # Errors
@@ -321,12 +321,12 @@ impl DiskCache {
             {
                 return Err(error);
             }
-            tracing::warn!("{error}; reads go on from the store, without a disk cache");
+            tracing::warn!("{error}; continuing without a disk cache");
             Ok(None)
         })
     }
 
-    /// Bytes of its files on the disk, over all processes; nothing where that is not known.
+    /// Total bytes of its files, over all processes; `None` if unknown.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.disk.bytes()
@@ -344,12 +344,12 @@ impl DiskCache {
         &self.settings().dir
     }
 
-    /// What waits to be written takes at most this much memory from now on.
+    /// Limits the memory of queued writes from now on.
     pub(crate) fn bound_queues(&self, bytes: u64) {
         self.parts.bound_queues(bytes);
     }
 
-    /// Waits until what was fetched so far is written, at most that long. Is it?
+    /// Waits until all fetched data is written, at most this long. Returns whether it is.
     pub fn flush(&self, most: Duration) -> bool {
         self.parts.flush(most)
     }

@@ -1,4 +1,4 @@
-//! Why a source could not be opened, or failed a read: one line, an error number, and the error of the client behind it.
+//! Errors of opening and reading sources: one line, an error number, and the client's error as the cause.
 //!
 //! Example: `server said 503` of a client is the cause of a [`SourceError::Other`], and the line of the read that failed has both.
 
@@ -14,15 +14,15 @@ pub enum SourceError {
     Io {
         /// The number.
         errno: i32,
-        /// What was being done.
+        /// The operation.
         what: String,
     },
-    /// What reads the storage has an error of another kind.
+    /// Another error of the storage's client.
     #[error("{what}")]
     Other {
         /// The number that is nearest to it, for callers that go by numbers.
         errno: i32,
-        /// What was being done, and what went wrong.
+        /// The operation and the problem.
         what: String,
         /// That error.
         #[source]
@@ -31,7 +31,7 @@ pub enum SourceError {
     /// No progress before the end of the source.
     #[error("the source ends at {at}, before its size {size}")]
     Short {
-        /// Where the bytes end.
+        /// The end of the bytes.
         at: u64,
         /// Where they should.
         size: u64,
@@ -45,7 +45,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// What a caller can act on.
+    /// The kind, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -99,19 +99,19 @@ pub(crate) fn errno_text(errno: i32) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
-/// Why a source could not be opened: one line that says what, where and what to do.
+/// The error of opening a source: one line that says what, where and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}; {remedy}")]
 pub struct SourceOpenError {
     /// The source; shown without its secrets.
     pub what: SourceName,
-    /// What is wrong with it.
+    /// The problem.
     pub why: String,
     /// What to do.
     pub remedy: String,
     /// The error number.
     pub errno: i32,
-    /// The error of the client or the system, where there is one.
+    /// The error of the client or the system, if any.
     #[source]
     pub cause: Option<Cause>,
 }
@@ -126,14 +126,14 @@ impl SourceOpenError {
         }
     }
 
-    /// What a caller can act on.
+    /// The kind, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::of_storage(self.errno)
     }
 }
 
-/// What a source says that it has filled, if there was room for it.
+/// Checks the length returned by a source against the room of its buffers.
 pub(crate) fn within(read: usize, room: usize, what: &str) -> Result<usize, SourceError> {
     if read > room {
         return Err(too_many(read, room, what));
@@ -145,6 +145,6 @@ pub(crate) fn within(read: usize, room: usize, what: &str) -> Result<usize, Sour
 pub(super) fn too_many(read: usize, room: usize, what: &str) -> SourceError {
     SourceError::Io {
         errno: EIO,
-        what: format!("{what} says that it filled {read} bytes of {room}, a bug of the source"),
+        what: format!("{what} reports {read} bytes for a buffer of {room}, a bug of the source"),
     }
 }

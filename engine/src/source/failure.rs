@@ -1,4 +1,4 @@
-//! What is reported of a source that fails.
+//! Log lines for failing sources.
 //!
 //! A panic is a failure too. Example: an object that was replaced fails every read of its old version. The log has one line a minute, with the number
 //! of reads that it is for.
@@ -8,15 +8,15 @@ use crate::log::once_a_minute;
 use rustix::io::Errno;
 use std::any::Any;
 
-/// A panic in a source: a bug of the program that brought the source. What it panicked with, where that is text.
+/// A panic in a source, which is a bug of the program with that source. Contains the panic message, if it is text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the panic in the source says: {message}")]
+#[error("the source panicked: {message}")]
 pub struct SourcePanic {
     /// The text.
     pub message: String,
 }
 
-/// What a thread caught of a source, as that source's error.
+/// Converts a caught panic of a source to an error of that source.
 pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SourceError {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -28,7 +28,7 @@ pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SourceError {
     }
 }
 
-/// A source failed, or holds another version. A fetch that was ended because nothing needs it did not fail.
+/// Reports that a source failed, or has another version. A cancelled fetch is not a failure.
 pub(crate) fn report_failure(error: &SourceError) {
     if error.errno() == Errno::CANCELED.raw_os_error() {
         return;

@@ -1,18 +1,18 @@
-//! A file or a block device, read past the page cache (`O_DIRECT`).
+//! A file or a block device, read with direct I/O (`O_DIRECT`).
 //!
-//! Where there is no direct I/O (tmpfs, some network and FUSE file systems) the file is read through the page cache
+//! Without direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache
 //! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well, and `describe` says so.
 //!
-//! The version of a file is its size, its modification time and its inode, looked at after each read and before each write
-//! ([`version`]). What that can notice: a shrunk file, a file written to, a longer file copied over it, an appended file (which
-//! is the same version, longer). What it cannot: a write that leaves size and time as they were (two writes within the file
+//! The version of a file is its size, its modification time and its inode, checked after each read and before each write
+//! ([`version`]). This detects: a shrunk file, a file written to, a longer file copied over it, an appended file (which
+//! is the same version, longer). It does not detect: a write that leaves size and time unchanged (two writes within the file
 //! system's clock tick, `mmap` stores before the kernel takes note of them, a time that was set back), and any write to a block
-//! device, which has no time to look at. What was opened is read, by descriptor: a file renamed over it is not seen.
+//! device, which has no modification time. The opened file is read by descriptor: a file renamed over it is not seen.
 //!
-//! Readahead goes by io_uring where that works (it is tried with one read when the file is opened), so that no thread
-//! waits for each transfer. What a ring brings short is read on, and all of it is checked, by the same lines as the rest.
+//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no thread
+//! waits for each transfer. Short transfers of a ring are continued and checked by the same code as other reads.
 //!
-//! Never: writes unless it was told to be ready for it ([`write`]), waits on a pipe.
+//! Never: writes unless it was prepared for it ([`write`]), blocks on a pipe.
 //!
 //! ```text
 //!   aligned part        preadv, or the ring, into the caller's buffers
@@ -54,7 +54,7 @@ use write::Writes;
 const MAX_BUFFERS: usize = 1024;
 /// Bytes read at a time through the bounce buffer.
 const BOUNCE_BYTES: usize = 256 << 10;
-/// An open file: its descriptor, its version, and how to read it with the thread that asks. Shared with every transfer
+/// An open file: its descriptor, its version, and blocking reads. Shared with every transfer
 /// under way, so that the descriptor stays open until the last of them has ended.
 struct Core {
     file: File,
@@ -76,7 +76,7 @@ struct Core {
     writes: Writes,
 }
 
-/// A file or a block device, read past the page cache (`O_DIRECT`).
+/// A file or a block device, read with direct I/O (`O_DIRECT`).
 pub struct FileSource {
     core: Arc<Core>,
     way: Way,
@@ -84,7 +84,7 @@ pub struct FileSource {
 
 /// How reads wait for the device.
 enum Way {
-    /// Not yet decided. Holds the ring that was tried out until a caller asks for a queue.
+    /// Not decided yet. Holds the tested ring until a caller requests a queue.
     #[cfg(feature = "uring")]
     Ring(Mutex<Option<Arc<dyn Queue>>>),
     /// A thread for each transfer; why.
@@ -92,7 +92,7 @@ enum Way {
 }
 
 impl FileSource {
-    /// Opens a regular file or a block device for reading, by io_uring where that works.
+    /// Opens a regular file or a block device for reading, with io_uring if it works.
     ///
     /// # Errors
     /// It is missing, may not be read, or is neither of the two.
@@ -100,7 +100,7 @@ impl FileSource {
         FileSource::open_by(path, Io::default())
     }
 
-    /// The same, read as told.
+    /// The same with a chosen I/O method.
     ///
     /// # Errors
     /// See [`FileSource::open`].
@@ -222,7 +222,7 @@ impl Core {
         self.direct = false;
         self.alignment = Alignment::NONE;
         self.tail_due = AtomicBool::new(true);
-        // A hint: where it is refused the file is read all the same.
+        // Only a hint: if it is refused, the file is still read.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
         Ok(())
     }
@@ -324,7 +324,7 @@ impl Core {
         } else {
             0
         };
-        // Where the last page cannot be read, the other pieces have to do: this read needs none of its bytes.
+        // If the last page cannot be read, the other pieces must suffice: this read needs none of its bytes.
         let _ = self.note_tail();
         let growths = pick.growths;
         let (read, size) = (done + more, self.same_version(pick)?);
@@ -411,7 +411,7 @@ impl Source for FileSource {
         let how = if self.core.direct {
             "direct"
         } else {
-            "through the page cache: there is no direct I/O here"
+            "through the page cache: no direct I/O on this file system"
         };
         let by = match &self.way {
             #[cfg(feature = "uring")]
@@ -443,7 +443,7 @@ impl Source for FileSource {
     }
 
     fn holes(&self) -> Option<&dyn Holes> {
-        // A device does not say what it never wrote.
+        // A device does not report unwritten blocks.
         (!self.core.device).then_some(self)
     }
 
@@ -506,7 +506,7 @@ fn in_memory(fd: &OwnedFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| matches!(fs.f_type as i64, TMPFS | RAMFS))
 }
 
-/// The granules of direct I/O, or nothing where there is none.
+/// The alignment of direct I/O, or `None` if it is not supported.
 fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
     if let Ok(statx) = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN)
@@ -530,7 +530,7 @@ fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
     })
 }
 
-/// Why a path is not opened, and what to do.
+/// The error of opening a path, with a remedy.
 struct OpenRefusal {
     why: String,
     remedy: &'static str,

@@ -1,16 +1,16 @@
-//! The name of a source, as a user writes it: a path, `file:PATH`, or a URL that may hold a password or a token.
+//! The name of a source as given by a user: a path, `file:PATH`, or a URL that may contain a password or a token.
 //!
 //! `Display` and `Debug` show the name without its secrets, so no message, log or report can hold one by accident. Only
-//! the code that opens a source asks for [`SourceName::unredacted`].
+//! the code that opens a source uses [`SourceName::unredacted`].
 //!
-//! What is secret in a name is said by [`foreread_os::secrets`].
+//! [`foreread_os::secrets`] defines which parts of a name are secret.
 
 use foreread_os::secrets;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The name of a source, as a user writes it: a path, `file:PATH`, or a URL that may hold a password or a token.
+/// The name of a source as given by a user: a path, `file:PATH`, or a URL that may contain a password or a token.
 ///
 /// ```
 /// use foreread::source::SourceName;
@@ -29,13 +29,13 @@ impl SourceName {
         &self.0
     }
 
-    /// The name with its secrets, where it is text. A URL always is; a path may be any bytes.
+    /// The name with its secrets, if it is text. A URL always is; a path may be any bytes.
     #[must_use]
     pub fn unredacted_text(&self) -> Option<&str> {
         self.0.to_str()
     }
 
-    /// The word before the first colon: `nbd` of `nbd://host`. Empty where there is no colon, or a slash comes first.
+    /// The part before the first colon: `nbd` in `nbd://host`. Empty if there is no colon, or a slash comes first.
     #[must_use]
     pub fn scheme(&self) -> &str {
         let bytes = self.0.as_encoded_bytes();

@@ -1,16 +1,16 @@
 //! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`, and with TLS `nbds://`, `nbds+unix://`.
 //!
 //! Several requests are in flight on each connection, and there are several connections where the server allows it.
-//! A connection that breaks is made anew, with pauses that grow ([`redial`]). The version of an export is its size, and that
-//! the server goes on serving it: that is all the protocol has. A server that answers ESHUTDOWN ends the version (foreread
-//! does when its own source has changed). Never: writes, plain text where TLS was asked for, or a reply that is believed without a look.
+//! A broken connection is replaced, with growing pauses ([`redial`]). The version of an export is its size, and that
+//! the server still serves it: the protocol has no more. A server that answers ESHUTDOWN ends the version (foreread
+//! does when its own source has changed). Never: writes, plain text if TLS was requested, or an unchecked reply.
 //!
 //! ```text
 //!   read_at ──► the connection with the fewest requests ──link::read──► bytes
-//!                    │ broken, or none yet                    │ lost: connect anew and read again, up to five tries
+//!                    │ broken, or none yet                    │ lost: reconnect and read again, up to five tries
 //!                    ▼                                        │ ESHUTDOWN
 //!               connect: size still the same? ── no ──────────┴──► Changed, until the engine accepts it
-//!                                                                  accept: every connection is made anew
+//!                                                                  accept: all connections are replaced
 //! ```
 
 mod blocks;
@@ -35,9 +35,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use uri::Address;
 
-/// Most connections: what nbdcopy uses. More gain nothing where each carries many requests.
+/// Maximum number of connections, as in nbdcopy. More do not help, because each carries many requests.
 const MAX_LINKS: usize = 4;
-/// A server that says nothing for so long while it owes an answer is given up.
+/// A connection is dropped if an answer is due and the server is silent for this long.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`; with TLS `nbds://`, `nbds+unix://`.
@@ -47,7 +47,7 @@ pub struct Nbd {
     links: Vec<Mutex<Option<Arc<NbdLink>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
-    /// What is different, from a change until it is accepted.
+    /// What has changed, until the change is accepted.
     changed: Mutex<Option<String>>,
     redial: Mutex<Redial>,
     silence: Duration,
@@ -62,8 +62,8 @@ impl Nbd {
         Nbd::open_within(name, SILENCE)
     }
 
-    /// Connects to a server that is given up when it owes an answer and says nothing for `silence` (of [`Nbd::open`]: 30 s).
-    /// An answer may take longer than that as long as it goes on coming, by as much again for each MiB that the server owes.
+    /// Connects to a server. A connection is dropped if an answer is due and the server is silent for `silence` (in [`Nbd::open`]: 30 s).
+    /// An answer may take longer while data arrives, by the same time for each MiB that is due.
     ///
     /// # Errors
     /// As [`Nbd::open`].
@@ -161,7 +161,7 @@ impl Nbd {
         read
     }
 
-    /// Says why reads fail or wait, once a minute.
+    /// Reports why reads fail or wait, once a minute.
     fn log(&self, broken: &LinkError) {
         let (why, then) = match broken {
             LinkError::Lost(_, why) => (why.clone(), "; connecting anew"),
@@ -169,7 +169,7 @@ impl Nbd {
             LinkError::Insecure(no_tls) => (no_tls.to_string(), ""),
             LinkError::Changed(_) => return,
         };
-        // By the server: where its reasons alternate, one line a minute is enough.
+        // Per server: if its reasons alternate, one line a minute is enough.
         if let Some(times) = log::once_a_minute(&format!("no connection to {}", self.name)) {
             tracing::warn!(times, "{}: {why}{then}", self.name);
         }
@@ -190,9 +190,9 @@ impl Source for Nbd {
             };
             tries += 1;
             let pause = match &broken {
-                // A silent server had its time: asked again it would hold the read as long once more.
+                // A silent server had its time: a retry would delay the read as long again.
                 LinkError::Lost(ETIMEDOUT, _) => None,
-                // A connection that broke may have been idle for hours: that is no reason to fail.
+                // A broken connection may have been idle for hours: that is not a reason to fail.
                 LinkError::Lost(..) => self.redial().pause(Instant::now(), tries),
                 LinkError::Refused(..) | LinkError::Insecure(_) | LinkError::Changed(_) => None,
             };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_one_line_a_minute_whatever_its_reasons() {
+    fn a_server_gets_one_log_line_a_minute() {
         let (one, other) = (alone("nbd://one.invalid/a"), alone("nbd://other.invalid/a"));
         let lost = |why: &str| LinkError::Lost(111, why.to_string());
         let lines = log::captured(|| {

@@ -1,14 +1,14 @@
 //! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `hf://USER/REPO/PATH`, `http://HOST/PATH`, `https://HOST/PATH`.
 //!
-//! Every request is for a range of the accepted version and says so (`If-Match`, unless its server refuses that); every reply is
-//! looked at before a byte of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.
+//! Every request names a range of the accepted version (`If-Match`, unless its server refuses that); every reply is
+//! validated before its bytes are used. Never: writes, prints a password or a token, retries permanent errors, or waits without a limit.
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges
 //!   read_at, stream ──► fetch (parts, deadlines, retries) ──► object_store ──► check of replies ──► the server
 //!                 │ another version
 //!                 ▼
-//!              Changed, until accept has asked for the version there is now
+//!              Changed, until accept has requested the current version
 //! ```
 //!
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections and read the
@@ -68,7 +68,7 @@ pub struct Object {
     path: Path,
     name: SourceName,
     settings: ObjectSettings,
-    /// What was accepted last.
+    /// The accepted version.
     version: Mutex<Arc<Version>>,
     tally: Tally,
     first: FirstBytes,
@@ -82,14 +82,14 @@ struct RefusedObject {
     cause: Option<Cause>,
 }
 
-/// What an object has been asked, in all.
+/// Request counters of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRequests {
     /// Requests.
     pub requests: u64,
-    /// Of these, those that came after one that failed.
+    /// Of these, retries after a failure.
     pub retries: u64,
-    /// Of these, those for what another request had already asked for, which took long (`hedge=PERCENT`).
+    /// Of these, second requests for slow ones (`hedge=PERCENT`).
     pub hedges: u64,
     /// Bytes of bodies.
     pub bytes: u64,
@@ -109,7 +109,7 @@ impl Object {
     /// Opens an object.
     ///
     /// # Errors
-    /// The name is none, the object is not there or may not be read, or its server does not know ranges.
+    /// The name is invalid, the object does not exist or may not be read, or its server does not support ranges.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: ObjectSettings,
@@ -117,8 +117,8 @@ impl Object {
         Object::open_unless(name.into(), settings, &|_| None)
     }
 
-    /// Opens an object of which bytes may be held elsewhere. `held` says of which version, in the form of [`ExactVersion::version`]; while that is
-    /// the one there is, its first bytes are not asked for.
+    /// Opens an object whose bytes may be cached. `held` is the cached version, in the form of [`ExactVersion::version`]; if that is
+    /// current, its first bytes are not requested.
     pub(crate) fn open_unless(
         name: SourceName,
         settings: ObjectSettings,
@@ -185,8 +185,8 @@ impl Object {
         })
     }
 
-    /// An object of a store that the program has set up itself, of any kind and with its own credentials. Asks for its size and version first,
-    /// and waits for that; a task asks by `head` and takes [`Object::of_store`].
+    /// An object of a store created by the program, of any kind and with its own credentials. Requests its size and version first,
+    /// and blocks; a task calls `head` and then [`Object::of_store`].
     ///
     /// # Errors
     /// It is not there, or may not be read.
@@ -227,8 +227,8 @@ impl Object {
         Ok(Object::known(store, path.clone(), name, settings, version))
     }
 
-    /// The same for an object of which the store has said by a `head` which version it has. Asks nothing: each read asks for this version,
-    /// by its ETag or its date, and is an error where the store has another one.
+    /// The same for an object whose version is known from a `head`. Sends no request: each read names this version
+    /// by its ETag or its date, and fails if the store has another one.
     ///
     /// ```
     /// use foreread::source::Object;
@@ -255,7 +255,7 @@ impl Object {
         ForeignStore::new(objects).object(meta)
     }
 
-    /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
+    /// Opens the version of a listing: no request is sent before the first read, which names that version.
     fn known(
         store: Store,
         path: Path,
@@ -276,7 +276,7 @@ impl Object {
         }
     }
 
-    /// Where this thread may not wait, and a sink does not go to another: first all bytes, then the sink.
+    /// If this thread must not block and a sink cannot move to another thread: first all bytes, then the sink.
     fn stream_whole(
         &self,
         len: u64,
@@ -310,14 +310,14 @@ impl Object {
         Arc::clone(&self.version.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whose credentials its requests carry, such as `profile dev (SSO)`; nothing where they carry none.
+    /// The origin of its credentials, such as `profile dev (SSO)`; `None` without credentials.
     #[must_use]
     pub fn credentials(&self) -> Option<String> {
         let link = self.store.account.link.as_ref();
         link.map(|link| link.name.to_string())
     }
 
-    /// What it has been asked so far.
+    /// Its request counters so far.
     #[must_use]
     pub fn asked(&self) -> ObjectRequests {
         let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
@@ -451,10 +451,10 @@ impl StreamingSource for Object {
     }
 }
 
-/// How long a request of a store of the program's own may take at most: longer than clients try by themselves.
+/// Time limit of a request to a program's own store: longer than the clients' own retries.
 const FOREIGN_PATIENCE: Duration = Duration::from_secs(600);
 
-/// A store of the program's own. What is learned of its server is for all objects of it.
+/// A program's own store. Knowledge about its server is shared by all its objects.
 pub(crate) struct ForeignStore(Store);
 
 impl ForeignStore {
@@ -502,7 +502,7 @@ pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenEr
     })
 }
 
-/// Waits for an answer as long as it is needed; a runtime that cannot be started is one.
+/// Waits for an answer while it is needed; failing to start a runtime is an error answer.
 fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
     let Some(need) = tree::needed() else {
         return no_threads(network::wait(work));
@@ -522,12 +522,12 @@ fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Resul
 fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
     done.unwrap_or_else(|error| {
         Err(Refusal::Garbled(format!(
-            "there are no threads for it: {error}"
+            "cannot start threads for it: {error}"
         )))
     })
 }
 
-/// What there is of `len` bytes from `offset` on; empty past the end.
+/// The existing part of `len` bytes from `offset`; empty past the end.
 fn within(version: &Version, offset: u64, len: u64) -> Range<u64> {
     let end = offset.saturating_add(len).min(version.size());
     offset.min(end)..end

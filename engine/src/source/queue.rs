@@ -1,13 +1,13 @@
-//! A second way to read a source: transfers that are handed over and end later, so that none needs a thread.
+//! Asynchronous reads of a source: submitted transfers complete later and need no threads.
 //!
 //! A transfer **owns** its buffers from the moment it is handed over until it is given back, whether or not a caller still waits for it
 //! then; a queue owns, with each transfer, whatever it is read from. So nothing that goes away early (a reader, a
 //! source, a client) can leave a device writing into memory of another owner, or a descriptor of another file being read.
-//! Never: the only way. What a queue refuses is read by [`Source::read_at`](super::Source::read_at).
+//! A queue is optional. Refused transfers are read by [`Source::read_at`](super::Source::read_at).
 //!
 //! ```text
 //!   submit ──► under way ──the storage answers──► ended ──reap──► given back, with its result
-//!      └─ refused: given back at once, nothing was begun
+//!      └─ refused: returned at once, not started
 //! ```
 
 use super::SourceError;
@@ -35,7 +35,7 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 
 /// Transfers under way from one source. Made by [`Source::queue`](super::Source::queue), for one owner.
 ///
-/// **When it is used.** Where a source has a queue, its fetches are submitted there. [`Source::read_at`](super::Source::read_at) stays
+/// **When it is used.** If a source has a queue, its fetches are submitted there. [`Source::read_at`](super::Source::read_at) is still
 /// needed: a caller that blocks reads a lone miss by it on its own thread, and threads read by it what is beyond [`Queue::depth`], everything after the queue has refused or panicked once, and where
 /// the program asks for [`Io::Threads`] or keeps a cache on disk. A client whose calls are futures needs no queue written by
 /// hand: `from_async` (feature `tokio`) is one.
@@ -149,7 +149,7 @@ pub trait Queue: Send + Sync {
     /// Transfers that may be under way at once; more are refused.
     fn depth(&self) -> usize;
 
-    /// Takes transfers out of the front of the list and begins them, in this order. What is left in the list was refused:
+    /// Takes transfers from the front of the list and starts them, in order. Those left in the list were refused:
     /// the queue is full, or cannot go on. Does not wait for storage.
     fn submit(&self, transfers: &mut Vec<Transfer>);
 
@@ -161,7 +161,7 @@ pub trait Queue: Send + Sync {
     /// [`Queue::interrupt`] was called since it came back last, or after about a second.
     fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>);
 
-    /// Makes one waiting [`Queue::reap`] come back, or the next one.
+    /// Makes a waiting [`Queue::reap`] return, or the next one.
     fn interrupt(&self);
 }
 

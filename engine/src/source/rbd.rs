@@ -1,13 +1,13 @@
 //! Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
-//! Through the librbd that is installed where this runs; it is loaded when the first image is opened. Its own cache
+//! Uses the installed librbd, which is loaded when the first image is opened. Its own cache
 //! and readahead are switched off, so that one layer caches and one reads ahead. An image is opened read-only, which
 //! takes no watch and gets no notification: whether it is still the same is checked every few seconds. Never: writes,
 //! locks an image, or waits for a cluster without an end.
 //!
 //! ```text
 //!   read_at ──► a piece of at most 4 MiB ──────────────► librbd ──► bytes
-//!   check, and a thread every 5 s ──► open it anew: same id, same snapshot, size?
+//!   check, and a thread every 5 s ──► open it again: same id, same snapshot, size?
 //!        as large: go on │ larger: the new one serves from now on │ smaller, another, gone: Changed, until accepted
 //! ```
 //!
@@ -32,11 +32,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-/// Seconds until a cluster that does not answer is given up when an image is opened.
+/// Timeout in seconds for opening an image on a cluster that does not answer.
 pub const RBD_CONNECT_SECONDS: u64 = 10;
 /// Seconds until a read that gets no answer fails.
 pub const RBD_SILENCE_SECONDS: u64 = 30;
-/// How often an image is looked at again.
+/// Interval of checks for changes of an image.
 pub const RBD_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Largest read in one request: librbd splits at objects anyway, which are 4 MiB unless made otherwise.
 const MAX_REQUEST: u64 = 4 << 20;
@@ -136,7 +136,7 @@ impl Rbd {
     /// Opens an image for an engine with its own cache and readahead.
     ///
     /// # Errors
-    /// The name is none, librbd is not installed or too old, the cluster does not answer, or has no such image.
+    /// The name is invalid, librbd is not installed or too old, the cluster does not answer, or has no such image.
     pub fn open(name: impl Into<SourceName>) -> Result<Rbd, SourceOpenError> {
         Rbd::open_with(name, &RbdSettings::default())
     }
@@ -222,7 +222,7 @@ impl RbdRead {
     /// Waits for its end. Returns how many bytes there were; they are gone.
     ///
     /// # Errors
-    /// It failed, or librbd has said nothing for too long.
+    /// It failed, or librbd has not answered in time.
     pub fn wait(self) -> Result<usize, SourceError> {
         match self.ticket.wait(self.inner.patience, |_| ()) {
             ReadOutcome::Bytes(len) => Ok(len),
@@ -458,11 +458,11 @@ fn cannot_open(
             "check the monitors, the user and the keyring that it names".to_string(),
         ),
         (Step::Pool, ENOENT) => (
-            "there is no pool of this name".to_string(),
+            "there is no pool with this name".to_string(),
             "see 'ceph osd pool ls'".to_string(),
         ),
         (Step::Image, ENOENT) => (
-            "there is no image or no snapshot of this name".to_string(),
+            "there is no image or snapshot with this name".to_string(),
             format!("see 'rbd ls {pool}' and 'rbd snap ls'"),
         ),
         (Step::Create | Step::Option, _) => (
@@ -473,10 +473,7 @@ fn cannot_open(
             "the cluster does not answer".to_string(),
             "check that it is healthy (ceph -s)".to_string(),
         ),
-        _ => (
-            system,
-            "check the name and what the user may do".to_string(),
-        ),
+        _ => (system, "check the name and the user's rights".to_string()),
     };
     let errno = if errno == 0 { EIO } else { errno };
     SourceOpenError {

@@ -1,8 +1,8 @@
-//! Where many files come from: a folder, or anything else that lists names and opens what they stand for.
+//! A tree of files: a folder, or any other source that lists names and opens them.
 //!
-//! Paths are relative, of plain names alone; the root is the empty path. A [`Tree`] is asked by many threads at once and may
-//! block. Never: follows a link (the reading process does, with its rights), leaves its root, or opens what it has
-//! not looked at: [`Tree::open`] returns the version of what it opened, not of what is there now.
+//! Paths are relative and consist of plain names; the root is the empty path. A [`Tree`] is called by many threads at once and may
+//! block. Never: follows a link (the reading process does, with its rights), leaves its root, or opens an unchecked
+//! file: [`Tree::open`] returns the version of the opened file, not of the file that has the name now.
 //!
 //! ```text
 //!   list(folder) ──► names        look(path) ──► Meta with a version        open(path) ──► Source and its Meta
@@ -25,18 +25,18 @@ pub use names::FolderNames;
 pub use need::{LOOKS_EVERY, Need, needed, while_needed};
 pub use single::Single;
 
-/// What a name is.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something that can be read.
     File,
     /// Something that can be listed.
     Folder,
-    /// A symbolic link, of which only the text is known.
+    /// A symbolic link, with only its text.
     Link,
 }
 
-/// What is known of a path.
+/// The attributes of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// What it is.
@@ -47,7 +47,7 @@ pub struct Meta {
     pub mtime_ns: i128,
     /// Permission bits, such as `0o644`.
     pub permissions: u16,
-    /// Owner and group; nothing where there are none, as with objects.
+    /// Owner and group; `None` for objects.
     pub owner: Option<(u32, u32)>,
     /// Equal for two files of one path if and only if they are the same version, where the same call told of both.
     pub version: Arc<[u8]>,
@@ -114,7 +114,7 @@ impl Entry {
     }
 }
 
-/// Where many files come from: a folder, or anything else that lists names and opens what they stand for.
+/// A tree of files: a folder, or any other source that lists names and opens them.
 pub trait Tree: Send + Sync {
     /// Calls `each` with every name in a folder, in any order, until it says false. Names that are neither files, folders
     /// nor links are left out.
@@ -179,7 +179,7 @@ pub trait Tree: Send + Sync {
         self.open_listed(path, meta)
     }
 
-    /// What is at a path now.
+    /// The current attributes of a path.
     ///
     /// # Errors
     /// `ENOENT` where nothing is, and what the storage says.
@@ -213,10 +213,10 @@ pub trait Tree: Send + Sync {
         self.open(path)
     }
 
-    /// Opens a file and says which version that is.
+    /// Opens a file and returns its version.
     ///
     /// # Errors
-    /// It is not there, is no file, or may not be read.
+    /// It does not exist, is not a file, or may not be read.
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError>;
 
     /// The text of a link.
@@ -230,13 +230,13 @@ pub trait Tree: Send + Sync {
         })
     }
 
-    /// What it is, for messages; without a password.
+    /// A description for messages, without passwords.
     fn describe(&self) -> String;
 
     /// How its files are read; see [`Source::defaults`].
     fn defaults(&self) -> Defaults;
 
-    /// Names that listings have left out so far, because no file can be called so.
+    /// Number of names omitted from listings, because they cannot be file names.
     fn left_out(&self) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! Bytes of the store that stay readable, whatever is dropped meanwhile.
+//! Bytes of the store that stay readable even if their pages are dropped.
 //!
 //! ```text
 //!   Lease ──► [piece of a chunk][piece of the next] ...      each keeps its chunk alive
@@ -23,7 +23,7 @@ impl LeasedBytes {
     }
 }
 
-/// Bytes of the store that stay readable, whatever is dropped meanwhile. The usual case, one piece, allocates nothing.
+/// Bytes of the store that stay readable even if their pages are dropped. The usual case, one piece, allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,

@@ -1,4 +1,4 @@
-//! The pages of one group: which of them lie where.
+//! The buffers of a group's pages.
 //!
 //! Ordered by place, disjoint. The drawing is in `store.rs`.
 //!

@@ -1,14 +1,14 @@
-//! Groups whose bytes readers take without the driver's lock.
+//! Published groups, which readers access without the driver's lock.
 //!
 //! The driver shows a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store hides it before it changes
-//! the group in any way. So what is shown is what the store holds, and a read that begins after a change finds nothing here.
-//! Never: decides what may be shown; holds what the store has dropped; makes a reader wait for a copy.
+//! the group in any way. So published data equals the store's, and a read that starts after a change finds nothing here.
+//! It does not decide what to publish, does not keep dropped data, and never makes a reader wait for a copy.
 //!
 //! ```text
 //!   file, group ──► cell (one of a few thousand) ──► { which group, its pages, version and size of the file, segments }
-//!   reader: takes a lease of the bytes behind the lock of the cell, which is held for nanoseconds, and copies without it
+//!   reader: takes a lease of the bytes under the cell's lock, which is held for nanoseconds, and copies without it
 //!   store:  put, drop_pages ──► hide
-//!   driver: show ──► in place of what the cell showed;  the file grew ──► everything is outdated
+//!   driver: show ──► replaces the cell's content;  the file grew ──► everything is outdated
 //! ```
 //!
 //! Example: 16 threads read pages of a set that is cached. The second read of a page shows its group; from then on a read takes the
@@ -41,7 +41,7 @@ struct Group {
 #[repr(align(128))]
 struct Cell(RwLock<Option<Group>>);
 
-/// Groups whose bytes readers take without the driver's lock.
+/// Published groups, which readers access without the driver's lock.
 pub struct ShownGroups {
     page: PageSize,
     /// A power of two.
@@ -50,7 +50,7 @@ pub struct ShownGroups {
     generation: AtomicU64,
 }
 
-/// What is known of a file.
+/// The known state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizedVersion {
     /// As told to the machine.
@@ -129,7 +129,7 @@ impl ShownGroups {
         });
     }
 
-    /// Nothing of this group is shown any more, if anything was.
+    /// Withdraws this group.
     pub(super) fn hide(&self, (file, number): (FileId, u64), slot: GroupSlot) {
         self.set(file, number, |shown| {
             shown.filter(|group| group.settled.slot != slot)
@@ -146,7 +146,7 @@ impl ShownGroups {
         *cell = change(old);
     }
 
-    /// A file has another size now: what is shown says the old one.
+    /// A file's size has changed: withdraws everything published with the old one.
     pub fn outdate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

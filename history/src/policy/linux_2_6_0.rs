@@ -1,7 +1,7 @@
 //! `linux-2.6.0`: the readahead of the test kernels of mid-2003, a current window and one ahead of it.
 //!
-//! Every page of a read is looked at just before it is looked up, and an absent one is waited for before the next. A
-//! window grows by two pages for each page that goes on, and shrinks by two for each that does not, down to nothing;
+//! The policy is asked about each page of a read just before its look-up, and the reader waits for an absent page before the next. A
+//! window grows by two pages for each sequential page, and shrinks by two for each other page, down to nothing;
 //! then 32 single pages in a row turn it on again.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!         ├── current ──────────────┤├── ahead ─────────────┤
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads only its page. A known fault of the original: large
 //! random reads shrink the window away, and then go page by page, waiting for each ([Bhattacharya 2003]).
 
 use super::two_windows::{MIN, Reader, WindowVariant};

@@ -1,7 +1,7 @@
 //! `linux-2.6.23`: the first on-demand readahead with a mark (2007), until 2.6.30.
 //!
-//! A miss that goes on where the last read ended starts a window; the mark in it starts the next one. There is no
-//! look at the cached pages before a miss: two streams interleaved on one open description both stay alone.
+//! A miss that continues the last read starts a window; the mark in it starts the next one. There is no
+//! check of cached pages before a miss: two streams interleaved on one open description get no readahead.
 //!
 //! ```text
 //!   start        mark                     start+size

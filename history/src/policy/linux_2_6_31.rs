@@ -1,6 +1,6 @@
 //! `linux-2.6.31`: on-demand readahead that finds lost streams again by the pages they left (2009), until 3.11.
 //!
-//! Before a miss that follows nothing the cached pages just before it are counted; one is enough for a window of the
+//! At a miss that does not continue a read, the cached pages just before it are counted; one is enough for a window of the
 //! ramp-up size (context readahead). A window whose first page would start the next one at once is merged with it.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! `linux-3.12`: context readahead that wants more history than the request is long (2013), and the three variants
 //! it was compared with.
 //!
-//! As `linux-2.6.31`, but a miss behind cached pages starts a window only when these are more than what is asked for,
+//! Like `linux-2.6.31`, but a miss after cached pages starts a window only if these are more than the request,
 //! and the window is no longer than history and request together.
 //!
 //! ```text

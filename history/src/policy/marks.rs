@@ -1,4 +1,4 @@
-//! What 2.6.23 to 3.12 share: on-demand readahead with a mark, around a rule that is the version's own. Not a policy.
+//! Shared by 2.6.23 to 3.12: on-demand readahead with a mark, and a rule of each version. Not a policy.
 //!
 //! A version answers one question, [`Rule::demand`]: a page is absent (or bears the mark), this many pages are wanted
 //! from it, what shall be read? The callers of that question, hints and page faults are here.

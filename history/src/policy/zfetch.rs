@@ -1,6 +1,6 @@
 //! `zfetch`: the speculative prefetcher of ZFS as of 2022.
 //!
-//! A read that begins where the last one of a stream ended is a hit, and reads ahead up to the stream's distance. The distance is
+//! A read that continues a stream is a hit, and reads ahead up to the stream's distance. The distance is
 //! the size of the read at first and doubles with each hit up to `min`. Beyond that, it grows by an eighth, and only after a
 //! prefetch that came too late for its read, up to `max`.
 //!

@@ -1,4 +1,4 @@
-//! A population of mapped files and the programs that touch them: what `mmap-desktop` and `mmap-console` share. Not a
+//! A population of mapped files and programs that touch them, shared by `mmap-desktop` and `mmap-console`. Not a
 //! workload.
 //!
 //! **Invented, all of it.** What is published is how much of mmap read-around was used at three sizes (see the two

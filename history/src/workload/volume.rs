@@ -1,4 +1,4 @@
-//! The reads of a guest system on a volume, made from published counts: what `boot-virtio` and the `grep-*` share.
+//! The reads of a guest system on a volume, generated from published counts; shared by `boot-virtio` and the `grep-*`.
 //!
 //! It is no workload itself. A [`Shape`] says how many reads there are and of how many blocks, which of them follow
 //! each other in streams that a detector notices, and how many may be outstanding.

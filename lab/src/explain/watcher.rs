@@ -294,7 +294,7 @@ mod tests {
 
     /// Readahead that fails while a read waits for it does not count as used.
     #[test]
-    fn what_is_lost_was_not_used() {
+    fn lost_bytes_do_not_count_as_used() {
         let page = PageSize::new(4096).expect("a page size");
         let jobs = vec![Job::new(0, 0, Vec::new())];
         let workload = Workload {

@@ -2,7 +2,7 @@
 //!
 //! The model is the one of the simulator; here its virtual clock is the wall clock, so the engine reads from a disk of
 //! 2010 or a volume behind a network on any machine. Its bytes name their own
-//! place: each eight are their offset, little end first. Never: faster than the model says; by how much a sleeping thread wakes late
+//! offset: every eight bytes are their little-endian offset. Never: faster than the model; by how much a sleeping thread wakes late
 //! (50 to 100 us) it is slower, which is why devices of 1 ms and more are the ones to compare by.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Which points are measured, and where their reads are: sizes one at a time, and some sizes at every depth.
+//! The points of a measurement and the offsets of their reads: all sizes at depth 1, and some sizes at every depth.
 //!
 //! ```text
 //!   depth 64 │ o     o           o: random      one read at a time shows what a request costs;

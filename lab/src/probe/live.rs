@@ -1,7 +1,7 @@
 //! A point on a real source: threads that read for a while, and the only clock of the probe.
 //!
 //! Reads go through the engine's [`Source`], as the engine's own do: a thread for each read under way. Buffers are
-//! aligned and touched beforehand, so no read is split or copied. Never: writes, or leaves anything behind.
+//! aligned and touched beforehand, so no read is split or copied. It only reads, and leaves nothing behind.
 
 pub mod glance;
 pub mod small_files;
@@ -326,7 +326,7 @@ mod tests {
 
     /// Ten reads given at once to something that does one in a millisecond: ten in ten milliseconds, not 29.
     #[test]
-    fn a_queue_is_no_faster_than_its_device() {
+    fn a_queue_is_not_faster_than_its_device() {
         let began = Instant::now();
         let lanes: Vec<Lane> = (1..=10).map(|n| done_at(began, &[n])).collect();
         let found = rate(&lanes, 1000);
@@ -349,7 +349,7 @@ mod tests {
 
     /// Eight threads, and a storage that does six reads at once in 10 ms: at first six have theirs, then the two, with four of the others.
     #[test]
-    fn the_end_of_a_slice_is_no_slow_storage() {
+    fn the_end_of_a_slice_is_not_slow_storage() {
         let began = Instant::now();
         let six = (0..6).map(|_| done_at(began, &[10, 20, 30]));
         let late = (0..2).map(|_| done_at(began, &[20, 30, 40]));

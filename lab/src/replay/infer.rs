@@ -1,4 +1,4 @@
-//! What each record of a trace waited for, where the trace has only starts and ends.
+//! Infers the dependencies of records from a trace with only starts and ends.
 //!
 //! A record is taken to wait for all that had ended before it began, less what these had waited for themselves: the rule of
 //! `rbd-replay-prep`, so that a replay without pauses is what `rbd-replay` does at full speed. At depth 1 it is one read after

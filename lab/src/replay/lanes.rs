@@ -1,4 +1,4 @@
-//! Readers that keep their own pace: each thread of the trace, or each open description where it does not tell threads.
+//! Self-paced readers: each thread of the trace, or each open description if the trace has no threads.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each run through the same open

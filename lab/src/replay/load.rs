@@ -1,4 +1,4 @@
-//! What of a trace is replayed: its records, read by read, the sizes of its files, and the count of what is left out.
+//! Loads a trace for replay: its records, the sizes of its files, and counts of omitted records.
 //!
 //! A trace is kept whole, since a workload is run again and again: so there is a limit of records, and a way to take the
 //! first ones only. Never: keeps bytes of a file, or a time that is not in the trace.

@@ -1,4 +1,4 @@
-//! What a reader of a replay's figures must know: how time was kept and why, what was left out, what the trace lacks.
+//! Notes about a replay: the time mode and its reason, omitted records, missing fields of the trace.
 //!
 //! Never: a figure of a run.
 

@@ -1,7 +1,7 @@
-//! How much of what a fault mapped was read.
+//! Estimates how much of a fault's mapped pages was read.
 //!
 //! The kernel maps up to 64 KiB, or a large folio, with the page of a fault, and later touches of those pages make no
-//! fault. What was mapped is in the record; the next fault of the same mapping shows what was read of it:
+//! fault. The record has the mapped pages; the next fault of the same mapping shows which of them were read:
 //!
 //! ```text
 //!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read

@@ -1,6 +1,6 @@
 //! The HTML page of `tune`: the verdict, the times of what was compared, its table, the storage, and what to set.
 //!
-//! Never: a figure that is not in [`TuneReport`].
+//! All figures come from [`TuneReport`].
 
 use super::{TuneReport, text};
 use crate::report::page;

@@ -1,6 +1,6 @@
 //! What to set, as text to paste, with what it gains: for the kernel, for the program, and for foreread.
 //!
-//! Never: text for what gains nothing.
+//! Settings without a gain get no text.
 
 use super::text::uncapitalised;
 use super::{Gain, MIN_GAIN, TuneOptions, TuneReport, candidates};

@@ -2,7 +2,7 @@
 //!
 //! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!
-//! Never: a figure that is not in [`TuneReport`].
+//! All figures come from [`TuneReport`].
 
 use super::{FirstMeans, Gain, MIN_GAIN, MIN_SAVED_S, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::advice::Means;

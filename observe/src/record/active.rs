@@ -1,10 +1,10 @@
-//! Runs the command, or joins a process, with the tracepoints on.
+//! Runs the command, or attaches to a process, with the tracepoints on.
 //!
 //! ```text
 //!   a thread of ours follows itself ──► begins the command (its children are followed) ──► ends, and is not followed
 //!   a second one takes events out of the kernel, a third looks what the command has open: a file system may keep it for good
 //! ```
-//! All threads are there before the command is: where the system refuses one, no command is left behind.
+//! All threads are started before the command: if the system refuses one, no command is left behind.
 //! So the command is followed from its first instruction on, without a process between. Never: a clock that decides
 //! anything; times are only reported.
 
@@ -73,14 +73,14 @@ pub struct ActiveRecording {
     roots: Vec<PathBuf>,
 }
 
-/// Whether anything can be recorded here; gives tracefs.
+/// Checks that this machine can record; returns tracefs.
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, a PID namespace.
 pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
-        let what = format!("this kernel has no tracepoint {missing}: it cannot be recorded here");
+        let what = format!("this kernel has no tracepoint {missing}, which recording needs");
         return Err(with_other_ways(Failure::cannot(what, "", "")));
     }
     if !tracefs::knows_threads() {
@@ -374,7 +374,7 @@ impl ActiveRecording {
 pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
 
 impl InstanceRemoval {
-    /// What an event costs here, in nanoseconds, where it could be measured; waits for the end.
+    /// The measured cost of an event in nanoseconds, if available; waits for the end.
     pub fn event_ns(&mut self) -> Option<f64> {
         // A panic is not reported: the next run removes what is left.
         self.0.take()?.join().ok()?

@@ -1,4 +1,4 @@
-//! Block devices, as the kernel's events of the page cache name them.
+//! Block devices, by their names in page cache events.
 //!
 //! File systems read their own data (inodes, folders) through the page cache of the block device. Its pages belong to a file system of the
 //! kernel's own that is never mounted; the number of the inode is that of the device:

@@ -1,11 +1,11 @@
-//! Takes the events of all CPUs out of the kernel while the command runs, as they are, and gives them back by time.
+//! Drains raw events of all CPUs while the command runs, and returns them in time order.
 //!
 //! ```text
 //!   cpu0: ring ──half full──► file ┐
 //!   cpu1: ring ──half full──► file ┴─ after the end ──► decoded, merged by time
 //! ```
 //! While the command runs nothing is decoded: on a small machine that would be taken from the command. Never: a file
-//! with a name; what is left of a killed run is nothing.
+//! with a name; a killed run leaves no file.
 //!
 //! A second instance has what workers of io_uring read, of all programs: the kernel begins them by itself, and follows none. Of those only
 //! the events count whose thread a followed one has begun.

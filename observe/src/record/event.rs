@@ -1,6 +1,6 @@
-//! The tracepoints that are recorded, and how the bytes of each become an [`Event`].
+//! The recorded tracepoints, and the conversion of their bytes to an [`Event`].
 //!
-//! What an event means for a file or a descriptor is `foreread_trace::follow`'s to say.
+//! `foreread_trace::follow` interprets events for files and descriptors.
 
 use super::blocks::BlockDevices;
 use crate::tracefs::Instance;
@@ -110,7 +110,7 @@ pub fn enable_workers(instance: &Instance) -> Result<(), Failure> {
         .try_for_each(|event| instance.enable(event, Some(ARE_WORKERS)).map(drop))
 }
 
-/// Without these nothing can be said of a read.
+/// Fields required to interpret a read.
 pub const NEEDED: &[&str] = &[
     "syscalls/sys_enter_read",
     "syscalls/sys_exit_read",
@@ -197,7 +197,7 @@ impl Decoder {
         self.known[id] = Some(EventLayout { kind, fields });
     }
 
-    /// The event in `bytes`; nothing where it is none of ours.
+    /// The event in `bytes`; `None` for other events.
     #[must_use]
     pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
         // Common to all events, as the format of each has it: the number, and at 4 the thread.

@@ -1,4 +1,4 @@
-//! What a file is called that the kernel names by device and inode.
+//! Finds the names of files from the kernel's device and inode numbers.
 //!
 //! ```text
 //!   while it runs, now and then: /proc/PID/fd, /proc/PID/maps of what is followed
@@ -9,10 +9,10 @@
 //! `numpy/lib` and `site-packages` two. One large folder far away takes no part of the limit before them, and the order is the same in
 //! every run.
 //!
-//! A name is taken only where device and inode agree, and where the file is no younger than the recording: a
+//! A name is accepted only if device and inode agree and the file is not newer than the recording: a
 //! number is given again.
 //!
-//! A file system may not answer. So all of it is done on a thread that can be given up, and what was found until then is there for others:
+//! A file system may hang. So the search runs on a thread that can be abandoned, and other threads have the names found so far:
 //! clones of a [`Finder`] share it. What a process has open is asked with AT_STATX_DONT_SYNC, which asks no server.
 //!
 //! Never: more entries of folders than the limit, or a link followed while searching.
@@ -75,7 +75,7 @@ struct NameIndex {
     roots: Vec<PathBuf>,
 }
 
-/// Finds names. Clones share what was found.
+/// Finds names. Clones share the results.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     known: Arc<Mutex<NameIndex>>,

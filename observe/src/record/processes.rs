@@ -1,6 +1,6 @@
-//! Which processes there are, their threads, what they have open.
+//! Processes, their threads, and their open files.
 //!
-//! All of it is read from /proc, so it is a look at what changes meanwhile: a process that has ended by then has nothing.
+//! All data is read from /proc and may change meanwhile: a process that has ended has none.
 
 use super::Before;
 use crate::look::{family, place_of_open, threads_of};
@@ -92,7 +92,7 @@ impl Followed {
     /// Begins the command, or joins the process.
     ///
     /// # Errors
-    /// It cannot be run, or there is none of this number.
+    /// It cannot be run, or there is no process with this number.
     pub fn start(target: &Target) -> Result<Followed, Failure> {
         match target {
             Target::Command(words) => {
@@ -107,7 +107,7 @@ impl Followed {
     /// Joins a process that runs.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// There is no process with this number.
     pub fn join(pid: u32) -> Result<Followed, Failure> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -126,7 +126,7 @@ impl Followed {
     /// Waits for its end. Of a process that was there before: also until `enough`, and its exit code is not known.
     ///
     /// # Errors
-    /// The system does not say how it ended.
+    /// The exit status is unavailable.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let process = match self {
             Followed::Begun(child) => return child.wait().map(Some),

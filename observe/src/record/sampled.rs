@@ -1,4 +1,4 @@
-//! Records what a command waits for, by looks from outside: no root, no tracing.
+//! Records what a command waits for, by sampling /proc: without root and tracing.
 //!
 //! ```text
 //!   a thread of ours begins the command ──► looks until its end: touches, and waits that are over ──► records ──► a trace of our own format
@@ -92,7 +92,7 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     })
 }
 
-/// A process that may not be looked at.
+/// A process that this user may not inspect.
 #[must_use]
 pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
     let what = format!("cannot see what process {pid} reads");
@@ -192,18 +192,18 @@ impl SampledCapture {
         ];
         if self.is_joined {
             notes.push(
-                "pages of mappings that were touched before the recording began are in it"
+                "it includes pages of mappings that were touched before the recording began"
                     .to_string(),
             );
         }
         if self.reads.hides {
             notes.push(
-                "a part of it hides what it does (setuid, PR_SET_DUMPABLE, or Yama): what that read is missing; record it as root"
+                "a part of the program cannot be inspected (setuid, PR_SET_DUMPABLE, or Yama), so its reads are missing; record it as root"
                     .to_string(),
             );
         }
         if self.reads.is_full {
-            notes.push(format!("after {MAX_RECORDS} reads nothing was recorded"));
+            notes.push(format!("recording stopped after {MAX_RECORDS} reads"));
         }
         notes.extend(notes_of_names(nameless, self.answers));
         Header {
@@ -446,7 +446,7 @@ mod tests {
 
     /// A read of one and a half pages waits, what follows is read without a wait, and the next one waits again.
     #[test]
-    fn waits_have_their_bytes_and_what_is_between_is_guessed() {
+    fn waits_have_exact_bytes_and_gaps_are_guessed() {
         let page = page_bytes();
         let (first, guessed) = (page + page / 2, 8 * page + page / 2);
         let mut reads = SampledReads::new(100);

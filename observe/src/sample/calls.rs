@@ -1,4 +1,4 @@
-//! What a thread is blocked in, from the line of `/proc/PID/task/TID/syscall`.
+//! The system call that blocks a thread, from `/proc/PID/task/TID/syscall`.
 //!
 //! ```text
 //!   running                                                    on a CPU, or ready for one
@@ -6,7 +6,7 @@
 //!   17 0x3 0x7f12... 0x20000 0x400000 0x0 0x0 0x7ffd... 0x...  call 17 with its arguments
 //! ```
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     Runs,
@@ -85,7 +85,7 @@ const READS: [CallShape; 8] = [
     shape(76, 0, None, Some(4)),
 ];
 
-/// What the line says; nothing where it is no such line.
+/// Parses the line; `None` for other lines.
 pub fn parse(line: &str) -> Option<Doing> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_a_thread_is_blocked_in() {
+    fn a_line_names_the_blocking_call() {
         assert_eq!(parse("running\n"), Some(Doing::Runs));
         assert_eq!(parse("-1 0x7ffd0 0x55d1\n"), Some(Doing::Faults));
         assert_eq!(parse("-1 0x0 0x0\n"), Some(Doing::Other));

@@ -1,4 +1,4 @@
-//! The mappings of a process: which pages it has touched, from `/proc/PID/pagemap`.
+//! Touched pages of a process's mappings, from `/proc/PID/pagemap`.
 //!
 //! ```text
 //!   file pages    0 ......... 900 |  .................  | 262144 ....... 263000 |
@@ -473,7 +473,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mappings_of_files_are_taken_and_keep_what_was_seen() {
+    fn mappings_of_files_keep_seen_pages() {
         let maps = "7f0000000000-7f0040000000 r--s 00010000 fd:03 77 /models/a b.safetensors\n\
                     7f0050000000-7f0050010000 r--p 00000000 fd:03 78 /usr/lib/small.so\n\
                     7f0060000000-7f0070000000 rw-p 00000000 00:00 0 [heap]\n\

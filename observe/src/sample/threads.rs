@@ -1,4 +1,4 @@
-//! One thread: what it waits for, how long, and where its runs are.
+//! A sampled thread: its waits, their duration, and its sequential runs.
 //!
 //! ```text
 //!   looks      blocked at 1M   running        running        blocked at 3M

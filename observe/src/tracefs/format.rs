@@ -1,4 +1,4 @@
-//! The form of an event, as its `format` file has it: which bytes are which field.
+//! The layout of an event, from its `format` file.
 //!
 //! ```text
 //!   name: sys_exit_read

@@ -1,4 +1,4 @@
-//! An instance of tracefs: buffers and switches for this process alone.
+//! A tracefs instance: buffers and switches for this process only.
 //!
 //! It is called `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder for as long as it lives. What a killed
 //! owner has left, its guard ([`super::guard`]) removes, or else the next run: instances whose lock is free. A process id
@@ -42,7 +42,7 @@ pub struct Stats {
 }
 
 impl Instance {
-    /// Makes an instance of this process, having removed those of dead ones. It records nothing yet.
+    /// Removes instances of dead processes, and creates one for this process. It does not record yet.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -113,10 +113,10 @@ impl Instance {
         write(&self.path.join(file), value)
     }
 
-    /// What one of its files holds.
+    /// The content of one of its files.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// It does not exist or cannot be read.
     pub fn get(&self, file: &str) -> Result<String, Failure> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stats_count_what_was_lost() {
+    fn stats_count_lost_bytes() {
         let text = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 2\noldest event ts: 1.5\ndropped events: 3\n";
         assert_eq!(
             parse_stats(text),

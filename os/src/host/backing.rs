@@ -1,44 +1,44 @@
-//! Everything that reads ahead: disks with a queue, and mounts without a disk.
+//! Devices with readahead: disks with a queue, and mounts without a disk.
 //!
 //! ```text
 //!   sys/block/sda        8:0    queue: read_ahead_kb, rotational, ...; device: vendor, model, driver
 //!   sys/class/bdi/0:44   0:44   read_ahead_kb; mountinfo: nfs4 at /mnt
-//!   sys/class/bdi/btrfs-1       read_ahead_kb; the mount of that kind, where there is one alone
+//!   sys/class/bdi/btrfs-1       read_ahead_kb; the mount of that kind, if there is only one
 //! ```
-//! Never: opens a device. A value that is no number is absent.
+//! No device is opened. A value that is not a number is treated as absent.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host, Mount, number, text};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a sector, as sysfs counts them.
+/// Bytes of a sector in sysfs.
 const SECTOR_BYTES: u64 = 512;
 /// The longest name of a vendor or a model.
 const MAX_NAME_CHARS: usize = 64;
 
-/// What one of them says about itself.
+/// The attributes of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackingDevice {
     /// `sda`, or the name of the mount in `sys/class/bdi`.
     pub name: String,
     pub number: Option<DeviceNumber>,
-    /// It has a queue, so it is no mount.
+    /// A disk with a queue, not a mount.
     pub is_disk: bool,
-    /// Its `read_ahead_kb`, which may be written.
+    /// The path of its `read_ahead_kb`.
     pub setting: PathBuf,
     /// `read_ahead_kb`, in bytes.
     pub read_ahead: Option<u64>,
-    /// `optimal_io_size`, in bytes; 0 where the device names none.
+    /// `optimal_io_size`, in bytes; 0 if the device reports none.
     pub optimal: Option<u64>,
     /// `max_sectors_kb`, in bytes: the largest request.
     pub max_request: Option<u64>,
     pub rotates: Option<bool>,
     pub size: Option<u64>,
-    /// The one in use.
+    /// The active scheduler.
     pub scheduler: Option<String>,
     /// Such as `sd`, `virtio_blk`, `nvme`.
     pub driver: Option<String>,
-    /// Vendor and model, as the device has them.
+    /// Vendor and model, as reported by the device.
     pub model: Option<String>,
     /// The name of a mapped device (LVM, LUKS), and the level of an MD array.
     pub mapped_name: Option<String>,
@@ -46,10 +46,10 @@ pub struct BackingDevice {
     pub raid_level: Option<String>,
     /// The file of a loop device.
     pub file: Option<String>,
-    /// The devices that it is made of.
+    /// The devices below it.
     pub below: Vec<String>,
     pub partitions: Vec<DeviceNumber>,
-    /// Where it, or a part of it, is mounted.
+    /// Mount points of the device or its partitions.
     pub mounts: Vec<Mount>,
     pub is_swap: bool,
 }
@@ -104,7 +104,7 @@ fn is_part(disk: &str, node: &str) -> bool {
     })
 }
 
-/// `loop10` behind `loop9`.
+/// Sorts `loop10` after `loop9`.
 fn natural(name: &str) -> (String, u64) {
     let digits = name.chars().rev().take_while(char::is_ascii_digit).count();
     let (word, digits) = name.split_at(name.len() - digits);
@@ -161,7 +161,7 @@ fn mount(folder: &Path, mounts: &[Mount]) -> Option<BackingDevice> {
             .filter(|mount| mount.number == number)
             .cloned()
             .collect(),
-        // The kernel counts those of a kind; of several it does not say which is which.
+        // The kernel numbers mounts of a kind, but does not say which number belongs to which mount.
         None => {
             let kind = name
                 .rsplit_once('-')
@@ -209,7 +209,7 @@ fn driver(folder: &Path) -> Option<String> {
 
 fn model(device: &Path) -> Option<String> {
     let words = [clean(&device.join("vendor")), clean(&device.join("model"))];
-    // virtio has a number in place of a vendor.
+    // virtio reports a number as its vendor.
     let words: Vec<String> = words
         .into_iter()
         .flatten()
@@ -218,7 +218,7 @@ fn model(device: &Path) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// A text of a device: its maker may have put anything there.
+/// A string of a device, which may contain anything.
 fn clean(path: &Path) -> Option<String> {
     let text = text(path)?;
     let kept = text.chars().filter(|letter| !letter.is_control());

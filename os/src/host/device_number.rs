@@ -1,4 +1,4 @@
-//! The number of a block device, as the kernel writes it: `8:1` is the first partition of the first SCSI disk.
+//! The number of a block device in the kernel's notation: `8:1` is the first partition of the first SCSI disk.
 
 use rustix::fs::{FileType, Stat};
 use std::fmt;
@@ -22,7 +22,7 @@ impl DeviceNumber {
         }
     }
 
-    /// Of the block device that a file is, otherwise of what its file system is on.
+    /// The number of a block device node, or of the device of a file's file system.
     pub(super) fn below(stat: &Stat) -> DeviceNumber {
         let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
         DeviceNumber::of(if is_device { stat.st_rdev } else { stat.st_dev })

@@ -4,7 +4,7 @@
 //!   stat: 254:1 ──► sys/dev/block/254:1 is a partition ──► ../queue: read_ahead_kb 8192, max_sectors_kb 4096
 //!   stat: 0:52  ──► no block device (NFS, FUSE, btrfs)  ──► sys/class/bdi/0:52/read_ahead_kb
 //! ```
-//! Never: writes to a setting unasked.
+//! A setting is written only on request.
 
 use super::{DeviceNumber, Host, number, text};
 use rustix::fs::{fstat, stat};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a sector, as sysfs counts them.
 const SECTOR_BYTES: u64 = 512;
 
-/// The device below a file: a whole disk, or a mount that is on no single one.
+/// The device below a file: a whole disk, or a mount that is not on a single disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// The disk's number, or the mount's: `8:0` or `0:44`.
@@ -27,7 +27,7 @@ pub struct Device {
     pub read_ahead: Option<u64>,
     /// `max_sectors_kb`, in bytes: the largest request.
     pub max_request: Option<u64>,
-    /// Whether it is a disk that turns.
+    /// Whether it is a rotating disk.
     pub rotates: Option<bool>,
 }
 
@@ -62,18 +62,18 @@ pub fn btrfs_setting(uuid: &str) -> String {
 /// The value of a setting.
 ///
 /// # Errors
-/// It cannot be read, or is no number.
+/// It cannot be read, or is not a number.
 pub fn read_setting(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
     text.trim()
         .parse()
-        .map_err(|_| io::Error::other(format!("'{}' is no number", text.trim())))
+        .map_err(|_| io::Error::other(format!("'{}' is not a number", text.trim())))
 }
 
-/// Opens a setting for writing, and writes nothing: whether it may be.
+/// Checks that a setting may be written, by opening it for writing.
 ///
 /// # Errors
-/// The caller may not, or the kernel refuses it.
+/// The caller has no permission, or the kernel refuses it.
 pub fn writable_setting(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).open(path)
 }
@@ -81,7 +81,7 @@ pub fn writable_setting(path: &Path) -> io::Result<fs::File> {
 /// Writes a value to a setting.
 ///
 /// # Errors
-/// The caller may not, or the kernel refuses it.
+/// The caller has no permission, or the kernel refuses it.
 pub fn write_setting(path: &Path, value: u64) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).truncate(true).open(path)?;
@@ -109,7 +109,7 @@ impl Host {
     /// The device whose file system has `path`, or that `path` is.
     ///
     /// # Errors
-    /// There is no such file, or it cannot be asked.
+    /// There is no such file, or stat fails.
     pub fn device_of(&self, path: &Path) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&stat(path)?)))
     }
@@ -117,12 +117,12 @@ impl Host {
     /// The device whose file system has `file`, or that `file` is.
     ///
     /// # Errors
-    /// The file cannot be asked.
+    /// fstat fails.
     pub fn device_of_file(&self, file: impl AsFd) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
 
-    /// The device of this number; of a partition its disk.
+    /// The device with this number; for a partition, its disk.
     #[must_use]
     pub fn device(&self, of: DeviceNumber) -> Device {
         let link = self.sys.join("dev/block").join(of.to_string());
@@ -134,7 +134,7 @@ impl Host {
         });
         let queue = |name: &str| number(&disk.as_ref()?.join("queue").join(name));
         let bdi = self.sys.join("class/bdi").join(of.to_string());
-        // A hostile or mad setting does not overflow.
+        // Saturates, because the value may be hostile.
         let kib = |n: u64| n.saturating_mul(1024);
         let read_ahead = queue("read_ahead_kb").or_else(|| number(&bdi.join("read_ahead_kb")));
         Device {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_block_device_the_bdi_is_asked() {
+    fn without_a_block_device_the_bdi_is_used() {
         let (root, host) = machine();
         write(root.path(), "class/bdi/0:44/read_ahead_kb", "15360\n");
         write(root.path(), "class/bdi/0:45/read_ahead_kb", "many\n");

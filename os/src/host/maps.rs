@@ -7,13 +7,13 @@ pub struct FileMapping<'a> {
     pub addresses: Range<u64>,
     pub is_readable: bool,
     pub offset: u64,
-    /// As the kernel has it: stat(2) has another one for btrfs.
+    /// The kernel's number: stat(2) returns another one for btrfs.
     pub device: DeviceNumber,
     pub inode: u64,
     pub path: &'a str,
 }
 
-/// The mappings of files in this text. Other lines are passed over.
+/// The mappings of files in this text. Other lines are skipped.
 pub fn mapped_files(maps: &str) -> impl Iterator<Item = FileMapping<'_>> {
     maps.lines().filter_map(parse)
 }

@@ -1,7 +1,7 @@
-//! The memory of the machine, and what the control groups of a process allow of it.
+//! The memory of the machine, and the limits of a process's control groups.
 //!
-//! `/proc/PID/cgroup` names the groups, `mountinfo` where the hierarchy is mounted and which part of it. A limit of a group above holds,
-//! too. The page cache is charged to the control group of the process that reads. Version 2 has `memory.max`, `memory.high` and
+//! `/proc/PID/cgroup` names the groups; `mountinfo` says where the hierarchy is mounted and which part of it. Limits of parent groups apply
+//! too. The page cache is charged to the control group of the reading process. Version 2 has `memory.max`, `memory.high` and
 //! `memory.current`, version 1 `memory.limit_in_bytes` and `memory.usage_in_bytes`.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!   /a        max 2 GiB, current 1 GiB             ├─► room: 312 MiB, of /a/b; limit: 512 MiB
 //!   /a/b      max 512 MiB, current 200 MiB         ┘
 //! ```
-//! `free_bytes` leaves in place what a group has cached. Memory that it could gain by dropping that is not counted: some program may
+//! `free_bytes` does not count memory that a group could gain by dropping its cached data: some program may
 //! need it.
 //!
 //! Sources: cgroups(7), the kernel's `admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`.
@@ -18,19 +18,19 @@ use super::{Host, Mount, number};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files with a limit: above `memory.high` the kernel slows the process down, which is no place for a cache either.
+/// Files with a limit. Above `memory.high` the kernel throttles the process, so a cache must stay below it too.
 const LIMITS: [&str; 3] = ["memory.max", "memory.high", "memory.limit_in_bytes"];
 
-/// What may still be cached, and what says so.
+/// How much more data may be cached, and the limit that applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes until the limit.
     pub free_bytes: u64,
     /// The limit itself.
     pub limit_bytes: u64,
-    /// What the group has cached of files and not used for a while; the machine counts it as free already.
+    /// File data that the group has cached and not used for a while (inactive_file). For the machine it counts as free already.
     pub inactive_bytes: u64,
-    /// The control group that has it; nothing where it is the machine.
+    /// The control group with the limit; `None` for the machine.
     pub group: Option<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ pub fn page_bytes() -> u64 {
 }
 
 impl Host {
-    /// Memory of this machine or of the control groups of this process, whichever is less; 4 GiB where neither says.
+    /// Memory of this machine or of the control groups of this process, whichever is less; 4 GiB if neither is known.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let limits = self.groups("self").into_iter();
@@ -52,19 +52,19 @@ impl Host {
             .unwrap_or(4 << 30)
     }
 
-    /// The least room of the machine and of all groups of this process; nothing where the kernel says nothing.
+    /// The smallest room of the machine and all groups of this process; `None` if the kernel reports nothing.
     #[must_use]
     pub fn memory_room(&self) -> Option<Room> {
         self.room("self")
     }
 
-    /// The least room of the machine and of all groups of the process `pid`.
+    /// The smallest room of the machine and all groups of the process `pid`.
     #[must_use]
     pub fn memory_room_of(&self, pid: u32) -> Option<Room> {
         self.room(&pid.to_string())
     }
 
-    /// Whether the kernel has huge pages for files and programs that do not ask for them.
+    /// Whether transparent huge pages are enabled for files and programs that do not request them.
     #[must_use]
     pub fn has_huge_pages(&self) -> bool {
         self.sys.join("kernel/mm/transparent_hugepage").is_dir()
@@ -94,7 +94,7 @@ impl Host {
         Some(kib.saturating_mul(1024))
     }
 
-    /// The folders of all groups that bind the process, from the innermost to the root of each hierarchy.
+    /// The folders of all groups of the process, from the innermost to the root of each hierarchy.
     fn groups(&self, process: &str) -> Vec<PathBuf> {
         let groups = fs::read_to_string(self.proc.join(process).join("cgroup")).unwrap_or_default();
         let mounts = self.mounts_of(process);
@@ -127,8 +127,8 @@ fn has_memory(mount: &Mount, is_v2: bool) -> bool {
     }
 }
 
-/// The folder of the group and those above it, down from where the hierarchy is mounted. A group that is not below what is
-/// mounted (a container that sees its host's name) is the root of what is mounted.
+/// The folder of the group and its parents, up to the mount point of the hierarchy. A group outside the mounted part
+/// (a container that sees its host's name) is the root of the mounted part.
 fn folders(group: &Path, mount: &Mount) -> Vec<PathBuf> {
     let below = group.strip_prefix(&mount.root).ok();
     let below = below.filter(|path| path.components().all(|part| part.as_os_str() != ".."));
@@ -136,7 +136,7 @@ fn folders(group: &Path, mount: &Mount) -> Vec<PathBuf> {
     below.map(|part| mount.point.join(part)).collect()
 }
 
-/// The least of a group's limits. "max" is no number: no limit.
+/// The smallest of a group's limits. "max" means no limit.
 fn limit(group: &Path) -> Option<u64> {
     let numbers = LIMITS.map(|name| number(&group.join(name)));
     numbers.into_iter().flatten().min()
@@ -151,7 +151,7 @@ fn group_room(group: PathBuf) -> Option<Room> {
         stat.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     };
-    // Version 1 has the sum with the groups below under another name.
+    // Version 1 has a separate name for the sum that includes child groups.
     let inactive_bytes = of_stat("total_inactive_file").or_else(|| of_stat("inactive_file"));
     Some(Room {
         free_bytes: limit_bytes.saturating_sub(current),

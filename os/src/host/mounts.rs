@@ -1,4 +1,4 @@
-//! What is mounted where, and which file system has a lock (proc_pid_mountinfo(5), proc_locks(5)).
+//! Mounts, and the file system of a lock (proc_pid_mountinfo(5), proc_locks(5)).
 //!
 //! ```text
 //!   31 24 254:0 / /mnt rw,noatime shared:1 - ext4 /dev/vda rw
@@ -11,17 +11,17 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The kind of a mount of foreread.
+/// The file system type of foreread's mounts.
 pub const FOREREAD_MOUNT: &str = "fuse.foreread";
 
 /// A line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// What its files have in `st_dev`.
+    /// `st_dev` of its files.
     pub number: DeviceNumber,
-    /// The folder of the file system that is mounted.
+    /// The mounted folder of the file system (root).
     pub root: PathBuf,
-    /// Its identifier, which `fdinfo` names.
+    /// Its identifier, as in `fdinfo`.
     pub id: u64,
     /// Where.
     pub point: PathBuf,
@@ -29,7 +29,7 @@ pub struct Mount {
     pub kind: String,
     /// What is mounted, such as `/dev/sda1` or `host:/export`.
     pub device: String,
-    /// Those of the file system, divided by commas.
+    /// Mount options of the file system, separated by commas.
     pub options: String,
 }
 
@@ -56,7 +56,7 @@ impl Mount {
     }
 }
 
-/// Blanks and the like are octal: `\040`.
+/// Blanks and other special characters are octal: `\040`.
 fn path(word: &[u8]) -> PathBuf {
     let (mut bytes, mut at) = (Vec::with_capacity(word.len()), 0);
     while at < word.len() {
@@ -70,20 +70,20 @@ fn path(word: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The mount that a place shows: the last one there.
+/// The visible mount at a path: the last one mounted there.
 #[must_use]
 pub fn last_at<'a>(mounts: &'a [Mount], place: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == place)
 }
 
 impl Host {
-    /// What this process sees mounted.
+    /// The mounts of this process.
     #[must_use]
     pub fn mounts(&self) -> Vec<Mount> {
         self.mounts_of("self")
     }
 
-    /// What the first process sees mounted, where this is another root than ours; else what this process does.
+    /// The mounts of process 1 if it has another root, else those of this process.
     #[must_use]
     pub fn mounts_of_root(&self) -> Vec<Mount> {
         let first = match self.path("").as_path() {
@@ -97,15 +97,15 @@ impl Host {
         }
     }
 
-    /// What shows by poll(2) (`POLLPRI`) that the mounts of this process have changed since it was opened.
+    /// A file that signals by poll(2) (`POLLPRI`) that this process's mounts have changed since it was opened.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn mount_changes(&self) -> std::io::Result<std::fs::File> {
         std::fs::File::open(self.proc.join("self/mountinfo"))
     }
 
-    /// What a process sees mounted, by its number or `self`.
+    /// The mounts of a process, by its pid or `self`.
     #[must_use]
     pub fn mounts_of(&self, process: &str) -> Vec<Mount> {
         let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();
@@ -114,7 +114,7 @@ impl Host {
             .collect()
     }
 
-    /// The numbers of inodes, of all file systems, of which programs hold a write lease (fcntl F_SETLEASE, oplocks of Samba): an open by
+    /// Inode numbers, on all file systems, with a write lease of some program (fcntl F_SETLEASE, oplocks of Samba): an open by
     /// another process would break it.
     #[must_use]
     pub fn write_leases(&self) -> BTreeSet<u64> {
@@ -122,7 +122,7 @@ impl Host {
         write_leases(&locks)
     }
 
-    /// The number of the file system, as the kernel itself has it, on which a process has a lock of an inode. stat(2) has another one
+    /// The kernel's number of the file system on which a process has locked an inode. stat(2) returns another one
     /// for btrfs.
     ///
     /// # Errors

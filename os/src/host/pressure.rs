@@ -1,42 +1,42 @@
-//! Whether memory is short, and how many reads are page faults: counters since the machine started.
+//! Memory pressure, and how many reads are page faults: counters since boot.
 //!
 //! Sources: proc_vmstat(5); the kernel's `accounting/psi.rst` and `admin-guide/iostats.rst`.
 
 use super::memory::page_bytes;
 use super::{Host, text};
 
-/// Counters since the machine started, and the stalls of the latest minute.
+/// Counters since boot, and the stalls of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemoryPressure {
     /// Page faults that waited for a disk.
     pub major_faults: Option<u64>,
-    /// Pages of files that were read again soon after they had been dropped.
+    /// File pages that were read again soon after they were evicted (refaults).
     pub refaults: Option<u64>,
-    /// Per cent of the latest minute in which some program waited for memory.
+    /// Percentage of the last minute in which some program waited for memory.
     pub stalled_percent: Option<f64>,
     /// Memory of the machine or of the control groups of this process, whichever is less.
     pub memory_bytes: u64,
 }
 
 impl MemoryPressure {
-    /// Bytes of files that were read again soon after they had been dropped.
+    /// File bytes that were read again soon after they were evicted.
     #[must_use]
     pub fn refaulted_bytes(&self) -> Option<u64> {
         Some(self.refaults?.saturating_mul(page_bytes()))
     }
 }
 
-/// What a disk has done since it is there.
+/// Counters of a disk since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
     /// Reads that ended.
     pub reads: u64,
     pub read_bytes: u64,
-    /// Milliseconds that its reads took, all together.
+    /// Total milliseconds of its reads.
     pub read_ms: u64,
-    /// Requests that are under way.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Milliseconds in which some request was.
+    /// Milliseconds with at least one request in flight.
     pub busy_ms: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Programs that have files of a device open or mapped: they keep the readahead that it had when they opened them.
+//! Programs with open or mapped files of a device. Those files keep the readahead that was set when they were opened.
 //!
 //! ```text
 //!   proc/4711/fdinfo/3    mnt_id: 27   ──► proc/4711/mountinfo: 27 is 254:0
 //!   proc/4711/maps        fe:00 1234   ──► 254:0
 //! ```
-//! No file system is asked, as a server of one may not answer. Processes of other users show nothing unless root looks.
+//! No file system is accessed, because its server may hang. Only root sees processes of other users.
 
 use super::devices::entries;
 use super::maps::mapped_files;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fs::read_link;
 use std::path::{Path, PathBuf};
 
-/// Descriptors of a process that are looked at, at most.
+/// Maximum number of descriptors checked in a process.
 const MAX_DESCRIPTORS: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +31,10 @@ impl OpenProgram {
 }
 
 impl Host {
-    /// Those with a file of one of these devices, this process left out.
+    /// Programs with a file on one of these devices, without this process.
     #[must_use]
     pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {
-        // The identifiers of mounts are those of the machine: a mount is looked up once.
+        // Mount identifiers are unique on the machine, so each is looked up once.
         let mut mounts: HashMap<u64, DeviceNumber> = HashMap::new();
         let mut found = Vec::new();
         for (pid, folder) in self.other_processes() {
@@ -46,7 +46,7 @@ impl Host {
         found
     }
 
-    /// Bytes that each process has had storage read, by its number; of those that this user may ask. This process is left out.
+    /// Bytes that each process has read from storage, by pid, for processes that this user may inspect. This process is left out.
     #[must_use]
     pub fn storage_reads(&self) -> HashMap<u32, u64> {
         let read = |(pid, folder): (u32, PathBuf)| {
@@ -59,7 +59,7 @@ impl Host {
         self.other_processes().filter_map(read).collect()
     }
 
-    /// Those that have a path among their arguments, as it is written, and those that are ending and have no arguments any more: their first
+    /// Processes with this path among their arguments, and ending processes without arguments: their first
     /// thread has ended, and another may still be in a call. This process is left out.
     #[must_use]
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
@@ -78,12 +78,12 @@ impl Host {
             .collect()
     }
 
-    /// Those that use a mount: a file of it is open or mapped, or they are in one of its folders. This process is left out.
+    /// Programs that use a mount: they have a file open or mapped, or their working folder is in it. This process is left out.
     #[must_use]
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
         let mut found = self.programs_on(&[mount.number]);
         for (pid, folder) in self.other_processes() {
-            // The name alone: no file system is asked.
+            // Only the name is compared; no file system is accessed.
             let is_in = read_link(folder.join("cwd")).is_ok_and(|at| at.starts_with(&mount.point));
             if is_in && found.iter().all(|program| program.pid != pid) {
                 found.push(OpenProgram::new(pid, &folder));

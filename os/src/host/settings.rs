@@ -1,14 +1,14 @@
-//! Files that set readahead, as text, and what udev knows about a device.
+//! Files that set readahead, as text, and udev's data about a device.
 //!
 //! ```text
 //!   udev/rules.d        below etc, run, usr/local/lib, usr/lib, lib      a name in an earlier folder replaces the later ones
 //!   tmpfiles.d          below etc, run, usr/local/lib, usr/lib           likewise
 //!   systemd/system      below etc, run, usr/local/lib, usr/lib, lib      likewise; NAME.service.d; instances of NAME@.service
 //!   sysfs.conf, sysfs.d, hdparm.conf, crontab, cron.d, rc.local, init.d  below etc
-//!   tuned/active_profile ──► its tuned.conf, behind those that it includes
+//!   tuned/active_profile ──► its tuned.conf, after the profiles that it includes
 //!   run/udev/data/b8:0                                                   E:ID_SERIAL=... S:disk/by-id/...
 //! ```
-//! A file is text of at most 1 MiB, or is passed over; so is one that neither names readahead nor a script that does.
+//! Files over 1 MiB are skipped, as are files that mention neither readahead nor a script that does.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host};
@@ -18,16 +18,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Files of a folder that are looked at, at most.
+/// Maximum number of files read in a folder.
 const MAX_FILES: usize = 4096;
-/// Profiles of tuned that include one another, at most.
+/// Maximum depth of included tuned profiles.
 const MAX_PROFILES: usize = 8;
-/// Scripts of one file, at most.
+/// Maximum number of scripts that a file names.
 const MAX_SCRIPTS: usize = 32;
 
-/// Where udev, systemd and tmpfiles look, the first before the others.
+/// Folders of udev, systemd and tmpfiles, in order of precedence.
 const LAYERS: [&str; 5] = ["etc", "run", "usr/local/lib", "usr/lib", "lib"];
-/// What says that a file sets readahead.
+/// Words that show that a file sets readahead.
 const MARKS: [&str; 7] = [
     "read_ahead_kb",
     "--setra",
@@ -38,7 +38,7 @@ const MARKS: [&str; 7] = [
     "$devpath/queue",
 ];
 
-/// How a file is to be read.
+/// How a file is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingKind {
     UdevRules,
@@ -46,7 +46,7 @@ pub enum SettingKind {
     SysfsConf,
     HdparmConf,
     SystemdUnit,
-    /// `tuned.conf`: of several files the last is the active profile, those before it are included.
+    /// `tuned.conf`: the last of several files is the active profile, the files before it are included.
     TunedProfile,
     Crontab,
     /// A shell script that runs when the machine starts.
@@ -57,16 +57,16 @@ pub enum SettingKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingFile {
     pub kind: SettingKind,
-    /// As this host has it: `/etc/udev/rules.d/60-disk.rules`.
+    /// The path on the host: `/etc/udev/rules.d/60-disk.rules`.
     pub path: PathBuf,
     pub text: String,
-    /// Of a template of systemd, `ra@.service`: its instances.
+    /// The instances of a systemd template `ra@.service`.
     pub instances: Vec<String>,
-    /// Scripts that it names and that may set readahead, by their paths.
+    /// Scripts that it names by path and that may set readahead.
     pub scripts: BTreeMap<String, String>,
 }
 
-/// What udev has kept about a device.
+/// udev's database entry of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UdevRecord {
     pub properties: BTreeMap<String, String>,
@@ -75,7 +75,7 @@ pub struct UdevRecord {
 }
 
 impl Host {
-    /// All of them, in the order in which they are applied when the machine starts.
+    /// All files, in the order in which they apply at boot.
     #[must_use]
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
         use SettingKind::{
@@ -112,7 +112,7 @@ impl Host {
             .flat_map(|(kind, paths)| paths.into_iter().map(move |path| (kind, path)));
         for (kind, path) in named {
             let file = self.setting_file(kind, &path);
-            // A link to what was found already, as rc.local is.
+            // A link to a file that was found already, such as rc.local.
             let is_new = |file: &SettingFile| {
                 !found
                     .iter()
@@ -123,7 +123,7 @@ impl Host {
         found
     }
 
-    /// The files of a folder of all layers by their names, the first layer's before the others.
+    /// The files of a folder in all layers, by name; earlier layers take precedence.
     fn layered(&self, folder: &str, ending: &str) -> Vec<PathBuf> {
         let mut by_name: BTreeMap<String, PathBuf> = BTreeMap::new();
         for layer in LAYERS {
@@ -201,13 +201,13 @@ impl Host {
         found
     }
 
-    /// Without the folder that this host is in.
+    /// Without the host's root folder.
     fn shown(&self, path: &Path) -> PathBuf {
         let inner = path.strip_prefix(&self.root).unwrap_or(path);
         Path::new("/").join(inner)
     }
 
-    /// The files of the active profiles of tuned, each behind those that it includes.
+    /// The files of tuned's active profiles, each after the profiles that it includes.
     fn tuned_profiles(&self) -> Vec<PathBuf> {
         let active = self.path("etc/tuned/active_profile");
         let active = text_of(&active).unwrap_or_default();
@@ -245,13 +245,13 @@ impl Host {
         for name in included.flat_map(|names| names.split([',', ' ', '\t', ';'])) {
             self.add_profile(name.trim_start_matches('-'), found, depth - 1);
         }
-        // Profiles that include one another come here once for each turn.
+        // Profiles that include each other get here once for each round.
         if !found.contains(&path) {
             found.push(path);
         }
     }
 
-    /// What udev found out about a device; nothing where it has not looked at it.
+    /// udev's data about a device; `None` if udev has not processed it.
     #[must_use]
     pub fn udev_record(&self, number: DeviceNumber) -> Option<UdevRecord> {
         let path = self.path("run/udev/data").join(format!("b{number}"));
@@ -269,7 +269,7 @@ impl Host {
         })
     }
 
-    /// The links of `/dev/disk`, `/dev/mapper` and of volume groups: their path and the name of the node that they lead to.
+    /// The links in `/dev/disk`, `/dev/mapper` and of volume groups: path and target node.
     #[must_use]
     pub fn node_links(&self) -> Vec<(String, String)> {
         let disk = entries(&self.path("dev/disk"));
@@ -283,13 +283,13 @@ impl Host {
         links.filter_map(link).collect()
     }
 
-    /// Whether a udev daemon has looked at this machine's devices.
+    /// Whether a udev daemon has processed this machine's devices.
     #[must_use]
     pub fn has_udev(&self) -> bool {
         self.path("run/udev").is_dir()
     }
 
-    /// What this host's `/etc` is, where it is not one to write to: `NixOS`.
+    /// The kind of system if its `/etc` must not be edited: `NixOS`.
     #[must_use]
     pub fn is_nixos(&self) -> bool {
         self.path("etc/NIXOS").exists()
@@ -327,9 +327,9 @@ fn is_marked(text: &str) -> bool {
     MARKS.iter().any(|mark| text.contains(mark))
 }
 
-/// A script of a shell that names readahead.
+/// A shell script that mentions readahead.
 fn script(path: &Path) -> Option<String> {
-    // Most of what is named are programs: two bytes say so.
+    // Most named files are binaries: the first two bytes tell.
     let mut first = [0; 2];
     let file = crate::open::look(path).ok()?.regular().ok()?;
     file.for_reading().ok()?.read_exact(&mut first).ok()?;

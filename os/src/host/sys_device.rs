@@ -1,4 +1,4 @@
-//! A device as the rules of udev see it: its attributes, and the devices above it.
+//! A device as udev rules see it: its attributes and its parents.
 //!
 //! ```text
 //!   sys/block/sda ──► sys/devices/pci0000:00/.../0:0:0:0/block/sda     queue/rotational, size, ...
@@ -59,7 +59,7 @@ impl SysDevice {
         last(&self.folder)
     }
 
-    /// Its path below `/sys`, which begins with a slash.
+    /// Its path below `/sys`, with a leading slash.
     #[must_use]
     pub fn path(&self) -> String {
         let inner = self
@@ -69,13 +69,13 @@ impl SysDevice {
         format!("/{}", inner.display())
     }
 
-    /// The name of what a link of it leads to: `subsystem`, `driver`.
+    /// The name of a link's target: `subsystem`, `driver`.
     #[must_use]
     pub fn link(&self, name: &str) -> Option<String> {
         Some(last(&fs::read_link(self.folder.join(name)).ok()?))
     }
 
-    /// An attribute without the blanks at its end.
+    /// An attribute without trailing blanks.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<String> {
         if let Some(target) = self.link(name) {

@@ -1,4 +1,4 @@
-//! The version of the kernel, as far as rules depend on it.
+//! The kernel version, as far as readahead rules depend on it.
 
 use super::Host;
 
@@ -18,7 +18,7 @@ impl KernelVersion {
 }
 
 impl Host {
-    /// The version of the kernel, where its release begins with one.
+    /// The kernel version, if the release string starts with one.
     #[must_use]
     pub fn kernel_version(&self) -> Option<KernelVersion> {
         KernelVersion::parse(&self.kernel_release()?)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   "GGUF", version u32, tensors u64, pairs u64
-//!   pair:   key, type u32, value                       general.alignment is the one that matters here
+//!   pair:   key, type u32, value                       only general.alignment is used
 //!   tensor: name, dimensions u32, u64 for each, type u32, offset u64      from the start of the data
 //! ```
 //! A tensor ends where the next one begins, so the types of tensors need not be known. Versions 2 and 3, little-endian.
@@ -11,11 +11,11 @@
 use super::window::Window;
 use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt};
 
-/// Bytes that are read at once.
+/// Bytes of a read.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Where nothing else is said, tensors begin at multiples of this.
+/// The default alignment of tensors.
 const DEFAULT_ALIGNMENT: u64 = 32;
-/// Arrays within arrays.
+/// Maximum nesting of arrays.
 const MAX_DEPTH: u32 = 4;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
@@ -27,7 +27,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     let beyond = || damaged("a header that is longer than the file, or than 100 MB");
     let mut head = Window::new(source, size.min(MAX_HEADER_BYTES), CHUNK_BYTES, beyond);
     if head.take(4)? != b"GGUF" {
-        return Err(damaged("other first bytes"));
+        return Err(damaged("wrong magic"));
     }
     let version = head.u32()?;
     if (2..=3).contains(&version.swap_bytes()) {
@@ -52,7 +52,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
             skip(&mut head, kind, MAX_DEPTH)?;
         }
     }
-    // The end of each is known when all are there.
+    // Ends are computed when all offsets are known.
     for _ in 0..tensors {
         let name = string(&mut head)?;
         let dimensions = head.u32()?;
@@ -113,9 +113,9 @@ fn skip(head: &mut Window<'_>, kind: u32, depth: u32) -> Result<(), LayoutError>
             if let Some(width) = width(kind) {
                 return head.pass(len.saturating_mul(width));
             }
-            // Each element takes 8 bytes at least, so a hostile length ends with the header.
+            // Each element takes at least 8 bytes, so the header's end stops a hostile length.
             (0..len).try_for_each(|_| skip(head, kind, depth - 1))
         }
-        _ => Err(damaged("a value of a type that the format does not have")),
+        _ => Err(damaged("a value of an unknown type")),
     }
 }

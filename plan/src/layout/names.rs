@@ -1,12 +1,12 @@
 //! Names of parts, with `*` for any characters.
 //!
-//! `model.layers.0.*,lm_head.weight` has `model.layers.0.w` and `lm_head.weight`. An empty list has every name.
+//! `model.layers.0.*,lm_head.weight` matches `model.layers.0.w` and `lm_head.weight`. An empty list matches every name.
 
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// These patterns; none for every name.
+    /// Parses patterns; an empty list matches every name.
     pub fn new(patterns: Vec<String>) -> Names {
         Names(patterns)
     }
@@ -26,7 +26,7 @@ impl std::fmt::Display for Names {
     }
 }
 
-/// The pieces between the stars follow one another in the name, the first at its start and the last at its end.
+/// The parts between the stars must occur in order, the first at the start of the name and the last at its end.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == name;

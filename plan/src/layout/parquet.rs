@@ -5,8 +5,8 @@
 //!   file 4: row groups ─► group 1: chunks ─► chunk 3: metadata ─► 3: path, a list of texts    7: bytes
 //!                                                                 9: first data page         11: dictionary page, 0 for none
 //! ```
-//! A field begins with a byte: four bits of its distance from the last field's number, four bits of its type. What is not looked at
-//! is passed over by its type, so nothing of it is kept. 16-bit and 32-bit integers are written alike, and old writers mix them.
+//! A field starts with a byte: four bits with the difference to the last field's number, four bits with its type. Unused fields
+//! are skipped by type and not kept. 16-bit and 32-bit integers are encoded alike, and old writers mix them.
 //! Sources: the format's public description (parquet-format, README and parquet.thrift), Thrift's compact protocol.
 
 use super::{LayoutError, MAX_HEADER_BYTES, Parts, ReadAt};
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// The end of a file: the footer's length and "PAR1".
 const TAIL_BYTES: u64 = 8;
-/// Structs within structs; a footer has five.
+/// Maximum nesting of structs; a footer has five levels.
 const MAX_DEPTH: u32 = 32;
 
 const BINARY: u8 = 8;
@@ -30,7 +30,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     source.read_at(&mut tail, size - TAIL_BYTES)?;
     let len = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if &tail[4..] != b"PAR1" {
-        return Err(damaged("other last bytes, or an encrypted footer"));
+        return Err(damaged("wrong magic at the end, or an encrypted footer"));
     }
     if len > MAX_HEADER_BYTES.min(size - TAIL_BYTES) {
         return Err(damaged(
@@ -64,7 +64,7 @@ fn row_group(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> 
             })?;
             is_there
                 .then_some(())
-                .ok_or_else(|| damaged("a column whose place is encrypted"))
+                .ok_or_else(|| damaged("a column with encrypted offsets"))
         }),
         _ => walk.skip(kind, 3),
     })
@@ -83,9 +83,9 @@ fn chunk(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> {
         Ok(())
     })?;
     let (Some(bytes), Some(data)) = (bytes, data) else {
-        return Err(damaged("a chunk of a column without its place"));
+        return Err(damaged("a column chunk without offsets"));
     };
-    // Old writers set the offset of a dictionary that does not exist to 0, where the magic number is.
+    // Old writers set the offset of a missing dictionary to 0, which is the offset of the magic number.
     let first = dictionary
         .filter(|&offset| offset != 0)
         .unwrap_or(i64::MAX)
@@ -100,7 +100,7 @@ fn range(first: i64, bytes: i64) -> Result<Range<u64>, LayoutError> {
     Ok(first
         ..first
             .checked_add(bytes)
-            .ok_or_else(|| damaged("an offset beyond all files"))?)
+            .ok_or_else(|| damaged("an offset larger than any file"))?)
 }
 
 fn damaged(what: &str) -> LayoutError {
@@ -109,7 +109,7 @@ fn damaged(what: &str) -> LayoutError {
 
 type Each<'e, 'a> = &'e mut dyn FnMut(&mut Walk<'a>, i64, u8) -> Result<(), LayoutError>;
 
-/// A place in the bytes of a struct.
+/// A cursor in the bytes of a struct.
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
             .and_then(|bytes| self.at.checked_add(bytes));
         let taken = end
             .and_then(|end| self.bytes.get(self.at..end))
-            .ok_or_else(|| damaged("a footer that ends early"))?;
+            .ok_or_else(|| damaged("a truncated footer"))?;
         self.at += taken.len();
         Ok(taken)
     }
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
         Ok((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
     }
 
-    /// How many elements a list has, and their type.
+    /// The length of a list and the type of its elements.
     fn list(&mut self) -> Result<(u64, u8), LayoutError> {
         let head = self.byte()?;
         let count = if head >> 4 == 15 {
@@ -160,22 +160,22 @@ impl<'a> Walk<'a> {
         Ok((count, head & 15))
     }
 
-    /// Each struct of a list. Each has a byte at least, so the bytes end before a count that is too large.
+    /// Calls a function for each struct of a list. Each struct has at least a byte, so the end of the data stops a count that is too large.
     fn structs(
         &mut self,
         each: &mut dyn FnMut(&mut Walk<'a>) -> Result<(), LayoutError>,
     ) -> Result<(), LayoutError> {
         let (count, kind) = self.list()?;
         if kind != STRUCT {
-            return Err(damaged("a list of something else than structs"));
+            return Err(damaged("a list whose elements are not structs"));
         }
         (0..count).try_for_each(|_| each(self))
     }
 
-    /// Each field of a struct: its number and its type. What is called takes its value.
+    /// Calls a function with the number and type of each field of a struct; the function consumes the value.
     fn fields(&mut self, depth: u32, each: Each<'_, 'a>) -> Result<(), LayoutError> {
         if depth > MAX_DEPTH {
-            return Err(damaged("structs in structs in structs"));
+            return Err(damaged("structs are nested too deeply"));
         }
         let mut field = 0_i64;
         loop {
@@ -192,24 +192,24 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A list of texts, as one with dots.
+    /// A list of strings, joined with dots.
     fn path(&mut self) -> Result<String, LayoutError> {
         let (count, kind) = self.list()?;
         if kind != BINARY {
-            return Err(damaged("a path that is no text"));
+            return Err(damaged("a path that is not UTF-8"));
         }
         let mut path = String::new();
         for nth in 0..count {
             let bytes = self.number()?;
             let text = std::str::from_utf8(self.take(bytes)?)
-                .map_err(|_| damaged("a path that is no text"))?;
+                .map_err(|_| damaged("a path that is not UTF-8"))?;
             path.push_str(if nth > 0 { "." } else { "" });
             path.push_str(text);
         }
         Ok(path)
     }
 
-    /// Passes over the value of a field. A truth value (1, 2) is its type.
+    /// Skips the value of a field. A boolean (1, 2) has no bytes beyond its type.
     fn skip(&mut self, kind: u8, depth: u32) -> Result<(), LayoutError> {
         match kind {
             1 | 2 => Ok(()),
@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes over an element of a list, where a truth value is a byte, or the value of a field that is none.
+    /// Skips an element of a list, where a boolean takes a byte, or a value that is not a boolean.
     fn element(&mut self, kind: u8, depth: u32) -> Result<(), LayoutError> {
         match kind {
             1..=3 => self.take(1).map(drop),

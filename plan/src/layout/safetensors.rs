@@ -3,7 +3,7 @@
 //! ```text
 //!   {"__metadata__":{...},"a":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]},...}      offsets from the end of the header
 //! ```
-//! Of a tensor only its name and its offsets are kept: a header of 100 MB may be one shape of 48 million dimensions.
+//! Only the name and the offsets of a tensor are kept: a header of 100 MB may contain a shape of 48 million dimensions.
 //!
 //! Source: the format's public description (huggingface/safetensors, README): no holes, no overlaps.
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
-/// The key that is no tensor.
+/// The key that is not a tensor.
 const METADATA: &str = "__metadata__";
 
 pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
@@ -56,7 +56,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     Ok(())
 }
 
-/// What is needed of a tensor. Other keys are passed over.
+/// The needed fields of a tensor. Other keys are ignored.
 #[derive(Deserialize)]
 struct Tensor {
     data_offsets: (u64, u64),
@@ -65,7 +65,7 @@ struct Tensor {
 /// The tensors of a header, added to the parts one by one.
 struct Tensors<'a> {
     parts: &'a mut Parts,
-    /// Where the data begins.
+    /// The offset of the data.
     start: u64,
 }
 
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Tensors<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of tensors")
+        f.write_str("an object with tensors")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for Tensors<'_> {
             } = map.next_value()?;
             let at = |offset: u64| self.start.checked_add(offset);
             let (Some(from), Some(to)) = (at(from), at(to)) else {
-                return Err(A::Error::custom("an offset beyond all files"));
+                return Err(A::Error::custom("an offset larger than any file"));
             };
             self.parts.add(name, from..to).map_err(A::Error::custom)?;
         }

@@ -1,7 +1,7 @@
-//! Bytes of a source from front to back, read piece by piece: a header is looked through without being held.
+//! Reads a source sequentially in pieces, so that a header is scanned without holding it in memory.
 //!
 //! ```text
-//!   take(4) ──► the piece has them? ── no ──► one read of a piece (1 MiB, or as many as are asked for) ──► 4 bytes
+//!   take(4) ──► in the current piece? ── no ──► read the next piece (1 MiB, or the requested length) ──► 4 bytes
 //!   pass(4096) ──► nothing is read
 //! ```
 
@@ -9,14 +9,14 @@ use super::{LayoutError, ReadAt};
 
 pub struct Window<'a> {
     source: &'a dyn ReadAt,
-    /// The byte behind the last that may be read.
+    /// The end of the readable range.
     end: u64,
-    /// Bytes that are read at once.
+    /// Bytes of a read.
     piece_bytes: u64,
     piece: Vec<u8>,
     piece_at: u64,
     pub at: u64,
-    /// The error for what goes beyond the end.
+    /// The error for reads beyond the end.
     beyond: fn() -> LayoutError,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Window<'a> {
         if self.at < self.piece_at || end > self.piece_at.saturating_add(self.piece.len() as u64) {
             let bytes = self.piece_bytes.max(len).min(self.end - self.at);
             self.piece.resize(bytes as usize, 0);
-            // A piece that was read in part is none.
+            // A partly read piece is discarded.
             self.piece_at = u64::MAX;
             self.source.read_at(&mut self.piece, self.at)?;
             self.piece_at = self.at;
@@ -60,7 +60,7 @@ impl<'a> Window<'a> {
         Ok(&self.piece[start..start + len as usize])
     }
 
-    /// Passes over bytes without reading them.
+    /// Skips bytes without reading them.
     pub fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
         self.at = self.end_of(len)?;
         Ok(())

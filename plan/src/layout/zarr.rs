@@ -4,8 +4,8 @@
 //!   store/.zgroup, store/t/.zarray, store/t/0.0, store/t/0.1 ...        version 2
 //!   store/zarr.json, store/t/zarr.json, store/t/c/0/0, store/t/c/0/1    version 3
 //! ```
-//! A plan has the metadata first, and then the chunks in the order of their places in the array, the last dimension fastest. All
-//! files of an array but its metadata are its chunks, so shapes and codecs need not be understood.
+//! A plan has the metadata first, and then the chunks in array order, the last dimension fastest. All
+//! files of an array except its metadata are chunks, so shapes and codecs need not be parsed.
 
 use super::{LayoutError, MAX_PARTS, Names};
 use crate::account::Account;
@@ -16,22 +16,22 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a metadata file.
+/// Maximum bytes of a metadata file.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
-/// Folders within folders.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 64;
 /// The metadata of version 2 beside `.zarray`, and of version 3.
 const METADATA: [&str; 5] = [".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZarrFile {
-    /// The array, by its folders below the store; empty where the store is the array, and for metadata of groups.
+    /// The array's path below the store; empty if the store is the array, and for metadata of groups.
     pub array: String,
     pub path: PathBuf,
     pub size: u64,
 }
 
-/// The files of the arrays that are asked for, metadata first.
+/// The files of the requested arrays, metadata first.
 pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
     let mut found = ZarrContent::default();
     found.folder(store, "", None, 0)?;
@@ -58,13 +58,13 @@ pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
 #[derive(Default)]
 struct ZarrContent {
     metadata: Vec<ZarrFile>,
-    /// With the place in the array.
+    /// With the chunk's position in the array.
     chunks: Vec<(Vec<u64>, ZarrFile)>,
     account: Account,
 }
 
 impl ZarrContent {
-    /// Looks through a folder. `array` is the array that it belongs to, and how many folders below the store its root is.
+    /// Scans a folder. `array` is the array to which it belongs, and the depth of the array's root below the store.
     fn folder(
         &mut self,
         at: &Path,
@@ -122,14 +122,14 @@ impl ZarrContent {
     }
 }
 
-/// What is needed of `zarr.json`. Other keys are passed over.
+/// The needed fields of `zarr.json`. Other keys are ignored.
 #[derive(Deserialize)]
 struct Node {
     #[serde(default)]
     node_type: Option<String>,
 }
 
-/// Whether the metadata of a folder says that it is an array.
+/// Whether a folder is an array according to its metadata.
 fn is_array(folder: &Path) -> Result<bool, LayoutError> {
     if metadata::<IgnoredAny>(folder, ".zarray")?.is_some() {
         return Ok(true);
@@ -138,7 +138,7 @@ fn is_array(folder: &Path) -> Result<bool, LayoutError> {
         .is_some_and(|node| node.node_type.as_deref() == Some("array")))
 }
 
-/// A metadata file, if it is there.
+/// A metadata file, if it exists.
 fn metadata<T: serde::de::DeserializeOwned>(
     folder: &Path,
     name: &str,

@@ -4,9 +4,9 @@
 //!   [header, name, extra][bytes] ...   [46 bytes, name, extra, comment] for each   [zip64: end, locator]   [end: 22 bytes, comment]
 //!   entries                            directory                                   only in large files
 //! ```
-//! The directory is read piece by piece, and of an entry only its name and its bytes are kept. Bytes in front of the archive (a program
-//! that unpacks itself) shift all of its offsets. An archive that was written to a pipe may say that its values are in a zip64 end that it has
-//! not, or have such an end without its locator: then the directory is found by its entries, each of which ends where the next begins.
+//! The directory is read in pieces, and only the name and range of an entry are kept. Bytes in front of the archive (a
+//! self-extracting program) shift all offsets. An archive written to a pipe may refer to a zip64 end record that does
+//! not exist, or have one without its locator: then the directory is found by its entries, each of which ends where the next begins.
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 
@@ -14,19 +14,19 @@ use super::window::Window;
 use super::{LayoutError, MAX_PARTS, Parts, ReadAt};
 use std::ops::Range;
 
-/// Bytes of the directory that are read at once.
+/// Bytes of a read of the directory.
 const DIRECTORY_PIECE_BYTES: u64 = 1 << 20;
-/// Bytes that are read for the header of an entry. Small entries share a piece.
+/// Bytes of a read for an entry's header. Small entries share a read.
 const ENTRY_PIECE_BYTES: u64 = 4 << 10;
 const END_BYTES: usize = 22;
-/// Of the directory, without name, extra field and comment.
+/// Size of a directory entry without name, extra field and comment.
 const ENTRY_BYTES: u64 = 46;
 const LOCATOR_BYTES: u64 = 20;
 const END_64_BYTES: u64 = 56;
-/// Bytes before the end in which a directory is looked for that the end does not name.
+/// Bytes before the end of the file that are searched for a directory that the end record does not locate.
 const MAX_SEARCHED_BYTES: u64 = 16 << 20;
 const MAX_COMMENT_BYTES: usize = 0xffff;
-/// A field that has its value in the zip64 part.
+/// A field whose value is in the zip64 part.
 const ELSEWHERE_32: u64 = 0xffff_ffff;
 const ELSEWHERE_16: u64 = 0xffff;
 
@@ -36,7 +36,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     entries(source, &directory, parts)?;
     parts.list.sort_by_key(|part| part.range.start);
     let mut window = Window::new(source, size, ENTRY_PIECE_BYTES, || {
-        damaged("an entry that is not within the file")
+        damaged("an entry outside the file")
     });
     for part in &mut parts.list {
         window.at = part.range.start;
@@ -45,13 +45,13 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
             return Err(damaged("an entry without a header"));
         }
         let data = part.range.start + 30 + number(header, 26..28) + number(header, 28..30);
-        // Until now it had the length of its bytes.
+        // Until now it had the length of its data.
         let len = part.range.end - part.range.start;
         part.range.end = data
             .checked_add(len)
             .ok_or_else(|| damaged("an entry without bytes"))?;
     }
-    // A program reads the directory first.
+    // Programs read the directory first.
     parts.header(directory.range.start..size);
     Ok(())
 }
@@ -60,7 +60,7 @@ fn damaged(what: &str) -> LayoutError {
     LayoutError::damaged("zip", what)
 }
 
-/// A number of the file, its low byte first.
+/// A little-endian number.
 fn number(bytes: &[u8], at: Range<usize>) -> u64 {
     bytes
         .get(at)
@@ -70,7 +70,7 @@ fn number(bytes: &[u8], at: Range<usize>) -> u64 {
         .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// Where the directory is.
+/// The location of the directory.
 struct Directory {
     range: Range<u64>,
     entries: u64,
@@ -90,7 +90,7 @@ impl Directory {
         let at = len
             .checked_sub(END_BYTES)
             .and_then(|last| (0..=last).rev().find(is_end));
-        let at = at.ok_or_else(|| damaged("no end of a directory"))?;
+        let at = at.ok_or_else(|| damaged("no end-of-directory record"))?;
         let (end, end_at) = (&tail[at..], size - (len - at) as u64);
         let mut found = DirectoryEnd {
             entries: number(end, 10..12),
@@ -105,7 +105,7 @@ impl Directory {
             };
         }
         if number(end, 4..6) != 0 && number(end, 4..6) != ELSEWHERE_16 {
-            return Err(damaged("an archive of several files"));
+            return Err(damaged("a multi-file archive"));
         }
         if found.entries > MAX_PARTS as u64 {
             return Err(damaged("more than 1048576 entries"));
@@ -116,7 +116,7 @@ impl Directory {
             .ok_or_else(|| damaged("a directory that is longer than the file"))?;
         let shift = start
             .checked_sub(found.offset)
-            .ok_or_else(|| damaged("a directory that is not within the file"))?;
+            .ok_or_else(|| damaged("a directory outside the file"))?;
         Ok(Directory {
             range: start..found.at,
             entries: found.entries,
@@ -125,7 +125,7 @@ impl Directory {
     }
 }
 
-/// What the end of the file says of the directory.
+/// The end record of the archive.
 struct DirectoryEnd {
     entries: u64,
     bytes: u64,
@@ -134,8 +134,8 @@ struct DirectoryEnd {
     at: u64,
 }
 
-/// By the end that large files have as well: where its locator says, or, with bytes in front of the archive, right before the locator; without
-/// one right before the other end. If there is none, where the directory ends.
+/// Reads the zip64 end record of large files: at the locator's offset, or, with bytes in front of the archive, right before the locator; without
+/// a locator, right before the end record. If there is none, returns the end of the directory.
 fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Result<DirectoryEnd, u64>, LayoutError> {
     let mut directory_end = end_at;
     let mut places = vec![(end_at.saturating_sub(END_64_BYTES), end_at)];
@@ -167,7 +167,7 @@ fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Result<DirectoryEnd, u64>,
     Ok(Err(directory_end))
 }
 
-/// What the end does not say, by the entries before it. Such an archive has nothing in front of it.
+/// Reconstructs a missing end record from the entries before it. Such an archive has no bytes in front.
 fn without_end_64(source: &dyn ReadAt, end: DirectoryEnd) -> Result<DirectoryEnd, LayoutError> {
     let mut end = end;
     if end.bytes == ELSEWHERE_32 {
@@ -185,7 +185,7 @@ fn without_end_64(source: &dyn ReadAt, end: DirectoryEnd) -> Result<DirectoryEnd
             }
         }
         if start == len {
-            return Err(damaged("no end of the zip64 directory"));
+            return Err(damaged("no zip64 end record"));
         }
         end.bytes = len - start;
     }
@@ -193,13 +193,13 @@ fn without_end_64(source: &dyn ReadAt, end: DirectoryEnd) -> Result<DirectoryEnd
         end.offset = end.at.saturating_sub(end.bytes);
     }
     if end.entries == ELSEWHERE_16 {
-        // They are counted by their directory.
+        // The directory determines their number.
         end.entries = 0;
     }
     Ok(end)
 }
 
-/// Adds the entries: each from its header on, as long as its bytes alone.
+/// Adds the entries: each starts at its header, with the length of its data.
 fn entries(
     source: &dyn ReadAt,
     directory: &Directory,
@@ -210,10 +210,10 @@ fn entries(
         entries,
         shift,
     } = directory;
-    let beyond = || damaged("a directory that is cut short");
+    let beyond = || damaged("a truncated directory");
     let mut window = Window::new(source, range.end, DIRECTORY_PIECE_BYTES, beyond);
     window.at = range.start;
-    // 16 bits of a count of more entries, as writers without zip64 leave it, are a part of them.
+    // Writers without zip64 store only the low 16 bits of a larger count.
     let mut count = 0;
     while count < *entries || window.at < range.end {
         count += 1;
@@ -222,7 +222,7 @@ fn entries(
             break;
         }
         if !head.starts_with(b"PK\x01\x02") {
-            return Err(damaged("an entry of the directory without its first bytes"));
+            return Err(damaged("a directory entry without its signature"));
         }
         let (mut len, full, mut start) = (
             number(head, 20..24),
@@ -233,7 +233,7 @@ fn entries(
         let name = String::from_utf8_lossy(window.take(name)?).into_owned();
         if len == ELSEWHERE_32 || start == ELSEWHERE_32 {
             let wide = wide_fields(window.take(extra)?);
-            // In this order, and only those that are elsewhere.
+            // In this order, and only the fields whose values are in the zip64 part.
             let mut wide = wide
                 .chunks_exact(8)
                 .map(|bytes| number(bytes, 0..8))

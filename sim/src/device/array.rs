@@ -1,17 +1,17 @@
-//! An array behind one link: whatever its disks do to each other is one overhead, which depends on how many readers
-//! there are.
+//! A disk array behind one link: interference between disks is one overhead, which depends on the number of
+//! readers.
 //!
 //! ```text
 //!   T(S) = o(readers) + S / B        one command after the other, B shared by all
 //! ```
 //!
-//! An array fetches ahead and sorts for itself, so a command costs a fraction of a millisecond where a disk takes
-//! eight. What is left of the seeks grows with the streams that it has to follow, and that is `o`.
+//! An array reads ahead and sorts requests, so a command costs a fraction of a millisecond where a disk takes
+//! eight. The remaining seek cost grows with the number of streams, and that is `o`.
 //!
-//! A stream is a run of commands of one file in which each begins where the one before it ended. The readers are the
-//! streams that had one of the last [`RECENT`] commands; so random reads look like many readers, as they do to an
-//! array. Never: time slices, or the long waits of a reader whose turn it is not; those are
-//! [`super::sliced`]'s.
+//! A stream is a run of commands on one file in which each begins where the previous one ended. The readers are the
+//! streams with one of the last [`RECENT`] commands, so random reads look like many readers, as they do to an
+//! array. Time slices and the long waits between a reader's turns are in
+//! [`super::sliced`].
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct ArrayModel {
     pub overhead: &'static [Overhead],
     /// Picoseconds for each KiB: `1 / B`.
     pub ps_per_kib: u64,
-    /// The slices of the elevator in front of it ([`super::sliced`]); none where commands are served as they come.
+    /// Time slices of the I/O scheduler ([`super::sliced`]); `None` for first come, first served.
     pub slices: Option<Slices>,
 }
 
@@ -59,7 +59,7 @@ impl Slices {
     }
 }
 
-/// What a command costs.
+/// The cost of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overhead {
@@ -86,13 +86,13 @@ impl ArrayModel {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// One command, where this many read.
+    /// One command with this many readers.
     pub(super) fn command_ns(&self, readers: usize, bytes: u64) -> u64 {
         self.overhead_ns(readers)
             .saturating_add(self.transfer_ns(bytes))
     }
 
-    /// No device of this kind brings in `bytes` bytes faster: one command of the cheapest overhead.
+    /// A lower bound for reading `bytes` bytes: one command with the smallest overhead.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let least = self.overhead.iter().map(|row| row.ns).min().unwrap_or(0);
         least.saturating_add(self.transfer_ns(bytes))
@@ -130,7 +130,7 @@ impl Array {
         }
     }
 
-    /// Counts `command` to its stream and returns how many there are.
+    /// Assigns `command` to its stream and returns the number of readers.
     fn readers(&mut self, command: &Command) -> usize {
         self.commands += 1;
         let now = self.commands;

@@ -1,17 +1,17 @@
 //! Device models in files: `--on model:FILE.toml`.
 //!
-//! A file in the format [`SCHEMA`] says the same as a preset, and where its figures are from; `foreread probe -o` writes
-//! one for a storage that was measured, `foreread list models --toml NAME` one for a preset, to begin with. The format is
-//! that of [`ModelFile`]: units stand in the names of the keys, unknown keys are errors, every number has a range.
+//! A file in the format [`SCHEMA`] has the same content as a preset, including the source of its figures. `foreread probe -o` writes
+//! one for a measured storage, and `foreread list models --toml NAME` prints one for a preset. The format is
+//! that of [`ModelFile`]: key names include units, unknown keys are errors, and every number has a range.
 //!
 //! ```text
-//!   FILE.toml ──parse──► ModelFile ──preset──► Preset ──► whatever takes model:NAME
+//!   FILE.toml ──parse──► ModelFile ──preset──► Preset ──► any use of model:NAME
 //!                            ▲                   │
 //!       probe, --toml ───────┴──── of_preset ◄───┘
 //! ```
 //!
-//! Never: a file that is not regular (a FIFO would block), is larger than [`MAX_FILE_BYTES`], or is half
-//! understood.
+//! Files that are not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`] or not fully
+//! valid are refused.
 
 mod check;
 mod file;
@@ -28,27 +28,27 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "foreread.model/1";
-/// Longest file that is read: a hundred times what a probe writes.
+/// Maximum file size: a hundred times what a probe writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
-/// How the name of a model says that it is a file.
+/// The suffix of a model name that is a file.
 const SUFFIX: &str = ".toml";
 
-/// Why there is no such model.
+/// Why a model is unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FindError {
     /// A name that no preset has.
     #[error("{0}")]
     Name(SpecError),
-    /// A file that is none.
+    /// A file that is not a model.
     #[error("{0}")]
     File(#[from] Failure),
 }
 
-/// Files that were read: each once, so that everyone in this process means the same figures by a name, and the memory
-/// that a preset is made of for good is bounded by the names.
+/// Loaded files, each read only once, so that a name has the same figures in the whole process, and the memory
+/// leaked for presets is bounded by the number of names.
 static READ: LazyLock<Mutex<HashMap<String, &'static Preset>>> = LazyLock::new(Mutex::default);
 
-/// The model called `name`: a preset, or a file where the name ends in `.toml`.
+/// The model called `name`: a preset, or a file if the name ends in `.toml`.
 pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     if !name.ends_with(SUFFIX) {
         return presets::find(name).map_err(FindError::Name);
@@ -108,14 +108,14 @@ pub fn parse(text: &str, place: &str) -> Result<ModelFile, Failure> {
         bad(
             format!("{place}: line {}{written}", line + 1),
             shorten(&error.message().replace('\n', ", ")),
-            "mend that line; 'foreread list models --toml NAME' prints a good file",
+            "correct that line; 'foreread list models --toml NAME' prints a valid file",
         )
     })?;
     file.check().map_err(|(key, why)| {
         bad(
             format!("{place}: {key}"),
             why,
-            "mend that key; 'foreread list models --toml NAME' prints a good file",
+            "correct that key; 'foreread list models --toml NAME' prints a valid file",
         )
     })?;
     Ok(file)
@@ -125,7 +125,7 @@ fn bad(place: impl std::fmt::Display, why: String, remedy: &str) -> Failure {
     Failure::input("bad model file", place, remedy).because(why)
 }
 
-/// The longest piece of a hostile file that is repeated.
+/// Maximum length of a quote from a hostile file.
 const SHOWN: usize = 120;
 
 fn shorten(text: &str) -> String {
@@ -136,7 +136,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// The system's words without its number.
+/// The system's error text without the number.
 fn said(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_preset_goes_through_a_file_and_stays_what_it_is() {
+    fn every_preset_round_trips_through_a_file() {
         for preset in PRESETS {
             let text = ModelFile::of_preset(preset).to_toml();
             let file = parse(&text, "x").unwrap_or_else(|e| panic!("{}: {e}\n{text}", preset.name));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn unknown_keys_are_refused_by_name() {
         let unknown = refused("rbd", "rtt_ns", "rtt_us");
         assert!(
             unknown.contains("rtt_us") && unknown.contains("unknown field"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_none() {
+    fn files_that_are_not_models() {
         let dir = tempfile::tempdir().expect("a directory");
         let error = |path: &Path| {
             find(path.to_str().expect("UTF-8"))

@@ -1,6 +1,6 @@
-//! A device that does one command after the other: a disk, a USB stick, a SATA drive without a queue.
+//! A device that serves one command at a time: a disk, a USB stick, a SATA drive without a queue.
 //!
-//! The time of a command of `S` bytes depends on `S` alone (shared with the fits it was made for, where a window is
+//! The time of a command of `S` bytes depends only on `S` (as in the fits that it was made for, where a window is
 //! one command of a closed loop):
 //!
 //! ```text
@@ -18,8 +18,8 @@
 //!               slopes[1].from ...
 //! ```
 //!
-//! Never: distance. A seek costs the same wherever the head was, and a command that follows the last one without
-//! a gap costs what any other does.
+//! Distance does not matter. A seek costs the same from any head position, and a command that follows the last one without
+//! a gap costs as much as any other.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ impl DiskModel {
 pub struct Disk {
     model: DiskModel,
     queue: VecDeque<TimedCommand>,
-    /// When the last command of the queue will end.
+    /// The end of the last queued command.
     free_ns: u64,
 }
 

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_comes_out() {
+    fn values_come_out_as_put_in() {
         let form = Form {
             max_transfer_bytes: Some(120 << 10),
             ..with_knees(&[16 << 10, 256 << 10])
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_points_leave_open_is_not_answered() {
+    fn underdetermined_fits_have_no_answer() {
         let form = with_knees(&[64 << 10]);
         let put_in = [1.0, 2.0, 3.0];
         assert_eq!(

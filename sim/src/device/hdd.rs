@@ -1,4 +1,4 @@
-//! A disk with one head: the arm moves, the platter turns, bytes come by, and the drive keeps what it has read.
+//! A disk with one head: seek, rotation, transfer, and a buffer of data that was read.
 //!
 //! ```text
 //!   T = command + seek(distance) + wait for the turn + bytes under the head        from the platter
@@ -12,17 +12,17 @@
 //!                              too long)
 //! ```
 //!
-//! - **Order.** Of the first `queue_depth` commands the one is taken whose first byte is under the head soonest, the
-//!   arm's move included; this is what a drive's own queue does, and host elevators strive for. Depth 1 is first
-//!   come, first served. A command that has waited for `patience_ns` goes first whatever it costs.
-//! - **Random numbers.** The platter turns with the clock: what a command waits follows from its place and from when it is
+//! - **Order.** Of the first `queue_depth` commands, the disk takes the one whose first byte is under the head soonest, the
+//!   seek included, as a drive's native queue does. Depth 1 is first
+//!   come, first served. A command that has waited for `patience_ns` goes first at any cost.
+//! - **Random numbers.** The platter turns with the clock: a command's wait follows from its position and the time at which it is
 //!   served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on the order
-//!   of calls, but two policies that ask at different times do have different waits, as they would on a real disk.
-//! - **Files.** File 0 begins at the outer edge, so one file as large as the disk is the disk. Any other is in one
-//!   piece from a place keyed by seed and file; places are uniform, as on a disk that has been in use for long.
-//! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command has ended.
+//!   of calls, but two policies that submit at different times have different waits, as on a real disk.
+//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is in one
+//!   piece at a position keyed by seed and file; positions are uniform, as on a long-used disk.
+//! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command is complete.
 //!
-//! Never: writes, defects, a spare area, or power saving.
+//! Writes, defects, spare areas and power saving are not modelled.
 
 mod buffer;
 mod platter;
@@ -44,15 +44,15 @@ pub struct HddModel {
     pub capacity_bytes: u64,
     /// Turns in a minute. Not 0.
     pub rpm: u32,
-    /// What a command costs before the arm moves, in nanoseconds: host, bus and controller.
+    /// Overhead of a command before the seek, in nanoseconds: host, bus and controller.
     pub command_ns: u64,
     pub seek: Seek,
     /// Bytes per second under the head, not 0.
     pub bytes_per_s: TrackRates,
     pub buffer: BufferModel,
-    /// Commands among which the next is chosen. Not 0.
+    /// Number of commands from which the next is chosen. Not 0.
     pub queue_depth: u32,
-    /// A command that has waited longer goes first, in nanoseconds.
+    /// Maximum wait before a command goes first, in nanoseconds.
     pub patience_ns: u64,
 }
 
@@ -454,7 +454,7 @@ mod tests {
 
     /// 0.2 MB behind the end of a long read is 2 ms away, without a move: the arm is where the read ended.
     #[test]
-    fn the_arm_ends_where_the_bytes_end() {
+    fn the_arm_ends_at_the_last_byte() {
         let ends = ends(
             PLAIN,
             &[(0, 0, 0, 100_000_000), (0, 0, 100_200_000, 100_000)],
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_goes_first_where_there_is_a_choice() {
+    fn the_nearest_command_goes_first() {
         let order = |model: HddModel| {
             let commands = [
                 (0, 0, 0, 10),
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn files_lie_where_the_seed_says() {
+    fn the_seed_places_files() {
         let place = |seed, file, start| Hdd::new(PLAIN, seed).place(file, start);
         assert_eq!(
             (place(1, 0, 77), place(2, 0, PLAIN.capacity_bytes + 5)),

@@ -1,9 +1,9 @@
-//! A device that works on several commands at once over one link: a drive or a volume of today, as a probe sees it
-//! from outside.
+//! A device that serves several commands at once over one link: a modern drive or volume, as a probe sees it
+//! from the outside.
 //!
 //! ```text
 //!   T(S) = latency + S / rate          one command alone
-//!   G(S) = S / link                    what it holds the link for
+//!   G(S) = S / link                    how long it occupies the link
 //!
 //!              link (FIFO)                 lanes
 //!   waiting   ┌──┬──┬──┬──┐      ┌──────── T(S) ────────┐
@@ -15,7 +15,7 @@
 //!
 //! So at most one command leaves for each `G`, and `lanes` for each `T`: throughput by depth rises, bends, and ends
 //! at the link. Example: 50 us, 1 us for each KiB, 3 lanes, half a us of the link for each KiB. Four reads of 4 KiB end after
-//! 54, 56, 58 and 108 us. Bytes are reported when the whole command has ended, as by the system call. There is no distance, no random
+//! 54, 56, 58 and 108 us. Bytes are reported when the whole command is complete, as by the system call. There is no distance, no random
 //! number, and no difference between reads in order and at random.
 
 use super::disk::PS_KIB;
@@ -27,13 +27,13 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LanesModel {
-    /// What one command alone takes beside its bytes.
+    /// Latency of a single command, without its bytes.
     pub latency_ns: u64,
-    /// And for each KiB, in picoseconds.
+    /// Time for each KiB, in picoseconds.
     pub ps_per_kib: u64,
-    /// Commands worked on at once; the rest wait. Not 0.
+    /// Concurrent commands; the rest wait. Not 0.
     pub lanes: u32,
-    /// What each KiB holds the link for, in picoseconds.
+    /// Time that each KiB occupies the link, in picoseconds.
     pub link_ps_per_kib: u64,
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_takes_its_time() {
+    fn a_single_command_takes_its_time() {
         assert_eq!(ends(MODEL, 7, &[4]), [7 + 54 * US]);
         assert_eq!(ends(MODEL, 7, &[0]), [7 + 50 * US]);
         let narrow = LanesModel {

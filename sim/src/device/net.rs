@@ -1,8 +1,8 @@
-//! A device that works on several commands at once and shares one link between them: a network volume, an object
+//! A device that serves several commands at once over a shared link: a network volume, an object
 //! store, an NVMe drive.
 //!
-//! A command waits for a connection, then for the first byte, and then its bytes come in chunks at the pace of the
-//! connection, if the link that all share has room. For one command alone that is
+//! A command waits for a connection, then for the first byte; then its bytes arrive in chunks at the rate of the
+//! connection, if the shared link has room. For a single command that is
 //!
 //! ```text
 //!   T(S) = RTT + S / min(connection, link)
@@ -16,12 +16,12 @@
 //! ```
 //!
 //! A transfer has at most one chunk in the link's queue: its next chunk is ready when the last has arrived. So
-//! transfers take turns, and a short read behind a long one waits for a chunk of it, not for all of it.
+//! transfers alternate, and a short read after a long one waits for one of its chunks, not for all of it.
 //!
-//! Where an answer is one message, as that of an object store daemon to its client, the chunk is the whole of it: it
-//! arrives at its end only, and what is ready later waits behind it.
+//! If a reply is one message, as between a Ceph OSD and its client, the chunk is the whole reply: it
+//! arrives only when it is complete, and later replies wait for it.
 //!
-//! Never: connection set-up, packet loss, a limit of requests for each second, or writes.
+//! Connection setup, packet loss, request rate limits and writes are not modelled.
 
 use super::{Arrival, Command, Device, span_ns};
 use crate::rng;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_command_alone_takes_rtt_and_its_bytes() {
+    fn one_command_takes_rtt_and_its_bytes() {
         for (connection, link) in [
             (62_500_000, 62_500_000),
             (100_000_000, 1_250_000_000),

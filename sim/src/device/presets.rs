@@ -1,10 +1,10 @@
-//! Devices with names: the figures of each, where they are from, and how far they are off.
+//! Named devices: parameters, their sources and the measured errors.
 //!
 //! A preset that was fitted to measurements says so, with its error; one that was not is marked as generic and good for
 //! shapes and orders of magnitude only. Its numbers must not be quoted as those of a product. `sim/tests/cited.rs` compares generic
 //! presets, and those made from documentation, with published figures.
 //!
-//! Never: a figure without an origin.
+//! Every figure has a source.
 //!
 //! Units: KiB is 1024 bytes, MB/s is 10^6 bytes per second.
 
@@ -31,22 +31,22 @@ pub struct Preset {
     pub name: &'static str,
     /// What it is, in one line.
     pub summary: &'static str,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub origin: &'static str,
     /// True when the figures were fitted to, or stated in, a publication; false for general knowledge.
     pub calibrated: bool,
-    /// How far the model is from what it was fitted to.
+    /// The error relative to the data used for the fit.
     pub fit_error: &'static str,
     pub capacity_bytes: u64,
-    /// What the host spends on each KiB that a reader gets (system call and copy), in nanoseconds.
+    /// Host CPU time for each KiB that a reader gets (system call and copy), in nanoseconds.
     pub host_ns_per_kib: u64,
-    /// Where that is from.
+    /// Its source.
     pub host_origin: &'static str,
-    /// How many commands an owner should have in it at once, unless told otherwise.
+    /// Default number of concurrent commands.
     pub connections: u32,
-    /// Bytes of the largest fetch that an owner should ask of it, unless told otherwise.
+    /// Default maximum bytes of a fetch.
     pub max_fetch_bytes: u64,
-    /// A limit of requests for each second, in front of the model.
+    /// A request rate limit in front of the model.
     pub throttle: Option<Throttle>,
     pub model: Model,
 }

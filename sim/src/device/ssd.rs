@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_meet_where_they_share_something() {
+    fn page_ranges_overlap_if_they_share_a_page() {
         let alone = 108 * US;
         // Two channels: they meet on the link.
         assert_eq!(ends(MODEL, &[(0, 8000)]), [alone + 8 * US]);

@@ -1,7 +1,7 @@
-//! A limit of requests for each second, in front of any device: a cloud volume, or a store that slows its clients down.
+//! A request rate limit in front of any device: a cloud volume, or a store that throttles its clients.
 //!
-//! A token bucket. A command takes a token for each `request_bytes` of its length, one at least; where there is none it waits, in
-//! order, and reaches the device when there is one. The bucket holds `burst_requests` tokens and is full at the start.
+//! A token bucket. A command takes at least one token, and one for each `request_bytes` of its length; without a token it waits, in
+//! order, and is passed to the device when there is one. The bucket holds `burst_requests` tokens and is full at the start.
 //!
 //! ```text
 //!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s, no more than burst_requests at rest

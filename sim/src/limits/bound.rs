@@ -1,4 +1,4 @@
-//! A time that no run can be below, whatever it fetches and whenever: a plumb line for the simulator.
+//! A lower bound for the time of any run, whatever it fetches and when: a consistency check for the simulator.
 //!
 //! ```text
 //!   bound = max( device: the least time in which the model gives the distinct pages that are read or touched
@@ -6,14 +6,14 @@
 //!                path: the least time until a read has its bytes, and what its reader thinks and copies then )
 //! ```
 //!
-//! The device has to give each page at least once, as one command at its fastest; a reader has to think and copy
-//! whatever is cached. A hint costs nothing, and of touches only the first of a block of 16 pages of 4 KiB through its mapping surely costs
-//! something: its fault may map the others. A run ends with its last read, so what comes after the last request that surely is one counts only for
-//! the job that follows. A run beneath the largest of the three means that the simulator, the oracle or the model is
+//! The device must deliver each page at least once, at best as one command; a reader must think and copy
+//! even if all is cached. A hint costs nothing. Of touches, only the first in a block of 16 pages of 4 KiB through its mapping certainly costs
+//! something, because its fault may map the others. A run ends with its last read, so work after the last certain request counts only for
+//! the job that follows. A run below the largest of the three means that the simulator, the oracle or the model is
 //! broken.
 //!
-//! Never: an estimate. Where the model draws its round trips, the part of the device counts the shortest that can be
-//! drawn; the path counts the shortest of those that this run can draw for a page.
+//! The bound is not an estimate. With random round trips, the device part uses the shortest that can be
+//! drawn; the path uses the shortest that this run can draw for a page.
 
 use super::future::begin_ns;
 use super::path;
@@ -23,17 +23,17 @@ use crate::workload::{Job, Request, RequestKind, Workload};
 use foreread_core::machine::Config;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a fault may map at most.
+/// Maximum bytes mapped by a fault.
 const AROUND_BYTES: u64 = 64 << 10;
 
-/// A lower bound of the time of a run, in its parts.
+/// The parts of the lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// What the device takes at least.
+    /// Minimum time of the device.
     pub device_ns: u64,
-    /// What the slowest reader takes at least.
+    /// Minimum time of the slowest reader.
     pub readers_ns: u64,
-    /// What a reader waits for at least, and then still thinks and copies: see `path.rs`.
+    /// Minimum wait of a reader plus its remaining thinking and copying: see `path.rs`.
     pub path_ns: u64,
 }
 

@@ -1,12 +1,12 @@
-//! The oracle: the best schedule found by a search that knows all that will be read, in the same cache, on the same
-//! device, for the same readers.
+//! The oracle: the best schedule found by a search that knows all future reads, with the same cache, the same
+//! device and the same readers.
 //!
-//! A schedule fetches what is wanted soonest and absent, with its neighbours that it would fetch soon anyway; what is
-//! wanted last leaves (Belady 1966), and nothing is fetched ahead into room that something wanted sooner needs (Cao,
-//! Felten, Karlin and Li 1995 call that *aggressive*). In which order, how long, how many at once, and whether the gaps
-//! between are read too: that is a [`Rule`], and which one is best depends on the device and on the reads. So the search
-//! runs a few start points, and the reads without readahead, then changes the fastest one parameter at a time, until it
-//! has taken [`MAX_COST`] times the work of a run, or is as fast as the bound.
+//! A schedule fetches the absent extent that is needed soonest, with neighbours that it would fetch soon anyway; the extent
+//! needed last is evicted (Belady 1966), and readahead never takes room that something needed sooner requires (Cao,
+//! Felten, Karlin and Li 1995 call that *aggressive*). The order, length and number of fetches, and whether gaps
+//! are read too, form a [`Rule`]. The best rule depends on the device and the reads. So the search
+//! runs a few starting rules and the reads without readahead, then changes the fastest rule one parameter at a time, until it
+//! has used [`MAX_COST`] times the work of a run, or has reached the bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -14,12 +14,12 @@
 //!   extent:  absent ──fetch──► flying ──► present ──never wanted again, or farthest and room is short──► absent
 //! ```
 //!
-//! What it is: a time that can be reached, between the bound (`bound.rs`), which may not be reachable, and the policies.
-//! What it is not: the optimum, or a bound. Finding the optimum is a hard problem even for one disk, and a policy may find a better
-//! schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. Where latencies are drawn at random for each request
-//! a policy's requests draw others: on a store with a tail of 500 ms a policy takes half of the oracle's time with some seeds.
+//! Its time is achievable and lies between the bound (`bound.rs`), which may not be achievable, and the policies.
+//! It is neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may find a better
+//! schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. If latencies are random for each request,
+//! a policy's requests get other latencies: on a store with a tail of 500 ms, a policy takes half of the oracle's time with some seeds.
 //!
-//! Never: looks at the rows of a comparison, or takes part in a verdict.
+//! It does not use the rows of a comparison, and takes no part in a verdict.
 
 mod fetches;
 mod readers;
@@ -496,7 +496,7 @@ mod tests {
 
     /// More events than a standstill may have, and a reader that gets on between them.
     #[test]
-    fn a_long_run_is_no_standstill() {
+    fn a_long_run_is_not_a_stall() {
         let run = with_oracle("hdd-theory", 200, |mut oracle| {
             oracle.max_idle_events = 8;
             oracle.run()
@@ -507,7 +507,7 @@ mod tests {
     /// One fetch at a time, and one that was asked for is in the list of those still when it has come and gone: it is
     /// not fetched again without a reader.
     #[test]
-    fn what_was_asked_for_is_fetched_once() {
+    fn requested_bytes_are_fetched_once() {
         for ahead in [false, true] {
             let run = with_oracle("hdd-theory", 2, |mut oracle| {
                 oracle.rule = Rule {

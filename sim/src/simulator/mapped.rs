@@ -1,8 +1,8 @@
-//! The page tables of the simulated processes: which pages of which mapping are mapped.
+//! The page tables of the simulated processes.
 //!
-//! A page is mapped when a fault on it has been served; with a policy of a kernel since 3.15 the pages around it that are here are
-//! mapped with it ([`foreread_core::machine::Machine::around`]). It is unmapped when the cache drops it. Never: asks for anything. A
-//! touch of a mapped page makes no fault, but the cache hears of it, as a kernel does by the processor's accessed bit.
+//! A served fault maps its page. With policies of Linux 3.15 and later, cached pages around it are
+//! mapped too ([`foreread_core::machine::Machine::around`]). Eviction unmaps a page. This module issues no requests. A
+//! touch of a mapped page makes no fault, but counts as a use for the cache, like the accessed bit in a kernel.
 //!
 //! ```text
 //!   (file, open) ──► a bit for each page of the file, 64 in a word: the groups of the cache

@@ -1,10 +1,10 @@
-//! Refaults: bytes that are read again because there was no room to keep them. What the kernel counts in `workingset_refault_file`.
+//! Counts refaults: bytes read again after eviction, as in the kernel's `workingset_refault_file`.
 //!
 //! ```text
 //!   Drop ──► gone: a bit for each page ──Submit──► refaulted, and here again
 //! ```
 //!
-//! What a hint drops is not wanted any more, and was not driven out. Never: changes anything.
+//! Pages dropped by a hint do not count. The module only observes.
 
 use foreread_core::event::Action;
 use foreread_core::units::{ByteRange, PageSize};

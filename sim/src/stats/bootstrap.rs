@@ -1,4 +1,4 @@
-//! The bootstrap: an interval for a ratio of two means, without a word about how the runs are distributed.
+//! The bootstrap: a confidence interval for a ratio of two means, without an assumption about the distribution.
 //!
 //! The pairs are drawn again and again, with replacement, each time as many as there are; the interval is what the
 //! middle 95 % of the ratios span (Efron 1979, the percentile method). Pairs stay together, so a slow minute that hit
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_defined() {
+    fn undefined_statistics() {
         for (a, b) in [
             (&[1.0][..], &[1.0][..]),
             (&[1.0, 2.0], &[1.0]),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_cut_off_where_its_room_ends() {
+    fn a_tree_ends_at_its_size_limit() {
         let workload = built("tree", 1 << 20, 1);
         assert!(
             workload.files.len() < 1000 && workload.bytes() <= 1 << 20,

@@ -1,13 +1,13 @@
-//! The system calls that are recorded, as the kernel's tracepoints name them.
+//! The recorded system calls, by the names of their tracepoints.
 //!
-//! What is not here needs no following: what `pipe` and `socket` open is known by not being known, what `creat` opens is
-//! never read there, and what io_uring reads is seen in the page cache. Never: a row without which the trace is the same
-//! (`tests.rs` leaves out each in turn).
+//! Other calls are not needed: descriptors of `pipe` and `socket` stay unknown, files of `creat` are
+//! write-only, and reads by io_uring appear in the page cache. Each row changes some trace
+//! (`tests.rs` removes each in turn).
 
-/// Linux transfers at most this with one call, whatever the program asks for: `MAX_RW_COUNT` with pages of 4 KiB.
+/// Linux's maximum transfer of one call, `MAX_RW_COUNT` with 4 KiB pages.
 pub const MAX_CALL_BYTES: u64 = 0x7fff_f000;
 
-/// A call that matters, with the places of its arguments.
+/// A recorded call, with the positions of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// `open`: flags are the second.
@@ -72,13 +72,13 @@ pub enum Call {
 
 /// A row of [`ENTRIES`].
 pub struct Entry {
-    /// As the tracepoints have it: `sys_enter_NAME`.
+    /// The name in the tracepoint `sys_enter_NAME`.
     pub name: &'static str,
     /// What it is.
     pub call: Call,
-    /// Whether what it returned matters.
+    /// Whether its return value is needed.
     pub exit: bool,
-    /// Which of them matter, in the kernel's words.
+    /// A filter for the needed calls, in the kernel's syntax.
     pub filter: Option<&'static str>,
 }
 
@@ -96,7 +96,7 @@ pub static ENTRIES: &[Entry] = &[
     row("open", Call::Open),
     row("openat", Call::OpenAt),
     row("openat2", Call::OpenAt2),
-    // A descriptor is free when close begins: another open meanwhile may get its number.
+    // A descriptor is free as soon as close starts: a concurrent open may get its number.
     Entry {
         exit: false,
         ..row("close", Call::Close)

@@ -1,6 +1,6 @@
-//! Calls that read, write or say how it will be read.
+//! Calls that read, write or give hints.
 //!
-//! Never: a record of a pipe, a socket or a terminal, or of a file that the kernel never named.
+//! There are no records of pipes, sockets, terminals, or files that the kernel never named.
 
 use super::call::Call;
 use super::call::MAX_CALL_BYTES;

@@ -1,14 +1,14 @@
-//! Which bytes of which open description lie at which addresses: for hints about a mapping, and for touches of one.
+//! Tracks which file bytes are mapped at which addresses, for madvise hints and page faults.
 //!
 //! ```text
 //!   thread ──► space (shared by threads, copied by fork, empty after exec) ──► address ──► open description, offset
 //! ```
-//! Never: a mapping that was made before the recording, or that a lost event may have changed.
+//! Mappings made before the recording, or possibly changed by a lost event, are not included.
 
 use crate::error::Fault;
 use std::collections::{BTreeMap, HashMap};
 
-/// Mappings of all processes together.
+/// Maximum number of mappings over all processes.
 const MAX_MAPPINGS: usize = 1 << 18;
 const MANY: Fault = (
     "over 262144 mappings at one time",
@@ -64,7 +64,7 @@ impl Spaces {
         start.saturating_add(whole.unwrap_or(u64::MAX))
     }
 
-    /// A thread with its own memory, of which only later events are known.
+    /// A thread with its own address space, of which only later events are known.
     pub fn begin(&mut self, thread: u32) {
         self.exit(thread);
         self.give(thread, BTreeMap::new());
@@ -77,7 +77,7 @@ impl Spaces {
         self.threads.insert(thread, self.next);
     }
 
-    /// A thread begins another, that shares its memory or gets a copy of it.
+    /// A thread starts another, which shares its address space or gets a copy of it.
     pub fn fork(&mut self, parent: u32, child: u32, share: bool) -> Result<(), Fault> {
         self.exit(child);
         let parents = self.threads.get(&parent).copied();
@@ -125,7 +125,7 @@ impl Spaces {
             .map(|space| &mut space.mappings)
     }
 
-    /// An open description is mapped, over what was there.
+    /// An open description is mapped, replacing earlier mappings.
     pub fn map(
         &mut self,
         thread: u32,
@@ -146,7 +146,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Nothing that is known is mapped there any more.
+    /// Removes the mappings of a range.
     pub fn unmap(&mut self, thread: u32, start: u64, len: u64) {
         let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else { return };
@@ -180,7 +180,7 @@ impl Spaces {
         self.mappings = self.mappings + after - before;
     }
 
-    /// A mapping is moved, or made longer or shorter; with `keep` it stays where it was too.
+    /// A mapping is moved or resized; with `keep` the old one remains too.
     pub fn remap(
         &mut self,
         thread: u32,
@@ -199,7 +199,7 @@ impl Spaces {
         self.map(thread, to.0, to.1, piece.open, piece.offset)
     }
 
-    /// What is known to be mapped in a range.
+    /// The known mappings of a range.
     pub fn pieces(&mut self, thread: u32, start: u64, len: u64) -> Vec<Piece> {
         let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_fork_copies_and_exec_begins_anew() {
+    fn threads_share_fork_copies_and_exec_resets() {
         let mut spaces = Spaces::new(PAGE);
         spaces.begin(1);
         spaces.fork(1, 2, true).expect("room");

@@ -1,4 +1,4 @@
-//! What file systems read of their block devices for themselves: blocks of inodes, folders and maps of blocks.
+//! Metadata reads of file systems from their block devices: inodes, folders and block maps.
 //!
 //! ```text
 //!   add 7 ──► add 8 ──► add 40 ──► exit        one thread, page by page; it waits for the last of those that follow one another
@@ -96,7 +96,7 @@ mod tests {
 
     /// The example at the head of this file, beside another thread and another device.
     #[test]
-    fn pages_that_follow_one_another_are_one_read_until_the_thread_goes_on() {
+    fn consecutive_pages_are_one_read_until_the_next_event() {
         let place = |ino| FileKey { dev: 3, ino };
         let mut follow = Follow::new(
             PAGE_BYTES,

@@ -1,6 +1,6 @@
-//! Calls that open, close, share and move.
+//! Calls that open, close, share or seek descriptors.
 //!
-//! Never: a position after a call that failed; those have moved nothing.
+//! Failed calls do not move the position.
 
 use super::call::Call;
 use super::fds::Description;
@@ -30,7 +30,7 @@ const MREMAP_DONTUNMAP: u64 = 4;
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
 impl Follow {
-    /// Calls of which only the beginning matters.
+    /// Calls that take effect when they start.
     pub(super) fn begun(&mut self, thread: u32, call: Call, args: [u64; 6]) -> bool {
         let fd = args[0] as i32;
         match call {
@@ -95,7 +95,7 @@ impl Follow {
                     .map(thread, value as u64, args[1], open, args[5])?;
             }
             Call::Remap => {
-                // Of no bytes it makes a second one.
+                // With length 0 it makes a second mapping.
                 let keep = args[3] & MREMAP_DONTUNMAP != 0 || args[1] == 0;
                 self.spaces
                     .remap(thread, (args[0], args[1]), (value as u64, args[2]), keep)?;

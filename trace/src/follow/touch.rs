@@ -1,9 +1,9 @@
-//! Page faults: which page was touched, how long the thread waited for it, and which pages the kernel mapped with it.
+//! Page faults: the touched page, the thread's wait for it, and the pages that the kernel mapped with it.
 //!
 //! ```text
-//!   address ──► mapped      a hit: the page is one of those that were mapped, by the address
-//!           ──► fault ──► mapped (the same page: the fault was taken again)     a wait between the two
-//!                     └── anything else                                         the page was there
+//!   address ──► mapped      a hit: the address says which of the mapped pages was touched
+//!           ──► fault ──► mapped (the same page: the fault was retried)         a wait between the two
+//!                     └── anything else                                         the page was cached
 //! ```
 //! A fault maps more than its page: those of 64 KiB around it (`fault_around_bytes`), which are 16 of 4 KiB, or all of a large folio. Later
 //! touches of those make no fault, so a record reaches from its page to the end of what was mapped with it. Example: with
@@ -272,7 +272,7 @@ mod tests {
     use crate::follow::DEFAULT_PAGE_BYTES as PAGE_BYTES;
 
     #[test]
-    fn a_fault_reaches_to_the_end_of_what_was_mapped() {
+    fn a_fault_covers_all_pages_mapped_with_it() {
         let place = FileKey { dev: 1, ino: 2 };
         let mut counts = Counts::default();
         let (mut touches, mut held) = (Touches::new(PAGE_BYTES), Slots::default());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_says_which_page() {
+    fn the_address_identifies_the_page() {
         let page = |address: u64, first, last| {
             let mut touches = Touches::new(PAGE_BYTES);
             touches.address(1, address);

@@ -7,8 +7,8 @@
 //!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P LAT(ms)          bcc -P: R at random, S in order
 //!   0.000103    dd             4123    nvme0n1   RA 50124520  131072    0.310           libbpf-tools: the kernel's letters, RA is readahead
 //! ```
-//! A time is that of the completion, counted from the first one; a request starts LAT before it, at the device. The name of a
-//! process may hold spaces, so a line is taken apart from its end. The header says which columns follow BYTES. Requests
+//! Times are completions, relative to the first one; a request starts LAT earlier, at the device. The name of a
+//! process may contain spaces, so a line is parsed from its end. The header says which columns follow BYTES. Requests
 //! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
 
 use super::block::{BlockKind, rwbs};
@@ -33,7 +33,7 @@ const BAD: Fault = (
     "the file is damaged, or printed without its header; see --format",
 );
 
-/// How many columns a header has between BYTES and LAT; nothing where the line is no header.
+/// The number of columns between BYTES and LAT; `None` if the line is not a header.
 fn header(line: &[u8]) -> Option<usize> {
     let words: Vec<&[u8]> = line
         .split(u8::is_ascii_whitespace)
@@ -123,7 +123,7 @@ fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
     let offset = sector
         .checked_mul(SECTOR)
         .ok_or(("a sector beyond 2^64 bytes", BAD.1))?;
-    // The clock of the first completion is 0: what began before it has a negative start.
+    // The first completion is at time 0, so earlier starts are negative.
     let signed = |ns: u64| i64::try_from(ns).map_err(|_| BAD);
     let (end, latency) = (signed(end)?, signed(latency)?);
     let (start, end) = (order::signed(end - latency), order::signed(end));

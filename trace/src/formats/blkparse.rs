@@ -8,8 +8,8 @@
 //!     8,16   5     3 0.000002000 18615  P   N [java]                         no sector
 //! ```
 //!
-//! Empty lines and lines that begin with `#` are comments, as published traces have them. The first other line that does
-//! not begin with a device ends the trace: a summary follows. A line that does begin with one has to be whole. Never: the name of a process (it may hold anything).
+//! Empty lines and lines that begin with `#` are comments, which published traces have. The first other line that does
+//! not begin with a device ends the trace: a summary follows. A line that begins with a device must be complete. Process names are ignored, because they may contain anything.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
@@ -32,9 +32,9 @@ pub static FORMAT: Format = Format {
 
 const DAMAGED: &str =
     "the trace is damaged or not blkparse's default format; cut it before this line";
-const CUT: Fault = ("a line of blkparse that is not whole", DAMAGED);
+const CUT: Fault = ("an incomplete line of blkparse", DAMAGED);
 
-/// Lines of the head that are certainly whole, without comments.
+/// Certainly complete lines of the head, without comments.
 fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     scan::whole_lines(head).filter(|line| !is_comment(line))
 }
@@ -105,7 +105,7 @@ fn device(text: &[u8]) -> Option<Device> {
     Some((part(&text[..comma])?, part(&text[comma + 1..])?))
 }
 
-/// A line; nothing where it is none of the trace.
+/// A line; `None` if it does not belong to the trace.
 fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     let mut rest = line;
     let Some(device) = device(scan::word(&mut rest)) else {

@@ -5,9 +5,9 @@
 //!   32 pid u32 · 36 device u32 (major << 20 | minor) · 40 cpu u32 · 44 error u16 · 46 payload length u16 · payload
 //! ```
 //!
-//! In the byte order of the traced host, which the magic number shows; only a remap's payload is big-endian always. The
-//! files are merged by time, and time begins with the first event. Never: a version other than 7 (its records may be
-//! longer), or the names and messages among the events.
+//! In the byte order of the traced host, which the magic number shows; a remap's payload is always big-endian. The
+//! files are merged by time, and time starts at the first event. Versions other than 7 are refused (records may be
+//! longer); process names and messages among the events are ignored.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
@@ -125,7 +125,7 @@ impl Fields<'_> {
         u64::from_le_bytes(self.bytes(at))
     }
 
-    /// The event; nothing where it is a note of the tracer's.
+    /// The event; `None` for a message of the tracer.
     fn event(&self, payload: &[u8]) -> Option<Event> {
         let (action, bytes, device) = (self.u32(28), self.u32(24), self.u32(36));
         let category = action >> 16;

@@ -1,15 +1,15 @@
-//! What the two forms of a block trace share: from events of the block layer to requests with their ends.
+//! Shared by blktrace and blkparse: converts events of the block layer to requests with completion times.
 //!
 //! ```text
 //!   A remap   Q queue ──► (merged, split) ──► D issue ──► C complete
 //!                │                              │            │
-//!                └── action=Q starts here       └── or D     └── ends what it covers, by device and sector
+//!                └── action=Q starts here       └── or D     └── ends the requests that it covers, by device and sector
 //! ```
 //!
-//! One action makes a request, never two: Q is what was asked of the block layer, D what the device saw. A completion
+//! Either Q or D creates a request: Q is the request to the block layer, D the request to the device. A completion
 //! may cover several requests (they were merged) or a part of one (it was split). Where a mapped device and the one
-//! below it were both traced, the request of the lower one is passed over. Never: a request without bytes, one that
-//! failed, or one twice.
+//! below it were both traced, the request of the lower one is skipped. Requests without bytes, failed
+//! requests and duplicates are left out.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;
@@ -19,9 +19,9 @@ use super::scan::{self, SECTOR};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 
-/// Remaps whose request is still to come: it follows at once, on the same CPU.
+/// Remaps whose request has not come yet: it follows at once, on the same CPU.
 const MAX_REMAPS: usize = 64;
-/// Requests before the first sector of a completion that are looked at for one that reaches into it.
+/// Number of earlier requests checked for an overlap with a completion.
 const LOOK_BACK: usize = 8;
 
 /// A device, major and minor.
@@ -186,7 +186,7 @@ impl Requests {
         }
     }
 
-    /// Takes the next event; what may leave goes to `out`.
+    /// Processes the next event; finished requests go to `out`.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         match (event.action, self.wanted) {
             (Action::Queue, RequestAction::Queue) | (Action::Issue, RequestAction::Issue) => {
@@ -206,7 +206,7 @@ impl Requests {
         Ok(())
     }
 
-    /// The trace is over: what has not completed leaves without an end.
+    /// End of the trace: incomplete requests are emitted without an end.
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.leave(true, out);
     }
@@ -279,7 +279,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Each byte that completes is taken off one request only: of two for the same sectors, the earlier one's.
+    /// Each completed byte counts for one request only: for the earlier of two on the same sectors.
     fn complete(&mut self, event: &Event, failed: bool) -> Result<(), Fault> {
         let Some(&device) = self.devices.get(&event.device) else {
             return Ok(());

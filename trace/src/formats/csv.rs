@@ -1,9 +1,9 @@
-//! `csv`: any table whose columns have names, in and out.
+//! `csv`: reads and writes tables with named columns.
 //!
-//! A header whose names leave no doubt is understood as it is (see [`columns`]); otherwise each column is named:
+//! A header with unambiguous names needs no options (see [`columns`]); otherwise each column is named:
 //! `csv:offset=off,len=size,start=ts,unit=us`. A table without a header has its columns by number (`header=no,offset=#3`).
-//! Records are put in the order of their starts, the first of which becomes 0, unless they name each other (`after`).
-//! Never: a guessed unit.
+//! Records are sorted by start, and the first start becomes 0, unless they refer to each other (`after`).
+//! Units are never guessed.
 
 mod columns;
 mod read;

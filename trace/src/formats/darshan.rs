@@ -6,10 +6,10 @@
 //!   # Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)   [OST]
 //!    X_POSIX       0   read        0               0       262144      0.0048      0.0049
 //! ```
-//! The text goes file by file and rank by rank, so all of it is read before the first record leaves, in order of start. A
+//! The text is ordered by file and rank, so all of it is read before the first record is emitted, in order of start. A
 //! rank becomes a thread, and a rank's use of a file an open description: DXT does not say how often it was opened.
-//! Requests of MPI-IO arrive a second time as the POSIX requests that they cause, so `module=posix` is the default.
-//! Times are seconds since the start of the job with four decimals or more. Columns behind the end are passed over.
+//! Requests of MPI-IO appear again as the POSIX requests that they cause, so `module=posix` is the default.
+//! Times are seconds since the start of the job with four decimals or more. Columns after the end time are ignored.
 //! Source: the darshan-util documentation, "darshan-dxt-parser".
 
 use super::scan::{self, Names, SECOND_NS, decimal_ns};
@@ -34,7 +34,7 @@ pub static FORMAT: Format = Format {
     export: None,
 };
 
-/// Requests that are held to be sorted, 48 bytes each: 192 MiB. Darshan itself keeps 2 MiB a process unless it is set to
+/// Maximum number of requests held for sorting, 48 bytes each: 192 MiB. Darshan keeps 2 MiB per process unless it is configured to
 /// keep more, some 40,000 requests.
 pub const MAX_REQUESTS: usize = 4 << 20;
 
@@ -109,7 +109,7 @@ struct Darshan {
     file: Option<u32>,
     opens: HashMap<(u32, u32), u32>,
     requests: Vec<Request>,
-    /// The request that leaves next, once all are sorted.
+    /// The next request to emit, once all are sorted.
     next: Option<usize>,
     left_out: LeftOut,
 }
@@ -169,7 +169,7 @@ impl Darshan {
         Ok(())
     }
 
-    /// The number of a file; a file comes once for each rank that used it.
+    /// The number of a file; a file appears once for each rank that used it.
     fn begin(&mut self, name: &[u8]) -> Result<u32, Fault> {
         let named = || FileInfo {
             name: String::from_utf8_lossy(name).into_owned(),
@@ -197,7 +197,7 @@ impl Darshan {
     }
 }
 
-/// A line of a request: its module, and itself without its file.
+/// A request line: its module and the request without its file.
 fn request(line: &[u8]) -> Result<(&[u8], Request), Fault> {
     let mut rest = line;
     let module = scan::word(&mut rest);

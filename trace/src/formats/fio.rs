@@ -5,12 +5,12 @@
 //!   3:  US FILE add|open|close       US FILE read|write|trim|sync|datasync      OFFSET LENGTH
 //! ```
 //!
-//! Times of version 3 are microseconds since the run began. Version 2 has none but its waits: fio 3.33 waits until this many
+//! Times of version 3 are microseconds since the start of the run. Version 2 has only waits: fio 3.33 waits until this many
 //! milliseconds after its start (measured; its manual says microseconds from the line before). fio's reader of version 3
-//! forgets the first gap when it begins at 0 (measured), so ours begin at 1 or later. fio parts fields at spaces and
-//! keeps lengths in 32 bits: what does not fit is refused, both ways.
+//! forgets the first gap if the log starts at 0 (measured), so written logs start at 1 or later. fio splits fields at spaces and
+//! stores lengths in 32 bits: anything else is refused in both directions.
 //!
-//! Never: names with spaces, empty requests (fio 3.33 ends its replay at one), or a time that is not in the log.
+//! Names with spaces and empty requests (fio 3.33 ends its replay at one) are refused, and no times are invented.
 
 use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::{ExportReport, Fit, Format, Output, Pairs};
@@ -272,7 +272,7 @@ struct FioWriter {
     timed: bool,
     /// The time of the latest line: us in version 3, ms of the latest wait in version 2.
     now: u64,
-    /// How many us later everything is, so that the first request is not at 0.
+    /// Shift of all times in us, so that the first request is not at 0.
     shift: Option<u64>,
     names: Names,
     /// The name of each file; those with the same name are the same for fio.
@@ -329,7 +329,7 @@ impl FioWriter {
         Ok(())
     }
 
-    /// Puts the time on: the us of the line in version 3, a separate line in version 2.
+    /// Writes the time: the us field of the line in version 3, a separate line in version 2.
     fn time(&mut self, record: &Record, name: &str) -> Result<(), TraceError> {
         let Some(ns) = record.start_ns else {
             if self.timed {

@@ -5,9 +5,9 @@
 //!   comm pid [cpu] secs.usec: syscalls:sys_enter_read: fd: 0x00000003, ...           perf
 //!   ... filemap:mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=0-98303
 //! ```
-//! A name may hold anything, so a line is taken apart from its `[cpu]` on. Files are named by device and inode: no text
-//! has more. Pages that were put into the page cache are the kernel's doing, and have the flag of readahead. Never: a
-//! unit by guess (`ofs` is bytes, inodes are hexadecimal, arguments of calls too where they begin with 0x).
+//! A process name may contain anything, so a line is parsed from its `[cpu]` on. Files are named by device and inode: the text
+//! has no more. Pages added to the page cache are the kernel's work, and get the readahead flag. Units are never
+//! guessed (`ofs` is bytes, inodes are hexadecimal, and so are arguments that begin with 0x).
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
@@ -31,7 +31,7 @@ pub static FORMAT: Format = Format {
 };
 
 const DAMAGED: &str = "cut the trace before this line, or record it again";
-const CUT: Fault = ("a line of ftrace that is not whole", DAMAGED);
+const CUT: Fault = ("an incomplete line of ftrace", DAMAGED);
 const LOST: &str = "events that were lost before they were read";
 /// 1 GiB.
 const MAX_PAGE_BYTES: u64 = 1 << 30;
@@ -41,7 +41,7 @@ fn detect(head: &[u8]) -> Fit {
     let mut lines = scan::whole_lines(head).filter(|line| !is_comment(line) && !is_loss(line));
     match lines.next().map(|line| parse(line, DEFAULT_PAGE_BYTES)) {
         Some(Some((_, Some(_)))) => Fit::Sure,
-        // A first event that means nothing to us: the head of the file says what it is.
+        // If the first event is of another kind, the head of the file identifies the format.
         Some(Some((_, None))) if head.starts_with(b"# tracer: ") => Fit::Sure,
         _ => Fit::No,
     }
@@ -57,7 +57,7 @@ fn is_loss(line: &[u8]) -> bool {
     line.starts_with(b"CPU:") && line.ends_with(b"EVENTS]")
 }
 
-/// The pages of the machine, which the text does not have: it counts those of a folio.
+/// The page size of the machine, which the text does not contain: it counts pages of a folio.
 fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
     let Some(input) = inputs.first() else {
         return Ok(DEFAULT_PAGE_BYTES);
@@ -113,7 +113,7 @@ impl Lines for Ftrace {
             return Ok(true);
         }
         if is_loss(line) {
-            // It has no time: the gap is at this line. The kernel leaves the number out if it does not fit.
+            // It has no time: the gap is at this line. The kernel omits the number if it does not fit.
             let number = line
                 .trim_ascii()
                 .rsplit(|b| *b == b' ')
@@ -161,7 +161,7 @@ struct Head {
     at_ns: u64,
 }
 
-/// A line: whose and when, and what; nothing for an event that means nothing here.
+/// A line: thread, time and event; `None` for an irrelevant event.
 fn parse(line: &[u8], page_bytes: u64) -> Option<(Head, Option<What>)> {
     let line = line.trim_ascii();
     let at = (0..line.len()).find(|&at| cpu_at(line, at).is_some())?;
@@ -199,7 +199,7 @@ fn cpu_at(line: &[u8], at: usize) -> Option<usize> {
         .then_some(end + 2)
 }
 
-/// The event; nothing inside where it means nothing here, nothing outside where it is cut.
+/// The event: inner `None` if it is irrelevant, outer `None` if it is truncated.
 fn what(event: &[u8], page_bytes: u64) -> Option<Option<What>> {
     if let Some(call) = event.strip_prefix(b"sys_") {
         if let Some(paren) = call.iter().position(|b| *b == b'(') {
@@ -237,7 +237,7 @@ fn entered(call: &[u8], arguments: &[u8]) -> Option<Option<What>> {
         .filter(|part| !part.trim_ascii().is_empty());
     for (value, part) in values.iter_mut().zip(parts) {
         let colon = part.iter().position(|b| *b == b':')?;
-        // Newer kernels print the text behind a pointer.
+        // Newer kernels print the string that a pointer refers to.
         *value = number(scan::word(&mut &part[colon + 1..]))?;
     }
     Some(Some(What::Enter(entry.call, values)))

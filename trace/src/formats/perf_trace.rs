@@ -1,4 +1,4 @@
-//! The output of `perf trace`: what a program asked for, call by call.
+//! The output of `perf trace`: the system calls of a program.
 //!
 //! ```text
 //!      5.639 ( 0.018 ms): cat/742 openat(dfd: CWD, filename: 0x4babe0b1, flags: RDONLY|CLOEXEC)   = 4
@@ -6,10 +6,10 @@
 //!     17.116 (         ): cat/742 read(fd: 4</etc/passwd>, buf: 0x7ffe9b3add88, count: 832)       ...
 //!     17.116 ( 3.238 ms): cat/742  ... [continued]: read())                                       = 832
 //! ```
-//! Each line is put into the words of strace and goes the way of [`super::strace`]'s calls. Arguments have names and
-//! those that are zero are not shown, so they are filled in by name ([`CALLS`]). Times are milliseconds since the first
-//! event; that of a continued call is the time of its beginning. A name of a file is there only where perf has looked it
-//! up: each open of a file that never gets one counts as another file. Never: what a pointer points to.
+//! Each line is converted to strace's notation and handled as in [`super::strace`]. Arguments have names and
+//! zeros are not shown, so they are filled in by name ([`CALLS`]). Times are milliseconds since the first
+//! event; that of a continued call is the time of its start. A file name is shown only if perf has looked it
+//! up: each open without a name counts as a separate file. Data behind pointers is not shown.
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 
@@ -33,10 +33,10 @@ pub static FORMAT: Format = Format {
 
 const REMEDY: &str =
     "record with perf trace -o FILE, so that nothing else is in it, or cut it before this line";
-const CUT: Fault = ("a line of perf trace that is not whole", REMEDY);
+const CUT: Fault = ("an incomplete line of perf trace", REMEDY);
 const POINTER: &str = "reads from a position that perf does not show (behind a pointer)";
 
-/// How an argument is put into strace's words.
+/// How an argument is converted to strace's notation.
 #[derive(Clone, Copy)]
 enum ArgumentKind {
     /// A number: 0 where it is not shown.
@@ -45,13 +45,13 @@ enum ArgumentKind {
     Descriptor,
     /// The same; none where it is not shown.
     MaybeDescriptor,
-    /// What is not looked at.
+    /// An ignored argument.
     Any,
     /// A path: in quotes where it is shown.
     Path,
     /// Flags, with what strace writes before each.
     Flags(&'static str),
-    /// A position behind a pointer, or none.
+    /// A pointer to a position, or none.
     Position,
     /// A number that strace writes as a name.
     Advice,
@@ -279,7 +279,7 @@ impl Lines for PerfTrace {
             return Ok(true);
         }
         let line = parse(line).ok_or(CUT)?;
-        // A call that was continued has the time of its beginning, in a line behind later ones.
+        // A continued call has the time of its start, in a line after later ones.
         self.latest_ns = self.latest_ns.max(line.at_ns.unwrap_or(0));
         let at_ns = self.latest_ns;
         let name = if line.name == b"sendfile64" {
@@ -388,7 +388,7 @@ fn value_end(value: &[u8]) -> usize {
         .map_or(value.len(), |at| skip + at)
 }
 
-/// The arguments in strace's order and words; false where a position is behind a pointer.
+/// The arguments in strace's order and notation; false if a position is behind a pointer.
 fn write_arguments(
     name: &[u8],
     arguments: &[Argument],

@@ -1,4 +1,4 @@
-//! How a published table is read: its columns with their units, its separator, what it calls reads and writes.
+//! A description of a published table: columns with units, separator, names of reads and writes.
 //!
 //! ```text
 //!   0,R,126703661056,4096,1577808000000046      a line of `alibaba`
@@ -8,7 +8,7 @@
 //!   │ └ Op: R and W
 //!   └ Volume
 //! ```
-//! The rows are in `published`; a table of a shape that this does not know has a file. No float, no quotes.
+//! The rows are in `published`; a table that cannot be described this way has its own file. Without floats and quotes.
 
 use super::scan::{decimal_ns, number};
 use super::table::{self, Row, lines_fit};
@@ -24,7 +24,7 @@ const MAX_COLUMNS: usize = 8;
 pub struct Ops {
     pub reads: &'static [&'static str],
     pub writes: &'static [&'static str],
-    /// A word for what is left out, and a name for that (a plural).
+    /// A skipped operation, and its name in the report (a plural).
     pub left_out: Option<(&'static str, &'static str)>,
     pub refusal: &'static str,
 }
@@ -47,7 +47,7 @@ impl Ops {
 pub struct Clock {
     pub unit_ns: u64,
     pub decimals: bool,
-    /// The times there can be, in units, and why another is refused.
+    /// The valid range of times, in units, and the error for others.
     pub range: Option<(Range<u64>, &'static str)>,
 }
 

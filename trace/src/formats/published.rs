@@ -28,7 +28,7 @@ macro_rules! published {
 const THIS_CENTURY_NS: std::ops::Range<u64> = 1_000_000_000_000_000_000..4_102_444_800_000_000_000;
 /// Ticks of 100 ns since 1601 between 1970 and 2185: a file that holds other numbers is something else.
 const TICKS: std::ops::Range<u64> = 116_444_736_000_000_000..184_467_440_737_095_516;
-/// Lines of `arc` whose numbers have to go up one by one before it is sure.
+/// Number of `arc` lines whose numbers must be consecutive for a certain match.
 const SURE_LINES: usize = 3;
 
 fn named(kind: &str, volume: &[u8]) -> String {
@@ -36,8 +36,8 @@ fn named(kind: &str, volume: &[u8]) -> String {
 }
 
 published! {
-    /// A thousand volumes of the block storage of Alibaba Cloud, 2020. Other tables have five columns too, so only stamps of our
-    /// century and whole sectors are sure. Not the later table with other columns.
+    /// A thousand volumes of Alibaba Cloud's block storage, 2020. Other tables have five columns too, so only timestamps of this
+    /// century and whole sectors are certain. The later table with other columns is not supported.
     ALIBABA {
         name: "alibaba",
         summary: "Alibaba block traces 2020: CSV without header; us since 1970, bytes",

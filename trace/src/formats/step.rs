@@ -1,4 +1,4 @@
-//! How an importer becomes a stream of items: it takes a step (a line, a record) and may add items to a queue.
+//! Turns an importer into a stream of items: each step (a line, a record) may add items to a queue.
 //!
 //! ```text
 //!   step ──► queue of items ──► next, next, ... ──► step

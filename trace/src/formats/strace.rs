@@ -1,4 +1,4 @@
-//! The output of strace: what a program asked for, call by call.
+//! The output of strace: the system calls of a program.
 //!
 //! ```text
 //!   line ──► text: thread, time, call ──► whole call ──► calls: which description, which bytes ──► record
@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A read has no offset: `follow/fds.rs` follows each open description, so a read is known from the `openat` on that is in the
-//! trace. Times of `-ttt`, `-tt`, `-t` and `-r` are read, and traces without any. Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
-//! page faults of mappings. Never: a position that is a guess, or the bytes of a buffer.
+//! trace. Times of `-ttt`, `-tt`, `-t` and `-r` are read, and traces without any.
+//! Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
+//! page faults of mappings. Positions are never guessed, and buffer contents are ignored.
 
 mod calls;
 mod clock;
@@ -44,7 +45,7 @@ pub const MAX_UNFINISHED_BYTES: usize = 16 << 20;
 
 const DAMAGED: &str =
     "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
-const CUT: Fault = ("a line of strace that is not whole", DAMAGED);
+const CUT: Fault = ("an incomplete line of strace", DAMAGED);
 const TIMES: Fault = (
     "another kind of time before the call than in the first line, or no time",
     "record with strace -f -ttt -T -y -o FILE",

@@ -1,4 +1,4 @@
-//! What the published tables of block requests share: a line is a row with this many fields, a volume is a file.
+//! Shared by the published tables of block requests: a line is a row with a fixed number of fields, a volume is a file.
 //!
 //! Never: a float; quotes (the tables have none; `csv` has).
 

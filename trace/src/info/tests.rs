@@ -66,7 +66,7 @@ fn by_hand() -> Vec<Item> {
 }
 
 #[test]
-fn figures_are_those_counted_by_hand() {
+fn figures_match_a_manual_count() {
     let header = Header {
         format: "f".to_string(),
         level: Level::Program,
@@ -113,7 +113,7 @@ fn figures_are_those_counted_by_hand() {
 
 /// Of a thread that waits 50 ms for an inode: the count and the span have it, no figure about reads does.
 #[test]
-fn the_file_systems_own_data_is_counted_by_itself() {
+fn metadata_reads_are_counted_separately() {
     let ms = 1_000_000;
     let own = Record {
         open: 7,
@@ -154,7 +154,7 @@ fn the_file_systems_own_data_is_counted_by_itself() {
 }
 
 #[test]
-fn what_it_lacks_is_said_in_words() {
+fn missing_fields_are_named() {
     let header = Header {
         lacks: Lacks::ALL,
         level: Level::BelowCache,

@@ -1,4 +1,4 @@
-//! Round trips of the own format, and what is said of files that are not what they claim.
+//! Round trips of foreread's format, and the errors of invalid files.
 
 use super::head::{BLOCK, BlockHead, DONE};
 use super::*;
@@ -101,7 +101,7 @@ fn all_kinds(count: u64, seed: u64) -> Vec<Item> {
 }
 
 #[test]
-fn whatever_an_importer_says_comes_back() {
+fn whatever_an_importer_yields_round_trips() {
     let lacks = Lacks {
         ends: true,
         ops: true,
@@ -232,7 +232,7 @@ fn block_of(plain: &[u8], items: u32) -> (BlockHead, Vec<u8>) {
 }
 
 #[test]
-fn what_is_not_as_it_claims_is_refused_by_record() {
+fn invalid_blocks_are_refused_by_record() {
     let sound = block_of(&[0, 1, b'a'], 1);
     let items = items_of(&forged(std::slice::from_ref(&sound), 0));
     assert_eq!(items.expect("the forge is sound").len(), 1);
@@ -360,7 +360,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn what_is_left_is_left_on_both_sides_of_a_limit() {
+fn limits_apply_when_reading_and_writing() {
     let header = |len: usize| Header {
         notes: vec!["kept".to_string(), "x".repeat(len)],
         ..Header::default()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn what_is_wrong_is_named_by_its_line() {
+fn errors_name_their_line() {
     let (added, damaged) = (
         "a file that was not added before: t, line 3; ",
         "t, line 3; ",
@@ -109,7 +109,7 @@ fn trace() -> (Header, Vec<Item>) {
 
 /// All but the times: those of a log that would begin at 0 are 1 us later.
 #[test]
-fn what_is_written_is_read_again() {
+fn written_values_are_read_again() {
     let (header, items) = trace();
     let (bytes, left_out) = write("fio", &header, &items).expect("written");
     assert_eq!(left_out, []);
@@ -179,7 +179,7 @@ fn version_2_keeps_milliseconds_or_no_times() {
 }
 
 #[test]
-fn what_fio_cannot_say_is_refused_or_counted() {
+fn records_beyond_fio_are_refused_or_counted() {
     let (header, mut items) = trace();
     for name in ["", "a b", "a\tb", "a\u{a0}b", &"x".repeat(256)] {
         let error = write("fio", &header, &[file(name)]).expect_err("refused");
@@ -272,7 +272,7 @@ fn fio(folder: &Path, arguments: &[&str]) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn fio_replays_what_we_write() {
+fn fio_replays_written_logs() {
     // The first gap is the one that a log from 0 on would lose: 0, 0.4, 0.8 s.
     let reads = (0..3).map(|i| Record {
         start_ns: Some(i * 400_000_000),
@@ -313,7 +313,7 @@ fn fio_replays_what_we_write() {
 }
 
 #[test]
-fn what_fio_writes_is_read() {
+fn logs_of_fio_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = "--filename=data --rw=randrw --bs=4k-64k --size=1M --randseed=7 --write_iolog=log";
     let run: Vec<&str> = run.split(' ').collect();

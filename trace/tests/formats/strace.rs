@@ -16,7 +16,7 @@ fn a_line_that_is_wrong_is_named() {
     let line = READ.trim_end();
     let whole = line.find("= 4096").expect("there") + 3;
     for end in 24..whole {
-        let cut = "a line of strace that is not whole: t, line 2; record with";
+        let cut = "an incomplete line of strace: t, line 2; record with";
         refused("strace", format!("{OPEN}{}\n", &line[..end]), cut);
     }
     let other =

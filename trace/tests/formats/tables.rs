@@ -53,7 +53,7 @@ fn again(
 }
 
 #[test]
-fn csv_comes_back_as_it_was() {
+fn csv_round_trips() {
     let (read, left_out) = again("csv", "csv", &Header::default(), &full());
     assert_eq!((read.items, left_out), (full(), vec![]));
     assert_eq!(read.header.expect("read").lacks, Lacks::default());
@@ -71,7 +71,7 @@ fn csv_comes_back_as_it_was() {
 }
 
 #[test]
-fn files_of_one_name_become_one_and_it_is_said() {
+fn files_of_one_name_become_one_and_are_counted() {
     let record = Item::Record(Record::read(1, 1, 2));
     let items = vec![file("a", None), file("a", None), record];
     let (_, left_out) = again("csv", "csv", &Header::default(), &items);
@@ -107,7 +107,7 @@ fn spc_keeps_places_and_times() {
 
 /// A trace with dependencies keeps them; one with times waits for its first record; one with neither goes one by one.
 #[test]
-fn rbd_replay_says_what_waits_for_what() {
+fn rbd_replay_records_dependencies() {
     let after = |record, end, delay_ns| After {
         record,
         end,

@@ -1,4 +1,4 @@
-//! A file system of our own: memory behind a loop device, mounted nowhere.
+//! A temporary file system: a loop device in memory, mounted nowhere.
 //!
 //! ```text
 //!   memfd ◄── /dev/loopN (detaches itself) ◄── ext4 or xfs, read-only ◄── a mount without a place, held by a descriptor

@@ -1,6 +1,6 @@
 //! Patterns of page faults: a mapping, touches of its pages, and reads in between.
 //!
-//! Never: touches a page behind the end of the file, which is a signal.
+//! It never touches a page beyond the end of the file, which would raise a signal.
 
 use super::steps::Step;
 use super::story::{DrawSteps, Story, hint, length, place, spread};

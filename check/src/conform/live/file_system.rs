@@ -1,4 +1,4 @@
-//! The file systems that the kernel is asked on: what each is called, how it is made, what its folios are.
+//! The file systems of the test: names, creation, and folio sizes.
 
 use super::LiveError;
 use crate::conform::recording::PAGE;

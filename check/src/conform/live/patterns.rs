@@ -1,7 +1,7 @@
-//! What is asked of the kernel: episodes of some sixty operations, drawn from a seed.
+//! Test operations for the kernel: episodes of some sixty operations, generated from a seed.
 //!
 //! An episode has one pattern (the list is that of docs/spec/linux-readahead.md 7), a file of one of five sizes, and a drawn
-//! place and request size. Never: looks at what the kernel did, so the same seed asks the same.
+//! offset and request size. They do not depend on the kernel's answers, so a seed gives the same operations.
 
 use super::disk::SIZES;
 use super::faults;

@@ -1,6 +1,6 @@
-//! Whether the kernel was short of memory while it was asked.
+//! Detects memory pressure during the test.
 //!
-//! Then it makes smaller folios than it wants to, and takes marked pages back: differences that are no rule
+//! Then the kernel makes smaller folios and reclaims marked pages: differences that are not rules
 //! (docs/spec/linux-readahead.md 4.10, end). Counters of /proc/vmstat rise when it scans for pages to take back, in memory cgroups too,
 //! and when an allocation had to wait or to compact for it.
 //!

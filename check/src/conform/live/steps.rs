@@ -1,4 +1,4 @@
-//! What is done to a file, as the recording says it (docs/spec/linux-readahead.md 5).
+//! Operations on a file in the notation of recordings (docs/spec/linux-readahead.md 5).
 //!
 //! Never: does it.
 

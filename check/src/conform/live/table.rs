@@ -1,6 +1,6 @@
 //! What was found, for people.
 //!
-//! Never: says less than the JSON about a difference.
+//! A difference is shown as completely as in the JSON.
 
 use super::{CellOutcome, CellOutcomes};
 use foreread_report::block::{self, Block, Column, Table};

@@ -1,8 +1,8 @@
-//! How `policies`, `models` and `workloads` print what there is: for people, or as JSON.
+//! Prints the entries of `policies`, `models` and `workloads`, as text or as JSON.
 //!
 //! Schemas `foreread.policies/1`, `foreread.models/1` and `foreread.workloads/1`: `{"schema":..,"KIND":[{"name",
-//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. Never: knows a
-//! name itself; everything comes from the registries.
+//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. All names come
+//! from the registries.
 
 use crate::fail::Fail;
 use crate::out::Outputs;
@@ -17,10 +17,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 
-/// Widest line for people.
+/// Maximum width of a text line.
 const WIDTH: usize = 90;
 
-/// One thing that can be named.
+/// One entry of a list.
 pub struct Entry {
     /// The name in `NAME:key=value,...`.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Fact {
     /// Its key and value in JSON.
     key: &'static str,
     value: Value,
-    /// The sentence for people; none where they do not see it.
+    /// The sentence in the text; `None` if the text leaves it out.
     words: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Fact {
     }
 }
 
-/// Prints the entries of `kind` ("policies"), and what people read below them.
+/// Prints the entries of `kind` ("policies"), and in text a closing remark.
 pub fn print(kind: &str, entries: &[Entry], json: Option<&OsStr>, below: &str) -> Result<(), Fail> {
     let text = || format!("{}{below}", to_text(entries));
     let outputs = Outputs::new(&[("json", json)])?;
@@ -63,7 +63,7 @@ fn to_json(kind: &str, entries: &[Entry]) -> String {
     json::pretty(&Catalog { kind, entries })
 }
 
-/// The whole list; written as a map by hand, since one key is the kind.
+/// The whole list. Serialized as a map by hand, because one key is the kind.
 struct Catalog<'a> {
     kind: &'a str,
     entries: &'a [Entry],
@@ -106,7 +106,7 @@ struct ParamEntry {
     /// Smallest and largest value; null for words.
     min: Option<u64>,
     max: Option<u64>,
-    /// The words there are, of a number in place of it; null where there are none.
+    /// The accepted words, also for a number that has words; null if there are none.
     words: Option<&'static [&'static str]>,
     help: &'static str,
 }

@@ -1,4 +1,4 @@
-//! `foreread list models`: every device model with its figures, where they come from and how far they are off.
+//! `foreread list models`: every device model with its parameters, their sources and the measured error.
 
 use super::catalog::{self, Entry, Fact};
 use crate::args::JsonArgs;
@@ -26,7 +26,7 @@ pub struct ModelsArgs {
     pub toml: Option<String>,
 }
 
-/// Prints them, or one as a model file.
+/// Prints the list, or one model as a model file.
 pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
     if let Some(name) = &args.toml {
         let preset = presets::find(name)
@@ -77,7 +77,7 @@ fn kind(model: Model) -> &'static str {
     }
 }
 
-/// `value` in a larger unit, to two places, without zeros at its end.
+/// `value` in a larger unit, to two decimals, without trailing zeros.
 fn per(value: u64, unit: f64) -> f64 {
     (value as f64 / unit * 100.0).round() / 100.0
 }
@@ -90,7 +90,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// What a command alone takes, for people.
+/// The cost of a command by itself, as text.
 fn alone(disk: &DiskModel) -> String {
     let of = disk
         .max_transfer_bytes
@@ -111,7 +111,7 @@ fn alone(disk: &DiskModel) -> String {
     )
 }
 
-/// The figures of the model, for people.
+/// The figures of the model, as text.
 fn words(model: Model) -> String {
     let (us, ms, mb) = (
         |ns| per(ns, 1e3),

@@ -28,7 +28,7 @@ fn entry(info: &Info) -> Entry {
     let page = info
         .page_bytes
         .map(|bytes| format!("Needs cache pages of {}.", size(bytes)));
-    // What has no parameters keeps no state worth a word.
+    // A policy without parameters has no state to mention.
     let whose = (!info.params.is_empty()).then(|| whose.to_string());
     Entry {
         name: info.name.to_string(),

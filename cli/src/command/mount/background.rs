@@ -1,12 +1,12 @@
-//! `mount -d`: the command begins again in the background, and returns when the mount is there.
+//! `mount -d`: starts the command again in the background, and returns once it is mounted.
 //!
 //! ```text
-//!   foreread mount -d s3://b/ mnt      begins the same with FOREREAD_MOUNT_BACKGROUND=its number, both outputs on one pipe
-//!     │  lines of the pipe ──► stderr, until one says that it is mounted
-//!     └─ returns 0; the other one is a session of its process alone, and its messages go nowhere from then on
+//!   foreread mount -d s3://b/ mnt      starts itself with FOREREAD_MOUNT_BACKGROUND=its pid, stdout and stderr on one pipe
+//!     │  lines of the pipe ──► stderr, until the line that it is mounted
+//!     └─ returns 0; the background process has its own session, and its later messages are lost
 //! ```
-//! It keeps none of its caller's files open. Its arguments come by its stdin: those that ps shows have no secrets of names.
-//! Never: leaves a process behind where nothing was mounted.
+//! The background process keeps none of the caller's files open. It reads its arguments from stdin, so that ps shows no secrets.
+//! If mounting fails, no process is left behind.
 
 use crate::fail::{Fail, say};
 use foreread_os::secrets;
@@ -21,10 +21,10 @@ use std::sync::LazyLock;
 /// Set in the process in the background.
 const IS_BEHIND: &str = "FOREREAD_MOUNT_BACKGROUND";
 
-/// The line by which it says that the mount is there.
+/// The line that reports the mount.
 pub const READY: &str = "foreread: mounted, in the background";
 
-/// Whether this is the process in the background: the variable has its parent's number, so a program that inherits it is none.
+/// Whether this is the background process. The variable has the parent's pid, so it has no effect in a program that inherits it.
 pub fn is_behind() -> bool {
     static IS: LazyLock<bool> = LazyLock::new(|| {
         let parent = std::env::var(IS_BEHIND).ok();
@@ -33,10 +33,10 @@ pub fn is_behind() -> bool {
     *IS
 }
 
-/// Arguments of a command in the background, at most: the kernel's limit for those of a process is lower.
+/// Maximum bytes of arguments for the background process; the kernel's limit for a command line is lower.
 const MAX_ARGUMENT_BYTES: u64 = 8 << 20;
 
-/// The arguments of this process: in the background those that its parent has sent.
+/// The arguments of this process; in the background, those that the parent sent.
 pub fn arguments(own: &[OsString]) -> Vec<OsString> {
     if own.get(1).is_none_or(|word| word != "mount") || !is_behind() {
         return own.to_vec();
@@ -55,7 +55,7 @@ pub fn arguments(own: &[OsString]) -> Vec<OsString> {
     own.iter().take(1).cloned().chain(sent).collect()
 }
 
-/// An argument as ps shows it: a name without its secrets, also behind `--OPTION=`.
+/// An argument for ps: secrets are removed from names, also after `--OPTION=`.
 fn shown(word: &OsStr) -> OsString {
     let Some(text) = word.to_str() else {
         return word.to_os_string();
@@ -64,23 +64,23 @@ fn shown(word: &OsStr) -> OsString {
         Some((option, value)) if text.starts_with("--") => (format!("{option}="), value),
         _ => (String::new(), text),
     };
-    // Of several settings each may name a source.
+    // Each of several settings may name a source.
     let one = |part: &str| match part.split_once('=') {
         Some((key, value)) if !key.contains(['/', ':', '?']) => {
             format!("{key}={}", secrets::shown(value))
         }
         _ => secrets::shown(part),
     };
-    // A password may have a comma.
+    // A password may contain a comma.
     let whole = secrets::shown(value);
     let parts: Vec<String> = whole.split(',').map(one).collect();
     format!("{option}{}", parts.join(",")).into()
 }
 
-/// Begins the command `arguments` in the background, and waits until it is mounted.
+/// Starts the command `arguments` in the background, and waits until it is mounted.
 pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
     let cannot = |error: std::io::Error| {
-        Fail::cannot("cannot begin in the background", error, "leave -d out")
+        Fail::cannot("cannot start in the background", error, "leave -d out")
     };
     let (from, to) = std::io::pipe().map_err(cannot)?;
     let mut command = program::again_behind();
@@ -96,10 +96,10 @@ pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
         .flat_map(|word| word.as_bytes().iter().copied().chain([0]))
         .collect();
     if let Some(mut stdin) = process.stdin.take() {
-        // One that has ended already says why.
+        // If the process has ended, its output says why.
         let _ = stdin.write_all(&sent);
     }
-    // It has the ends of the pipe that are written to.
+    // It holds the write ends of the pipe.
     drop(command);
     let mut lines = BufReader::new(from).split(b'\n');
     while let Some(Ok(line)) = lines.next() {

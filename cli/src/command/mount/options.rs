@@ -1,12 +1,12 @@
-//! `-o OPTIONS` as mount(8) and /etc/fstab have them: each becomes an option of `mount`, before the command line is parsed.
+//! `-o OPTIONS` of mount(8) and /etc/fstab: each becomes an option of `mount`, before the command line is parsed.
 //!
 //! ```text
 //!   -o ro,allow_other,_netdev,cache=1G,env=/etc/foreread/data.env
-//!      └┬┘             └─┬──┘          └─ variables of the process, so the command begins again with them
-//!       └─ left out: mount(8)'s own        --allow-other --cache=1G
+//!      └┬┘             └─┬──┘          └─ environment variables, so the command executes itself again with them
+//!       └─ ignored: mount(8)'s own        --allow-other --cache=1G
 //! ```
-//! What is neither mount(8)'s nor an option of `mount` is refused by the parser, with the option that is like it. A comma ends an
-//! option, so `policy` and `disk_cache` have '+' for it.
+//! The parser refuses unknown options and suggests a similar one. A comma ends an
+//! option, so `policy` and `disk_cache` use '+' instead.
 
 use crate::fail::Fail;
 use foreread_os::open::read_small_text;
@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// Options of mount(8) that every file system has and that change nothing here (mount(8), fstab(5), systemd.mount(5)).
+/// Generic options that have no effect here (mount(8), fstab(5), systemd.mount(5)).
 const OF_MOUNT: [&str; 33] = [
     "ro",
     "auto",
@@ -52,7 +52,7 @@ const OF_MOUNT: [&str; 33] = [
     "sync",
     "dirsync",
 ];
-/// How other options begin that are mount(8)'s, systemd's or SELinux's.
+/// Prefixes of other options of mount(8), systemd and SELinux.
 const OTHERS: [&str; 7] = [
     "x-",
     "X-",
@@ -62,12 +62,12 @@ const OTHERS: [&str; 7] = [
     "context",
     "rootcontext",
 ];
-/// Values in which '+' is a comma.
+/// Options in whose values '+' means a comma.
 const WITH_COMMAS: [&str; 2] = ["policy", "disk-cache"];
-/// Set in a process that has its variables already.
+/// Set once the process has the variables of the file.
 const HAS_VARIABLES: &str = "FOREREAD_MOUNT_ENV_READ";
 
-/// The command line of a `mount` with each `-o OPTIONS` in the form of options; any other as it is.
+/// Expands each `-o OPTIONS` of `mount` into options; other command lines are unchanged.
 pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
     if arguments.get(1).is_none_or(|word| word != "mount") {
         return Ok(arguments.to_vec());
@@ -107,15 +107,15 @@ pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
     let own = std::process::id().to_string();
     if let Some(file) = variables
         && std::env::var(HAS_VARIABLES).ok().as_ref() != Some(&own)
-        // It has those of its parent.
+        // The background process inherits its parent's variables.
         && !super::background::is_behind()
     {
         let mut again = program::again();
-        // The number stays where a process becomes another program; one that inherits the variable has another.
+        // exec keeps the pid; a child that inherits the variable has another pid.
         again.args(arguments.iter().skip(1)).env(HAS_VARIABLES, own);
         again.envs(in_file(Path::new(&file))?);
         return Err(Fail::cannot(
-            "cannot begin again",
+            "cannot restart the command",
             again.exec(),
             "mount it again",
         ));
@@ -124,7 +124,7 @@ pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
 }
 
 enum MountOption {
-    /// It is mount(8)'s.
+    /// An option of mount(8).
     Left,
     Given(OsString),
     /// A file of variables.
@@ -139,12 +139,12 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
     match (&*key, value) {
         ("", None) => Ok(MountOption::Left),
         ("env", Some(file)) => Ok(MountOption::Variables(OsStr::from_bytes(file).into())),
-        // mount(8) passes it where fstab says nothing.
+        // mount(8) passes it if fstab has no options.
         ("rw", None) => Ok(MountOption::Left),
         ("remount" | "bind" | "move", _) => {
             refused("a mount of foreread cannot be changed", "unmount it first")
         }
-        // They end well and mount nothing.
+        // With these the parser prints help and mounts nothing.
         ("help" | "version", _) => refused("unknown option", "'foreread mount -h' lists them"),
         (key, None) if OF_MOUNT.contains(&key) => Ok(MountOption::Left),
         (_, _)
@@ -168,10 +168,10 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
     }
 }
 
-/// A longer file is none of variables.
+/// A longer file is not a file of variables.
 const MAX_VARIABLES: u64 = 64 << 10;
 
-/// The lines NAME=VALUE of a file, as systemd.exec(5) has them in EnvironmentFile: `#` begins a comment, quotes around a value go.
+/// The lines NAME=VALUE of a file, as for EnvironmentFile of systemd.exec(5): `#` starts a comment, quotes around a value are removed.
 fn in_file(path: &Path) -> Result<Vec<(String, String)>, Fail> {
     let place = || path.display();
     let text = read_small_text(path, MAX_VARIABLES).map_err(|error| {

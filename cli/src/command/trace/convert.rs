@@ -1,6 +1,6 @@
-//! `foreread trace import` and `foreread trace export`: a trace of one format becomes one of another.
+//! `foreread trace import` and `foreread trace export`: convert a trace from one format to another.
 //!
-//! Never: hides how much was left out.
+//! They always report how much was left out.
 
 use crate::fail::{Fail, one_line};
 use crate::out;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Convert a trace of any known format to foreread's format
 ///
-/// The format is recognised by its content; where that would be a guess it has to be named. Nothing is lost: units
-/// become nanoseconds and bytes, what the format lacks is noted in the header, what was passed over is counted.
+/// The format is recognised by content; if that is ambiguous, name it with --format. Units
+/// become nanoseconds and bytes. The header notes fields that the format lacks, and skipped records are counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,21 +51,21 @@ pub struct ExportArgs {
     /// The new format, NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, alias = "format", value_name = "FORMAT")]
     pub to: String,
-    /// The format of TRACE, NAME[:key=value,...] [default: what its content shows]
+    /// The format of TRACE, NAME[:key=value,...] [default: detected by content]
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<String>,
 }
 
-/// Converts to our own format.
+/// Converts to foreread's format.
 pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     let out = match &args.out {
         Some(out) => out.clone(),
         None => default_out(&args.files)?,
     };
     if args.out.is_none() && is_ours(&args.files[0])? {
-        let remedy = "use it as it is, or name another file with -o";
+        let remedy = "use it unchanged, or name another file with -o";
         return Err(Fail::input(
-            "a foreread trace already",
+            "already a foreread trace",
             args.files[0].display(),
             remedy,
         ));
@@ -94,7 +94,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     out::print(text)
 }
 
-/// Converts to any format that is written.
+/// Converts to any format with write support.
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
     let (format, pairs) = catalog::parse(&args.to, &args.out)?;
     let Some(export) = format.export else {
@@ -104,7 +104,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
             .map(|f| f.name)
             .collect();
         return Err(Fail::input(
-            "this format is only read",
+            "this format cannot be written",
             format.name,
             &format!("one of {}", written.join(", ")),
         ));
@@ -130,7 +130,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
     out::print(text + &passed_over(all))
 }
 
-/// Whether a file begins as our own format does. A pipe is not looked at: it could be read once only.
+/// Whether a file starts with the magic of foreread's format. A pipe is not checked, because it can be read only once.
 fn is_ours(path: &Path) -> Result<bool, Fail> {
     if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
         return Ok(false);
@@ -139,7 +139,7 @@ fn is_ours(path: &Path) -> Result<bool, Fail> {
     Ok((own::FORMAT.detect)(input.head()?) == Fit::Sure)
 }
 
-/// Beside the file, with `.frt` behind its name: `disk.csv.gz` becomes `disk.csv.frt`, `sda.blktrace.0` and its
+/// The path beside the file with the suffix `.frt`: `disk.csv.gz` becomes `disk.csv.frt`, `sda.blktrace.0` and its
 /// siblings `sda.blktrace.frt`.
 fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
     let mut out = files[0].clone();

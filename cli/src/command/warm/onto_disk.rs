@@ -1,4 +1,4 @@
-//! `foreread warm` of objects: into a cache on disk.
+//! `foreread warm` for objects: reads them into a disk cache.
 
 use super::{TICK, WarmArgs};
 use crate::config;
@@ -17,10 +17,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What was not read that is named on stderr.
+/// Maximum number of skipped objects named on stderr.
 const MAX_NAMED: usize = 10;
 
-/// Are these objects? Files go to the page cache.
+/// Whether the sources are objects; files go to the page cache.
 pub fn is_asked(args: &WarmArgs) -> Result<bool, Fail> {
     let is_object = |path: &&Path| source::is_remote(&SourceName::from(*path));
     let paths = || args.paths.iter().map(|path| path.as_path());
@@ -35,9 +35,9 @@ pub fn is_asked(args: &WarmArgs) -> Result<bool, Fail> {
         return Err(Fail::input("a file among objects", place, remedy));
     }
     if args.disk_cache.is_some() {
-        let remedy = "leave --disk-cache out: files go to the page cache";
+        let remedy = "remove --disk-cache: files go to the page cache";
         return Err(Fail::input(
-            "only objects of stores are kept on disk",
+            "a disk cache holds only objects of stores",
             place,
             remedy,
         ));
@@ -45,7 +45,7 @@ pub fn is_asked(args: &WarmArgs) -> Result<bool, Fail> {
     Ok(false)
 }
 
-/// All sources together.
+/// Totals over all sources.
 #[derive(Default)]
 struct Sum {
     counts: CacheFillCounts,
@@ -99,14 +99,14 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
         .collect();
     let Some(cache) = config::load()?.disk_cache(args.disk_cache.as_deref())? else {
         return Err(Fail::input(
-            "no cache on disk is named, and the page cache has no objects",
+            "objects need a disk cache, and none is named",
             &sources[0],
             "add --disk-cache DIR",
         ));
     };
     if args.max.is_some() {
         return Err(Fail::input(
-            "--max is for the page cache",
+            "--max applies only to the page cache",
             &sources[0],
             "write --disk-cache DIR,size=SIZE",
         ));
@@ -133,7 +133,7 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
     }
     if sum.evicted_bytes > 0 {
         let evicted = amount(sum.evicted_bytes);
-        note(format!("{evicted} of older versions were removed for room"));
+        note(format!("{evicted} of older versions were evicted"));
     }
     print(outputs, &cache, &sum, seconds)?;
     ended(&sum, &cache, signalled.load(Ordering::Relaxed))
@@ -192,12 +192,12 @@ fn print(outputs: &Outputs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Resul
     outputs.emit(in_words, || format!("{whole:#}\n"), &[])
 }
 
-/// What a command that has not fetched all says at its end.
+/// The error if not everything was fetched.
 fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
     let rest = amount(sum.left_bytes());
     if signal > 0 {
         note(format!(
-            "ended with {rest} to do; the same command goes on there"
+            "stopped with {rest} to do; run the same command again to continue"
         ));
         return Err(Fail::Passed(128 + signal as u8));
     }
@@ -209,26 +209,26 @@ fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
                 "{what}: {dir} may have {}",
                 amount(cache.settings().size_bytes)
             );
-            let remedy = "write a larger size behind the folder: DIR,size=SIZE";
-            Err(Fail::check("the cache on disk is full", place, remedy))
+            let remedy = "set a larger size: DIR,size=SIZE";
+            Err(Fail::check("the disk cache is full", place, remedy))
         }
         Some(CacheFillEnd::Refused) => {
-            let remedy = "free some space, write a smaller free=, or name another disk";
+            let remedy = "free some space, set a smaller free=, or name another disk";
             let place = format!("{what}: {dir}");
-            Err(Fail::check("the disk takes no more", place, remedy))
+            Err(Fail::check("the disk is full", place, remedy))
         }
         Some(CacheFillEnd::Stopped) | None if sum.dropped_bytes > 0 => {
             let dropped = amount(sum.dropped_bytes);
             let place = format!("{dropped} were fetched and not written to {dir}");
             Err(Fail::check(
-                "the disk did not keep up",
+                "the disk was too slow",
                 place,
                 "start it again",
             ))
         }
         Some(CacheFillEnd::Stopped) | None if sum.left_out.is_empty() => Ok(()),
         Some(CacheFillEnd::Stopped) | None => Err(Fail::check(
-            "some objects were left out",
+            "some objects were skipped",
             "see above",
             "check them",
         )),

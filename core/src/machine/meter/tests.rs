@@ -123,7 +123,7 @@ fn a_step_of_the_latency_is_followed() {
 
 /// Six requests of 128 KiB wait for each other on a link of 62.5 MB/s: each takes 12.6 ms, of which 0.7 are latency.
 #[test]
-fn a_queue_is_no_latency() {
+fn a_queue_is_not_latency() {
     let mut meter = Meter::default();
     let (latency, len) = (700_000, 128 << 10);
     let mut alone = meter.sent(0, 4096);
@@ -158,7 +158,7 @@ fn a_queue_is_no_latency() {
 
 /// 15 ms are in the middle of what fetches behind others take, of which some take 5 ms: that is no lower latency. 4 to 9 ms are one.
 #[test]
-fn the_least_of_a_spread_is_no_latency() {
+fn the_minimum_is_not_the_latency() {
     let mut meter = Meter::default();
     let mut fetch = |in_flight, after| {
         let mut sent = meter.sent(in_flight, 4096);

@@ -1,4 +1,4 @@
-//! Which thread or task attends to a queue: a caller that waits, the thread that reaps for tasks, or a task that polls.
+//! Which thread or task reaps a queue: a waiting caller, the reaper thread for tasks, or a polling task.
 //!
 //! ```text
 //!   transfers in flight ──► a caller reaps: it waits in the queue
@@ -7,7 +7,7 @@
 //!                       ──► none of them: the idle poll of a worker
 //! ```
 //!
-//! Example: 8 tasks read one file. One polls and finds what ends for all; the thread that was started for the others sleeps.
+//! Example: 8 tasks read one file. One polls and finds the completions of all; the thread started for the others sleeps.
 //! The runtime of the first runs something long: after a millisecond the thread reaps.
 
 use super::super::notifications::{Notifications, QueueKey};
@@ -18,7 +18,7 @@ use foreread_core::units::{FileId, Nanos};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a task that has nothing yet goes on.
+/// How a task without data continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskWait {
     /// It has itself polled again at once, and looks into the queue then.
@@ -75,7 +75,7 @@ impl Queues {
 
     // ---- tasks that poll ----
 
-    /// How the task of this slot, which has nothing yet, goes on.
+    /// How the task of this slot continues while it has no data.
     pub fn task_waits(
         &mut self,
         file: FileId,
@@ -218,7 +218,7 @@ impl Queues {
     }
 }
 
-/// How long a task polls while nothing ends. A fast device answers one read in 70 us, and 32 at once in bursts 400 us apart.
+/// How long a task polls without a completion. A fast device answers one read in 70 us, and 32 concurrent reads in bursts 400 us apart.
 const MOMENT: Duration = Duration::from_micros(500);
 /// A task that was not polled for so long is taken for stalled.
 pub const STALE: Duration = Duration::from_millis(1);
@@ -231,7 +231,7 @@ const FOREVER: u32 = u32::MAX;
 /// Under shuttle no time passes: looks instead of a moment.
 const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 
-/// The task that polls a queue, so that its answer comes without another thread.
+/// The task that polls a queue, so that its answer needs no other thread.
 ///
 /// A task must not wait, and without this its answer takes three threads: the kernel ends a transfer in the thread that submitted
 /// it, which sleeps in its runtime; the thread that reaps wakes up, and wakes the task. So a task that waits has itself
@@ -253,7 +253,7 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 pub struct Poller {
     /// The slot of the read whose task polls.
     slot: Option<u32>,
-    /// When it began, or found something.
+    /// When it started, or found a completion.
     since: Nanos,
     /// When it looked last.
     last: Nanos,
@@ -303,7 +303,7 @@ impl Poller {
         let goes_on =
             self.looks < MAX_LOOKS && (cfg!(shuttle) || is_within(now, self.since, MOMENT));
         if !goes_on {
-            // Nothing is expected of it any more.
+            // It no longer polls.
             (self.slot, self.last) = (None, Nanos(0));
             self.empty += 1;
             if self.empty >= MAX_EMPTY {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn it_polls_while_transfers_end_and_rests_when_none_do() {
+    fn it_polls_while_transfers_complete_and_rests_otherwise() {
         let mut poller = Poller::default();
         assert!(poller.begin(7, us(0)) && poller.is(7) && !poller.is(8));
         assert!(poller.look(us(450)));

@@ -1,4 +1,4 @@
-//! The lines of what an earlier session read first: `learned NAME BLOCK PAGES`.
+//! Lines for the first reads of an earlier session: `learned NAME BLOCK PAGES`.
 
 use super::{Fields, LineError};
 use foreread_core::event::{Event, FirstRead};

@@ -1,11 +1,11 @@
-//! The thread that a request is for: whether a signal ends it while it waits.
+//! Detects whether a signal ends the requesting thread while it waits.
 //!
-//! The kernel says so by `FUSE_INTERRUPT`, which the crate `fuser` answers with "not implemented"; from then on the kernel says nothing, and
-//! a thread that was killed waits for its answer all the same. So what takes long looks at the signals that wait for the thread
-//! (proc_pid_status(5)). A caller of another PID namespace has no number here, and is waited for.
+//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers it with "not implemented"; then the kernel sends none, and
+//! a killed thread still waits for its answer. So long operations check the thread's pending signals
+//! (proc_pid_status(5)). A caller in another PID namespace has no pid here, and its request always completes.
 //!
 //! ```text
-//!   SigPnd 0000000000000100 ──► bit 8, SIGKILL: nothing needs the answer
+//!   SigPnd 0000000000000100 ──► bit 8, SIGKILL: the answer is not needed
 //!   ShdPnd 0000000000000002 ──► bit 1, SIGINT, unless it is blocked or ignored
 //! ```
 
@@ -13,9 +13,9 @@
 const ENDS: u64 = 1 | 1 << 1 | 1 << 2 | KILL | 1 << 14;
 const KILL: u64 = 1 << 8;
 
-/// A signal waits for the thread with this number that ends it, or that it wants to see.
+/// Whether the thread with this number has a pending signal that ends it or that it handles.
 pub fn is_ending(thread: u32) -> bool {
-    // Where it cannot be read nothing is known.
+    // Unknown if it cannot be read.
     thread > 0
         && std::fs::read_to_string(format!("/proc/{thread}/status"))
             .is_ok_and(|status| ends(&status))

@@ -1,10 +1,10 @@
-//! The caller's order of files, over a unix socket: a client sends names, and the mount reads these files ahead in their order.
+//! The control socket: a client sends the names of the files that it will read, and the mount reads them ahead in that order.
 //!
-//! A listing says what is likely to come next; a list from the program is certain. Never: waits for a file's bytes, or answers another
+//! A listing suggests the next files; a list from the program is certain. Never: waits for a file's bytes, or answers another
 //! user than the one that mounts and root.
 //!
 //! ```text
-//!   client ── "d00/f1" 0 "d07/f2" 0 ... end ──►  names become numbers; each is put behind the one before it
+//!   client ── "d00/f1" 0 "d07/f2" 0 ... end ──►  names become inode numbers, linked in this order
 //!          ◄── "2 files, 0 unknown\n" ─────────  or "error: WHY\n"
 //! ```
 //! Example: a shuffled epoch of 1,000 objects of 100 kB, 30 ms away. Opened one after the other they cost a round trip each, 30 s. With
@@ -71,7 +71,7 @@ impl Control {
                 }
                 match client {
                     Ok(client) => begin(number, client, &planner, &state),
-                    // Out of descriptors: some may come back.
+                    // Out of descriptors: some may be closed soon.
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
             }
@@ -92,7 +92,7 @@ impl Drop for Control {
     }
 }
 
-/// Serves a client on another thread, with another order, so that none waits for another.
+/// Serves each client on its own thread with its own order, so that none waits for another.
 fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<ControlState>) {
     let refuse = |mut client: &UnixStream, why: &str| {
         drop(client.write_all(format!("error: {why}\n").as_bytes()))
@@ -121,7 +121,7 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<Control
     }
 }
 
-/// A list is taken in, and answered with one line. A client that does not wait for the answer is let go.
+/// Reads a list and answers with one line. A client may disconnect before the answer.
 fn serve(mut client: UnixStream, planner: &Planner) {
     let taken = client
         .set_read_timeout(Some(PATIENCE))
@@ -145,13 +145,13 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
             name.pop();
         } else if got as u64 > MAX_NAME {
             return Err(std::io::Error::other(format!(
-                "a name is longer than {MAX_NAME} bytes; send names with a 0 behind each"
+                "a name is longer than {MAX_NAME} bytes; end each name with a 0 byte"
             )));
         }
         let name = PathBuf::from(OsString::from_vec(name));
         let refused = |error| {
             std::io::Error::other(format!(
-                "{}: the storage cannot be asked: {error}",
+                "{}: the storage does not answer: {error}",
                 name.display()
             ))
         };

@@ -1,4 +1,4 @@
-//! What is open through a mount: files, folders, and the names that listings hold.
+//! Open files and folders of a mount, and the names held by listings.
 //!
 //! ```text
 //!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its bytes counted while it is made
@@ -26,13 +26,13 @@ pub struct Handle {
 /// Where the kernel reads a file, see [`KernelCut`].
 #[derive(Default)]
 pub struct ReadPlace {
-    /// Where its latest read ended.
+    /// The end of its latest read.
     next: AtomicU64,
     /// The same, where that was a jump; else 0.
     jumped_to: AtomicU64,
 }
 
-/// How the kernel cuts what programs read.
+/// How the kernel splits the reads of programs.
 ///
 /// Its page cache asks for at most `most` bytes at once. A program that reads as much from within a page makes two requests, the second
 /// once the first is answered: two waits for the storage. So a request of that length that does not go on where the latest one ended
@@ -85,7 +85,7 @@ impl KernelCut {
     }
 }
 
-/// What was listed, and when it was asked for.
+/// A listing and the time of its request.
 pub struct FolderListing {
     pub folder: Arc<Path>,
     pub names: Arc<FolderNames>,
@@ -93,7 +93,7 @@ pub struct FolderListing {
 }
 
 impl FolderListing {
-    /// The path at a place, and what the listing says of it.
+    /// The path at a position, and its attributes in the listing.
     pub fn entry(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let place = place as usize;
         let path = self.folder.join(self.names.name(place)?);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_cuts_is_fetched_at_once() {
+    fn reads_split_by_the_kernel_are_fetched_at_once() {
         let (cut, place) = (KernelCut::new(MOST), ReadPlace::default());
         for jump in 1..1000 {
             let at = jump * (10 << 20);

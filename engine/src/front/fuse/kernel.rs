@@ -1,7 +1,7 @@
-//! The only file that knows the crate `fuser`: requests in, replies out.
+//! The interface to the crate `fuser`: requests in, replies out.
 //!
-//! Never: decides anything. A request is unpacked, carried out by [`View`] on a thread that may wait ([`RequestPool`]), as long as its caller
-//! is there and the mount is not stopped, and its result packed. A reply that is dropped unsent (a panic) answers with EIO, by the crate.
+//! It takes no decisions. A request is decoded, executed by [`View`] on a thread that may block ([`RequestPool`]), while its caller
+//! waits and the mount is not stopped, and its result is encoded. If a reply is dropped unsent (a panic), the crate answers with EIO.
 //!
 //! ```text
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
@@ -57,7 +57,7 @@ pub struct Unmounter {
     place: Arc<MountPlace>,
 }
 
-/// Where the mount is. At its end the crate unmounts by the name of the folder, and takes what is mounted there then: the mount of another
+/// The mount point. At its end the crate unmounts by the folder's name, and so whatever is mounted there by then: the mount of another
 /// program, or a new one of ours. So the end of a mount that another program took away does not return to the crate.
 struct MountPlace {
     dir: PathBuf,
@@ -66,9 +66,9 @@ struct MountPlace {
     /// The connection to the kernel, to see whether it ended. None from the end of the session on: while it is open, the kernel waits for a
     /// server.
     connection: Mutex<Option<OwnedFd>>,
-    /// The crate has given its mount up: it unmounts nothing more.
+    /// The crate has released its mount and will not unmount again.
     given_up: AtomicBool,
-    /// What waits for the end of a mount that runs.
+    /// The threads of a running mount.
     waits: Mutex<Option<Sender<std::io::Result<()>>>>,
 }
 
@@ -217,14 +217,14 @@ impl KernelMount {
         }
     }
 
-    /// Serves until it is unmounted and none of its files is open.
+    /// Serves until it is unmounted and no file is open.
     pub fn run(self) -> std::io::Result<()> {
         let KernelMount { session, place } = self;
         let (to, ended) = channel();
         *place.waits.lock().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         foreread_os::threads::spawn("foreread-fuse", move || {
             let ran = session.run();
-            // One of a mount that another program took away has said so already.
+            // If another program has unmounted it, that was reported already.
             let _ = to.send(ran);
         })?;
         match ended.recv().unwrap_or(Ok(())) {
@@ -247,7 +247,7 @@ impl Unmounter {
     }
 }
 
-/// What was given up since nothing needs it is an interrupted call to the program, which may make it again after its handler.
+/// A request that was cancelled because its thread got a signal fails with EINTR; the program may retry it after its handler.
 fn errno(refusal: KernelErrno) -> Errno {
     let cancelled = rustix::io::Errno::CANCELED.raw_os_error();
     if refusal == cancelled {
@@ -263,7 +263,7 @@ impl Kernel {
         self.pool.run(move || work(&view));
     }
 
-    /// The same for what asks the storage about names: it ends when nothing needs it any more.
+    /// The same for requests that query names from the storage: they end when the answer is not needed any more.
     fn ask(&self, request: &Request, work: impl FnOnce(&View) + Send + 'static) {
         let (stopped, thread) = (Arc::clone(&self.stopped), request.pid());
         self.run(move |view| {
@@ -292,7 +292,7 @@ fn attributes(number: u64, meta: &Meta, owner: (u32, u32)) -> FileAttr {
         ctime: time,
         crtime: time,
         kind,
-        // Nothing can be written here, and no set-user-id bit counts.
+        // The mount is read-only, and set-user-id bits are ignored.
         perm: meta.permissions & 0o777 & !0o222,
         nlink: if kind == FileType::Directory { 2 } else { 1 },
         uid,
@@ -317,7 +317,7 @@ impl Filesystem for Kernel {
     }
 
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Where the kernel's own limit is lower, that is taken.
+        // The kernel's limit applies if it is lower.
         let wanted = self.settings.kernel_readahead_bytes.max(1);
         if let Err(most) = config.set_max_readahead(wanted) {
             let _ = config.set_max_readahead(most);
@@ -388,7 +388,7 @@ impl Filesystem for Kernel {
                     let how = FopenFlags::FOPEN_NOFLUSH;
                     return reply.opened_passthrough(FileHandle(fh), how, &file.id);
                 }
-                // Without a flag the kernel drops what it has of the file.
+                // Without this flag the kernel drops its cached pages of the file.
                 let how = match stays {
                     _ if is_direct => FopenFlags::FOPEN_DIRECT_IO,
                     true => FopenFlags::FOPEN_KEEP_CACHE,

@@ -1,8 +1,8 @@
-//! What the kernel was told: inode numbers, what each of them is, and how often it was told.
+//! Inode numbers known to the kernel, their files, and lookup counts.
 //!
-//! A number is made of a path and a version, so every mount of the same files has the same ones, in whatever order they are looked up:
+//! A number is a hash of path and version, so all mounts of the same files have the same numbers, in whatever order they are looked up:
 //! backups, `git status` and tables of hard links believe them. A new version of a file is a new number, so pages and attributes that the
-//! kernel keeps under a number are those of one version. A folder's number is made of its path alone. Never: gives one number to two
+//! kernel caches under a number are those of one version. A folder's number depends only on its path. Never: gives one number to two
 //! versions, or forgets one that the kernel still knows.
 //!
 //! ```text
@@ -28,14 +28,14 @@ pub const ROOT: u64 = 1;
 
 /// Bytes of a number in the table: 24, in nodes of a tree that are two thirds full.
 const TOLD_BYTES: u64 = 40;
-/// Bytes that a node has more, beside the letters of its path and those of its version; what the allocator adds included.
+/// Bytes of a node in addition to its path and version, including allocator overhead.
 const NODE_BYTES: u64 = size_of::<Node>() as u64 + 3 * 16;
 
 /// One number.
 pub struct Node {
     pub path: Arc<Path>,
     pub meta: Meta,
-    /// How often the kernel has been told of it.
+    /// The kernel's lookup count.
     told: u64,
     /// Open handles.
     opens: u32,
@@ -49,7 +49,7 @@ pub struct Node {
     place: Option<(Arc<FolderListing>, u32)>,
     /// The file after it in the caller's order.
     next: Option<u64>,
-    /// The caller will open it in its turn, and has not yet: counted in `told`.
+    /// It is in the caller's order and was not opened yet; counted in `told`.
     pub planned: bool,
 }
 
@@ -74,7 +74,7 @@ impl Node {
     }
 }
 
-/// What a number is.
+/// The file or folder of a number.
 enum Told {
     /// A name of a listing, of which nothing more is known.
     Place {
@@ -122,7 +122,7 @@ fn number_of(path: &Path, meta: &Meta) -> u64 {
     (u64::from_le_bytes(number) >> 1).max(ROOT + 1)
 }
 
-/// What is not kept any more, to be dropped without the lock.
+/// Values to drop without the lock.
 #[derive(Default)]
 #[must_use]
 pub struct UnusedNodes {
@@ -170,7 +170,7 @@ impl Nodes {
         }
     }
 
-    /// What is known of a number. A place in a listing becomes a node.
+    /// The state of a number. A place in a listing becomes a node.
     pub fn known(&mut self, number: u64) -> Option<&Node> {
         let told = self.told.get_mut(&number)?;
         if let Told::Place {
@@ -271,7 +271,7 @@ impl Nodes {
         }
     }
 
-    /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
+    /// The kernel has forgotten `times` lookups. Returns the values to drop.
     pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
         let is_gone = match self.told.get_mut(&number) {
             Some(Told::Place { times: told, .. }) => {
@@ -332,7 +332,7 @@ impl Nodes {
         oldest.map_or_else(UnusedNodes::default, |oldest| self.unplan(oldest))
     }
 
-    /// A number is planned no more. Returns what has to be dropped.
+    /// Removes a number from the caller's order. Returns the values to drop.
     fn unplan(&mut self, number: u64) -> UnusedNodes {
         let node = self.node(number);
         if node.is_some_and(|node| std::mem::take(&mut node.planned)) {
@@ -439,7 +439,7 @@ impl Nodes {
             .collect()
     }
 
-    /// What was opened is not the version of this number any more. Returns what has to be dropped.
+    /// The opened file no longer has the version of this number. Returns the values to drop.
     pub fn outdated(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
@@ -512,7 +512,7 @@ mod tests {
 
     /// The same in every mount, whatever was looked up before. What they are is a promise to those who keep them: backups.
     #[test]
-    fn numbers_are_made_of_path_and_version_alone() {
+    fn inode_numbers_depend_only_on_path_and_version() {
         let file = meta(Kind::File, 1);
         let number = 7_816_608_254_781_376_897;
         assert_eq!(number_of(Path::new("d/a"), &file), number);

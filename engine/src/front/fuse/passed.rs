@@ -1,4 +1,4 @@
-//! Files that the kernel reads by itself (FUSE_PASSTHROUGH, Linux 6.9): the storage has them whole as files of this machine.
+//! FUSE passthrough (FUSE_PASSTHROUGH, Linux 6.9): the kernel reads local files that hold complete objects.
 //!
 //! ```text
 //!   open ──► is the number open? ── yes ──► as its other handles are
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is open, by number. `I` is what the kernel calls a file.
+/// Open files by inode number. `I` is the kernel's identifier of a backing file.
 pub struct PassedFiles<I> {
     numbers: Mutex<HashMap<u64, OpenNumber<I>>>,
     /// The kernel has refused: it does not know how, or this process may not.
@@ -63,7 +63,9 @@ impl<I> PassedFiles<I> {
                 Err(error) => {
                     let was_refused = self.is_refused.swap(true, Ordering::Relaxed);
                     if !was_refused {
-                        tracing::info!("the kernel reads no files of the cache by itself: {error}");
+                        tracing::info!(
+                            "FUSE passthrough is not available for files of the cache: {error}"
+                        );
                     }
                 }
             }
@@ -90,7 +92,7 @@ impl<I> PassedFiles<I> {
         !self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// None is passed from now on.
+    /// Disables passthrough from now on.
     pub fn refuse(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
     }

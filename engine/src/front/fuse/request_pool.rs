@@ -1,11 +1,11 @@
-//! Which thread carries out a request: the thread that took it from the kernel, or, when most of those are busy, a new one.
+//! Chooses the thread for a request: the thread that took it from the kernel, or, if most of those are busy, a new one.
 //!
 //! A request may wait for slow storage. The threads that take requests are few; if all of them waited, no request
-//! would be taken. So the last ones never wait: they pass on what they take. Never: a queue.
+//! would be taken. So the last threads never block: they pass requests on. There is no queue.
 //!
 //! ```text
-//!   request ──► busy < INLINE? ── yes ──► here, without a hand-over
-//!                    └─ no ──► a new thread, while there are fewer than MAX_EXTRA of them ── else here
+//!   request ──► busy < INLINE? ── yes ──► on this thread
+//!                    └─ no ──► a new thread, up to MAX_EXTRA of them ── else on this thread
 //! ```
 
 use crate::system;
@@ -40,7 +40,7 @@ impl Drop for Count<'_> {
 }
 
 impl RequestPool {
-    /// Does the work, here or elsewhere. A panic ends that work alone: its reply is dropped, which answers with an error.
+    /// Runs the work on this or another thread. A panic ends only that work: its reply is dropped, which answers with an error.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         let busy = &self.0;
         let before = busy.inline.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl RequestPool {
 }
 
 fn guarded(work: impl FnOnce()) {
-    // What was said of the panic has been said.
+    // The panic has already been reported.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
 }
 

@@ -1,17 +1,17 @@
-//! What a mount shows, without the kernel: numbers, attributes, handles and bytes.
+//! The content of a mount, independent of the kernel: inode numbers, attributes, handles and data.
 //!
 //! Every open handle is a separate open description, fixed to the version of its number. A read is answered
 //! in full, or with an error: the kernel takes a short answer for the end of the file and keeps that for every reader. Never:
 //! waits for the kernel (there is no invalidation that could: a changed file gets a new number), or opens by a path that was
 //! not looked at.
 //!
-//! What the storage said is believed for [`FuseSettings::attr_ttl`] from the moment it was asked, here and in the kernel together: the
-//! kernel is given what is left of it. Where listings tell versions ([`Tree::lists_versions`]) that spares a request for each
-//! name of a listing and for each file that is opened (`names.rs`); where they do not, asking is cheap, and each open asks.
+//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] from the time of the request, here and in the kernel together: the
+//! kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), this saves a request for each
+//! name of a listing and for each opened file (`names.rs`); if not, requests are cheap, and each open sends one.
 //!
 //! ```text
-//!   list ──► (name, version, number) ──lookup, open──► asked less than attr_ttl ago? ── yes ──► nothing is asked
-//!                                                           └─ no: the name and those behind it, with one request
+//!   list ──► (name, version, number) ──lookup, open──► asked less than attr_ttl ago? ── yes ──► no request
+//!                                                           └─ no: one request for this name and the following ones
 //!   lookup ──► number ──open──► same version still? ──► handle (a pinned reader) ──read──► bytes, all that were asked for
 //!                                     └─ no: ESTALE, and the kernel looks the name up again
 //! ```

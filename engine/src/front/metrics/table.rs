@@ -1,6 +1,6 @@
 //! The metrics of an engine as values: one table for the page that Prometheus reads and for the exporter of OTLP. A number is one line below.
 //!
-//! Names are without `foreread_` and without their unit; docs/metrics.md lists them all in full. What a counter means is said once, where it is
+//! Names are without `foreread_` and without their unit; docs/metrics.md lists the full names. A counter is documented once, where it is
 //! counted ([`foreread_core::stats::Stats`]). Never: more than [`MAX_STREAMS`] streams, or a value that is not a counter's.
 //!
 //! ```text
@@ -17,14 +17,14 @@ pub const MAX_STREAMS: usize = 64;
 /// Characters of a source's name in a label.
 const MAX_NAME: usize = 200;
 
-/// What a front end says of itself.
+/// Counters of a front end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontView {
     /// Clients that are connected, or files that are open.
     pub open: u64,
     /// Clients or files that ever were.
     pub opened: u64,
-    /// Of these, files that the kernel reads by itself: their requests and bytes are not counted.
+    /// Of these, files read by the kernel (FUSE passthrough): their requests and bytes are not counted.
     pub passed: u64,
     /// Requests answered with data or success.
     pub requests: u64,
@@ -47,7 +47,7 @@ pub enum MetricKind {
     Info,
 }
 
-/// What the values of a metric are measured in; the end of its name.
+/// The unit of a metric, which is the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricUnit {
     /// Bytes.
@@ -75,9 +75,9 @@ impl MetricUnit {
 pub struct Metric {
     /// Without `foreread_` and the unit.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A sentence that describes it.
     pub help: &'static str,
-    /// What its values are measured in.
+    /// The unit of its values.
     pub unit: Option<MetricUnit>,
     /// How they behave.
     pub kind: MetricKind,
@@ -95,7 +95,7 @@ impl Metric {
     }
 }
 
-/// What every name begins with.
+/// Prefix of all names.
 pub const PREFIX: &str = "foreread";
 
 /// A value and its labels.
@@ -103,7 +103,7 @@ pub const PREFIX: &str = "foreread";
 pub struct MetricPoint {
     /// Names and values.
     pub labels: Vec<(&'static str, String)>,
-    /// What it is now.
+    /// Its current value.
     pub value: MetricValue,
 }
 
@@ -141,7 +141,7 @@ pub struct MetricBuckets {
     pub buckets: Vec<(f64, u64)>,
 }
 
-/// Everything there is to say now.
+/// All current values.
 #[must_use]
 pub fn table(engine: &Engine, front: FrontView) -> Vec<Metric> {
     let mut table = Vec::new();
@@ -276,19 +276,19 @@ fn held(table: &mut Vec<Metric>, engine: &Engine, gauges: &Gauges) {
         missed_calls = gauges.missed_calls, "Lost wake-ups recovered (should stay 0)";
         budget_refused_requests = used.refused_requests, "Readahead refused by the budget";
         budget_refused [Bytes] = used.refused_bytes, "Readahead refused by the budget";
-        budget_short_engines = used.short_engines, "Engines that got less memory than they wanted";
+        budget_short_engines = used.short_engines, "Engines that got less memory than requested";
     }
 }
 
-/// What the cache on disk has done for this process, and the bytes that it has for all.
+/// Counters of the disk cache for this process, and its total bytes.
 #[cfg(feature = "disk-cache")]
 fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
     let counts = cache.counts();
     numbers! { table, Counter:
         disk_cache_hits = counts.hits, "Parts of fetches read from the disk";
         disk_cache_hit [Bytes] = counts.hit_bytes, "Read from the disk";
-        disk_cache_misses = counts.misses, "Parts of fetches that the store was asked for";
-        disk_cache_miss [Bytes] = counts.miss_bytes, "Asked of the store";
+        disk_cache_misses = counts.misses, "Parts of fetches requested from the store";
+        disk_cache_miss [Bytes] = counts.miss_bytes, "Bytes requested from the store";
         disk_cache_writes = counts.written, "Runs of blocks written, each of at most 1 MiB";
         disk_cache_written [Bytes] = counts.written_bytes, "Written to the disk";
         disk_cache_dropped [Bytes] = counts.dropped_bytes, "Not written, since the disk did not keep up";
@@ -297,7 +297,7 @@ fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
         disk_cache_wrong_blocks = counts.wrong, "Blocks with a wrong checksum, removed";
         disk_cache_evictions = counts.evicted, "Versions, or parts of large ones, removed for room";
         disk_cache_evicted [Bytes] = counts.evicted_bytes, "Removed for room";
-        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "On the disk and asked of the store, which is faster";
+        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "Bytes on disk, but read from the store because it is faster";
         disk_cache_waits = counts.waits, "Fetches that waited for another process";
     }
     numbers! { table, Gauge:
@@ -392,7 +392,7 @@ fn clients(table: &mut Vec<Metric>, front: &FrontView) {
     }
     numbers! { table, Counter:
         front_opened = front.opened, "Clients or files that ever were open";
-        front_passed = front.passed, "Of these, files that the kernel reads by itself";
+        front_passed = front.passed, "Of these, files read by the kernel (FUSE passthrough)";
         front_requests = front.requests, "Requests answered";
         front_failed_requests = front.failed_requests, "Requests refused or failed";
         front_sent [Bytes] = front.bytes, "Data sent";

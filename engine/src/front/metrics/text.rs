@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 
-/// Everything there is to say now.
+/// All current metrics as text.
 ///
 /// # Panics
 /// Never: text is written to memory.

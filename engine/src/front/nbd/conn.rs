@@ -38,7 +38,7 @@ const WASTE_BYTES: usize = 4096;
 /// Whether a client has sent more is checked in each of its first turns (this number), and then once in as many.
 const LOOK_EVERY: u64 = 8;
 
-/// What was agreed on before the requests.
+/// The result of the handshake.
 struct Agreement {
     export: Export,
     structured: bool,
@@ -47,12 +47,12 @@ struct Agreement {
 /// The turns of a client.
 #[derive(Default)]
 struct Turns {
-    /// What it sends next begins another.
+    /// Its next bytes start another request.
     armed: bool,
     /// A thread reads from the socket: it is not armed before a whole request is taken.
     taking: bool,
     inside: u32,
-    /// There will be no more.
+    /// The client sends no more requests.
     over: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Conn {
     closing: AtomicBool,
 }
 
-/// The client is gone, or has to go.
+/// The client is gone or must be disconnected.
 struct Disconnected;
 
 struct Task {
@@ -80,7 +80,7 @@ struct Task {
     written: Option<Result<(), WriteError>>,
 }
 
-/// A turn that has begun.
+/// A running turn.
 struct RequestGuard<'a> {
     conn: &'a Conn,
     /// It has had to wait.
@@ -90,7 +90,7 @@ struct RequestGuard<'a> {
 }
 
 impl RequestGuard<'_> {
-    /// Called before the thread waits for the source: others take what the client sends meanwhile.
+    /// Called before the thread waits for the source, so that others can take the client's next requests.
     fn yield_slot(&self) {
         self.conn.rearm(MAX_TURNS);
         self.step_aside_alone();
@@ -140,7 +140,7 @@ impl Conn {
         }
     }
 
-    /// Takes no more requests; those that were taken are answered.
+    /// Accepts no more requests; accepted ones are answered.
     pub fn take_no_more(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.stream.receive_no_more();
@@ -154,7 +154,7 @@ impl Conn {
 
     // ---- turns ----
 
-    /// The handshake, and what comes after it. Whether the client stays.
+    /// Runs the handshake and the first requests. Returns whether the client stays.
     pub fn begin(&self) -> bool {
         if self.agree().is_err() {
             return false;
@@ -181,13 +181,13 @@ impl Conn {
         let mut turns = self.turns();
         turns.armed = false;
         if turns.inside > 0 && !self.shared.helpers.take(1) {
-            // What it has sent is taken when one of its other turns ends.
+            // Its pending bytes are read when one of its other turns ends.
             return 0;
         }
         turns.taking = true;
         turns.inside += 1;
         drop(turns);
-        // A panic ends this client alone.
+        // A panic ends only this client.
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(buffer))).unwrap_or_else(|_| {
             self.hang_up();
             Err(Disconnected)
@@ -227,7 +227,7 @@ impl Conn {
         Ok(turn.sent.get())
     }
 
-    /// Lets others take what the client sends next.
+    /// Lets other threads take the client's next request.
     fn rearm(&self, most: u32) {
         let mut turns = self.turns();
         if turns.inside < most && !self.closing.load(Ordering::Relaxed) {
@@ -354,7 +354,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Half an answer may be out: nothing that follows could be understood.
+    /// Part of an answer may have been sent, so the stream cannot continue.
     fn give_up(&self) -> Disconnected {
         self.hang_up();
         Disconnected

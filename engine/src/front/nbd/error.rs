@@ -1,4 +1,4 @@
-//! Why the NBD server does not start.
+//! Errors of starting the NBD server.
 
 use crate::front::{FrontError, FrontErrorKind};
 use crate::{Reader, WriteError};
@@ -14,12 +14,12 @@ pub fn short_of_threads(error: Error) -> FrontError {
     .caused_by(error)
 }
 
-/// Why what clients would write is not locked.
+/// Why the writable source cannot be locked.
 pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
     let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
     let what = match error.errno() {
         errno if errno == again.raw_os_error() => {
-            "another program has locked it, to write it or to keep it as it is".to_string()
+            "another program has locked it, for writing or against writes".to_string()
         }
         errno if errno == busy.raw_os_error() => {
             "it is mounted, or another program has claimed it".to_string()

@@ -1,4 +1,4 @@
-//! Something that all clients share and of which there is only so much: helper threads, bytes that slow clients owe.
+//! A counted resource shared by all clients: helper threads, bytes buffered for slow clients.
 //!
 //! ```text
 //!   take ──► used + n <= most? ── yes ──► used += n ──give──► used -= n

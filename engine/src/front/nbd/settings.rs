@@ -1,4 +1,4 @@
-//! What may be set for the NBD server. Never: binds or serves anything.
+//! Settings of the NBD server.
 
 #[cfg(feature = "tls")]
 use super::tls::NbdTls;
@@ -15,9 +15,9 @@ pub const MAX_HELPERS: u32 = 256;
 /// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 
-/// Helpers and answers have at most this part of the machine's or control group's memory each.
+/// Helpers and answers may each use this fraction of the machine's or control group's memory.
 const MEMORY_PART: u64 = 16;
-/// What a thread that serves holds.
+/// Memory of a serving thread.
 const HELPER_BYTES: u64 = 256 << 10;
 const MIN_HELPERS: u64 = 8;
 
@@ -28,7 +28,7 @@ fn limits_in(memory: u64) -> (u32, u64) {
     (helpers as u32, MAX_OWED_BYTES.min(share))
 }
 
-/// What may be set. All limits hold for the whole server.
+/// Settings of the NBD server. All limits apply to the whole server.
 #[derive(Clone, Debug)]
 pub struct NbdSettings {
     /// Name of the export. The empty name always means it too.
@@ -37,7 +37,7 @@ pub struct NbdSettings {
     pub description: String,
     /// Clients may write. Default no. The reader has to allow it ([`crate::Reader::allow_writes`]).
     pub writable: bool,
-    /// What clients may write is locked, so that no other program writes it at the same time: see [`crate::Reader::lock`]. Default yes.
+    /// A writable source is locked against other writers: see [`crate::Reader::lock`]. Default yes.
     pub lock: bool,
     /// Most clients at once. Default [`MAX_CLIENTS`].
     pub max_clients: u32,
@@ -45,7 +45,7 @@ pub struct NbdSettings {
     /// [`MAX_HELPERS`], or fewer on a machine of less than 1 GiB. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
     /// wait.
     pub max_helpers: u32,
-    /// Most bytes of answers that are kept for clients that do not take them. Default [`MAX_OWED_BYTES`], or a
+    /// Maximum bytes of answers kept for slow clients. Default [`MAX_OWED_BYTES`], or a
     /// sixteenth of the memory if that is less. What would be more is read again when its client takes it.
     pub max_owed_bytes: u64,
     /// How long a client may take to agree on an export. Default 10 s.
@@ -53,7 +53,7 @@ pub struct NbdSettings {
     /// How long a client may take to send the head of a request or 256 KiB of what it brings, and to take 256 KiB of an
     /// answer, in all and not from byte to byte. Default 30 s.
     pub stall: Duration,
-    /// The certificate for TLS, and whether clients have to use it. Default none: there is no encryption.
+    /// The certificate for TLS, and whether clients must use it. Default none: no encryption.
     #[cfg(feature = "tls")]
     pub tls: Option<NbdTls>,
     /// The observer of each request. Default none.

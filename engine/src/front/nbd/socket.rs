@@ -1,6 +1,6 @@
 //! The two kinds of sockets, as one.
 //!
-//! Never: reads or writes what a client has not time for; every wait has a deadline.
+//! Every wait has a deadline.
 
 use crate::front::unix::UnixSocket;
 use crate::front::{FrontError, FrontErrorKind};
@@ -22,11 +22,11 @@ pub const PIECE_BYTES: usize = 256 << 10;
 /// Where clients connect.
 #[derive(Clone, Debug)]
 pub enum Listen {
-    /// A unix socket, readable and writable by its owner alone.
+    /// A unix socket with access for its owner only.
     Unix(PathBuf),
     /// A TCP address. Unless there is TLS that verifies clients, any client that reaches it can read everything.
     Tcp(SocketAddr),
-    /// A socket that listens already, unix or TCP: one that systemd has made. It stays where it is at the end.
+    /// A listening unix or TCP socket from systemd. It is not removed at the end.
     Inherited(Arc<OwnedFd>),
 }
 
@@ -77,7 +77,7 @@ impl Listener {
         });
         bound.map_err(|error| {
             let remedy = match error.kind() {
-                ErrorKind::AddrInUse => "stop the server that is there, or name another place",
+                ErrorKind::AddrInUse => "stop the server on it, or name another address",
                 ErrorKind::AlreadyExists => "it is not a socket; name another place",
                 ErrorKind::PermissionDenied => {
                     "name a place that you may write to (ports below 1024 need root)"
@@ -109,7 +109,7 @@ impl Listener {
         Ok(stream)
     }
 
-    /// As clients write it; `tls` where they speak TLS.
+    /// The address as clients write it; `tls` if they use TLS.
     pub fn uri(&self, export: &str, tls: bool) -> String {
         let scheme = if tls { "nbds" } else { "nbd" };
         match self {
@@ -155,7 +155,7 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// Where the client is, for the log.
+    /// The client's address for the log.
     pub fn peer(&self) -> String {
         match self {
             Socket::Unix(_) => "unix".to_string(),
@@ -167,7 +167,7 @@ impl Socket {
 
     /// Closes a direction, or both; threads that wait for it wake.
     pub fn shutdown(&self, how: Shutdown) {
-        // It fails only where it is closed already.
+        // It fails only if it is closed already.
         let _ = match self {
             Socket::Unix(s) => s.shutdown(how),
             Socket::Tcp(s) => s.shutdown(how),
@@ -184,7 +184,7 @@ impl Socket {
         .is_ok_and(|(got, _)| got > 0)
     }
 
-    /// What is there now; `WouldBlock` when it is nothing. Nothing at the end.
+    /// Reads available bytes; `WouldBlock` if there are none, 0 at the end.
     pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
         loop {
             match recv(self.as_fd(), &mut *buf, RecvFlags::DONTWAIT) {
@@ -212,7 +212,7 @@ impl Socket {
         }
     }
 
-    /// Waits until something has come, or the client is gone.
+    /// Waits until the socket is readable or the client is gone.
     pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.wait(PollFlags::IN, deadline)
     }

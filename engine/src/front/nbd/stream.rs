@@ -1,10 +1,10 @@
-//! A client's connection: its socket, and TLS on it once the client has asked for that.
+//! A client's connection: its socket, with TLS once the client has requested it.
 //!
 //! ```text
 //!   plain ──STARTTLS──► handshake of TLS, with its own time ──► encrypted, until the end
 //! ```
 //!
-//! Never: goes back to plain text.
+//! It never returns to plain text.
 
 use super::socket::{Deadline, Socket};
 #[cfg(feature = "tls")]
@@ -39,7 +39,7 @@ impl ClientStream {
             .map_err(|_| std::io::ErrorKind::AlreadyExists.into())
     }
 
-    /// No more is received; what was taken can still be answered.
+    /// Stops receiving; accepted requests can still be answered.
     pub fn receive_no_more(&self) {
         self.socket.shutdown(Shutdown::Read);
     }
@@ -67,7 +67,7 @@ impl ClientStream {
         false
     }
 
-    /// What is there now; `WouldBlock` when it is nothing. Nothing at the end.
+    /// Reads available bytes; `WouldBlock` if there are none, 0 at the end.
     pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -87,7 +87,7 @@ impl ClientStream {
             .send_now(&[IoSlice::new(head), IoSlice::new(data)])
     }
 
-    /// Waits until something has come, or the client is gone.
+    /// Waits until the connection is readable or the client is gone.
     pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.socket.wait_to_receive(deadline)
     }

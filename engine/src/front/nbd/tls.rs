@@ -36,8 +36,8 @@ const SEND_BYTES: usize = 64 << 10;
 /// How often the socket is read for one receive: a record has 16 KiB, the library reads 4 KiB at a time.
 const READS_AT_ONCE: u32 = 8;
 
-/// The certificate of an NBD server, and what it wants of its clients. Clients without TLS are refused unless
-/// [`NbdTls::allow_plain`] is asked for.
+/// The certificate of an NBD server, and its requirements for clients. Clients without TLS are refused unless
+/// [`NbdTls::allow_plain`] is set.
 #[derive(Clone)]
 pub struct NbdTls {
     config: Arc<ServerConfig>,
@@ -89,11 +89,11 @@ impl NbdTls {
                     FrontErrorKind::Certificate,
                     "the key belongs to another certificate than server-cert.pem".to_string(),
                     key_path.display().to_string(),
-                    "put the key there that the certificate was made with, or make both again",
+                    "use the key of this certificate, or create both again",
                 ),
                 error => unusable(&cert_path, &error),
             })?;
-        // A session is not continued on another connection: there is nothing to keep between connections.
+        // Sessions are not resumed on other connections, so no state is kept between connections.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(NbdTls {
@@ -102,7 +102,7 @@ impl NbdTls {
         })
     }
 
-    /// Clients may go without TLS, too: then neither they nor what they read are protected.
+    /// Also accepts clients without TLS: then neither their identity nor their data is protected.
     #[must_use]
     pub fn allow_plain(self) -> NbdTls {
         NbdTls {
@@ -150,7 +150,7 @@ fn unlisted(path: &Path, error: &dyn fmt::Display) -> FrontError {
         FrontErrorKind::Certificate,
         format!("the list of revoked certificates cannot be used ({error})"),
         path.display().to_string(),
-        "have the authority issue it again (certtool --generate-crl), or remove it if none is revoked",
+        "let the authority issue it again (certtool --generate-crl), or remove it if no certificate is revoked",
     )
 }
 
@@ -200,7 +200,7 @@ fn unreadable(path: &Path, error: &PemError) -> FrontError {
     let (what, remedy) = match error {
         PemError::Io(error) if error.kind() == ErrorKind::NotFound => (
             "a file for TLS is missing".to_string(),
-            "the directory has to hold server-cert.pem and server-key.pem, for --tls-verify-peer ca-cert.pem too",
+            "the directory must contain server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer",
         ),
         PemError::Io(error) => (
             format!("a file for TLS cannot be read ({error})"),
@@ -208,10 +208,10 @@ fn unreadable(path: &Path, error: &PemError) -> FrontError {
         ),
         PemError::NoItemsFound => (
             "a file for TLS holds no such thing".to_string(),
-            "it has to be PEM text with a certificate, or with a key that has no password",
+            "it must be PEM text with a certificate, or with a key without a password",
         ),
         error => (
-            format!("a file for TLS is no PEM text ({error})"),
+            format!("a file for TLS is not PEM text ({error})"),
             "write it again",
         ),
     };
@@ -323,7 +323,7 @@ impl Session {
         }
     }
 
-    /// Says to the client that no more bytes follow, as far as there is room for that.
+    /// Sends close_notify to the client, if the socket has room for it.
     pub fn say_goodbye(&self, socket: &Socket) {
         let mut state = self.state();
         state.tls.send_close_notify();

@@ -2,13 +2,13 @@
 //!
 //! Requests are taken in the order of arrival, so that clients get equal shares: with a thread
 //! for each client the scheduler decided, and of 256 clients one got four to nine times what another got. A thread that
-//! has to wait (for the source, or for a client that is slow to take or to send) gives up its slot first, so that another thread
+//! must wait (for the source, or for a slow client) first releases its slot, so that another thread
 //! polls the sockets. A thread that has just answered polls for a moment before it sleeps: to put a thread to sleep and wake
 //! it again on another core took longer than a cached read (measured: 50 us against 12).
-//! Never: knows what a request is, or polls with more than one thread.
+//! It does not interpret requests, and only one thread polls.
 //!
 //! ```text
-//!              ┌── came in order ◄── poll (one at a time) ◄── nothing there, no poller ──┐
+//!              ┌── in order of arrival ◄── poll (one thread) ◄── no request, no poller ──┐
 //!   called ──► take ──► a turn of a client ──► done ──► take ...                            take ──► rest
 //!                          └─ has to wait: steps aside (calls another) ──► comes back ──► take or rest
 //! ```

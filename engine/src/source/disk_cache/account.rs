@@ -1,9 +1,9 @@
-//! How many bytes the files of a cache have on the disk, over all processes that write it: a number for each of its 256 folders, changed
+//! Counts the bytes of a cache's files on disk, over all processes that write it: a number for each of its 256 folders, changed
 //! under a lock.
 //!
-//! A process counts what it has written and adds it now and then. What a process that was killed had not added, and what others remove by
-//! hand, is put right folder by folder: each look at a folder (evict.rs) sets its number, and a process that writes looks at one folder after
-//! the other. So no process has to look at all of them, and a file that is damaged is right again soon.
+//! A process counts its writes and adds them now and then. Writes that a killed process had not added, and files that are removed by
+//! hand, are corrected folder by folder: each scan of a folder (evict.rs) sets its number, and a writing process scans one folder after
+//! the other. So no process must scan all of them, and a damaged account file is soon correct again.
 
 use super::folder::{CacheFolder, read_full};
 use crate::source::descriptor::{lock, write_all};
@@ -38,7 +38,7 @@ impl Account {
         read(&file).iter().fold(0, sum)
     }
 
-    /// Adds what was written to each folder, or removed.
+    /// Adds the bytes written to each folder, or removed.
     pub fn add(&self, changes: &[i64; FOLDERS]) {
         self.change(|numbers| {
             for (number, change) in numbers.iter_mut().zip(changes) {
@@ -54,7 +54,7 @@ impl Account {
 
     fn change(&self, change: impl FnOnce(&mut Numbers)) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where a file system has no locks, or a process was stopped with one, a number is off by what was written at the same time.
+        // If the file system has no locks, or a process was stopped while it held one, a number may miss concurrent writes.
         for _ in 0..LOCK_TRIES {
             match lock(&*file, libc::F_WRLCK, 0, 0) {
                 Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => {
@@ -72,7 +72,7 @@ impl Account {
     }
 }
 
-/// What the file does not have is 0.
+/// Missing numbers are 0.
 fn read(file: &OwnedFd) -> Numbers {
     let mut bytes = [0; 8 * FOLDERS];
     let _ = read_full(file, &mut bytes, 0);

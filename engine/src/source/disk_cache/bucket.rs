@@ -1,20 +1,20 @@
-//! A bucket near by as the place of bytes that machines share: `shared=s3://BUCKET/PREFIX`.
+//! A nearby bucket as a cache shared by machines: `shared=s3://BUCKET/PREFIX`.
 //!
-//! Bytes are objects below the prefix, each of a run of blocks of a version, at most 1 MiB. Which there are is known from a listing of the
-//! version, begun when it is read first and again while reads go to the store. What is fetched from the store is put behind the reader.
+//! Each object below the prefix has a run of blocks of a version, at most 1 MiB. A listing of the version finds them; it
+//! is started at the first read, and again while reads go to the store. Data fetched from the store is uploaded in the background.
 //!
 //! ```text
 //!   PREFIX/foreread-cache-2/ab/abcd.../100.20     32 blocks of 4 KiB from block 256 on:
 //!     16 version | 8 checksum of the checksums | 8 checksum of each block | the bytes
 //!
-//!   read ──► listing (waits for its first one, 1.5 s at most) ── not on it ──► the store, and a PUT behind the reader
+//!   read ──► listing (waits for the first one, 1.5 s at most) ── not listed ──► the store, and a PUT in the background
 //!              │ on it
 //!              ▼
 //!            GET of checksums and blocks ── gone, wrong ──► forgotten, the store
-//!                                        └─ late, refused ──► the bucket is not asked for a while, the store
+//!                                        └─ late, refused ──► the store; the bucket is not used for a while
 //! ```
-//! A bucket has no claims: machines that begin the same at the same time fetch it each for itself. Nothing is removed from it, and it has
-//! no limit here; a rule of the bucket ends what is old. What is wrong is made an empty object. Never: fails a read, or waits longer
+//! A bucket has no claims: machines that start on the same data at the same time each fetch it. Nothing is deleted, and it has
+//! no size limit; a lifecycle rule should expire old objects. Invalid runs are replaced by empty objects. Never: fails a read, or waits longer
 //! than 1.5 s for a listing, for one run, or to set one aside.
 
 use super::OpenSettings;
@@ -34,13 +34,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs that are put at once.
+/// Maximum concurrent PUTs.
 pub const WRITERS: usize = 4;
-/// How long a PUT may take.
+/// Time limit of a PUT.
 const PUT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a bucket that refuses is left alone.
+/// How long a refusing bucket is not used.
 const READ_PAUSE: Duration = Duration::from_secs(30);
-/// What comes before the bytes in a run is asked for with them where that is no more than this.
+/// The bytes before a range in its run are fetched with it if they are no more than this.
 const FRONT_BYTES: u64 = 128 << 10;
 
 pub struct BucketTier(Arc<Bucket>);
@@ -72,7 +72,7 @@ impl BucketTier {
         }))))
     }
 
-    /// Begins to list a version, unless that is under way.
+    /// Starts to list a version, unless a listing is running.
     fn list(&self, version: &Arc<CachedVersion>) {
         {
             let mut state = version.listing.hold();
@@ -168,8 +168,8 @@ impl Bucket {
         Err(Fault::Wrong(Some(blocks.start)))
     }
 
-    /// Makes what is wrong an empty object: a listing of it would hide shorter runs that are right. It ends before the read goes on,
-    /// so that it never comes behind the PUT of what that fetches.
+    /// Replaces an invalid run by an empty object: in a listing it would hide valid shorter runs. This completes before the read continues,
+    /// so that it cannot overwrite the PUT of the refetched data.
     fn set_aside(&self, key: &str) {
         if !self.tier.writes.is_on() {
             return;
@@ -233,7 +233,7 @@ impl Tier for BucketTier {
         !self.0.reads_slow && self.0.tier.speeds.passes_over_disk(bytes)
     }
 
-    /// There are no claims; what others have put since is listed beside the fetch.
+    /// There are no claims; data put by others meanwhile is listed during the fetch.
     fn claim(&self, version: &Arc<CachedVersion>, _: &Range<u64>) -> Claim {
         if self.0.tier.reads.is_on() && version.listing.is_due() {
             self.list(version);
@@ -280,7 +280,7 @@ fn object_of(hash: VersionHash, run: BlockRun, bytes: &[u8]) -> Bytes {
     object.into()
 }
 
-/// Are these the blocks from `first` on, whose checksums begin with that of this index?
+/// Whether these are the blocks from `first` on, with their checksums starting at this index.
 fn has_blocks(
     head: &[u8],
     hash: VersionHash,

@@ -1,12 +1,12 @@
-//! A source whose bytes are kept on disk: reads what is there, asks the source below for the rest, and keeps that.
+//! A source with a disk cache: reads cached bytes from disk, the rest from the source below, and caches that.
 //!
 //! ```text
 //!   fetch ──► which version is it exactly? ── not known ──► the source below
 //!                 │
 //!                 ▼ part after part (tier.rs)
-//!             here ──► read and looked at ── gone or wrong: asked of the store
-//!             not here ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
-//!                                          └─ yes: waits for it as long as it lives
+//!             cached ──► read and verified ── gone or invalid: fetched from the store
+//!             absent ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
+//!                                        └─ yes: waits while that process lives
 //! ```
 //! Never: fails a read because of the disk, mixes two versions, or makes a reader wait for a write.
 
@@ -29,15 +29,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a fetch waits for another process that holds the same and brings nothing. The kernel ends the claims of a process that has ended,
+/// How long a fetch waits for another process that has claimed the range without progress. The kernel releases the claims of an ended process,
 /// so this is for one that is stopped.
 const STOPPED_AFTER: Duration = Duration::from_secs(30);
-/// How often it looks whether that has come: at first, and later.
+/// Poll intervals for the other process's data: initial and later.
 const LOOK_EVERY: Range<Duration> = Duration::from_millis(1)..Duration::from_millis(20);
 /// A shorter range of a larger object is not claimed: to wait for another process would cost more than the bytes.
 const CLAIMED_BYTES: u64 = 64 << 10;
 
-/// A version of so many bytes is looked at before it is opened to be passed through, a larger one meanwhile.
+/// A version up to this size is verified before passthrough when it is opened, a larger one in the background.
 const LOOKED_AT_ONCE: u64 = 1 << 20;
 /// One with more than this part of the machine's memory is not: that would take all of the page cache.
 const LARGE_PART: u64 = 4;
@@ -46,14 +46,14 @@ pub struct CachedSource {
     below: Arc<dyn Source>,
     parts: Arc<Parts>,
     version: Mutex<Option<Arc<CachedVersion>>>,
-    /// Bytes of that version came from the disk.
+    /// Whether bytes of that version came from the disk.
     has_served: AtomicBool,
-    /// Counts the versions: one that comes back is not the one that was read before.
+    /// Counts versions, so that a version that returns is distinguished from its earlier occurrence.
     accepted: Arc<AtomicU64>,
 }
 
 impl CachedSource {
-    /// The source behind the cache, with the shared tier between them if there is one.
+    /// The source below the cache, with the shared tier in between if there is one.
     pub fn over(source: Arc<dyn Source>, parts: &Arc<Parts>) -> Arc<dyn Source> {
         let below = match &parts.below {
             Some(shared) => CachedSource::over(source, &shared.0),
@@ -68,7 +68,7 @@ impl CachedSource {
         })
     }
 
-    /// The version that is read, where it is known exactly.
+    /// The version being read, if it is known exactly.
     fn current(&self) -> Result<Option<Arc<CachedVersion>>, SourceError> {
         let exact = self.below.exact_version();
         let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,13 +91,14 @@ impl CachedSource {
         Ok(held.clone())
     }
 
-    /// Does the source read the version of which bytes came from the disk? One that does not say it exactly any more is asked.
+    /// Checks that the source still has the version whose bytes came from disk. If it no longer knows its exact version, it is asked.
     fn is_still(&self, version: &CachedVersion) -> Result<(), SourceError> {
         match self.below.exact_version() {
             Some(exact) if exact == version.exact => Ok(()),
             Some(_) => {
                 let source = self.below.describe();
-                let what = format!("{source}: it is not the version of which bytes are on disk");
+                let what =
+                    format!("{source}: it does not have the version whose bytes are on disk");
                 Err(SourceError::Changed { what })
             }
             None => self.below.check().map(|_| ()),
@@ -166,7 +167,7 @@ impl CachedSource {
         Ok(())
     }
 
-    /// Reads a part that is here; what it does not give is asked of the store.
+    /// Reads a cached part; what the disk does not deliver is fetched from the store.
     fn read_here(
         &self,
         version: &Arc<CachedVersion>,
@@ -198,7 +199,7 @@ impl CachedSource {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// A range that is not here: another process may be fetching it.
+    /// An absent range: another process may be fetching it.
     fn miss(
         &self,
         version: &Arc<CachedVersion>,
@@ -222,7 +223,7 @@ impl CachedSource {
         }
     }
 
-    /// Waits for what another process fetches, up to the end of a megabyte. It is read then, or fetched here.
+    /// Waits for another process's fetch, up to the end of a megabyte. Then the data is read, or fetched here.
     fn await_other(
         &self,
         version: &Arc<CachedVersion>,
@@ -325,7 +326,7 @@ impl CachedSource {
         })
     }
 
-    /// Of a source whose bytes do not come one after the other.
+    /// For a source without streaming.
     fn copy(&self, range: &Range<u64>, part: &mut StorePart<'_, '_>) -> Result<(), SourceError> {
         let mut at = range.start;
         while let Some(room) = part.room() {
@@ -447,7 +448,7 @@ impl StreamingSource for CachedSource {
     }
 }
 
-/// A part that comes from the store: what arrives is passed on, and noted for the disk.
+/// A part from the store: arriving bytes are passed on, and queued for the disk.
 struct StorePart<'p, 's> {
     place: &'p mut FillPlace<'s>,
     end: u64,

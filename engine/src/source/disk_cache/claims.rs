@@ -1,7 +1,7 @@
-//! What each process fetches: processes that share a folder fetch each byte once.
+//! Claims: processes that share a folder fetch each byte once.
 //!
 //! A process that is about to fetch a range locks it, and unlocks each part when it is written. Another that wants the same range finds it
-//! locked, waits as long as the lock is there, and finds the bytes. The locks are of one empty file: a version has a place in it by its hash,
+//! locked, waits for the lock, and finds the bytes. All locks are byte ranges of one empty file: a version's hash gives its offset,
 //! a megabyte one byte. Two versions that share a place by chance wait for each other without need. The kernel ends the locks of a process
 //! with it.
 //!
@@ -21,14 +21,14 @@ use std::ops::Range;
 
 const FILE: &str = "claims";
 const MEGABYTE_BITS: u32 = 24;
-/// What is claimed together.
+/// The unit of claims.
 pub const CLAIM_BYTES: u64 = 1 << 20;
 
 pub struct Claims {
     file: OwnedFd,
 }
 
-/// What became of an attempt to claim a range.
+/// The result of claiming a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Taken,

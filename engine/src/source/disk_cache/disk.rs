@@ -1,4 +1,4 @@
-//! A folder as the place of bytes: what its files, claims and limits give together.
+//! The local tier: a folder with files, claims and limits.
 
 use super::account::Account;
 use super::claims::{Claim, Claims};
@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-/// Versions whose files are kept open.
+/// Maximum number of versions with open files.
 const MAX_OPEN: usize = 64;
-/// Files that were looked at whole and are kept for the next open.
+/// Number of fully verified files kept for the next open.
 const MAX_WHOLE: usize = 16;
-/// What is here between two ranges that are not, and is shorter, is fetched with them: a second request would cost a round trip, in which a
+/// A cached gap shorter than this between two absent ranges is fetched with them: a second request would cost a round trip, in which a
 /// server sends more.
 const SPLIT_BYTES: u64 = 256 << 10;
 
@@ -40,7 +40,7 @@ pub struct DiskTier {
 /// The folder and the files of it that are locked.
 pub struct OpenFolder {
     pub folder: CacheFolder,
-    /// Nothing where the folder cannot be written: what is in it is read.
+    /// `None` if the folder is read-only: then it is only read.
     writable: Option<(Account, Claims)>,
 }
 
@@ -61,7 +61,7 @@ impl DiskTier {
         let name = format!("disk cache {}", settings.dir.display());
         if let Some(errno) = refused {
             let why = crate::source::errno_text(errno.raw_os_error());
-            tracing::warn!("{name}: it cannot be written ({why}); what is there is read");
+            tracing::warn!("{name}: it is read-only ({why}); cached data is still read");
         }
         Ok(DiskTier {
             settings,
@@ -78,7 +78,7 @@ impl DiskTier {
         Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The folder was removed: it is made anew.
+    /// The folder was removed: create it again.
     fn open_again(&self) -> bool {
         let Ok((opened, _)) = OpenFolder::open(&self.settings) else {
             return false;
@@ -87,7 +87,7 @@ impl DiskTier {
         true
     }
 
-    /// Bytes on the disk, over all processes; nothing where that is not known.
+    /// Total bytes on disk, over all processes; `None` if unknown.
     pub fn bytes(&self) -> Option<u64> {
         let opened = self.opened();
         opened.writable.as_ref().map(|(account, _)| account.bytes())
@@ -95,7 +95,7 @@ impl DiskTier {
 
     fn evictor(&self) -> MutexGuard<'_, Evictor> {
         self.evictor.lock().unwrap_or_else(|poisoned| {
-            // What a panic has left half changed is found out anew.
+            // State possibly damaged by a panic is recomputed.
             self.evictor.clear_poison();
             let mut evictor = poisoned.into_inner();
             *evictor = Evictor::default();
@@ -103,7 +103,7 @@ impl DiskTier {
         })
     }
 
-    /// Removes versions until they have no more than the limit; for `foreread cache trim`.
+    /// Removes versions down to the limit; for `foreread cache trim`.
     pub fn trim(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         let opened = self.opened();
         self.place(&opened)
@@ -123,7 +123,7 @@ impl DiskTier {
 
     // ---- files ----
 
-    /// The open files of a version, where they are there.
+    /// The open files of a version, if they exist.
     fn files(&self, version: &Arc<CachedVersion>) -> Result<Arc<ObjectFiles>, Fault> {
         let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = held.as_ref().filter(|files| files.is_current()) {
@@ -134,7 +134,7 @@ impl DiskTier {
         Ok(self.keep(version, &mut held, files))
     }
 
-    /// The same to write them; they are made where they are not there.
+    /// The same for writing; they are created if needed.
     fn files_to_write(
         &self,
         opened: &OpenFolder,
@@ -180,7 +180,7 @@ impl DiskTier {
         *version.files.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Blocks, or all of a version, are not what they should be: they are removed.
+    /// Removes invalid blocks, or an invalid version.
     fn remove_wrong(
         &self,
         version: &CachedVersion,
@@ -195,7 +195,7 @@ impl DiskTier {
         }
         let held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = self.opened();
-        // Another thread may have made it anew.
+        // Another thread may have created it again.
         let is_wrong = || {
             let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
             matches!(files, Err(Fault::Wrong(_)))
@@ -205,7 +205,7 @@ impl DiskTier {
         }
     }
 
-    /// The version of an object that was read last, if its first bytes are here and are to be read from here.
+    /// The last read version of an object, if its first bytes are cached and the disk is to be used.
     pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
         if !self.state.reads.is_on() {
             return None;
@@ -223,7 +223,7 @@ impl DiskTier {
         (is_here && !self.passes_over(end)).then_some(text)
     }
 
-    /// What of a version is not here.
+    /// The absent ranges of a version.
     pub fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
         let version = self.state.version(exact, size);
         let (mut at, mut missing) = (0, Vec::new());
@@ -349,7 +349,7 @@ impl Tier for DiskTier {
         Counts::add(&self.state.counts.hit_bytes, place.at - from);
         match done {
             Err(Fault::Wrong(block)) => {
-                // Was it evicted or written meanwhile?
+                // Whether it was evicted or written meanwhile.
                 let is_same = |block: u64| {
                     let was = sums.get((block - from / BLOCK_BYTES) as usize);
                     files.sums(block, 1).is_ok_and(|now| now.first() == was)

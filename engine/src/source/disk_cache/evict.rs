@@ -1,19 +1,19 @@
-//! Room for what is written: the limit, the space that stays free, and which versions make way.
+//! Eviction: the size limit, the free-space reserve, and the choice of versions.
 //!
 //! Versions are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994) without its list of names that are gone: those that were used once,
-//! by the read that fetched them, and those that were used again. The first make way first, the oldest before the others, as long as they
+//! by the read that fetched them, and those that were used again. The first kind is evicted first, oldest first, as long as they
 //! have more than a tenth of all; then the second, the least recently used before the others. So one scan of a large object pushes out
-//! what other scans left, and not what is read again and again.
+//! data of other scans, not data that is reused.
 //!
-//! There is no list of all versions. The name of a version is a hash, so each of the 256 folders is a fair sample: an eviction looks at as many
+//! There is no list of all versions. A version's name is a hash, so each of the 256 folders is a random sample: an eviction scans as many
 //! folders, one after the other, as have a thousand versions, and takes from them. Up to a thousand versions that is exact; with a million
 //! it is the oldest of 4,000.
 //!
 //! ```text
-//!   no room ──► the next folders, up to 1,000 versions ──► still none? ──► the oldest: removed
+//!   no room ──► scan the next folders, up to 1,000 versions ──► still none? ──► remove the oldest
 //!                └─ sets their numbers in the account                       └─ of a large one: a part of 8 MiB
 //! ```
-//! A process that writes also looks at one folder for each 256th of the limit that it has written, so that the account is right.
+//! A writing process also scans one folder for each 256th of the limit that it has written, which keeps the account correct.
 
 use super::account::{Account, FOLDERS};
 use super::folder::CacheFolder;
@@ -29,29 +29,29 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Versions that are looked at for an eviction.
+/// Number of versions scanned for an eviction.
 const SAMPLE: usize = 1000;
-/// When there is no room, this part of the limit is freed.
+/// The fraction of the limit freed by an eviction.
 const FREED_PART: u64 = 16;
 /// The part of all that versions used once keep.
 const ONCE_PART: u64 = 10;
-/// A version with more than this part of the limit makes way in parts.
+/// A version larger than this fraction of the limit is evicted in parts.
 const LARGE_PART: u64 = 16;
 pub const PART_BYTES: u64 = 8 << 20;
-/// How often versions make way for one write, at most.
+/// Maximum evictions for one write.
 const EVICTIONS: u32 = 4;
 /// How long is waited between.
 const HELD_FOR: Duration = Duration::from_millis(1);
-/// What the account may be above the limit: what each of many writers has not looked at yet.
+/// Tolerance of the account above the limit, for unscanned data of many writers.
 const SUSPECT_BYTES: u64 = 64 << 20;
 /// Written bytes are added to the account after so many, and room for them is looked for.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// What this process has written that is not in the account.
+/// Bytes written by this process that are not in the account yet.
 pub struct Evictor {
     changes: [i64; FOLDERS],
     pending: u64,
-    /// Since a folder was looked at.
+    /// Bytes written since the last scan of a folder.
     written: u64,
     next: usize,
 }
@@ -68,7 +68,7 @@ impl Default for Evictor {
     }
 }
 
-/// Where room is made.
+/// The cache that is evicted.
 pub struct Place<'a> {
     pub folder: &'a CacheFolder,
     pub account: &'a Account,
@@ -77,7 +77,7 @@ pub struct Place<'a> {
     pub holder: &'a dyn FileHolder,
 }
 
-/// What holds files open.
+/// The holder of open files.
 pub trait FileHolder {
     /// Closes those that were removed: they take their room until then.
     fn close_removed(&self);
@@ -88,7 +88,7 @@ pub trait FileHolder {
 pub enum NoRoom {
     /// Others have the disk.
     DiskFull,
-    /// The limit is less than what is to be written, or nothing could be removed.
+    /// The limit is smaller than the write, or nothing could be removed.
     Limit,
 }
 
@@ -152,7 +152,7 @@ impl Evictor {
         *own = own.saturating_add(bytes);
     }
 
-    /// Adds what was counted to the account.
+    /// Adds the counted bytes to the account.
     pub fn settle(&mut self, account: &Account) {
         if self.changes.iter().any(|change| *change != 0) {
             account.add(&self.changes);
@@ -161,7 +161,7 @@ impl Evictor {
         self.pending = 0;
     }
 
-    /// Makes room for `bytes` where there is none. Looks only now and then: the limit holds within some 100 KiB for each process that writes.
+    /// Makes room for `bytes` if needed. It checks only now and then: each writing process may exceed the limit by some 100 KiB.
     ///
     /// # Errors
     /// There is none.
@@ -171,7 +171,7 @@ impl Evictor {
             return Ok(());
         }
         self.settle(place.account);
-        // The next small ones are not looked at.
+        // The next small writes are not checked.
         self.pending = 1;
         if self.written >= place.settings.size_bytes / FOLDERS as u64 {
             self.written = 0;
@@ -186,7 +186,7 @@ impl Evictor {
             // No process writes so much more than the limit: the account is wrong.
             (0..FOLDERS).for_each(|_| drop(self.look(place)));
         }
-        // A look may show that there is more than was known, and a reader may hold what was removed for a moment.
+        // A scan may find more than was known, and a reader may hold removed files for a moment.
         for time in 0..EVICTIONS {
             if time > 0 {
                 std::thread::sleep(HELD_FOR);
@@ -208,7 +208,7 @@ impl Evictor {
         }
     }
 
-    /// Bytes over the limit, and short of what stays free, once that many more are there.
+    /// Bytes over the limit, and missing from the reserve, after writing this many more.
     fn lacking(place: &Place<'_>, bytes: u64) -> Result<(u64, u64), NoRoom> {
         let (free, total) = place.folder.free_bytes().map_err(|_| NoRoom::DiskFull)?;
         let reserve = place.settings.free.of(total);
@@ -217,7 +217,7 @@ impl Evictor {
         Ok((over, reserve.saturating_add(bytes).saturating_sub(free)))
     }
 
-    /// The disk has refused bytes, whatever the limit: some make way. Is there room now, perhaps?
+    /// The disk was full despite the limit: evicts some versions. Returns whether there may be room now.
     pub fn refused(&mut self, place: &Place<'_>, bytes: u64) -> bool {
         self.settle(place.account);
         let wanted = bytes.max(place.account.bytes() / 64);
@@ -238,7 +238,7 @@ impl Evictor {
         }
     }
 
-    /// Looks at the next folder and sets its number.
+    /// Scans the next folder and sets its number.
     fn look(&mut self, place: &Place<'_>) -> Vec<FoundObject> {
         let folder = self.next % FOLDERS;
         self.next = folder + 1;
@@ -249,7 +249,7 @@ impl Evictor {
         let Ok((found, mut bytes)) = object::found(place.folder, &name_of(folder)) else {
             return Vec::new();
         };
-        // A folder takes room, too. One in which something was made meanwhile stays.
+        // Folders use space too. A folder that has become non-empty meanwhile stays.
         if found.is_empty() && place.folder.remove_folder(&name_of(folder)).is_ok() {
             bytes = 0;
         }
@@ -342,7 +342,7 @@ fn give_part(folder: &CacheFolder, hash: VersionHash) -> Option<u64> {
         .give_part(PART_BYTES)
 }
 
-/// Sets the number of the folder of a version right, after some of it was removed by hand.
+/// Corrects the number of a version's folder, after some of it was removed by hand.
 pub fn recount(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     let number = hash.folder_number();
     let (_, bytes) = object::found(folder, &name_of(number))?;

@@ -1,10 +1,10 @@
-//! Fills a cache with all that is below a prefix, before anything is read: what is there already is not fetched.
+//! Fills a cache with all objects below a prefix; cached data is skipped.
 //!
 //! ```text
 //!   folders ──list──► objects ──open──► ranges that are not on the disk ──fetch──► writer ──► disk
 //!      └──── each thread takes the last of these that has work ────┘          └─ waits while a third of its queue is full
 //! ```
-//! Never: keeps bytes in memory, or fetches what the limit of the cache would push out again.
+//! Never: keeps data in memory, or fetches data that the cache's limit would evict again.
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
@@ -29,7 +29,7 @@ const SCRATCH_BYTES: usize = 256 << 10;
 const MAX_EARLY_NAMES: usize = 1 << 20;
 /// Folders that wait to be listed.
 const MAX_FOLDERS: usize = 1 << 20;
-/// Names of what was left out that are kept.
+/// Number of skipped names that are kept.
 const MAX_LEFT_OUT: usize = 1000;
 /// How often a thread that waits looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -54,11 +54,11 @@ pub struct CacheFillCounts {
     pub held_bytes: u64,
     /// Bytes fetched.
     pub fetched_bytes: u64,
-    /// All names are listed: the first two grow no more.
+    /// Whether all names are listed, so that the first two are final.
     pub is_listed: bool,
 }
 
-/// What a [`CacheFiller`] has not read.
+/// Objects that a [`CacheFiller`] has skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectLeftOut {
@@ -79,7 +79,7 @@ pub enum CacheFillEnd {
     Stopped,
 }
 
-/// What a [`CacheFiller`] has done.
+/// Counters of a [`CacheFiller`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheFillReport {
@@ -87,7 +87,7 @@ pub struct CacheFillReport {
     pub counts: CacheFillCounts,
     /// Objects and folders that could not be read: the first thousand.
     pub left_out: Vec<ObjectLeftOut>,
-    /// Why it ended early; nothing where it did not.
+    /// Why it ended early; `None` if it did not.
     pub ended: Option<CacheFillEnd>,
     /// Bytes of other pieces that made way.
     pub evicted_bytes: u64,
@@ -99,11 +99,11 @@ struct FillWork {
     cache: DiskCache,
     tree: Arc<dyn Tree>,
     state: Mutex<FillState>,
-    /// There is work, or none any more.
+    /// Signalled when there is work, or no more.
     changed: Condvar,
     stopped: AtomicBool,
     range_bytes: u64,
-    /// What the cache had done before.
+    /// The cache's counters at the start.
     before: DiskCacheCounts,
 }
 
@@ -144,7 +144,7 @@ enum FillJob {
 }
 
 impl CacheFiller {
-    /// Begins to fill a cache with all objects of a tree.
+    /// Starts to fill a cache with all objects of a tree.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -181,13 +181,13 @@ impl CacheFiller {
         self.work.hold().counts()
     }
 
-    /// Is there no more to do?
+    /// Whether it is finished.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.work.hold().is_done()
     }
 
-    /// Ends it; requests that were sent are given up.
+    /// Stops it; running requests are cancelled.
     pub fn stop(&self) {
         self.work.end(CacheFillEnd::Stopped);
     }
@@ -281,7 +281,7 @@ impl FillWork {
     fn end(&self, why: CacheFillEnd) {
         let mut state = self.hold();
         state.ended.get_or_insert(why);
-        // At the limit what has begun fits.
+        // Objects started before the limit still fit.
         let stops = why != CacheFillEnd::Full;
         self.stopped.fetch_or(stops, Ordering::Relaxed);
         drop(state);
@@ -375,7 +375,7 @@ impl FillWork {
         Ok(())
     }
 
-    /// Opens an object and finds out what of it is missing.
+    /// Opens an object and determines its missing ranges.
     fn open(&self, path: &Path, meta: Option<Meta>) -> Result<(), SourceError> {
         let (source, _) = match &meta {
             Some(meta) if meta.size == 0 => return Ok(()),
@@ -384,7 +384,7 @@ impl FillWork {
         };
         let (source, exact) = match source.exact_version() {
             Some(exact) => (source, Some(exact)),
-            // A reply says more than a listing.
+            // A reply has more information than a listing.
             None => {
                 let source = self.tree.open(path)?.0;
                 let exact = source.exact_version();
@@ -393,7 +393,7 @@ impl FillWork {
         };
         let size = source.size();
         let Some(exact) = exact else {
-            let why = "its server does not say exactly which version it is (no strong ETag)";
+            let why = "its server does not name an exact version (no strong ETag)";
             self.hold()
                 .leave_out(path.display().to_string(), why.to_string());
             return Ok(());
@@ -456,7 +456,7 @@ impl FillWork {
         }
     }
 
-    /// Where the part of a range ends that is within the limit of the cache. It is the last one if that is not all.
+    /// The end of the part of a range that fits the cache's limit. If it is shorter, it is the last part.
     fn fitting(&self, range: &Range<u64>) -> u64 {
         let mut state = self.hold();
         let limit = self.cache.settings().size_bytes;
@@ -478,7 +478,7 @@ impl FillWork {
     }
 }
 
-/// Bytes of the files that this many bytes make, at most.
+/// Maximum bytes of the files for this many bytes of data.
 fn in_files(bytes: u64) -> u64 {
     let blocks = bytes.div_ceil(BLOCK_BYTES);
     blocks * (BLOCK_BYTES + 8) + 2 * HEADER_BYTES

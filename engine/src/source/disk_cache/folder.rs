@@ -1,16 +1,16 @@
-//! The folder of a cache, and all that is done in it: by descriptors, none of which follows a symbolic link or leaves the folder.
+//! All operations in a cache's folder: by descriptors that never follow a symbolic link or leave the folder.
 //!
 //! ```text
-//!   DIR/foreread-cache-2/        version of the format; a folder of another number is left alone
+//!   DIR/foreread-cache-2/        version of the format; folders with other numbers are not touched
 //!     CACHEDIR.TAG               so that backups pass it over
 //!     size                       bytes of each of the 256 folders, changed under a lock (account.rs)
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
 //!     latest/0123...             which version of an object was read last (latest.rs)
-//!     names/0123...              the names of a folder as they were listed last (names.rs)
+//!     names/0123...              the last listing of a folder (names.rs)
 //!     ab/abcd....sums, .data     checksums and bytes of a version (object.rs)
 //! ```
 //! A member of a group that shares the folder may exchange names in it at any time. So a file or folder is opened by `openat2` first, is
-//! looked at, and is changed by its descriptor alone. What has to be done by name (make, remove, rename) is done in a folder that is open,
+//! checked, and is changed only by its descriptor. Operations by name (create, remove, rename) use an open folder,
 //! by a name without a slash.
 
 use super::settings::DiskCacheSettings;
@@ -27,9 +27,9 @@ use std::time::{Duration, SystemTime};
 pub const FORMAT_FOLDER: &str = "foreread-cache-2";
 /// The one before: named to the user, never read or changed.
 pub const OLD_FOLDER: &str = "foreread-cache-1";
-/// Says to backups that it can be made again (bford.info/cachedir).
+/// Tells backup programs that the folder can be recreated (bford.info/cachedir).
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
-/// Behind the name of a file that is being written.
+/// Suffix of a file that is being written.
 const NEW: &str = ".new";
 /// A file that is being written for longer was left by a writer that is gone.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -40,7 +40,7 @@ const OTHERS_MAY_WRITE: u32 = 0o022;
 /// The folder of a cache.
 pub struct CacheFolder {
     root: OwnedFd,
-    /// Of what is made in it: that of the folder, without others, where its writers are trusted.
+    /// Mode of created files: that of the folder without bits for others, if its writers are trusted.
     mode: Mode,
     /// A group shares it, whatever the umask of a process is.
     shares: bool,
@@ -50,7 +50,7 @@ pub struct CacheFolder {
     written: AtomicU64,
 }
 
-/// Why a folder cannot be used, and what to do.
+/// The error of an unusable folder, with a remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FolderError {
     pub why: String,
@@ -68,7 +68,7 @@ impl FolderError {
     }
 }
 
-/// Opens what is below a folder. Never follows a link, leaves the folder or goes to another file system.
+/// Opens a file below a folder. Never follows a link, leaves the folder or crosses a mount point.
 fn open_below(folder: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let inside = ResolveFlags::BENEATH
@@ -89,7 +89,7 @@ fn open_below(folder: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 impl CacheFolder {
-    /// Opens the folder, and makes it where it is not there.
+    /// Opens the folder, and creates it if needed.
     ///
     /// # Errors
     /// It cannot be made or opened, or others may write it.
@@ -103,7 +103,7 @@ impl CacheFolder {
         let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
         let is_made = match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
             Ok(()) => true,
-            // One that cannot be written and is there is read.
+            // An existing read-only folder is used for reading.
             Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => false,
             Err(errno) => match open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()) {
                 Ok(_) => false,
@@ -123,15 +123,15 @@ impl CacheFolder {
             shares,
             written: AtomicU64::new(0),
         };
-        // It is for backups alone.
+        // Only backup programs use it.
         let _ = folder.replace("", "CACHEDIR.TAG", TAG.as_bytes(), false);
         Ok(folder)
     }
 
-    /// Opens the folder if there is a cache in it, and makes nothing.
+    /// Opens the folder if it contains a cache; creates nothing.
     ///
     /// # Errors
-    /// There is none, it cannot be opened, or others may write it.
+    /// There is no cache, it cannot be opened, or other users may write it.
     pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let failed = |why: &str, errno: Errno| FolderError {
             why: why.to_string(),
@@ -171,7 +171,7 @@ impl CacheFolder {
 
     // ---- files ----
 
-    /// Opens a regular file that is there.
+    /// Opens an existing regular file.
     pub fn open_file(&self, path: &str, flags: OFlags) -> Result<(OwnedFd, Stat), Errno> {
         let file = open_below(&self.root, path, flags | OFlags::NONBLOCK, Mode::empty())?;
         let stat = rustix::fs::fstat(&file)?;
@@ -185,7 +185,7 @@ impl CacheFolder {
         Ok((file, stat))
     }
 
-    /// Makes a file that is not there, in a folder that may not be there.
+    /// Creates a new file, and its folder if needed.
     pub fn make_file(&self, folder: &str, name: &str) -> Result<OwnedFd, Errno> {
         let path = inside(folder, name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -203,7 +203,7 @@ impl CacheFolder {
         Ok(file)
     }
 
-    /// Opens a regular file to lock or change it, and makes it where it is not there.
+    /// Opens a regular file to lock or change it, and creates it if needed.
     pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
         match self.open_file(name, OFlags::RDWR) {
             Err(Errno::NOENT) => match self.make_file("", name) {
@@ -229,7 +229,7 @@ impl CacheFolder {
         open_below(&self.root, name, DIRECTORY, Mode::empty())
     }
 
-    /// Writes a file whole, in a folder that may not be there. `replaces`: where another one may be; else that one stays.
+    /// Writes a file atomically, and creates its folder if needed. `replaces`: whether an existing file is replaced; otherwise it stays.
     pub fn replace(
         &self,
         folder: &str,
@@ -263,7 +263,7 @@ impl CacheFolder {
         if size > most {
             return Err(Errno::FBIG);
         }
-        // One byte more: a file that grows meanwhile is not right.
+        // One more byte, to detect a file that grows meanwhile.
         let mut bytes = vec![0; size + 1];
         let len = read_full(&file, &mut bytes, 0)?;
         bytes.truncate(len);
@@ -277,7 +277,7 @@ impl CacheFolder {
         rustix::fs::unlinkat(&at, name, AtFlags::empty())
     }
 
-    /// Removes a folder below it, if nothing is in it.
+    /// Removes an empty subfolder.
     pub fn remove_folder(&self, name: &str) -> Result<(), Errno> {
         rustix::fs::unlinkat(&self.root, name, AtFlags::REMOVEDIR)
     }
@@ -329,7 +329,7 @@ impl CacheFolder {
     }
 }
 
-/// Gives what this process has made the mode of the folder, whatever the umask is.
+/// Sets the folder's mode on files created by this process, independent of the umask.
 fn make_shared(made: &OwnedFd, mode: Mode) {
     let own = rustix::process::geteuid().as_raw();
     if rustix::fs::fstat(made).is_ok_and(|stat| stat.st_uid == own) {
@@ -380,7 +380,7 @@ pub fn inside(folder: &str, name: &str) -> String {
     }
 }
 
-/// Makes a folder for this user alone, and those above it.
+/// Creates a folder and its parents, with access for this user only.
 fn make(dir: &Path) -> Result<(), Errno> {
     use std::os::unix::fs::DirBuilderExt;
     let made = std::fs::DirBuilder::new()
@@ -390,7 +390,7 @@ fn make(dir: &Path) -> Result<(), Errno> {
     made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// The mode of a folder that no other user may write, or whose writers are trusted.
+/// The mode of a folder; an error if other users may write it and are not trusted.
 fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     let stat = rustix::fs::fstat(folder);
     let stat = stat.map_err(|errno| FolderError {

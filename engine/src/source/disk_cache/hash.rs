@@ -1,13 +1,13 @@
-//! Names and checksums of what is kept.
+//! Names and checksums of cached data.
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a block: a checksum is of one. It is a page of the engine, so that a fetch is made of whole blocks.
+/// Bytes of a block, the unit of checksums. It is a page of the engine, so that a fetch consists of whole blocks.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Letters of the name of a version that its folder has.
 const FIRST_LETTERS: usize = 2;
 
-/// What identifies a version of a source: half of a SHA-256.
+/// The identifier of a version of a source: half of a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VersionHash([u8; 16]);
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written() {
+    fn a_name_round_trips() {
         let hash = VersionHash::of("s3://b/k", "v1");
         assert_eq!(VersionHash::of_name(&hash.name()), Some(hash));
         assert_eq!(hash.folder(), format!("{:02x}", hash.folder_number()));

@@ -1,7 +1,7 @@
-//! What is in the folder of a cache, for people: by source and version, whether it is right, and how it is removed.
+//! Lists, verifies and removes the versions in a cache's folder.
 //!
-//! A cache that other processes use may be looked at, checked and emptied at the same time: a piece that is gone is a miss for them.
-//! Nothing is made, and texts of the folder are shown without what a terminal would obey.
+//! A cache in use may be inspected, verified and emptied at the same time: removed data is a miss for other processes.
+//! Nothing is created, and control characters in texts of the folder are escaped.
 //!
 //! ```text
 //!   DIR ──open──► CacheInspector ──versions──► [VersionSummary ..] ──► verify, remove      of one version
@@ -20,10 +20,10 @@ use super::{SourceName, SourceOpenError, refused};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Characters of a source or a version that are shown. A key of S3 has at most 1,024 bytes.
+/// Maximum characters shown of a source or a version. An S3 key has at most 1,024 bytes.
 const MAX_TEXT: usize = 2048;
 
-/// Looks at the folder of a cache on disk.
+/// Inspects the folder of a disk cache.
 ///
 /// ```
 /// use foreread::source::disk_cache::{CacheInspector, DiskCache, DiskCacheSettings};
@@ -50,13 +50,13 @@ pub struct VersionList {
     pub unreadable: u64,
 }
 
-/// What there is of one version of a source.
+/// The cached part of a version of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionSummary {
     /// Its files without their endings, below the folder of the cache.
     pub file: String,
-    /// Its name without secrets; nothing where the file does not say.
+    /// Its name without secrets; `None` if the file does not contain it.
     pub source: Option<String>,
     /// Its ETag or generation.
     pub version: Option<String>,
@@ -73,7 +73,7 @@ pub struct VersionSummary {
 }
 
 impl VersionSummary {
-    /// Is it of the source of this name, or below it where the name ends with a slash?
+    /// Whether it belongs to the source with this name, or is below it if the name ends with a slash.
     #[must_use]
     pub fn is_of(&self, name: &str) -> bool {
         self.source
@@ -90,22 +90,22 @@ pub struct CheckedBlocks {
     pub offset: u64,
     /// Bytes of the source.
     pub bytes: u64,
-    /// What became of them.
+    /// The result.
     pub state: BlockState,
 }
 
-/// Are blocks what their checksums say?
+/// The result of verifying blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// They are.
     Right,
-    /// One block is not; or the version, whose header is wrong or whose bytes are gone.
+    /// A block is invalid; or the version, whose header is invalid or whose bytes are gone.
     Wrong,
     /// The disk cannot read them: an error number.
     Unreadable(i32),
 }
 
-/// What a trim has done.
+/// The result of a trim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrimCounts {
@@ -113,7 +113,7 @@ pub struct TrimCounts {
     pub removed: u64,
     /// Their bytes on the disk.
     pub removed_bytes: u64,
-    /// Bytes of what is left.
+    /// Remaining bytes.
     pub left_bytes: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct DiskSpace {
 }
 
 impl CacheInspector {
-    /// Opens the folder of a cache, and makes nothing.
+    /// Opens the folder of a cache; creates nothing.
     ///
     /// # Errors
     /// There is no cache in it, it cannot be read, or other users may write it.
@@ -145,7 +145,7 @@ impl CacheInspector {
         }
     }
 
-    /// Looks at every file.
+    /// Scans all files.
     #[must_use]
     pub fn versions(&self) -> VersionList {
         let (found, unreadable) = evict::all(&self.folder);
@@ -154,7 +154,7 @@ impl CacheInspector {
             unreadable,
         };
         list.versions.sort_by(|a, b| {
-            // What has no name comes last.
+            // Versions without a name come last.
             (a.source.is_none(), &a.source, b.last_used_ns, &a.file).cmp(&(
                 b.source.is_none(),
                 &b.source,
@@ -269,7 +269,7 @@ impl CacheInspector {
         Ok(())
     }
 
-    /// Checksums are there, and the bytes are not.
+    /// There are checksums without data.
     fn lacks_data(&self, hash: VersionHash) -> bool {
         let is_there = |name: String| {
             let path = inside(&hash.folder(), &name);
@@ -319,7 +319,7 @@ impl CacheInspector {
         })
     }
 
-    /// A folder of the format before is beside it: nothing reads it any more.
+    /// A folder in the previous format exists, which is no longer used.
     #[must_use]
     pub fn has_old_folder(&self) -> bool {
         self.folder.has_old
@@ -352,7 +352,7 @@ impl CacheInspector {
         names::remove_all(&self.folder).map_err(failed)
     }
 
-    /// Room of the file system; nothing where that cannot be asked.
+    /// Free space of the file system; `None` if unknown.
     #[must_use]
     pub fn space(&self) -> Option<DiskSpace> {
         let (free_bytes, total_bytes) = self.folder.free_bytes().ok()?;

@@ -1,4 +1,4 @@
-//! A prefix of a store whose folders are shown as an earlier mount listed them, before the store has answered.
+//! A prefix of a store with cached listings: folders are shown as an earlier mount listed them, before the store has answered.
 //!
 //! ```text
 //!   names(d) ──► names/<hash of d> on the disk? ── no, or listed by this mount already ──► the store, and a copy for the disk
@@ -9,8 +9,8 @@
 //! shown from the disk once; a second listing has the store's answer as soon as the check is done. A check that the store refuses ends
 //! that for its folder.
 //!
-//! Never: opens a file by what the disk says of it, unless that is younger than the user believes it ([`KeptNames::Believed`]); says
-//! that a name is not there because the disk has none; waits for a check where the answer is not needed any more.
+//! Never: opens a file by a cached listing that is older than the user's limit ([`KeptNames::Believed`]); reports
+//! a name as absent because a cached listing lacks it; waits for a check whose answer is not needed any more.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// Folders that are listed at once in the background.
 const CHECKERS: usize = 4;
-/// An open waits for a listing of that many names: a page. Of more it asks for the one name.
+/// An open waits for a listing of up to this many names (one page). For more, it requests the single name.
 const PAGE: usize = 1000;
 /// Names that are held at once because they are not checked yet, or believed. More folders are shown by the store alone.
 const MAX_HELD: usize = 1 << 20;
@@ -41,7 +41,7 @@ const MAX_HELD: usize = 1 << 20;
 const MAX_SETTLED: usize = 1 << 20;
 /// For one name a longer file is not read, and no folder listed.
 const LOOK_BYTES: usize = 1 << 20;
-/// Names that are as they were are written again after this, so that they do not count as old.
+/// Unchanged listings are rewritten after this time, so that they do not expire.
 const RENEWED_EACH: Duration = Duration::from_secs(86_400);
 /// How often a folder that is listed again and again is written.
 const WRITTEN_EACH: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ pub struct KeptTree(Arc<KeptPrefix>);
 struct KeptPrefix {
     name: SourceName,
     settings: ObjectSettings,
-    /// For what needs no answer of the store.
+    /// For operations without a request to the store.
     unasked: Prefix,
     cache: DiskCache,
     state: Mutex<TreeState>,
@@ -97,7 +97,7 @@ enum FolderState {
     },
     /// Young enough.
     Believed(KeptListing),
-    /// The store has said what is not so.
+    /// A listing was checked; these entries were stale.
     Checked(OldVersions),
 }
 
@@ -105,11 +105,11 @@ enum FolderState {
 enum CheckState {
     Waiting,
     Running,
-    /// The store did not say: names come from there, and an open asks for each.
+    /// The store did not answer: cached names are shown, and each open sends a request.
     Failed,
 }
 
-/// What an open has to do before it believes the disk.
+/// What an open must do before it trusts a cached listing.
 enum Confirmation {
     None,
     Wait,
@@ -127,7 +127,7 @@ impl FolderState {
         }
     }
 
-    /// What may be shown without the store.
+    /// The names that may be shown without the store.
     fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
         match self {
             FolderState::Unchecked {
@@ -186,7 +186,7 @@ impl TreeState {
 }
 
 impl KeptTree {
-    /// A prefix whose names are kept in a cache. Nothing is asked if the disk has the names of its first folder.
+    /// Opens a prefix with cached names. No request is sent if the names of its root folder are cached.
     ///
     /// # Errors
     /// See [`Prefix::open_with`].
@@ -265,7 +265,7 @@ impl KeptPrefix {
         })
     }
 
-    /// What answers for the store; opened by the first that needs it.
+    /// The store, opened on first use.
     fn store(&self) -> Result<Arc<Prefix>, SourceError> {
         let mut state = self.hold();
         loop {
@@ -383,7 +383,7 @@ impl KeptPrefix {
         true
     }
 
-    /// The store has said which names a folder has; nothing: it is gone.
+    /// The store's listing of a folder; `None`: the folder is gone.
     fn settle(&self, folder: &Path, names: Option<&FolderNames>) {
         let hash = self.hasher.hash_one(folder);
         let mut state = self.hold();
@@ -399,7 +399,7 @@ impl KeptPrefix {
             }
         };
         if let Some(names) = names {
-            // One that was put back is what it was.
+            // A restored version is the same as before.
             outdated.retain(|name, was| {
                 let now = names.find(name, usize::MAX).and_then(|at| names.meta(at));
                 now.is_none_or(|now| now.version != *was)
@@ -412,7 +412,7 @@ impl KeptPrefix {
         self.changed.notify_all();
     }
 
-    /// The store has said what a path is.
+    /// The store's answer about a path.
     fn is_now(&self, path: &Path, meta: &Meta) {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return;
@@ -429,13 +429,13 @@ impl KeptPrefix {
         }
     }
 
-    /// What the disk says of a path.
+    /// The cached answer about a path.
     fn known(self: &Arc<Self>, path: &Path) -> Option<Meta> {
         let names = self.shown(path.parent()?, true)?;
         names.meta(names.find(path.file_name()?, usize::MAX)?)
     }
 
-    /// Makes sure that a file which was listed is still that version.
+    /// Checks that a listed file still has that version.
     fn confirm(&self, path: &Path, meta: &Meta) -> Result<(), SourceError> {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return Ok(());
@@ -484,7 +484,7 @@ impl KeptPrefix {
             while_needed(Arc::new(need), || own.check_all());
         });
         if done.is_err() {
-            // Then each open asks for its file.
+            // Then each open sends a request for its file.
             self.hold().checkers -= 1;
         }
     }
@@ -500,7 +500,7 @@ impl KeptPrefix {
                 };
                 match state.folders.get_mut(&folder) {
                     Some(FolderState::Unchecked { check, .. }) => *check = CheckState::Running,
-                    // It was listed meanwhile.
+                    // The folder was listed meanwhile.
                     _ => continue,
                 }
                 folder

@@ -1,12 +1,12 @@
-//! Which version of an object was read last. An object that is opened by its name is asked for that version alone: while it is the one there is,
-//! the answer is a 304 without bytes, and its first bytes come from the disk.
+//! The last read version of each object. An object opened by name is requested with that version (If-None-Match): while it is current,
+//! the reply is a 304 without a body, and its first bytes come from the disk.
 //!
 //! ```text
 //!   open s3://b/k ──► latest/HASH(s3://b/k) ── "e1f0 4096", and its first bytes are on the disk ──► GET, If-None-Match: "e1f0"
 //!                       └─ no file, a wrong one, no bytes ──► GET                      304: that version │ 206: another, and its first bytes
 //! ```
-//! A file is `HASH VERSION`, a line; HASH is that of the source with this version (hash.rs), and is what a torn or a foreign file has not.
-//! Objects that a listing has named need none. Never: is written by the thread that opens.
+//! A file is a line `HASH VERSION`. HASH is that of the source with this version (hash.rs), which detects torn and foreign files.
+//! Listed objects do not need it. Never: is written by the opening thread.
 
 use super::folder::{CacheFolder, inside, is_abandoned};
 use super::hash::VersionHash;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 /// The folder of these files.
 pub const FOLDER: &str = "latest";
-/// A longer file is none. An ETag of S3 has 34 characters.
+/// A longer file is invalid. An ETag of S3 has 34 characters.
 const MAX_BYTES: usize = 512;
 
 fn name_of(source: &str) -> String {
@@ -43,7 +43,7 @@ pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno>
     folder.replace(FOLDER, &name, format!("{line}\n").as_bytes(), true)
 }
 
-/// Removes those of versions of which nothing is on the disk any more.
+/// Removes entries for versions that are no longer cached.
 pub fn clean(folder: &CacheFolder) {
     let _ = folder.entries(FOLDER, &mut |name, stat| {
         let is_held = text(folder, name).is_some_and(|line| {

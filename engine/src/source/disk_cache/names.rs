@@ -1,20 +1,20 @@
-//! The names of a folder as a listing had them, kept for the next mount: one text file for each folder of a store.
+//! Cached listings for the next mount: one text file for each folder of a store.
 //!
 //! ```text
 //!   DIR/foreread-cache-2/names/<hash of the folder's name>
 //!     foreread-names 1 1f0c...                   version of the format, and the CRC-64/NVME of all that follows, in 16 hex digits
 //!     folder http://127.0.0.1:9000/bucket/data/  endpoint, bucket and key, without secrets
 //!     shown s3://bucket/data/                    the same as people write it
-//!     listed 1795757400123                       when the listing was asked for, in milliseconds since 1970
+//!     listed 1795757400123                       time of the request, in milliseconds since 1970
 //!     names 2
 //!     4096 > 1795750000 > "e1f0" 4096 > a.bin    a file: size, seconds since 1970, version, name. The sign is a tabulator
 //!     / > > > sub                                a folder
 //! ```
-//! All files together have at most a 32nd of the limit of the cache, and a new one makes way for itself: what was not written for 30 days goes,
+//! All files together use at most a 32nd of the cache's limit. A new one evicts others: those not written for 30 days,
 //! then the oldest. Of several processes that write at once the last one has the file.
 //!
-//! Never: believes a file because it is there. One that is torn, of another folder or format, too long, from the future, with a name that no file
-//! can have or with names out of order is none. A listing that this form cannot hold is not kept.
+//! Every file is validated. One that is torn, of another folder or format, too long, from the future, with an invalid file
+//! name or with names out of order is ignored. A listing that the format cannot represent is not cached.
 
 use super::folder::{CacheFolder, inside, now_seconds, used_ns};
 use super::hash::{VersionHash, checksum};
@@ -29,18 +29,18 @@ use std::time::{Duration, SystemTime};
 /// The folder of the files.
 const FOLDER: &str = "names";
 const FIRST_WORD: &str = "foreread-names 1 ";
-/// Bytes of a file at most: a million names of 60 bytes.
+/// Maximum bytes of a file: a million names of 60 bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// Names of a folder at most, as of a prefix.
+/// Maximum number of names in a folder, as for a prefix.
 const MAX_NAMES: usize = 1 << 20;
 /// Bytes of a name and of a version, at most.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_VERSION_BYTES: usize = 2048;
 /// The part of the cache's limit that all files may have.
 const PART: u64 = 32;
-/// Files at most; as many are looked at.
+/// Maximum number of files.
 const MAX_FILES: usize = 1 << 16;
-/// What was not written for so long is removed.
+/// Files not written for this long are removed.
 const KEPT_S: u64 = 30 * DAY_S;
 const DAY_S: u64 = 86_400;
 const DAY_MS: u64 = 1000 * DAY_S;
@@ -48,7 +48,7 @@ const DAY_MS: u64 = 1000 * DAY_S;
 const LOOKS_EACH: u32 = 256;
 const NANOS: i128 = 1_000_000_000;
 
-/// What a listing said, and when it was asked for.
+/// A listing and the time of its request.
 #[derive(Debug)]
 pub struct KeptListing {
     pub names: Arc<FolderNames>,
@@ -57,7 +57,7 @@ pub struct KeptListing {
 }
 
 impl KeptListing {
-    /// Was it asked for less than `ttl` ago? One from the future was not.
+    /// Whether it was requested less than `ttl` ago. One from the future was not.
     pub fn is_younger(&self, ttl: Duration) -> bool {
         let age = now_ms().checked_sub(self.listed_ms);
         age.is_some_and(|age| u128::from(age) < ttl.as_millis())
@@ -86,7 +86,7 @@ pub struct ListingSummary {
     pub names: u64,
     /// Bytes of its file.
     pub file_bytes: u64,
-    /// When it was asked for, in seconds since 1970.
+    /// The time of its request, in seconds since 1970.
     pub listed_s: u64,
 }
 
@@ -126,7 +126,7 @@ fn is_name(name: &str) -> bool {
         && !name.contains('/')
 }
 
-/// Nothing where the form cannot hold it.
+/// `None` if the format cannot represent it.
 fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
     let NewListing {
         folder,
@@ -150,7 +150,7 @@ fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
                 let version = std::str::from_utf8(&meta.version).ok();
                 let version = version.filter(|version| is_line(version, MAX_VERSION_BYTES))?;
                 let (size, seconds) = (meta.size, meta.mtime_ns / NANOS);
-                // All that is read again is as it was.
+                // The text must parse to the same listing.
                 if Meta::listed_file(size, seconds, version.as_bytes()) != meta {
                     return None;
                 }
@@ -183,7 +183,7 @@ fn line<'a>(text: &'a str, key: &str) -> Option<[&'a str; 2]> {
     Some([line.strip_prefix(key)?, rest])
 }
 
-/// The head of a file whose checksum is right.
+/// The head of a file with a valid checksum.
 fn head(text: &str, now_ms: u64) -> Option<Head<'_>> {
     let [sum, body] = line(text, FIRST_WORD)?;
     if sum.len() != 16 || format!("{:016x}", checksum(body.as_bytes())) != sum {
@@ -210,7 +210,7 @@ fn head(text: &str, now_ms: u64) -> Option<Head<'_>> {
     })
 }
 
-/// Nothing where any of it is not as it is written here, or there is no room for the names.
+/// `None` if any of it is invalid, or there is no room for the names.
 fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
     let head = head(text, now_ms).filter(|head| head.folder == folder_name)?;
     let (mut names, mut before) = (FolderNames::default(), "");
@@ -254,14 +254,14 @@ fn number(text: &str) -> Option<u64> {
 
 // ---- the files ----
 
-/// The names of a folder as they were listed last; nothing where no file says so rightly, or it has more bytes than `most`.
+/// The last listing of a folder; `None` without a valid file, or if it has more bytes than `most`.
 pub fn read(folder: &CacheFolder, folder_name: &str, most: Option<usize>) -> Option<KeptListing> {
     let most = most.unwrap_or(MAX_BYTES).min(MAX_BYTES);
     let text = folder.small_text(&path_of(folder_name), most).ok()?;
     parse(&text, folder_name, now_ms())
 }
 
-/// What of all files this process knows.
+/// This process's knowledge of all files.
 #[derive(Default)]
 pub struct ListingsRoom {
     bytes: Option<u64>,
@@ -287,7 +287,7 @@ impl ListingsRoom {
         let limit = settings.size_bytes / PART;
         let text = text.filter(|text| text.len() as u64 <= limit);
         let Some(text) = text else {
-            // What is there is older, and what is now cannot be kept.
+            // The existing file is outdated, and the new listing cannot be cached.
             return match folder.remove(FOLDER, &name) {
                 Err(Errno::NOENT) => Ok(()),
                 done => done,
@@ -339,7 +339,7 @@ fn trim(folder: &CacheFolder, limit: u64) -> u64 {
     bytes
 }
 
-/// Removes listings until they have no more than their part of a cache of this size.
+/// Removes listings down to their share of a cache of this size.
 pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
     trim(folder, size_bytes / PART);
 }
@@ -400,7 +400,7 @@ pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
     }
 }
 
-/// Removes all of it, also what is not right.
+/// Removes all listings, including invalid files.
 ///
 /// # Errors
 /// A file cannot be removed.
@@ -408,7 +408,7 @@ pub fn remove_all(folder: &CacheFolder) -> Result<(), Errno> {
     for file in files(folder) {
         remove(folder, &inside(FOLDER, &file.name))?;
     }
-    // What is left in it is not of a cache.
+    // Leave files that are not ours.
     let _ = folder.remove_folder(FOLDER);
     Ok(())
 }
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_form_cannot_hold_is_not_kept() {
+    fn unrepresentable_listings_are_not_cached() {
         let meta = Meta::listed_file(1, 1, b"v");
         let odd = [
             ("a\nb", meta.clone()),
@@ -513,7 +513,7 @@ mod tests {
 
     /// Also with a right checksum: others may write a folder that is shared.
     #[test]
-    fn what_is_not_right_is_none_as_a_whole() {
+    fn an_invalid_listing_is_ignored_as_a_whole() {
         let (new, names) = listing();
         let text = text_of(&new, &names).expect("a text");
         let body = text.split_once('\n').expect("lines").1;

@@ -10,7 +10,7 @@
 //! ```
 //! A source of at most 32 KiB has its bytes in the first file, behind the checksums, and no second one. Numbers are little-endian, checksums
 //! CRC-64/NVME with the place of the block. Bytes are written before their checksums, and nothing is synced: a block is there if its
-//! checksum is not 0 and fits. Every read looks at that, so a block that was torn, changed, exchanged or evicted on the way is none.
+//! checksum is not 0 and matches. Every read verifies that, so a block that was torn, changed, exchanged or evicted counts as absent.
 //! Processes that write one block at the same time write the same bytes.
 //!
 //! Example: of 100,000 bytes the second block is the bytes from 4096 on, and its checksum those from 2056 on.
@@ -38,7 +38,7 @@ pub const SMALL_BYTES: u64 = 32 << 10;
 /// The byte of the file of checksums that is locked while the bytes must not be taken away: shared by those that pass a file through, alone
 /// by an eviction of a part.
 const PIN_AT: i64 = 1 << 60;
-/// Blocks whose checksums are looked at together.
+/// Number of blocks verified together.
 pub const MAX_BLOCKS: u64 = 4096;
 /// A file that another process has removed is found out that late.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub enum Fault {
     Io(Errno),
     /// Not there.
     Absent,
-    /// Not what their checksum says: this block, or the whole version.
+    /// Invalid checksum: this block, or the whole version.
     Wrong(Option<u64>),
 }
 
@@ -132,7 +132,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_le_bytes)
 }
 
-/// What a header says.
+/// The content of a header.
 pub struct ObjectHeader {
     pub size: u64,
     pub text: String,
@@ -207,7 +207,7 @@ impl ObjectFiles {
         })
     }
 
-    /// Makes what is not there of the files of a version. Returns how many bytes of the disk that took.
+    /// Creates the missing files of a version. Returns the disk space that they use.
     pub fn make(
         folder: &CacheFolder,
         hash: VersionHash,
@@ -218,7 +218,7 @@ impl ObjectFiles {
         let file = |name: &str| match folder.make_file(&own, name) {
             Err(Errno::EXIST) => match folder.open_file(&inside(&own, name), OFlags::RDWR) {
                 Ok((file, _)) => Ok((file, false)),
-                // What is no file of ours goes; a folder does not.
+                // Removes a foreign file, but not a folder.
                 Err(Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::PERM) => {
                     folder.remove(&own, name)?;
                     folder.make_file(&own, name).map(|file| (file, true))
@@ -233,7 +233,7 @@ impl ObjectFiles {
             .transpose()?;
         let has_new_data = data.as_ref().is_some_and(|(_, is_new)| *is_new);
         let is_right = ObjectHeader::read(&sums, hash).is_ok_and(|header| header.size == size);
-        // Checksums of bytes that are gone are as little believed as those behind a wrong header.
+        // Checksums without data are not trusted, like those after an invalid header.
         if !is_right || has_new_data {
             rustix::fs::ftruncate(&sums, 0)?;
             write_all(&sums, &ObjectHeader::bytes(hash, size, text), 0)?;
@@ -349,7 +349,7 @@ impl ObjectFiles {
         Ok(())
     }
 
-    /// Reads whole blocks and looks at each.
+    /// Reads whole blocks and verifies each.
     fn read_blocks(&self, first: u64, buffer: &mut [u8], sums: &[u64]) -> Result<(), Fault> {
         let (file, data_at) = self.data();
         let len = read_full(file, buffer, data_at + first * BLOCK_BYTES)?;
@@ -392,7 +392,7 @@ impl ObjectFiles {
         Ok(absent as u64 * block)
     }
 
-    /// Says that blocks are absent.
+    /// Marks blocks as absent.
     pub fn forget(&self, first: u64, count: u64) -> Result<(), Errno> {
         let count = count.min(blocks_of(self.size).saturating_sub(first));
         write_all(
@@ -525,14 +525,14 @@ fn open_any(folder: &CacheFolder, path: &str) -> Result<(OwnedFd, bool), Fault> 
     }
 }
 
-/// The bytes of a whole version that were looked at once, which stay while this is held: a file may be passed through.
+/// A fully verified version that is locked while this is held, for FUSE passthrough.
 pub struct WholeFile {
     data: OwnedFd,
     sums: OwnedFd,
 }
 
 impl WholeFile {
-    /// Looks at every block, as long as `goes_on` says so.
+    /// Verifies all blocks while `goes_on` returns true.
     pub fn open(
         folder: &CacheFolder,
         hash: VersionHash,
@@ -597,7 +597,7 @@ pub struct FoundObject {
     pub used_again: bool,
 }
 
-/// Looks at all of a folder: the versions, and its bytes with those of the folder itself.
+/// Scans a folder: its versions, and its bytes including the folder itself.
 pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64), Errno> {
     let mut objects: BTreeMap<VersionHash, FoundObject> = BTreeMap::new();
     let mut bytes = match folder.open_folder(own) {
@@ -755,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_another_format_is_none() {
+    fn a_header_of_another_format_is_invalid() {
         let (_dir, folder) = folder();
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, 5000);
@@ -772,7 +772,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_way_one_after_the_other_and_none_that_is_passed_through() {
+    fn parts_are_evicted_in_order_but_not_during_passthrough() {
         let (_dir, folder) = folder();
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, SIZE);

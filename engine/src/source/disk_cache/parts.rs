@@ -40,7 +40,7 @@ impl Parts {
 pub struct SharedTier(pub(super) Arc<Parts>);
 
 impl SharedTier {
-    /// What it has done for this process.
+    /// Its counters for this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.0.tier.state().counts.now()

@@ -1,4 +1,4 @@
-//! Which blocks of a version a bucket has, as far as it is known: runs of blocks, and how far the listing of them is.
+//! The known blocks of a version in a bucket: runs of blocks, and the progress of their listing.
 
 use super::folder::FORMAT_FOLDER;
 use super::hash::{BLOCK_BYTES, VersionHash};
@@ -50,7 +50,7 @@ impl BlockRun {
     }
 }
 
-/// What a bucket has of a version, as far as it is known.
+/// The known content of a bucket for a version.
 #[derive(Default)]
 pub struct VersionListing {
     state: Mutex<ListingState>,

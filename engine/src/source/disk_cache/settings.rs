@@ -1,4 +1,4 @@
-//! What may be set for a cache on disk: the folder, its limit, the space that stays free, and whether other users may write it.
+//! Settings of a disk cache: folder, size limit, free-space reserve, and whether other users may write it.
 
 use crate::source::SourceName;
 use foreread_core::units::parse_size;
@@ -14,27 +14,27 @@ const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
 /// Settings of a [`super::DiskCache`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCacheSettings {
-    /// The folder; it is made if it is not there. What foreread keeps is in `foreread-cache-2` below it.
+    /// The folder, created if needed. The cache is in its subfolder `foreread-cache-2`.
     pub dir: PathBuf,
     /// Bytes of all pieces, at most; those that several processes keep in the folder count together, as far as their settings are the
     /// same. From 1 MiB on. Default 50 GiB.
     pub size_bytes: u64,
-    /// What stays free on its file system. Default 10 %.
+    /// Space to keep free on its file system. Default 10 %.
     pub free: FreeSpace,
     /// The folder may be one that other users may write: each of them can give any bytes to all that read it. Default false:
     /// then such a folder is refused.
     pub others_trusted: bool,
-    /// What is on the disk is read from there, also where the store has shown to be faster: for a store that charges for what is read.
+    /// Always read cached data from disk, even if the store is faster: for a store that charges for reads.
     /// Default false.
     pub reads_slow_disk: bool,
     /// How long the names of folders are believed that an earlier mount has listed. Default [`KeptNames::Checked`].
     pub names: KeptNames,
-    /// A second place below this folder: what one machine has fetched the others read there. Others may write it, and are trusted.
+    /// A second tier below this folder, shared by machines. Its writers are trusted.
     /// Default none.
     pub shared: Option<SharedCache>,
 }
 
-/// What becomes of the names of a folder of a store that was listed: a mount of a prefix keeps them for the next one.
+/// What to do with listings of a store: a mount of a prefix caches them for the next mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptNames {
     /// The next mount shows them at once and lists the folder in the background; before that is done, an open of one of its files asks the
@@ -43,7 +43,7 @@ pub enum KeptNames {
     Checked,
     /// The same, but those that were listed less than this ago are believed: a file is opened as the version that it was then.
     Believed(Duration),
-    /// They are not kept, and those that are there are not used.
+    /// Listings are not cached, and existing ones are not used.
     Off,
 }
 
@@ -51,7 +51,7 @@ impl KeptNames {
     /// Reads `check`, `off`, or a time in whole seconds, minutes, hours or days: `30s`, `10m`, `1h`, `1d`. `0s` is `check`.
     ///
     /// # Errors
-    /// A line that says how it is written.
+    /// A line with the expected notation.
     pub fn parse(text: &str) -> Result<KeptNames, String> {
         let wrong = || format!("{text} is not check, off or a time from 0s to 365d such as 10m");
         match text {
@@ -82,10 +82,10 @@ impl KeptNames {
     }
 }
 
-/// Names are believed for a year at most.
+/// Maximum time to trust names: a year.
 const MAX_BELIEVED_S: u64 = 365 * 86_400;
 
-/// What several machines share.
+/// The shared tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedCache {
     /// A folder, such as on a shared file system.
@@ -94,12 +94,12 @@ pub enum SharedCache {
     Bucket(SharedBucket),
 }
 
-/// A bucket that several machines share, asked with the credentials of the store's chain.
+/// A bucket shared by several machines, accessed with the credentials of the store's chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedBucket {
     /// Its name, with a prefix: `s3://BUCKET/PREFIX`, `gs://` or `az://`.
     pub name: SourceName,
-    /// Its server, where it is another than that of the objects (S3). Default that of the environment.
+    /// Its server, if it is not that of the objects (S3). Default: that of the environment.
     pub endpoint_url: Option<SourceName>,
     /// A profile of the AWS tools for it. Default that of the environment.
     pub profile: Option<String>,
@@ -157,7 +157,7 @@ impl DiskCacheSettings {
     /// Reads a text in [`NOTATION`]. The folder is all up to the first comma behind which a key of the notation comes.
     ///
     /// # Errors
-    /// A line that says what is wrong with it.
+    /// A line with the problem.
     ///
     /// ```
     /// use foreread::source::disk_cache::DiskCacheSettings;
@@ -203,7 +203,7 @@ impl DiskCacheSettings {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let bytes = |text: &str| {
             let bytes =
-                parse_size(text).map_err(|_| format!("{key}={text} is no size such as 50G"))?;
+                parse_size(text).map_err(|_| format!("{key}={text} is not a size such as 50G"))?;
             if bytes < MIN_BYTES && key.ends_with("size") {
                 return Err(format!("{key}={text} is less than 1M"));
             }
@@ -223,7 +223,7 @@ impl DiskCacheSettings {
             ("shared-endpoint" | "shared-profile", _) => match &mut self.shared {
                 _ if value.is_empty() => return Err(format!("{key} is empty")),
                 Some(SharedCache::Bucket(bucket)) if bucket.name.scheme() != "s3" => {
-                    return Err(format!("{key} is of s3:// alone"));
+                    return Err(format!("{key} works only with s3://"));
                 }
                 Some(SharedCache::Bucket(bucket)) if key == "shared-endpoint" => {
                     bucket.endpoint_url = Some(value.into());
@@ -236,7 +236,7 @@ impl DiskCacheSettings {
                     None => FreeSpace::Bytes(bytes(value)?),
                     Some(percent) => {
                         let percent = percent.parse().ok().filter(|percent| *percent < 100);
-                        let why = || format!("free={value} is no whole percent from 0 to 99");
+                        let why = || format!("free={value} is not a whole percent from 0 to 99");
                         FreeSpace::Percent(percent.ok_or_else(why)?)
                     }
                 };

@@ -1,4 +1,4 @@
-//! What the parts of a cache share: versions, counters, and what is switched off for a while after an error.
+//! State shared by the parts of a cache: versions, counters, and operations that are paused after an error.
 
 use super::hash::VersionHash;
 use super::object::ObjectFiles;
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long nothing is written, or read, after an error of the disk.
+/// Pause of writes, or reads, after a disk error.
 const PAUSE: Duration = Duration::from_secs(30);
-/// How long nothing is written where the disk has no room.
+/// Pause of writes if the disk is full.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
 /// Errors of reads in a row after which the disk is not read for a while: one may be of one sector.
 const MAX_ERRORS: u32 = 3;
@@ -30,7 +30,7 @@ pub struct CachedVersion {
     pub is_looked_at: AtomicBool,
     /// Other processes that fetch it are waited for again after that.
     pub waits_after: Mutex<Option<Instant>>,
-    /// What a bucket has of it.
+    /// The bucket's known content.
     #[cfg(feature = "object")]
     pub listing: super::runs::VersionListing,
 }
@@ -132,7 +132,7 @@ impl TierState {
     /// Bytes could not be written.
     pub fn write_failed(&self, why: &str) {
         self.writes.off(PAUSE);
-        self.report("writing", why, "reads go on from the store");
+        self.report("writing", why, "reads continue from the store");
     }
 
     /// Bytes could not be written to this disk.
@@ -143,7 +143,7 @@ impl TierState {
         self.writes.off(FULL_PAUSE);
         let pause = FULL_PAUSE.as_secs();
         self.say(&format!(
-            "nothing is written for {pause} s ({}); reads go on from the store",
+            "writes pause for {pause} s ({}); reads continue from the store",
             errno_text(errno)
         ));
     }
@@ -151,12 +151,12 @@ impl TierState {
     /// Bytes have no room.
     pub fn no_room(&self, is_disk_full: bool) {
         let why = if is_disk_full {
-            "the disk has no room beside what is to stay free"
+            "the disk has no space beyond the reserve"
         } else {
             "its limit leaves no room"
         };
         self.say(&format!(
-            "nothing is written, because {why}; reads go on from the store"
+            "nothing is written, because {why}; reads continue from the store"
         ));
     }
 
@@ -180,7 +180,7 @@ impl TierState {
     pub fn report(&self, what: &str, why: &str, goes_on: &str) {
         let pause = PAUSE.as_secs();
         self.say(&format!(
-            "{what} failed ({why}), and pauses for {pause} s; {goes_on}"
+            "{what} failed ({why}) and is paused for {pause} s; {goes_on}"
         ));
     }
 }
@@ -237,7 +237,7 @@ impl Switch {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a [`super::DiskCache`] of this process has done since it was opened.
+        /// Counters of a [`super::DiskCache`] of this process since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct DiskCacheCounts {
@@ -264,7 +264,7 @@ counts! {
     hits,
     /// Their bytes.
     hit_bytes,
-    /// Parts of fetches that were asked of the store.
+    /// Parts of fetches requested from the store.
     misses,
     /// Their bytes.
     miss_bytes,
@@ -278,17 +278,17 @@ counts! {
     refused_writes,
     /// Reads of the disk that failed.
     read_errors,
-    /// Blocks that were not what their checksums say, and headers that were not right; both were removed.
+    /// Invalid blocks and headers, which were removed.
     wrong,
     /// Versions, or parts of large ones, removed to make room.
     evicted,
     /// Their bytes on the disk.
     evicted_bytes,
-    /// Bytes on the disk that were asked of the store, because it is faster.
+    /// Cached bytes that were read from the store, because it is faster.
     passed_over_bytes,
-    /// Fetches that waited for another process that had begun the same.
+    /// Fetches that waited for another process with the same fetch.
     waits,
-    /// Files that were looked at whole, so that the kernel may read them by itself.
+    /// Fully verified files, for FUSE passthrough.
     verified,
 }
 

@@ -1,4 +1,4 @@
-//! Where bytes of the disk and of the store go, part after part, into one sink.
+//! Writes parts from the disk and from the store into one sink.
 
 use crate::source::Sink;
 use std::io::IoSliceMut;

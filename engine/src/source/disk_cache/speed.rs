@@ -1,6 +1,6 @@
-//! How fast the disk and the store are, as far as reads have shown: a disk that is slower than the store is passed over.
+//! Measured speed of the disk and the store: if the disk is slower, reads bypass it.
 //!
-//! Bytes count as they arrive, over the time in which any read brings some: many reads at once count as what they give together. What passes
+//! Bytes count as they arrive, over the time in which any read delivers data: concurrent reads count together. The time
 //! before the first bytes of a read of the store is latency, which readahead hides: with it a store that is asked for one short range after the
 //! other would look slow and stay so. Old times count half each second of such time.
 //!
@@ -8,12 +8,12 @@
 //!   disk not known ──► disk      slow, store not known ──► store      store faster ──► store, once a second the disk
 //!                                                                     not faster ──► disk, if that is slow each 5 s 8 ranges of the store
 //! ```
-//! What is not read is measured now and then, else a figure that was wrong once would stay.
+//! The unused side is measured now and then, so that a wrong figure does not persist.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reads of fewer bytes say nothing of a rate.
+/// Minimum bytes of a read for a rate measurement.
 const LEAST_BYTES: u64 = 256 << 10;
 /// Bytes after which a rate is known, and the time that it takes at least.
 const KNOWN_BYTES: u64 = 4 << 20;
@@ -25,7 +25,7 @@ const HALVED_AFTER: Duration = Duration::from_secs(1);
 /// Where the store has not been measured, a disk that gives less has it measured: 8 MiB are asked of it. Chosen: below what a disk of
 /// today gives a busy machine, above a hard disk that several read and the smallest volumes of clouds.
 const SLOW_BYTES_PER_SECOND: u64 = 80_000_000;
-/// The store has to be faster by that, in percent: else the disk is read.
+/// The store must be faster by this percentage, or the disk is used.
 const FASTER_PERCENT: u64 = 125;
 /// How often a range is read from the disk that is passed over, so that it is noticed when that has become faster: a piece of 1 MiB.
 const DISK_TRIED_EACH: Duration = Duration::from_secs(1);
@@ -132,7 +132,7 @@ pub struct Speeds {
     tries: Mutex<Tries>,
 }
 
-/// When what is not read was tried last.
+/// The last measurement of the unused side.
 #[derive(Default)]
 struct Tries {
     disk: Option<Instant>,
@@ -142,7 +142,7 @@ struct Tries {
 }
 
 impl Speeds {
-    /// A long read of the disk begins; nothing for a short one.
+    /// Starts to measure a long disk read; `None` for a short one.
     pub fn disk(&self, bytes: u64) -> Option<TimedRead<'_>> {
         (bytes >= LEAST_BYTES).then(|| self.disk.begin(bytes, true))
     }
@@ -252,7 +252,7 @@ mod tests {
 
     /// A figure that was wrong once does not stay: one range of the disk, some of the store, and those of no disk that is fast.
     #[test]
-    fn what_is_not_read_is_tried_now_and_then() {
+    fn the_unused_side_is_measured_now_and_then() {
         let long_ago = Instant::now().checked_sub(60 * SECOND);
         let with = |disk, store| {
             let speeds = speeds(disk, store);

@@ -1,12 +1,12 @@
-//! Where bytes are kept: a folder (`disk.rs`), or a bucket (`bucket.rs`). All else knows a tier alone.
+//! A cache tier: a folder (`disk.rs`), or a bucket (`bucket.rs`). Other code uses only this interface.
 //!
 //! ```text
 //!   CachedSource ──► Tier ─┬─ DiskTier: files, claims, room       of this machine, or of a shared file system
 //!        │                 └─ BucketTier: keys below a prefix     shared by machines
 //!        └─► Writer ──► Tier
 //! ```
-//! A cache is one tier of this machine; the shared one, if there is one, is below it in the same way: what the first does not have it asks
-//! of the second, and that asks the store.
+//! A cache has one tier on this machine; an optional shared tier is below it: the first requests missing data
+//! from the second, and that from the store.
 
 use super::claims::Claim;
 use super::names::NewListing;
@@ -41,7 +41,7 @@ pub trait Tier: Send + Sync {
         end: u64,
     ) -> Result<(), Fault>;
 
-    /// Is a range that is here to be read from the store, which has shown to be faster?
+    /// Whether to read a cached range from the store, because it is faster.
     fn passes_over(&self, bytes: u64) -> bool;
 
     /// Claims bytes of a version, if no other process has any of them.
@@ -54,7 +54,7 @@ pub trait Tier: Send + Sync {
     /// Is anything written now?
     fn is_writing(&self) -> bool;
 
-    /// Writes whole blocks. Are they here now?
+    /// Writes whole blocks. Returns whether they are cached now.
     fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool;
 
     /// A version as a file that the kernel may read by itself: all of it is here, and was looked at. With `looks` that is done now, where it was

@@ -1,10 +1,10 @@
-//! Writes what was fetched, behind the reader: a queue with a limit, and one thread, or a few where each waits for a server.
+//! Writes fetched data in the background: a bounded queue, and one thread, or a few if each waits for a server.
 //!
 //! ```text
 //!   fetch ──► Tee ──copies──► run of blocks, up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► tier, claim given back
-//!                └─ no room in the queue: left out, counted                              └─ no: left out, counted
+//!                └─ queue full: skipped, counted                                         └─ no: skipped, counted
 //! ```
-//! A reader never waits here. What is in the queue when a process ends is written then, as long as that takes at most a few seconds.
+//! A reader never waits here. At the end of a process, the queue is written within a few seconds, or dropped.
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
@@ -33,7 +33,7 @@ const MAX_SPARE: usize = 8;
 const MAX_NOTES: usize = 4096;
 /// Memory of a job beside its bytes.
 const JOB_BYTES: u64 = 256;
-/// How long nothing is written after a fault of the program.
+/// Pause of writes after a bug (panic).
 const PANIC_PAUSE: Duration = Duration::from_secs(30);
 
 enum Job {
@@ -82,7 +82,7 @@ struct WriteQueue {
     state: Mutex<QueueState>,
     /// There is work, or an end.
     ready: Condvar,
-    /// The queue is empty, and nothing is being written.
+    /// Signalled when the queue is empty and no write is running.
     done: Condvar,
 }
 
@@ -187,7 +187,7 @@ impl Writer {
         self.queue.hold().bytes
     }
 
-    /// Waits until all that was fetched is written, at most that long. Is it?
+    /// Waits until all fetched data is written, at most this long. Returns whether it is.
     pub fn flush(&self, most: Duration) -> bool {
         let state = self.queue.hold();
         if state.threads_of != Some(std::process::id()) {
@@ -241,7 +241,7 @@ impl Writer {
         if spawn("foreread-cache", move || work(&queue, &*tier)).is_ok() {
             return;
         }
-        // Nothing is kept then; the next run tries again.
+        // Then nothing is written; the next run tries again.
         let jobs = {
             let mut state = self.queue.hold();
             state.threads -= 1;
@@ -283,7 +283,7 @@ impl VersionCount {
     }
 }
 
-/// Takes what arrives for a range, run after run.
+/// Collects the arriving data of a range, run by run.
 pub struct Tee {
     writer: Arc<Writer>,
     version: Arc<CachedVersion>,
@@ -313,7 +313,7 @@ impl Tee {
                     run.extend_from_slice(&bytes[..taken]);
                     (taken, true)
                 }
-                // The first part of a block is left out.
+                // A partial block at the start is skipped.
                 None if !start.is_multiple_of(BLOCK_BYTES) => {
                     let left = BLOCK_BYTES - start % BLOCK_BYTES;
                     (bytes.len().min(left as usize), false)
@@ -327,7 +327,7 @@ impl Tee {
                         self.run = Some((start, run, held));
                         continue;
                     }
-                    // What has no room is left out up to where the next run begins.
+                    // Without room, data is skipped up to the start of the next run.
                     let left_out = (run_end - start).min(bytes.len() as u64);
                     if is_writing {
                         let counts = &self.writer.tier.state().counts;
@@ -351,7 +351,7 @@ impl Tee {
         };
         let arrived = offset..offset + bytes.len() as u64;
         if arrived.end != self.version.size {
-            // The last part of a block is left out.
+            // A partial block at the end is skipped.
             bytes.truncate(bytes.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize);
         }
         // What arrived is of the version that the source has now, or of one before.

@@ -1,8 +1,8 @@
-//! Files by io_uring: the queue of a file, and whether there can be one.
+//! io_uring for files: the queue of a file, and whether it is available.
 //!
 //! Tried by a real read of the file when it is opened, because a ring can be missing (old kernels), forbidden (seccomp, containers,
-//! `kernel.io_uring_disabled`), or be there and not read. Never: the only way to read a file, or a second opinion about its bytes: what
-//! comes back short or interrupted is read on by the file's own lines, and checked by them.
+//! `kernel.io_uring_disabled`), or be available and fail. It is never the only way to read a file.
+//! Short and interrupted transfers are continued and checked by the code in file.rs.
 //!
 //! ```text
 //!   FileSource ──queue──► FileQueue ──► Ring (ring.rs, all that is unsafe)
@@ -24,7 +24,7 @@ pub struct FileQueue {
 }
 
 impl FileQueue {
-    /// A queue for the file, or why there is none.
+    /// A queue for the file, or the reason why it is unavailable.
     pub fn new(file: &Arc<Core>) -> Result<FileQueue, String> {
         let ring = Ring::new().map_err(|error| match error {
             None => format!("{MAX_RINGS} rings of io_uring are in use"),
@@ -55,14 +55,14 @@ impl FileQueue {
     }
 }
 
-/// What was refused, and the name of the error, for `describe`.
+/// The refused call and the name of the error, for `describe`.
 fn refused(what: &str, errno: i32) -> String {
     match errno {
         libc::EPERM | libc::EACCES => format!("{what} is forbidden: EPERM"),
-        libc::ENOSYS => format!("{what} is not known to this kernel: ENOSYS"),
-        libc::ENOMEM => format!("{what} finds no memory: ENOMEM, raise ulimit -l"),
+        libc::ENOSYS => format!("{what} is not supported by this kernel: ENOSYS"),
+        libc::ENOMEM => format!("{what} has no memory: ENOMEM, raise ulimit -l"),
         libc::EMFILE | libc::ENFILE => {
-            format!("{what} finds no descriptor: EMFILE, raise ulimit -n")
+            format!("{what} has no descriptor: EMFILE, raise ulimit -n")
         }
         _ => format!("{what}: {}", errno_text(errno)),
     }
@@ -96,7 +96,7 @@ impl Queue for FileQueue {
     }
 }
 
-/// What the kernel answered becomes what [`crate::source::Source::read_at`] would have.
+/// Converts the kernel's result to that of [`crate::source::Source::read_at`].
 fn finish(flight: Flight, result: i32) -> CompletedTransfer {
     let Flight {
         mut transfer,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_it_is_deep_and_no_more() {
+    fn at_most_depth_requests_are_outstanding() {
         let Some((_file, core, ring)) = subject() else {
             return;
         };
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_said_in_words() {
+    fn refusals_have_messages() {
         assert_eq!(
             refused("io_uring", libc::EPERM),
             "io_uring is forbidden: EPERM"

@@ -1,13 +1,13 @@
-//! Which version of a file is read: its identity, and what to make of a file that has grown.
+//! The version of a file: its identity, and how to treat a file that has grown.
 //!
 //! A file that grew was appended to, or a longer one was copied over it (`cp` truncates, then writes: between two looks only
 //! the larger size is left of that). So a few pieces of what was read are remembered by their hash, and read again when the
 //! file has grown. Equal: it is the same version, longer. Different: it has changed.
 //!
 //! ```text
-//!   read ──► same size and time? ── yes ──► Ok, and now and then a piece of it goes into the sample
+//!   read ──► same size and time? ── yes ──► Ok, and now and then a piece of it is added to the sample
 //!               │ larger                      (the old last page, and at most 16 pieces of 4 KiB, spread over all reads)
-//!               ├─ appending was asked for ──────────────────────────► Ok, the new size
+//!               ├─ `appending` is set ───────────────────────────────► Ok, the new size
 //!               ├─ the sample is read again ── equal ────────────────► Ok, the new size
 //!               │                           └─ different, or shorter ► Changed
 //!               └─ open for writing ─────────────────────────────────► Changed
@@ -21,7 +21,7 @@
 //!   read B:              ── begin ── bytes of version 2 ── longer, sample empty: growths 1 ──► Ok
 //! ```
 //!
-//! What it cannot notice: a longer file copied over it that has the same bytes in every piece of the sample.
+//! It does not detect a longer file copied over it with the same bytes in every piece of the sample.
 
 use super::{Core, SourceError};
 use rustix::fs::SeekFrom;
@@ -42,7 +42,7 @@ const MAX_PIECES: u64 = 16;
 /// An append moves the time before the size: how long a new time at the old size is given to grow. Once for each such time,
 /// not for each read that finds it.
 const APPEND_GRACE: Duration = Duration::from_millis(42);
-/// How soon it is looked at again; four times as long each time.
+/// Delay until the next check; four times as long each time.
 const FIRST_LOOK: Duration = Duration::from_micros(20);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Core {
         })
     }
 
-    /// What the file is now is the version from here on.
+    /// Accepts the current state of the file as its version.
     pub(super) fn accept_now(&self) -> u64 {
         let now = self.identity_now();
         let mut known = self.known();

@@ -2,14 +2,14 @@
 //!
 //! Direct writes would have to be aligned, and the rest of a sector read and written back, where two writers can lose each
 //! other's bytes. The kernel writes out what it holds of a range before it reads the range directly, so the descriptor that
-//! reads sees what this one wrote. Never: makes the file longer, or writes to another file that bears its name by now.
+//! reads sees what this one wrote. Never: makes the file longer, or writes to another file that now has its name.
 //!
 //! ```text
 //!   write: same version? ── under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
 //!             └─ no: Changed, nothing is written
 //! ```
 //!
-//! What another program writes while a write of ours is under way is not noticed, unless it changes the size.
+//! A write of another program during a write of ours is not detected, unless it changes the size.
 
 use super::Core;
 use super::version::{Identity, Pick};

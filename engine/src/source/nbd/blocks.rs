@@ -1,4 +1,4 @@
-//! The sizes of requests that a server takes (`NBD_INFO_BLOCK_SIZE`).
+//! The request sizes that a server accepts (`NBD_INFO_BLOCK_SIZE`).
 //!
 //! ```text
 //!   minimum 64K, maximum 1M          read 100K..1200K
@@ -10,7 +10,7 @@
 use std::io::IoSliceMut;
 use std::ops::Range;
 
-/// Largest read in one request: what every server takes that names no maximum.
+/// Maximum read of one request for servers that name no maximum.
 const MAX_REQUEST: u64 = 32 << 20;
 /// Largest minimum that the protocol allows.
 const MAX_MINIMUM: u64 = 64 << 10;
@@ -32,7 +32,7 @@ impl Blocks {
         maximum: MAX_REQUEST,
     };
 
-    /// What a server names; nothing where that is against the protocol.
+    /// The sizes named by a server; `None` if they violate the protocol.
     pub fn of(minimum: u32, maximum: u32) -> Option<Blocks> {
         let minimum = u64::from(minimum);
         let maximum = u64::from(maximum).min(MAX_REQUEST) / minimum.max(1) * minimum;

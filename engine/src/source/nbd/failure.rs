@@ -1,27 +1,27 @@
-//! Why a server gives no bytes, as an error for the caller.
+//! Errors of an NBD server, for callers.
 //!
 //! ```text
 //!   Lost       tried again on a new connection        Insecure   no TLS with this server: what, and what to do
-//!   Refused    the server says no, and will again     Changed    another version of the export
+//!   Refused    the server refuses permanently         Changed    another version of the export
 //! ```
 
 use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
 use std::io::ErrorKind;
 
-/// How it is said that the resolver knows no such host.
+/// The message if the resolver does not know the host.
 pub const NO_ADDRESS: &str = "its host has no address";
 /// How it is said that a server with TLS left before it agreed on the export, which is all that some do.
 const LEFT_UNDER_TLS: &str = "the server closed the connection in the handshake of TLS";
 pub const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
-/// Why there are no bytes.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub enum LinkError {
-    /// The connection is lost; another may work. Error number and what happened.
+    /// The connection is lost; another may work. Error number and description.
     Lost(i32, String),
     /// The server answered with an error, or will never do better.
     Refused(i32, String),
-    /// There is no TLS with this server, or it is not the one that was asked for.
+    /// The server has no TLS, or its certificate is not the expected one.
     Insecure(Box<NoTls>),
     /// It is another version.
     Changed(String),
@@ -67,10 +67,7 @@ impl LinkError {
     }
 
     pub fn odd(what: &str) -> LinkError {
-        LinkError::Lost(
-            EIO,
-            format!("the server does not keep to the protocol: {what}"),
-        )
+        LinkError::Lost(EIO, format!("the server violates the protocol: {what}"))
     }
 
     pub fn no_tls(errno: i32, why: impl Into<String>, remedy: impl Into<String>) -> LinkError {
@@ -89,7 +86,7 @@ impl LinkError {
                         "check the host's name, or write its address"
                     }
                     _ if why == LEFT_UNDER_TLS => {
-                        "it may want a certificate (client-cert.pem and client-key.pem in the folder tls-certificates=DIR), or have keys agreed on beforehand (PSK) alone, which are not supported: see its log"
+                        "it may require a client certificate (client-cert.pem and client-key.pem in the folder tls-certificates=DIR), or accept only pre-shared keys (PSK), which are not supported: see its log"
                     }
                     _ => "check that the server runs and has this export (nbdinfo --list)",
                 };

@@ -2,8 +2,8 @@
 //!
 //! Waiting readers take turns at listening: one reads the head of the next answer, and if that is another reader's it
 //! passes the turn on, so that each reads its own bytes into its own buffers. Nothing is copied and no thread is
-//! needed. A turn wakes one reader alone: the owner of the answer, or, after it, the reader that waits longest, whose answer is
-//! likely to be next. Replies are simple ones. Never: goes on after anything that it did not expect.
+//! needed. A turn wakes only one reader: the owner of the answer, or, after it, the reader that waits longest, whose answer is
+//! likely to be next. Replies are simple ones. Anything unexpected ends the connection.
 //!
 //! ```text
 //!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free
@@ -46,7 +46,7 @@ struct ReplyState {
 /// A reader that waits for an answer.
 struct Waiter {
     cookie: u64,
-    /// When the answer has to be complete.
+    /// The deadline of the answer.
     until: Instant,
     bell: Arc<Condvar>,
 }
@@ -60,7 +60,7 @@ pub struct NbdLink {
 }
 
 impl NbdLink {
-    /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
+    /// Connects and negotiates the export. `silence` is how long the server may be silent while an answer is due.
     pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, LinkError> {
         let mut stream = ServerStream::connect(&address.place, silence)
             .map_err(|error| LinkError::lost(&error))?;
@@ -111,7 +111,7 @@ impl NbdLink {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills `bufs` with what there is from `offset` on.
+    /// Reads from `offset` into `bufs`.
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = bufs.iter().map(|b| b.len()).sum::<usize>().min(left);
@@ -289,7 +289,7 @@ impl NbdLink {
         Ok((wire::u64_at(&bytes, 8), wire::u32_at(&bytes, 4)))
     }
 
-    /// Nothing that comes can be trusted any more. Returns the error for all readers: the first reason there was.
+    /// Marks the connection as broken. Returns the error for all readers: the first reason.
     fn down(&self, why: LinkError) -> LinkError {
         let mut replies = self.replies();
         if let ReplyOwner::Down(first) = &replies.owner {

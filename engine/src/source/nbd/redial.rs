@@ -1,4 +1,4 @@
-//! When a server that does not answer is tried again.
+//! Reconnection delays for a server that does not answer.
 //!
 //! ```text
 //!   connected ──► lost, or refused ──► tried again after 100 ms, 200 ms, ... 2 s; until then reads fail with the last reason
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The first pause after a connection that could not be made, and the longest: each is twice the one before.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// A read waits no longer than this for the next try: where the server has been dead for a while reads fail at once.
+/// Maximum wait of a read for the next try: if the server has been down for a while, reads fail at once.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Tries of one read: 0, 100, 200, 400 and 800 ms after each other, the time in which a server is started anew.
 const MAX_TRIES: u32 = 5;
@@ -26,7 +26,7 @@ pub struct Redial {
 }
 
 impl Redial {
-    /// Why no connection is made now, if none is.
+    /// The error while no connection attempt is due.
     pub fn refuses(&self, now: Instant) -> Option<LinkError> {
         self.next
             .as_ref()

@@ -1,6 +1,6 @@
 //! A socket to a server, of either kind, read and written by several threads.
 //!
-//! Each wait ends after the time for silence, and a TCP connection whose other side is gone is noticed.
+//! Each wait has the silence timeout, and keepalive detects a vanished TCP peer.
 
 use super::failure::NO_ADDRESS;
 use super::uri::ServerPlace;

@@ -1,11 +1,11 @@
-//! The connection to a server: its socket, and TLS on it where the name of the source asks for that. Read and written by several
+//! The connection to a server: its socket, with TLS if the source's name requests it. Read and written by several
 //! threads.
 //!
 //! ```text
 //!   plain ──start_tls──► encrypted, until the end
 //! ```
 //!
-//! Never: goes back to plain text.
+//! It never returns to plain text.
 
 #[cfg(feature = "tls")]
 use super::failure::LinkError;

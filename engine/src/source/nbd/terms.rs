@@ -1,4 +1,4 @@
-//! The client's side of the handshake: TLS where the name asks for it, then the export.
+//! The client's side of the handshake: TLS if the name requests it, then the export.
 //!
 //! ```text
 //!   greeting ──► flags ──nbds://──► STARTTLS ──ACK──► TLS ──► GO ──► size, flags, sizes of requests
@@ -20,7 +20,7 @@ const MAX_ANSWER: u32 = 64 << 10;
 const MAX_ANSWERS: u32 = 64;
 const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
 
-/// What the server says of the export.
+/// The export's properties from the server.
 pub struct ExportTerms {
     pub size: u64,
     pub flags: u16,
@@ -44,7 +44,7 @@ pub fn agree(
     if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
         return Err(LinkError::Refused(
             EIO,
-            "this is no NBD server of the newstyle kind".to_string(),
+            "this is not a newstyle NBD server".to_string(),
         ));
     }
     if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
@@ -70,7 +70,7 @@ pub fn agree(
         ask.clear();
     }
     let name = address.export.as_bytes();
-    // One wish: the sizes of requests. A server may refuse a client that does not ask for them.
+    // Requests the block sizes. A server may refuse a client that does not request them.
     let wishes = [1, info::BLOCK_SIZE].map(u16::to_be_bytes).concat();
     let data = [&(name.len() as u32).to_be_bytes()[..], name, &wishes].concat();
     ask.extend(request(option::GO, &data));

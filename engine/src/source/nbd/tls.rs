@@ -1,13 +1,13 @@
-//! TLS of the NBD source: whom it trusts, what it shows, and the session with a server.
+//! TLS of the NBD source: trusted authorities, client certificate, and the session with a server.
 //!
 //! The files have the names that nbdkit and libnbd use, in the folder that the name of the source has as `tls-certificates=DIR`, or
 //! else in the first of libnbd's that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and `~/.config/pki/libnbd` for others.
-//! They are read for each connection, so a certificate that was issued anew is used from the next one on.
+//! They are read for each connection, so a renewed certificate is used from the next connection on.
 //!
 //! ```text
 //!   DIR/ca-cert.pem       the authorities that servers' certificates are from; without it those of the system
 //!   DIR/ca-crl.pem        the certificates that they have revoked, if there is such a list
-//!   DIR/client-cert.pem   what we show to a server that asks for it, and its key, if there are any
+//!   DIR/client-cert.pem   the client's certificate for servers that require one, with its key; optional
 //!   DIR/client-key.pem
 //! ```
 //!
@@ -51,7 +51,7 @@ struct Inbox {
 }
 
 impl Session {
-    /// A session that has agreed on nothing yet.
+    /// A session before the handshake.
     pub fn new(place: &ServerPlace, terms: &TlsTerms) -> Result<Session, LinkError> {
         let name = match (&terms.check, place) {
             (PeerCheck::Name(name), _) => name,
@@ -86,7 +86,7 @@ impl Session {
         self.send(socket, &[])?;
         if self.tls().is_handshaking() {
             let stepped = self.receive(socket, &mut []);
-            // What we have to say to that, the reason for an end as well.
+            // Our reply, including an alert that ends the session.
             let said = self.send(socket, &[]);
             stepped.and(said)?;
         }
@@ -187,14 +187,14 @@ fn config(terms: &TlsTerms) -> Result<ClientConfig, LinkError> {
     Ok(config)
 }
 
-/// Where the files are, if there is such a folder.
+/// The folder with the files, if it exists.
 fn folder(terms: &TlsTerms) -> Result<Option<PathBuf>, LinkError> {
     if let Some(named) = &terms.certificates {
         return match named.is_dir() {
             true => Ok(Some(named.clone())),
             false => Err(LinkError::no_tls(
                 EINVAL,
-                format!("{} is no folder", named.display()),
+                format!("{} is not a folder", named.display()),
                 "name the folder that has ca-cert.pem (tls-certificates=DIR)",
             )),
         };
@@ -256,16 +256,16 @@ fn unusable(path: &Path, error: &dyn fmt::Display) -> LinkError {
     LinkError::no_tls(
         EINVAL,
         format!("{} cannot be used for TLS ({error})", path.display()),
-        "the folder has to hold PEM files as nbdkit and libnbd name them: ca-cert.pem, and client-cert.pem with its client-key.pem or neither",
+        "the folder must have PEM files with the names of nbdkit and libnbd: ca-cert.pem, and either both client-cert.pem and client-key.pem or neither",
     )
 }
 
-/// Looks at the server's certificate.
+/// Verifies the server's certificate.
 #[derive(Debug)]
 struct Verifier {
-    /// Nothing: any certificate will do.
+    /// `None`: any certificate is accepted.
     authorities: Option<Arc<WebPkiServerVerifier>>,
-    /// Whether the certificate has to have the server's name.
+    /// Whether the certificate must contain the server's name.
     by_name: bool,
     provider: Arc<CryptoProvider>,
 }
@@ -283,7 +283,7 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         };
         match authorities.verify_server_cert(own, between, name, ocsp, now) {
-            // The name comes last: all else is right.
+            // The name is checked last, when all else is valid.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.by_name => Ok(ServerCertVerified::assertion()),
@@ -322,7 +322,7 @@ fn wrong(error: &rustls::Error) -> LinkError {
     LinkError::Insecure(Box::new(explained(error)))
 }
 
-/// What went wrong, and what to do. An error's text may have words of the server's certificate.
+/// The error and a remedy. The text may quote the server's certificate.
 fn explained(error: &rustls::Error) -> NoTls {
     let text: String = error
         .to_string()
@@ -346,7 +346,7 @@ fn explained(error: &rustls::Error) -> NoTls {
             | AlertDescription::AccessDenied,
         ) => (
             EACCES,
-            "the server wants another certificate of its clients",
+            "the server requires another client certificate",
             "put client-cert.pem and client-key.pem, issued by its authority, into the folder tls-certificates=DIR",
         ),
         rustls::Error::AlertReceived(
@@ -361,8 +361,8 @@ fn explained(error: &rustls::Error) -> NoTls {
         ),
         _ => (
             EPROTO,
-            "what comes from the server is not TLS as it should be",
-            "check the address, and that nothing on the way changes bytes",
+            "the server's TLS data is invalid",
+            "check the address, and whether something on the way changes bytes",
         ),
     };
     NoTls {
@@ -375,8 +375,8 @@ fn explained(error: &rustls::Error) -> NoTls {
 fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str) {
     match error {
         CertificateError::UnknownIssuer => (
-            "the server's certificate is from no authority that is trusted here",
-            "put the authority's into ca-cert.pem of the folder tls-certificates=DIR",
+            "the server's certificate is not from a trusted authority",
+            "put the authority's certificate into ca-cert.pem in the folder tls-certificates=DIR",
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
             "the server's certificate is for another name",
@@ -398,7 +398,7 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         | CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. } => (
             "ca-crl.pem has no valid list of the server's authority",
-            "have the authority issue it again (certtool --generate-crl), or remove it if none is revoked",
+            "let the authority issue it again (certtool --generate-crl), or remove it if no certificate is revoked",
         ),
         _ => (
             "the server's certificate cannot be used",

@@ -1,11 +1,11 @@
-//! Where an NBD server is, as people write it (the NBD project's `doc/uri.md`), and what TLS is to be there.
+//! Parses the URI of an NBD server (the NBD project's `doc/uri.md`), with its TLS parameters.
 //!
 //! ```text
 //!   nbds://HOST[:PORT][/EXPORT][?tls-certificates=DIR&tls-hostname=NAME&tls-verify-peer=0]
 //!   nbds+unix://[NAME]/[EXPORT]?socket=PATH[&tls-...]     without NAME the certificate may be for any name
 //! ```
 //!
-//! Never: a password, keys that were agreed on beforehand (PSK), or a part of TLS that is not understood.
+//! Passwords, pre-shared keys (PSK) and unknown TLS parameters are refused.
 
 use crate::source::{self, SourceName, SourceOpenError};
 use percent_encoding::percent_decode_str;
@@ -22,7 +22,7 @@ pub struct Address {
     pub place: ServerPlace,
     /// The empty name is the default export.
     pub export: String,
-    /// Nothing for plain text.
+    /// `None` for plain text.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsTerms>,
 }
@@ -37,7 +37,7 @@ pub enum ServerPlace {
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsTerms {
-    /// The folder with our files; libnbd's where none is named.
+    /// The folder with certificates; libnbd's default if none is named.
     pub certificates: Option<PathBuf>,
     pub check: PeerCheck,
 }
@@ -99,8 +99,8 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         .collect();
     if !is_secure && !tls.is_empty() {
         return Err(parser.error(
-            "it has settings of TLS, and asks for none",
-            "write nbds:// (nbds+unix://) instead of nbd://, or leave out what begins with tls-",
+            "it has TLS parameters without TLS",
+            "write nbds:// (nbds+unix://) instead of nbd://, or remove the tls- parameters",
         ));
     }
     #[cfg(not(feature = "tls"))]
@@ -169,7 +169,7 @@ impl Parser<'_> {
         Ok((self.decode(host)?, port))
     }
 
-    /// What the parameters say of TLS with this host, if it has a name.
+    /// The TLS settings for this host, from the parameters.
     #[cfg(feature = "tls")]
     fn tls(&self, host: String, parameters: &[&str]) -> Result<TlsTerms, SourceOpenError> {
         let (mut certificates, mut name, mut verify) = (None, Some(host), true);
@@ -193,7 +193,7 @@ impl Parser<'_> {
                 }
                 _ => {
                     return Err(self.error(
-                        "a parameter that begins with tls- has a name or a value that is not known",
+                        "a tls- parameter has an unknown name or value",
                         "known are tls-certificates=DIR, tls-hostname=NAME, tls-verify-peer=0 or 1, tls-type=x509",
                     ));
                 }
@@ -318,9 +318,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_said_in_one_line() {
+    fn invalid_names_are_one_line_errors() {
         let psk = "TLS by keys agreed on beforehand (PSK) is not supported";
-        let unknown = "a parameter that begins with tls- has a name or a value that is not known";
+        let unknown = "a tls- parameter has an unknown name or value";
         let secure = [
             ("nbds://", "no host is named"),
             ("nbds://u@h", psk),
@@ -349,7 +349,7 @@ mod tests {
             ("nbd://h/%00", "it is not text"),
             (
                 "nbd://h/x?tls-certificates=d",
-                "it has settings of TLS, and asks for none",
+                "it has TLS parameters without TLS",
             ),
         ]
         .into_iter()

@@ -1,12 +1,12 @@
-//! Whose certificates the clients of stores trust.
+//! The trusted certificate authorities of stores' clients.
 //!
 //! ```text
 //!   the system's (SSL_CERT_FILE, SSL_CERT_DIR, /etc/ssl/certs)      always
-//!   Mozilla's, those of the build                                   where the system has none and no variable names some
+//!   Mozilla's list of the build                                     if the system has none and no variable names any
 //!   --ca-file, AWS_CA_BUNDLE                                        beside these
 //! ```
 //! Example: a bare container of Debian has no package ca-certificates. reqwest makes no client there, not even one for `http://`; with
-//! Mozilla's `https://` works too. Never: trusts Mozilla's where a variable names others.
+//! Mozilla's list `https://` works too. Mozilla's list is not used if a variable names other certificates.
 
 use crate::source::object::refusal::{Unfit, line_of};
 use foreread_os::open::read_small_text;
@@ -77,7 +77,7 @@ fn count_of_system() -> usize {
 /// The certificates of a file, as text.
 ///
 /// # Errors
-/// It cannot be read, or holds none.
+/// It cannot be read, or contains none.
 fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
     let remedy = "name a file of certificates in PEM form (--ca-file, AWS_CA_BUNDLE)";
     let unfit = |why: &str| {

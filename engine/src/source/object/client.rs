@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   reply 301, 302, 303, 307, 308 to a GET or HEAD
-//!     same scheme, host and port      followed as it is
-//!     another one, of http(s)://      followed with the range and its conditions alone
+//!     same scheme, host and port      followed unchanged
+//!     another host, for http(s)://    followed with only the range and its conditions
 //!     another one, of a store that signs its requests   given to the caller: an error that names the host, or S3's region
 //!     https to http, a URL with a user, this machine or its link from elsewhere   an error
 //! ```
@@ -28,7 +28,7 @@ use url::{Host, Origin, Url};
 
 /// Redirects of one request.
 pub const MAX_HOPS: usize = 5;
-/// Headers that another host gets: what is asked for, and nothing of the account.
+/// Headers for another host: range and conditions, without credentials.
 const PLAIN_HEADERS: [&str; 8] = [
     "accept",
     "accept-encoding",
@@ -158,10 +158,10 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// Where a reply leads; nothing if it is not a redirect. A name that leads from the network to this machine is looked up.
+/// The target of a redirect; `None` for other replies. A name is looked up if it may lead from the network to this machine.
 ///
 /// # Errors
-/// It leads nowhere, or where no reply may lead.
+/// The target is missing or forbidden.
 pub async fn target(
     from: &Url,
     status: StatusCode,
@@ -181,7 +181,7 @@ pub async fn target(
     Ok(Some(to))
 }
 
-/// Where a reply leads, by the URL alone.
+/// The target of a redirect, by its URL.
 fn named_target(
     from: &Url,
     status: StatusCode,
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_amazon_says_its_region() {
+    fn the_host_of_an_amazon_server_names_its_region() {
         for (url, region) in [
             ("https://b.s3.eu-west-1.amazonaws.com/k", Some("eu-west-1")),
             ("https://b.s3-eu-west-1.amazonaws.com/k", Some("eu-west-1")),

@@ -1,4 +1,4 @@
-//! The error of a client behind a refusal, for the programs that look at causes by their type.
+//! Keeps the client's error as the cause of a refusal, for programs that downcast causes.
 //!
 //! A refusal is a line of our own words; it is compared, copied and kept. So the error is kept beside it, as the last one of an object, and
 //! found again by the refusal that was made of it. Never: shows an address, which may be signed: of the chain it begins at what the client
@@ -16,7 +16,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// What a client said of a request.
+/// The client's error of a request.
 struct ClientError {
     refusal: Refusal,
     whole: object_store::Error,

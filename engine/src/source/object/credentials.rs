@@ -1,4 +1,4 @@
-//! Credentials: found by each store's chain of conventions, shared by a process, and renewed before they expire.
+//! Credentials: found by each store's chain, shared in a process, and renewed before they expire.
 //!
 //! A chain is a list of places to look at, such as variables, files and the service of a machine; the first that has something is used.
 //! It is asked when a place is opened, with a limit, and never by a reader while its credentials are valid. Never: shows a secret, or
@@ -7,12 +7,12 @@
 //! ```text
 //!   open ──► Keeper ──► Chain: link, link, link ──► Found (credentials, the link's name, the time they expire)
 //!   request ──► get ──┬─ valid: at once
-//!                     ├─ soon to expire: at once, and the chain is asked beside it
+//!                     ├─ expiring soon: used at once, and the chain is queried in the background
 //!                     └─ expired (the machine slept): after the chain
 //!   401, 403, ExpiredToken ──► renew, once a minute ──► others now: the request is made again
 //! ```
 //! Example: a role of a machine has credentials for six hours. Five minutes before they expire the first request sends for new ones and
-//! goes out with the old; nothing waits.
+//! uses the old ones without waiting.
 
 pub mod aws;
 pub mod azure;
@@ -36,20 +36,20 @@ use url::Url;
 const CHAIN_LIMIT: Duration = Duration::from_secs(30);
 /// Credentials are renewed this long before they expire, or at half of their time where that is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
-/// After a renewal that failed, or one that a refusal asked for.
+/// Minimum interval after a failed renewal, or one caused by a refusal.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A chain that has failed is not asked again for this long.
+/// Pause after a failed chain.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// What a link of a chain had.
+/// The result of a link of a chain.
 pub struct FoundCredential<C> {
     pub credential: C,
     /// Which link it was, such as `profile dev (SSO)`.
     pub link: String,
-    /// Nothing where they do not expire, as far as is known.
+    /// `None` if no expiry is known.
     pub expires: Option<SystemTime>,
-    /// What to do where a store refuses them.
+    /// The remedy if a store refuses them.
     pub remedy: String,
 }
 
@@ -69,15 +69,15 @@ impl<C> FoundCredential<C> {
     }
 }
 
-/// What a chain has; an error where a link is set up and cannot be used.
+/// The result of a chain; an error if a configured link fails.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
 /// A store's places to look for credentials, in order.
 pub trait Chain<C>: Send + Sync {
-    /// What the first link that has something has; nothing where none has.
+    /// The credentials of the first configured link; `None` if there is none.
     fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;
 
-    /// Why a link that should have had something had nothing.
+    /// Why an expected link had no credentials.
     fn missing(&self) -> Option<Arc<str>> {
         None
     }
@@ -88,7 +88,7 @@ pub struct Keeper<C> {
     store: &'static str,
     chain: Box<dyn Chain<C>>,
     state: Mutex<State<C>>,
-    /// Held while the chain is asked.
+    /// Held while the chain is queried.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -96,7 +96,7 @@ struct State<C> {
     held: Option<HeldCredential<C>>,
     /// The chain is asked beside readers.
     is_renewing: bool,
-    /// When the chain was asked last because of a refusal.
+    /// When the chain was last queried because of a refusal.
     refused_at: Option<Instant>,
     /// When the credentials became others.
     changed_at: Option<Instant>,
@@ -117,7 +117,7 @@ pub trait Renew: Send + Sync {
     /// A request that was made at `asked` was refused: are there others since? Asks the chain at most once a minute.
     fn renew(&self, asked: Instant) -> BoxFuture<'_, bool>;
 
-    /// What is in use now.
+    /// The current credentials.
     fn link(&self) -> Option<Link>;
 }
 
@@ -147,7 +147,7 @@ where
     if keeper.lock().held.is_none() {
         let found = network::wait(keeper.ask());
         found.map_err(|error| {
-            Unfit::new(format!("there are no threads for it: {error}"), "try again")
+            Unfit::new(format!("cannot start threads for it: {error}"), "try again")
         })??;
     }
     let has_some = keeper.lock().held.is_some();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_asked_once_while_its_credentials_are_valid() {
+    fn a_chain_is_queried_once_while_its_credentials_are_valid() {
         let (keeper, given) = keeper_of(1, Duration::from_secs(3600), u64::MAX);
         let values: Vec<_> = (0..10).map(|_| get(&keeper)).collect();
         assert_eq!(
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_renewed_once_a_minute() {
+    fn refused_credentials_are_renewed_once_a_minute() {
         let (keeper, given) = keeper_of(3, Duration::from_secs(3600), u64::MAX);
         let renew = |asked| network::wait(keeper.renew(asked)).expect("threads");
         let asked = Instant::now();

@@ -1,17 +1,17 @@
-//! One read: its parts at once, each asked for again when that may help, all within three deadlines.
+//! One read: concurrent requests for its parts, retries for transient errors, and three deadlines.
 //!
-//! Never: gives a byte of another version, a byte more than asked for, or waits without an end.
+//! Never: returns a byte of another version, more bytes than requested, or waits without a limit.
 //!
 //! ```text
 //!   read ──► parts ──► ask ──► bytes ──► bytes ──► all there
 //!                       ▲  first byte, stall │
 //!                       │ pause, doubled     ▼
 //!                       └──── passing ──── Refusal ── not passing, or too often ──► the read fails
-//!   what has come stays: the next try goes on behind it, with the same If-Match
+//!   received bytes are kept: the next try continues after them, with the same If-Match
 //! ```
-//! A reply of another version, or a 412, is asked for once more without conditions: some servers refuse their own ETags, and a reply may be
+//! After a reply of another version, or a 412, the request is sent once more without conditions: some servers refuse their own ETags, and a reply may be
 //! wrong once. The second answer counts. If it is the very version, conditions are left out for that server (`network.rs`).
-//! `Retry-After` is waited for where the time in all allows it; else the read fails at once.
+//! `Retry-After` is respected if the total time allows it; otherwise the read fails at once.
 
 use super::body::{Body, BodyError, BodyRequest, Head};
 use super::client_error::LastError;
@@ -502,7 +502,7 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
     Err(Refusal::Cancelled)
 }
 
-/// Waits before the next try, or gives the refusal back where there is none, or where the server wants to be left alone for longer than
+/// Waits before the next try, or returns the refusal if there is none, or if the server requires a longer pause than
 /// there is time. Credentials that are refused are renewed once.
 pub async fn pause(
     settings: &ObjectSettings,

@@ -1,4 +1,4 @@
-//! The first bytes of an object, which come with the answer that names its version.
+//! The first bytes of an object, which arrive with the reply that names its version.
 //!
 //! An object is opened by a request for its first bytes: the answer has the version, and a reader that begins at the front has
 //! its bytes after one round trip and not after two. An object of up to [`FIRST_BYTES`] is read by that request alone.
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes that are asked for when an object is opened. Chosen: 1.3 ms of a connection of 100 MB/s, and the largest read of the
+/// Bytes requested when an object is opened. Chosen value: 1.3 ms of a connection of 100 MB/s, and the largest read of the
 /// kernel above a mount.
 pub const FIRST_BYTES: u64 = 128 << 10;
 /// Fetches after them at which they are dropped. Chosen: more than a read is cut into, since the pieces of one come in any order.

@@ -1,5 +1,5 @@
 //! Objects below one prefix by their keys, for pieces of a cache: read, written and listed. Each request is made once, in a time that the
-//! caller sets; one that is refused for its credentials is made once more where there are others by now.
+//! caller sets; a request refused for its credentials is sent once more if there are new ones.
 //!
 //! ```text
 //!   cache ──► Keys ──get, put, names──► object_store ──► check of replies ──► the server
@@ -34,7 +34,7 @@ const MAX_POOR_PAGES: u32 = 10;
 const MIN_POOR_PAUSE: Duration = Duration::from_millis(10);
 const MAX_POOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is below a prefix.
+/// Objects below a prefix.
 pub struct Keys {
     store: Store,
     name: SourceName,
@@ -42,12 +42,12 @@ pub struct Keys {
     prefix: String,
 }
 
-/// Why a request brought nothing.
+/// Errors of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyRefusal {
     /// There is no such object.
     Absent,
-    /// No answer came in time.
+    /// No reply within the time limit.
     Late(Duration),
     /// In one line: why, and what to do.
     Refused(String),
@@ -67,7 +67,7 @@ impl Keys {
     /// Asks nothing yet.
     ///
     /// # Errors
-    /// The name is none, its store lists no names, or the settings cannot be used.
+    /// The name is invalid, its store cannot list names, or the settings are invalid.
     pub fn open(name: &SourceName, settings: &ObjectSettings) -> Result<Keys, SourceOpenError> {
         let place = store::parse(name)?;
         let unfit = |unfit: Unfit| unfit.open_error(name);
@@ -195,7 +195,7 @@ impl Keys {
             Ok(Ok(done)) => done.map_err(|refusal| self.refused(&refusal)),
             Ok(Err(_)) => Err(KeyRefusal::Late(limit)),
             Err(error) => Err(KeyRefusal::Refused(format!(
-                "there are no threads for it: {error}"
+                "cannot start threads for it: {error}"
             ))),
         }
     }
@@ -229,6 +229,6 @@ impl Keys {
 
     fn path(&self, key: &str) -> Result<Path, Refusal> {
         let key = format!("{}{key}", self.prefix);
-        Path::parse(key).map_err(|_| Refusal::Garbled("the key cannot be asked for".to_string()))
+        Path::parse(key).map_err(|_| Refusal::Garbled("the key cannot be requested".to_string()))
     }
 }

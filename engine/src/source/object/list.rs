@@ -1,7 +1,7 @@
-//! The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`, and so for each store that lists names.
+//! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and likewise for each store that lists names.
 //!
-//! A `/` in a key is a folder. If an object and a folder have one name (`d/x` beside `d/x/y`), the folder is shown: else what is in it would be
-//! out of reach. Such an object, and keys that no file can be called by ([`super::page`]), are left out, counted, and named once in a warning.
+//! A `/` in a key separates folders. If an object and a folder have the same name (`d/x` and `d/x/y`), the folder is shown: otherwise its content would be
+//! unreachable. Such an object, and keys that cannot be file names ([`super::page`]), are left out, counted, and named once in a warning.
 //! Never: lists more than one folder at a time, or more than it may hold: names are counted, and their bytes
 //! ([`crate::source::tree::NameBytes`]).
 //!
@@ -11,7 +11,7 @@
 //!                └─► an object of that very key?   ┘
 //!   look_ahead(path) ──► one page from that key on: it, and up to 999 names behind it; where pages begin at prefixes alone the first
 //!                        page of the folder, and if that is not all of it a page of the names that begin alike
-//!   open_listed(path) ──► nothing; the first read asks for the version that was listed (If-Match)
+//!   open_listed(path) ──► no request; the first read names the listed version (If-Match)
 //! ```
 
 use super::fetch::{self, Asker, Tally, Tries};
@@ -45,7 +45,7 @@ const MAX_NAMED: usize = 5;
 /// Bytes of what identifies a name while it is listed: eight, in a table that is half full at worst and twice there while it grows.
 const SEEN_BYTES: u64 = 32;
 
-/// The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`, and so for each store that lists names.
+/// The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and likewise for each store that lists names.
 pub struct Prefix {
     store: Store,
     listing: Arc<dyn Listing>,
@@ -53,11 +53,11 @@ pub struct Prefix {
     prefix: String,
     name: SourceName,
     settings: ObjectSettings,
-    /// Keys that were left out.
+    /// Omitted keys.
     odd: Mutex<HashSet<u64>>,
 }
 
-/// Why a key is left out.
+/// Why a key is omitted.
 const IS_ODD: &str = "keys that no file can be called by";
 const IS_HIDDEN: &str =
     "objects that a folder of the same name hides (open one by its own name to read it)";
@@ -88,7 +88,7 @@ impl Prefix {
     /// Opens a prefix, such as `s3://BUCKET/PREFIX/` or `gs://BUCKET`; asks for a listing once.
     ///
     /// # Errors
-    /// The name is none, or the bucket cannot be listed.
+    /// The name is invalid, or the bucket cannot be listed.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: ObjectSettings,
@@ -111,7 +111,7 @@ impl Prefix {
             let remedy = format!("check bucket and prefix ({list} {name})");
             return Err(SourceOpenError {
                 what: name,
-                why: "no object has a name that begins so".to_string(),
+                why: "no object has this prefix".to_string(),
                 remedy,
                 errno: Errno::NOENT.raw_os_error(),
                 cause: None,
@@ -120,10 +120,10 @@ impl Prefix {
         Ok(tree)
     }
 
-    /// A prefix of which nothing is known yet: whether it is there, and whether these settings do. For what needs no answer of the store.
+    /// A prefix without a check that it exists and that these settings work. For operations without a request to the store.
     ///
     /// # Errors
-    /// The name is none.
+    /// The name is invalid.
     #[cfg(feature = "disk-cache")]
     pub(crate) fn unasked(
         name: &SourceName,
@@ -390,7 +390,7 @@ impl Prefix {
         }
     }
 
-    /// A listing that was refused. One that is not found is no name that is not there: the bucket is gone, or another server answers for it.
+    /// A refused listing. "Not found" does not mean that the name is absent: the bucket is gone, or another server answers for it.
     fn refused(&self, path: &Path, refusal: &Refusal) -> SourceError {
         match refusal.read_error(&self.name_of(path), None) {
             SourceError::Io { errno, what } if errno == Errno::NOENT.raw_os_error() => {
@@ -403,7 +403,7 @@ impl Prefix {
         }
     }
 
-    /// Opens a file that was listed, in the version that `pin` makes of what the listing said. Nothing is asked.
+    /// Opens a listed file, in the version that `pin` derives from the listing. Sends no request.
     fn open_known(&self, path: &Path, meta: &Meta, pin: fn(Validator) -> Version) -> Opened {
         let key = self
             .key(path)
@@ -598,7 +598,7 @@ const TIME_OF_A_NAME: Duration = Duration::from_millis(2);
 /// In units of the longest time from one byte to the next: how long a listing may go on without a new name.
 const STALLS: u32 = 3;
 
-/// The pages of a listing, one after the other, to an end that comes.
+/// The pages of a listing, in order, with limits that guarantee an end.
 ///
 /// A server may give fewer than 1000 keys a page, also none (S3 does so where many objects were deleted), but not without end. A listing
 /// has a time in all, which grows with its names, and a time in which a new name must come; it may not come back to where it was. Never:

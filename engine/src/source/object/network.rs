@@ -1,4 +1,4 @@
-//! What all objects of a process share: connections, the threads that drive them, and what is known of servers.
+//! State shared by all objects of a process: connections, the threads that drive them, and knowledge about servers.
 //!
 //! A request goes out on any idle connection to its host, whichever file it is for, so a file that is opened later finds connections that
 //! are made. Never: waits while it is locked, or shares anything with a forked child (`fork.rs`).
@@ -30,7 +30,7 @@ const MAX_WITHOUT: usize = 16;
 /// Threads that drive connections; the bytes are copied by the threads that read.
 const THREADS: usize = 2;
 
-/// What is known of the server of a bucket, or of a host: one for all objects of it that are open in this process.
+/// Knowledge about the server of a bucket, or of a host, shared by its open objects in this process.
 #[derive(Debug, Default)]
 pub struct Server {
     /// How long its answers take.
@@ -67,7 +67,7 @@ impl Conditions {
         !self.unless_refused.load(Ordering::Relaxed)
     }
 
-    /// A request with `If-None-Match` was refused.
+    /// Whether a request with `If-None-Match` was refused.
     pub fn unless_failed(&self) {
         self.unless_refused.store(true, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Conditions {
         if !flag.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 of_listing_alone,
-                "an object's server refuses its own ETag or date: it is asked without"
+                "an object's server refuses its own ETag or date: requests are sent without it"
             );
         }
     }
@@ -190,7 +190,7 @@ impl SharedNetwork {
         chains.find(|(of, ..)| *of == key)?.2.clone()
     }
 
-    /// What is known of that server.
+    /// Knowledge about that server.
     pub fn server(&mut self, name: &str) -> Arc<Server> {
         self.servers.retain(|(_, server)| server.strong_count() > 0);
         let known = self
@@ -244,7 +244,7 @@ pub fn may_wait() -> bool {
 /// Runs to the end on this thread, which [`may_wait`].
 ///
 /// # Errors
-/// There are no threads for the connections.
+/// Threads for the connections cannot be started.
 pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     Ok(network()?.block_on(work))
 }
@@ -252,7 +252,7 @@ pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
 /// Begins what no thread waits for.
 ///
 /// # Errors
-/// There are no threads for the connections.
+/// Threads for the connections cannot be started.
 #[cfg(feature = "disk-cache")]
 pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
     network()?.spawn(work);
@@ -262,7 +262,7 @@ pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result
 /// Runs to the end on this thread, or on another where this one may not wait.
 ///
 /// # Errors
-/// There are no threads for the connections.
+/// Threads for the connections cannot be started.
 pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T> {
     if may_wait() {
         return wait_here(work);
@@ -273,7 +273,7 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
     done.and_then(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-// Fewer requests at once for a server that asks for fewer (503 SlowDown, 429 Too Many Requests).
+// Limits concurrent requests to a server that requests it (503 SlowDown, 429 Too Many Requests).
 //
 // A request that is refused so is made again after a pause, as any other that may pass. That alone would have all requests come back
 // together, and be refused together. So the number that may be under way is halved at the first refusal, and grows by one for as
@@ -362,7 +362,7 @@ impl Brake {
 }
 
 impl Turn<'_> {
-    /// The server has sent what was asked for.
+    /// The server has answered a request.
     pub fn answered(&self) {
         let mut state = self.brake.lock();
         if let Some(more) = (ONE * ONE).checked_div(state.limit) {
@@ -405,9 +405,9 @@ impl Drop for DemandWaits<'_> {
     }
 }
 
-// A second request for what a read waits for, where the first takes longer than nearly all before it (hedging).
+// Hedging: a second request if the first takes longer than nearly all before it.
 //
-// Off unless `hedge=PERCENT` is set, since it costs requests. Never: asks a third time, or more often than PERCENT says.
+// Off unless `hedge=PERCENT` is set, because it costs requests. Never: sends a third request, or more than PERCENT.
 //
 // ```text
 //   request ──── first byte ──────────────────────────────► kept

@@ -1,4 +1,4 @@
-//! One page of a listing (`ListObjectsV2`), read from XML: which of its keys can be files and folders of a tree, and what follows it.
+//! Parses a page of a listing (`ListObjectsV2`) from XML: keys that can be files and folders of a tree, and the next page.
 //!
 //! S3 allows keys that no file can be called by: an empty part (`dir//c`), `.` and `..`, control characters, parts of more
 //! than 255 bytes. They are set apart here, so that one of them does not make a folder unreadable. object_store, which signs
@@ -70,7 +70,7 @@ pub struct OddKey {
     pub shown: String,
 }
 
-/// What follows a page.
+/// The continuation of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NextPage {
     #[default]
@@ -201,7 +201,7 @@ impl NextPage {
 /// A page as S3 writes it. Google's listings by S3's protocol have generations too, which no reply of it is known by.
 ///
 /// # Errors
-/// It is no such page, or not all of it.
+/// It is not such a page, or incomplete.
 pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let mut said = text_of(body)?;
     for object in &mut said.objects {
@@ -213,7 +213,7 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
 /// The same where a version is a generation.
 ///
 /// # Errors
-/// It is no such page, or not all of it.
+/// It is not such a page, or incomplete.
 pub fn of_google(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(text_of(body)?, wanted)
 }
@@ -484,7 +484,7 @@ mod tests {
 
     /// What says where the next page begins, in which order.
     #[test]
-    fn a_page_goes_on_where_it_says_so() {
+    fn a_page_continues_at_its_token() {
         let truncated = |is: &str| format!("<IsTruncated>{is}</IsTruncated>");
         let token = |text: &str| format!("<NextContinuationToken>{text}</NextContinuationToken>");
         let after = |key: &str| Ok(NextPage::After(key.to_string()));
@@ -547,7 +547,7 @@ mod tests {
 
     /// What a version can be told by may be absent; what is longer than any version is taken for absent.
     #[test]
-    fn dates_and_etags_that_are_none_are_absent() {
+    fn invalid_dates_and_etags_are_absent() {
         let at = |date: &str, etag: &str| {
             let head = "<Contents><Key>d/a</Key><Size> 7 </Size><LastModified>";
             let page = parse(&format!(
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_or_half_of_one_is_an_error() {
+    fn invalid_and_truncated_pages_are_errors() {
         let bad_size = object("d/a").replace("<Size>7", "<Size>seven");
         let missing = "<KeyCount>2</KeyCount>".to_string() + &object("d/a");
         for (inside, words) in [

@@ -1,4 +1,4 @@
-//! Why a request brought no bytes: what the server did, whether to ask again, and what its owner can do.
+//! Errors of requests: what the server did, whether to retry, and a remedy.
 //!
 //! Never: holds more of the server's text than a line, or a URL.
 //!
@@ -210,7 +210,7 @@ const PASSING_CODES: [&str; 5] = [
 /// Longest message of a server, in characters: the line has a name and a remedy too.
 const MAX_MESSAGE: usize = 120;
 
-/// For object_store, which retries nothing.
+/// For object_store, whose own retries are off.
 pub fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
@@ -240,7 +240,7 @@ fn letters(text: &str) -> String {
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// What some refusals mean, by the words of their servers.
+/// Known refusals, recognised by the servers' messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// The key that decrypts it comes with each request: SSE-C, and its like of Google and Azure.
@@ -358,7 +358,7 @@ impl Refusal {
         }
     }
 
-    /// The server asks for fewer requests.
+    /// Whether the server requests fewer requests.
     pub fn asks_for_fewer(&self) -> bool {
         matches!(
             self,
@@ -447,7 +447,7 @@ impl Refusal {
         matches!(self, Refusal::Changed(_) | Refusal::Unmet | Refusal::NoEtag)
     }
 
-    /// How long the server wants to be left alone.
+    /// The server's Retry-After.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Refusal::Status { retry_after, .. } => *retry_after,
@@ -640,9 +640,9 @@ pub struct Account {
     pub advice: &'static Advice,
     /// Requests carry no credentials, and could.
     pub is_unsigned: bool,
-    /// Whose credentials requests carry.
+    /// The origin of the credentials.
     pub link: Option<Link>,
-    /// Why there are none, where a link should have had some.
+    /// Why there are none, if a link should have had some.
     pub missing: Option<Arc<str>>,
 }
 
@@ -651,7 +651,7 @@ pub struct Account {
 pub struct Link {
     /// Such as `profile dev (SSO)`.
     pub name: Arc<str>,
-    /// What to do where a store refuses it.
+    /// The remedy if a store refuses it.
     pub remedy: Arc<str>,
 }
 
@@ -677,7 +677,7 @@ impl Account {
     }
 }
 
-/// What to do where a store refuses.
+/// The remedy for a refusal.
 pub struct Advice {
     /// 401 and 403 to a request with credentials.
     pub refused: &'static str,
@@ -693,7 +693,7 @@ pub struct Advice {
     pub no_listing: &'static str,
 }
 
-/// Why a place cannot be read from, and what to do.
+/// The error of an unreadable location, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
     pub why: String,
@@ -756,7 +756,7 @@ mod tests {
 
     /// Servers other than Amazon's answer 404 where the account is unknown: no reason to look at the key of the object.
     #[test]
-    fn an_unknown_account_is_a_refusal_whatever_the_status() {
+    fn an_unknown_account_is_a_refusal_for_any_status() {
         for code in ["XAdminUserNotFound", "NoSuchUser", "InvalidAccessKeyId"] {
             let refusal = status(404, code, "");
             let found = (
@@ -775,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_kept_where_the_code_says_less() {
+    fn a_message_is_kept_if_it_says_more_than_the_code() {
         let said = status(
             400,
             "QuotaPaused",
@@ -898,7 +898,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_an_address_is_no_server_that_refuses() {
+    fn an_unresolvable_name_is_not_a_refusal() {
         let connect = |why: &str| Refusal::Connect(why.to_string());
         let absent = connect("failed to lookup address information: Name or service not known");
         assert_eq!(

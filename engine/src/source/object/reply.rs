@@ -1,17 +1,17 @@
-//! What a reply says of the part that it brings: its place, its length, its version.
+//! Parses and validates replies: range, length and version.
 //!
-//! Servers write the same headers in many ways, and object_store knows one of each. So a reply is read here, and what object_store reads
-//! of it is written anew. What no server means in two ways is taken; the rest is refused with the header's own words.
+//! Servers write the same headers in many ways, and object_store supports one form of each. So a reply is parsed here, and the headers for object_store
+//! are rewritten. Unambiguous forms are accepted; others are refused with the header's text.
 //!
 //! ```text
 //!   206  Content-Range: Bytes=0-9 / 10    ──► bytes 0-9/10
 //!   206  bytes 0-0/0, bytes */0;  204     ──► Empty
-//!   200  all that was asked for, or an object of up to 128 KiB, of which the part is cut ──► 206
+//!   200  the requested bytes, or an object of up to 128 KiB, from which the part is cut ──► 206
 //!   200  anything else                    ──► WholeObject
-//!   206  bytes 0-9/*                      ──► 10 bytes of the size that is known; of an unknown one NoSize, and HEAD says it
-//!        unpacked on the way              ──► asked for as it is stored (`Accept-Encoding: gzip`); unpacked again: Unpacked
+//!   206  bytes 0-9/*                      ──► 10 bytes of an object of known size; if unknown NoSize, and HEAD gives it
+//!        decompressed by the server       ──► requested as stored (`Accept-Encoding: gzip`); decompressed again: Unpacked
 //!        a folder of Azure                ──► Folder
-//!   Last-Modified in a form of RFC 9110   ──► the one that object_store knows; else none
+//!   Last-Modified in a form of RFC 9110   ──► the form that object_store accepts; else none
 //! ```
 //! Example: a read asks for `bytes=4096-8191` of an object of 10,000 bytes, and its server knows no ranges. The reply is a 200 with 10,000
 //! bytes, and becomes a 206 with 4,096 of them.
@@ -192,7 +192,7 @@ pub fn check_part(
         None => {}
         Some(Ok(got)) if got == asked => {}
         Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
-        Some(Err(_)) => return Err(Refusal::Garbled("its length is no number".to_string())),
+        Some(Err(_)) => return Err(Refusal::Garbled("its length is not a number".to_string())),
     }
     write_part(headers, (from, to), size);
     Ok(())
@@ -246,7 +246,7 @@ pub async fn part_of_whole(
     let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
     let len = len
         .transpose()
-        .map_err(|_| Refusal::Garbled("its length is no number".to_string()))?;
+        .map_err(|_| Refusal::Garbled("its length is not a number".to_string()))?;
     if let Ok(partial) = 206_u16.try_into() {
         *reply.status_mut() = partial;
     }

@@ -1,4 +1,4 @@
-//! What may be set for objects: deadlines, retries, how much at once, and the variables that name an account.
+//! Settings for objects: deadlines, retries, request sizes, and the variables with an account.
 //!
 //! Never: reads the environment after a source was opened, or prints a value of it.
 //!
@@ -40,16 +40,16 @@ fn keys() -> Vec<&'static str> {
     NOTATION.split(',').map(key).collect()
 }
 
-/// What the program says, in [`NOTATION`].
+/// The program's settings, in [`NOTATION`].
 static PROGRAM: Mutex<String> = Mutex::new(String::new());
-/// What it says where nothing else does.
+/// The program's defaults.
 static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 
 /// Sets what sources take that are opened by name from now on, in [`NOTATION`]; it goes before [`VARIABLE`], and replaces what was set
 /// before.
 ///
 /// # Errors
-/// A line that says what is wrong with it; nothing is set then.
+/// A line with the problem; nothing is set then.
 ///
 /// ```
 /// use foreread::source::object::configure;
@@ -81,9 +81,9 @@ pub struct ObjectSettings {
     /// For a read with all its retries, beside the time that its length takes at `slowest_bytes_per_second`: a large
     /// read that moves is healthy. Default 60 s.
     pub total: Duration,
-    /// What is slower than this is taken to be stuck. Default 16 KiB/s.
+    /// A slower transfer counts as stuck. Default 16 KiB/s.
     pub slowest_bytes_per_second: u64,
-    /// Requests that are made again for one read of a part, at most. Default 4.
+    /// Maximum retries for one part of a read. Default 4.
     pub retries: u32,
     /// Pause before the first of them; each next one is twice as long, up to 5 s, and a random half of it is left out.
     /// Default 100 ms.
@@ -100,13 +100,13 @@ pub struct ObjectSettings {
     pub profile: Option<String>,
     /// The region of S3 (`--region`). Default that of the variables or of the profile, or us-east-1.
     pub region: Option<String>,
-    /// Another server of S3's protocol (`--endpoint-url`); others have variables. Default that of the variables, or Amazon.
+    /// URL of an S3-compatible server (`--endpoint-url`); others have variables. Default that of the variables, or Amazon.
     pub endpoint_url: Option<String>,
     /// Requests carry no credentials (`--no-sign-request`). Default false.
     pub no_sign_request: bool,
     /// The reader pays for requests and bytes (`--requester-pays`, S3). Default false.
     pub requester_pays: bool,
-    /// Certificates to trust beside the system's, PEM (`--ca-file`). Default that of `AWS_CA_BUNDLE`.
+    /// PEM file of certificates to trust in addition to the system's (`--ca-file`). Default that of `AWS_CA_BUNDLE`.
     pub ca_file: Option<PathBuf>,
     /// Names and values of the variables that stores know, such as `AWS_*` ([`VARIABLES`]). Default those of the environment.
     pub variables: Vec<(String, String)>,
@@ -178,7 +178,7 @@ impl ObjectSettings {
     /// ([`configure`]).
     ///
     /// # Errors
-    /// A line that says what is wrong with its value.
+    /// A line with the problems value.
     pub fn from_environment() -> Result<ObjectSettings, String> {
         let below = BELOW.get().map_or(Ok(String::new()), |read| read())?;
         let text = std::env::var(VARIABLE).unwrap_or_default();
@@ -190,7 +190,7 @@ impl ObjectSettings {
     /// These with what a text in [`NOTATION`] says.
     ///
     /// # Errors
-    /// A line that says what is wrong with it.
+    /// A line with the problem.
     pub fn with(mut self, text: &str) -> Result<ObjectSettings, String> {
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = match (pair, pair.split_once('=')) {
@@ -294,7 +294,7 @@ impl ObjectSettings {
         self.ca_file.clone().or(named)
     }
 
-    /// Does a variable say yes?
+    /// Whether a variable has a true value.
     pub fn is_on(&self, name: &str) -> bool {
         self.variable(name).is_some_and(is_yes)
     }
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_sets_what_it_names_and_nothing_else() {
+    fn a_text_sets_only_named_values() {
         let plain = ObjectSettings::default();
         let set = ObjectSettings::default()
             .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536,hedge=5")

@@ -1,6 +1,6 @@
-//! Stores of objects: one file of this folder and one row of [`KINDS`] each.
+//! Object stores: each is a file of this folder and a row of [`KINDS`].
 //!
-//! A store says how its names are written, how one of its places is asked and listed, and how its replies differ from plain HTTP. All
+//! A store defines its notation, how to read and list a location, and how its replies differ from plain HTTP. All
 //! else (first bytes, parts, retries, brake, hedges, versions, trees) is shared. object_store signs and sends, set up so that it hides
 //! nothing: no retries, no built-in timeouts, HTTP/1.1, our check of replies in front.
 //!
@@ -45,7 +45,7 @@ pub(super) const FOREIGN: Advice = Advice {
 /// Every store.
 const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &http::HTTP];
 
-/// A store, before anything is asked.
+/// A kind of store.
 pub struct StoreKind {
     /// One of the schemes of its row in `source.rs`.
     pub scheme: &'static str,
@@ -53,7 +53,7 @@ pub struct StoreKind {
     pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,
 }
 
-/// Where something is in a store.
+/// A location in a store.
 pub trait Place: Send + Sync {
     /// The key of an object; empty for all of a bucket; a prefix ends with `/`.
     fn key(&self) -> &str;
@@ -63,28 +63,28 @@ pub trait Place: Send + Sync {
         self.key().is_empty() || self.key().ends_with('/')
     }
 
-    /// It is asked without credentials first.
+    /// Whether it is first requested without credentials.
     fn may_be_public(&self, _: &ObjectSettings) -> bool {
         false
     }
 
-    /// Sets up what asks it.
+    /// Creates its client.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The error and a remedy.
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit>;
 }
 
-/// A bucket, a host: what can be asked.
+/// A client for a bucket or a host.
 #[derive(Clone)]
 pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
-    /// It is the program's own, and not set up here.
+    /// Whether the program created it.
     pub is_foreign: bool,
-    /// Nothing where names cannot be listed.
+    /// `None` if names cannot be listed.
     pub listing: Option<Arc<dyn Listing>>,
     pub account: Account,
-    /// Nothing where requests carry none.
+    /// `None` without credentials.
     pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
     /// What is before the key of an object in its full name, without secrets: endpoint and bucket.
@@ -291,7 +291,7 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
 /// The path of an object's key.
 ///
 /// # Errors
-/// It cannot be asked for.
+/// The request is invalid.
 pub fn path_of(key: &str) -> Result<Path, Unfit> {
     Path::parse(key).map_err(|_| {
         let why = "the key has an empty part, `.`, `..` or a character that is no text";
@@ -303,7 +303,7 @@ pub fn path_of(key: &str) -> Result<Path, Unfit> {
 /// part of a header. `urls` are those that hold one. The line names the variable and never its value.
 ///
 /// # Errors
-/// Why one cannot be used, and what to do.
+/// The error of an unusable variable, with a remedy.
 fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(), Unfit> {
     let named = settings.variables.iter();
     let named = named.filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
@@ -347,7 +347,7 @@ fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
     Ok(url)
 }
 
-/// May a place be asked without TLS? On this machine it may; elsewhere a variable has to say so.
+/// Whether plain HTTP is allowed: for this machine always, elsewhere only if a variable allows it.
 ///
 /// # Errors
 /// Nothing says so.
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_said_in_one_line_without_its_secrets() {
+    fn invalid_names_are_one_line_errors_without_secrets() {
         for text in [
             "s3://",
             "s3:///k",

@@ -1,8 +1,8 @@
-//! Which version of an object is read, and whether a reply is of that one.
+//! The version of an object, and whether a reply belongs to it.
 //!
-//! A [`Validator`] is what a store said once, in a listing or in a reply: ETag, date, size. It has one text, by which a mount, a listing on
+//! A [`Validator`] is a store's statement in a listing or a reply: ETag, date, size. It has a text form, which identifies it in a mount, a listing on
 //! the disk and the disk cache know it. A [`Version`] is what a reader is pinned to. It begins with a listing or a reply; from the first
-//! reply on, every reply has to say the same. Never: asks the server.
+//! reply on, every reply must have the same. Sends no requests.
 //!
 //! ```text
 //!   Validator, as text              is the version exactly?   asked for by           two replies are the same by
@@ -35,7 +35,7 @@ struct ETag {
 }
 
 impl ETag {
-    /// Nothing where it is empty, or no header could carry it.
+    /// `None` if it is empty or invalid in a header.
     fn of(text: &str) -> Option<ETag> {
         let strong = text.strip_prefix("W/");
         let tag = strong.unwrap_or(text).trim_matches('"');
@@ -54,11 +54,11 @@ impl Display for ETag {
     }
 }
 
-/// What a store said of a version, in a listing or in a reply.
+/// A store's statement about a version, in a listing or in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validator {
     e_tag: Option<ETag>,
-    /// When it was written, if the store said so.
+    /// Modification time, if the store reports it.
     modified: Option<DateTime<Utc>>,
     size: u64,
 }
@@ -131,7 +131,7 @@ impl Validator {
         Some(self.modified?.timestamp())
     }
 
-    /// By what a change is noticed.
+    /// The properties by which a change is detected.
     pub fn told_by(&self) -> &'static str {
         match (&self.e_tag, self.modified) {
             (Some(e_tag), _) if generation_of_etag(&e_tag.tag).is_some() => "generation",
@@ -143,7 +143,7 @@ impl Validator {
         }
     }
 
-    /// Asks for this version only, as far as the server can be asked.
+    /// Adds conditions for this version only, as far as the server supports them.
     pub fn condition(&self) -> GetOptions {
         let strong = self.e_tag.as_ref().filter(|e_tag| !e_tag.is_weak);
         GetOptions {
@@ -167,7 +167,7 @@ impl Validator {
         match (&self.e_tag, &reply.e_tag) {
             (Some(_), None) => return Err(Refusal::NoEtag),
             // Without an ETag it was told by date and size, or size alone, which another version may have as well.
-            (None, Some(_)) => return Err(changed("it has an ETag now, and had none")),
+            (None, Some(_)) => return Err(changed("it has an ETag now, and had none before")),
             (Some(mine), Some(theirs)) if mine.tag != theirs.tag => return Err(other_etag()),
             (Some(mine), Some(_)) if !mine.is_weak => return Ok(()),
             _ => {}
@@ -213,11 +213,11 @@ fn other_date() -> Refusal {
     changed("its date is another")
 }
 
-/// What a reader is pinned to.
+/// The version to which a reader is pinned.
 #[derive(Debug)]
 pub struct Version {
     first: Validator,
-    /// What the first reply said.
+    /// The first reply's validator.
     replied: OnceLock<Validator>,
 }
 
@@ -238,7 +238,7 @@ impl Version {
         }
     }
 
-    /// What is known of it now.
+    /// Its current state.
     pub fn now(&self) -> &Validator {
         self.replied.get().unwrap_or(&self.first)
     }
@@ -357,7 +357,7 @@ mod tests {
 
     /// A listing and the first reply agree in ETag, or in date and size; then replies must agree with the first one.
     #[test]
-    fn a_listing_is_compared_in_what_both_say_and_replies_with_the_first() {
+    fn versions_are_compared_by_common_fields() {
         let a = Some("\"a\"");
         for (listed, reply, is_same) in [
             (said(a, DAY, 7), said(Some("a"), NONE, 7), true),

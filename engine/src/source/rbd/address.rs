@@ -1,4 +1,4 @@
-//! What an image is called: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
+//! The name of an image: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
 //! Never: looks anything up, and takes no key or secret: Ceph's keyrings hold them.
 
@@ -80,7 +80,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         .flatten();
     for name in all {
         if name.len() > MAX_NAME || name.contains('\0') {
-            return Err(error("a part of the name is no name"));
+            return Err(error("a part of the name is invalid"));
         }
     }
     Ok(address)
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_said_in_one_line() {
+    fn invalid_names_are_one_line_errors() {
         let long = format!("rbd:p/{}", "i".repeat(MAX_NAME + 1));
         assert!(parse(&long[..long.len() - 1].into()).is_ok());
         for (text, why) in [
@@ -155,8 +155,8 @@ mod tests {
                 "rbd:p/i?conf=",
                 "after the ? it knows conf=PATH and id=NAME",
             ),
-            ("rbd:p/i\0", "a part of the name is no name"),
-            (long.as_str(), "a part of the name is no name"),
+            ("rbd:p/i\0", "a part of the name is invalid"),
+            (long.as_str(), "a part of the name is invalid"),
         ] {
             let error = parse(&text.into()).expect_err(text);
             assert_eq!((error.why.as_str(), error.errno), (why, EINVAL), "{text}");

@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_buffers_are_kept_than_said() {
+    fn kept_buffers_are_limited() {
         let buffers = Buffers::default();
         (0..KEPT_BUFFERS + 1).for_each(|_| buffers.give(vec![0; 1]));
         assert_eq!(lock(&buffers.0).len(), KEPT_BUFFERS);

@@ -1,6 +1,6 @@
-//! The bytes that names take in this process: those of listings, and those that a mount knows.
+//! Memory accounting of names in this process: listings, and inode numbers of mounts.
 //!
-//! A name is some hundred bytes, and a server may send any number of them, each as long as it likes. So bytes are counted, not names:
+//! A name takes some hundred bytes, and a server may send any number of names of any length. So bytes are counted, not names:
 //! those of the name, of what is known of it, and of the tables that hold both. All listings and mounts of the process share one limit
 //! ([`max_name_bytes`]); a listing that does not fit ends with an error, and gives back what it took. Never: waits.
 //!

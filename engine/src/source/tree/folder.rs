@@ -2,7 +2,7 @@
 //!
 //! The folder is opened once; every path is resolved below that descriptor by the kernel (`openat2`), which refuses links in
 //! the middle, `..`, and other file systems that are mounted inside. So nothing that is put in the way afterwards leads out,
-//! and a mount below its own source does not read itself. What is opened is looked at by descriptor. Never: follows a link.
+//! and a mount below its own source does not read itself. Opened files are checked by descriptor. Links are never followed.
 //!
 //! ```text
 //!   root (fd) ──openat2, beneath──► fd ──fstat──► Meta     one descriptor for both: there is no moment in between
@@ -33,7 +33,7 @@ impl Folder {
     /// A folder and everything below it.
     ///
     /// # Errors
-    /// It is missing, is no folder, or may not be read.
+    /// It is missing, is not a folder, or may not be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,7 +54,7 @@ impl Folder {
         })
     }
 
-    /// One file, shown as a folder with that file. A file that is put in its place later is shown then.
+    /// One file, shown as a folder with that file. A later replacement of the file is shown too.
     ///
     /// # Errors
     /// Its folder cannot be read, or the file is none.
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_alone_and_what_takes_its_place() {
+    fn one_file_and_its_replacement() {
         if is_emulated() {
             return;
         }

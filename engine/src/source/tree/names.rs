@@ -1,4 +1,4 @@
-//! The names of one folder and what a listing says of each, in little memory: a bucket's folder has a million of them.
+//! A compact listing of a folder: names and attributes, for folders with a million objects.
 //!
 //! A name is a record of bytes, in pieces of memory that are filled one after the other, and a place of four bytes. What is asked for is
 //! made of the record again: a [`Meta`], an [`Entry`]. An ETag of 32 hex digits is 16 bytes, a number as many bytes as it needs.
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn values_round_trip() {
         let size = 1_u64 << 40;
         let versions = [
             format!("\"d41d8cd98f00b204e9800998ecf8427e\" {size}"),

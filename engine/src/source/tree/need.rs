@@ -1,8 +1,8 @@
-//! Whether an answer is still needed: what a thread asks a tree for may be given up while it waits.
+//! Cancellation of tree operations: a waiting thread checks whether its answer is still needed.
 //!
 //! A program that lists a folder through a mount can be ended, and so can the mount, while the storage takes its time. The thread that
 //! carries out the request says by [`while_needed`] how that is seen; a source that waits asks for it ([`needed`]) before it waits, and looks
-//! again every [`LOOKS_EVERY`]. Never: ends a wait by itself.
+//! again every [`LOOKS_EVERY`]. It does not end a wait by itself.
 //!
 //! ```text
 //!   front ──while_needed(need, ──► tree.list ──► source waits ──looks──► need() ── false ──► ECANCELED

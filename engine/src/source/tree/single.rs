@@ -1,6 +1,6 @@
 //! Any source as a tree of one file.
 //!
-//! The source is opened once and kept; when it says that it has changed, the next look opens it anew, as another version.
+//! The source is opened once and kept; after it reports a change, the next look-up opens it again, as another version.
 //! Never: two versions under one number.
 
 use super::{Entry, Kind, Meta, Tree};

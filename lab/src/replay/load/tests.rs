@@ -35,7 +35,7 @@ fn first(limit: u64) -> Part {
 }
 
 #[test]
-fn what_is_no_demand_is_left_out_and_counted() {
+fn records_without_demand_are_left_out_and_counted() {
     let read = |offset, len| Record::read(0, offset, len);
     let ahead = Record {
         flags: Flags::AHEAD,
@@ -142,7 +142,7 @@ fn the_file_systems_own_data_is_passed_over() {
 }
 
 #[test]
-fn hints_are_about_what_is_there() {
+fn hints_are_clipped_to_the_file() {
     let hint = |offset, len| {
         let op = Op::Hint(Advice::WillNeed);
         Item::Record(Record {
@@ -182,7 +182,7 @@ fn files_without_reads_take_no_room() {
 }
 
 #[test]
-fn one_file_of_several_can_be_asked_for() {
+fn one_file_of_several_can_be_selected() {
     let named = |name: &str| {
         Item::File(FileInfo {
             name: name.to_string(),

@@ -198,7 +198,7 @@ fn a_container_with_or_without_a_namespace_of_its_own() {
 }
 
 #[test]
-fn version_1_alone_and_beside_version_2() {
+fn version_1_with_and_without_version_2() {
     let files = [
         ("memory/a/memory.limit_in_bytes", "300\n"),
         ("memory/memory.limit_in_bytes", "9223372036854771712\n"),

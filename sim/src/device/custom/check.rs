@@ -1,5 +1,5 @@
-//! The ranges of a model file: the first key that is outside, and why. Never: a number that the simulator could choke
-//! on (no time, no rate, a sum that does not fit).
+//! Checks the ranges of a model file and reports the first invalid key. It rejects numbers that the simulator cannot
+//! handle (zero times, zero rates, overflowing sums).
 
 use super::SCHEMA;
 use super::file::{ArrayFile, HddFile, ModelFile};
@@ -57,7 +57,7 @@ const TIME: (u64, u64) = (0, MAX_NS);
 impl ModelFile {
     pub(super) fn check(&self) -> Result<(), Refusal> {
         if self.schema != SCHEMA {
-            return refuse("schema", &format!("this version reads {SCHEMA} only"));
+            return refuse("schema", &format!("this version reads only {SCHEMA}"));
         }
         let date = self.date.as_ref().map(|d| ("date", d));
         let texts = [

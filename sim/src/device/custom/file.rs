@@ -1,4 +1,4 @@
-//! The keys of a model file, to and from a preset. Never: a key without its unit in the name, or a range (`check.rs`).
+//! The keys of a model file, and conversions from and to a preset. Each key has its unit in its name; ranges are in `check.rs`.
 
 use super::SCHEMA;
 use crate::device::array::{ArrayModel, Overhead};
@@ -12,30 +12,30 @@ use crate::device::throttle::Throttle;
 use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use serde::{Deserialize, Serialize};
 
-/// A model file. Exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net` is there; `throttle` may be.
+/// A model file. It has exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net`, and optionally `throttle`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What it is, in one line.
+    /// A one-line description.
     pub summary: String,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub origin: String,
     /// Day of the measurement, if there was one: `2026-11-30`.
     pub date: Option<String>,
     /// Whether the figures were fitted to measurements.
     pub calibrated: bool,
-    /// How far the model is from them.
+    /// The error of the model.
     pub fit_error: String,
     pub capacity_bytes: u64,
-    /// How many commands an owner should have in it at once.
+    /// Recommended number of concurrent commands.
     pub commands_at_once: u32,
-    /// Bytes of the largest fetch that an owner should ask of it. Default 4 MiB; of `lanes` 1 MiB.
+    /// Recommended maximum bytes of a fetch. Default 4 MiB, for `lanes` 1 MiB.
     pub max_fetch_bytes: Option<u64>,
-    /// What the host spends on each KiB that a reader gets, in nanoseconds.
+    /// Host CPU time for each KiB that a reader gets, in nanoseconds.
     pub host_ns_per_kib: u64,
-    /// Where that is from.
+    /// Its source.
     pub host_origin: String,
     pub disk: Option<DiskFile>,
     pub lanes: Option<LanesModel>,
@@ -44,7 +44,7 @@ pub struct ModelFile {
     pub ssd: Option<SsdModel>,
     pub net: Option<NetModel>,
     pub throttle: Option<Throttle>,
-    /// How well it fits; for people, the simulator does not look at it.
+    /// The quality of the fit, for information only.
     pub fit: Option<FitFile>,
 }
 
@@ -53,7 +53,7 @@ pub struct ModelFile {
 #[serde(deny_unknown_fields)]
 pub struct DiskFile {
     pub command_ns: u64,
-    /// The longest transfer; left out where no limit is known.
+    /// The longest transfer; omitted if no limit is known.
     pub max_transfer_bytes: Option<u64>,
     pub slopes: Vec<Slope>,
 }
@@ -86,7 +86,7 @@ pub struct ArrayFile {
     pub overhead: Vec<Overhead>,
 }
 
-/// How well a model fits what was measured. Errors are parts: 0.1 is 10 %.
+/// The fit of a model to measurements. Errors are fractions: 0.1 is 10 %.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitFile {
@@ -135,10 +135,10 @@ impl ModelFile {
         file
     }
 
-    /// The preset that a checked file describes. It lives as long as the process.
+    /// The preset described by a checked file. It is leaked and lives as long as the process.
     ///
     /// # Panics
-    /// Where the file has no table of figures, which [`super::parse`] has refused.
+    /// If the file has no device table, which [`super::parse`] refuses.
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
         let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))
@@ -165,7 +165,7 @@ impl ModelFile {
     }
 }
 
-/// What an owner asks for at most where a file does not say: lanes model a device that the engine has probed.
+/// The default maximum fetch of a file: lanes model a device probed by the engine.
 fn usual_fetch(model: &Model) -> u64 {
     if matches!(model, Model::Lanes(_)) {
         LOCAL_FETCH_BYTES

@@ -1,4 +1,4 @@
-//! Which column of a CSV means what: by names that leave no doubt, or by options.
+//! The meaning of CSV columns: by unambiguous names, or by options.
 //!
 //! ```text
 //!   offset, offset_bytes                         len, length, size, bytes, length_bytes, size_bytes, len_req
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Options name columns that have other names (`csv:offset=lba,offset-unit=sectors`); the names above hold for the rest.
-//! In upper or lower case. A time without a unit, or a place in sectors, is a doubt. Never: a column that means two things.
+//! Case is ignored. A time without a unit, or an offset in sectors, is ambiguous. A column has only one meaning.
 
 use super::super::scan::{MS_NS, SECOND_NS, SECTOR, US_NS, choice, number};
 use crate::error::TraceError;
@@ -96,7 +96,7 @@ const TIMED: &[Meaning] = &[
     (Role::Dur, &["dur", "duration", "latency"]),
 ];
 
-/// Names that matter and do not say their unit.
+/// Relevant names without a unit.
 const DOUBTFUL: &[&str] = &[
     "response",
     "responsetime",
@@ -110,7 +110,7 @@ const DOUBTFUL: &[&str] = &[
 
 enum ColumnUse {
     Role(Role, u64),
-    /// It would matter, but in which unit?
+    /// Relevant, but its unit is unknown.
     Doubt,
     No,
 }
@@ -139,7 +139,7 @@ fn known(name: &str) -> ColumnUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     pub role: Role,
-    /// What one of it is, in bytes or nanoseconds.
+    /// The unit in bytes or nanoseconds.
     pub unit: u64,
 }
 
@@ -166,7 +166,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Adds the columns whose names leave no doubt, or none but the unit of time that is given, for what no other column means.
+    /// Adds columns with unambiguous names, or that lack only the given unit of time, for roles without a column.
     fn fill(&mut self, names: &[String], time: Option<u64>) {
         let timed = |name: &str| meant(TIMED, &name.trim().to_ascii_lowercase()).zip(time);
         let mut found: Vec<(usize, Role, u64)> = Vec::new();
@@ -181,7 +181,7 @@ impl Columns {
                 ColumnUse::No => {}
             }
         }
-        // An end or a length needs a start, and one says what the other does.
+        // An end or a duration needs a start, and only one of the two is allowed.
         found.sort_by_key(|(at, role, _)| (*role != Role::Start, *at));
         for (at, role, unit) in found {
             let is_free = match role {
@@ -234,7 +234,7 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     columns.whole()
 }
 
-/// How well a header fits: one with a word that matters might be a table.
+/// How well a header fits: with a relevant word it may be a table.
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()
@@ -286,7 +286,7 @@ pub fn by_keys(
         };
         let unit = match role {
             Role::Offset => Some(offset_unit.unwrap_or(1)),
-            // Where offsets are in sectors, lengths are in either.
+            // With offsets in sectors, lengths may be in either unit.
             Role::Len => len_unit.or(offset_unit.is_none_or(|unit| unit == 1).then_some(1)),
             Role::Start | Role::End | Role::Dur => time.or(own),
             _ => Some(1),
@@ -315,7 +315,7 @@ pub fn by_keys(
         .map_err(|what| refuse(what, &remedy(names)))
 }
 
-/// How to name the columns there are.
+/// Suggests how to name the existing columns.
 pub fn remedy(names: &[String]) -> String {
     let mut shown: Vec<String> = names
         .iter()

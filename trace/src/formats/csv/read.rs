@@ -13,7 +13,7 @@ use crate::{After, FileInfo, Flags, Item, Op, Record};
 use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
-/// Operations by their names, in lower case; what a table calls otherwise has to be said.
+/// Names of operations, in lower case; other names need an option.
 const OPS: &[(&str, Op)] = &[
     ("read", Op::Read),
     ("r", Op::Read),
@@ -56,7 +56,7 @@ pub fn flag_names(flags: Flags) -> String {
     names.join("+")
 }
 
-/// What a table calls its reads and writes, if not by the usual names.
+/// The table's names for reads and writes, if they are unusual.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     pub reads: Vec<String>,
@@ -91,9 +91,9 @@ pub struct Table {
     pub delimiter: u8,
     pub words: Words,
     pub files: Names,
-    /// Lines of a row that goes on.
+    /// Lines of an unfinished row.
     pub pending: Vec<u8>,
-    /// What splits rows with quotes, once there was one.
+    /// The splitter for rows with quotes, created at the first one.
     pub quoted: Option<Box<QuotedRows>>,
 }
 
@@ -103,11 +103,11 @@ impl Lines for Table {
             if self.pending.len() + line.len() > MAX_LINE_BYTES {
                 return Err((
                     "a row of over 64 KiB",
-                    "a quote is not closed, or this is no CSV",
+                    "a quote is not closed, or this is not CSV",
                 ));
             }
             self.pending.extend_from_slice(line);
-            // Quotes inside of quotes are doubled, so a row is whole when their number is even.
+            // Quotes inside quotes are doubled, so a row is complete when their number is even.
             if self.pending.iter().filter(|b| **b == b'"').count() % 2 == 1 {
                 self.pending.push(b'\n');
                 return Ok(true);
@@ -139,7 +139,7 @@ impl Lines for Table {
     }
 }
 
-/// Splits rows that have quotes. It is kept, since making the tables of its parser takes as long as a thousand fields.
+/// Splits rows with quotes. It is reused, because creating its parser's tables takes as long as parsing a thousand fields.
 pub struct QuotedRows {
     parser: csv_core::Reader,
     bytes: Vec<u8>,
@@ -167,7 +167,7 @@ impl QuotedRows {
         let (bytes, ends) = (&mut self.bytes[wrote..], &mut self.ends[fields..]);
         let (result, _, _, more) = self.parser.read_record(&[], bytes, ends);
         if !matches!(result, csv_core::ReadRecordResult::Record) {
-            return Err(("a row that is no CSV", DAMAGED));
+            return Err(("a row that is not CSV", DAMAGED));
         }
         let (bytes, ends) = (&self.bytes, &self.ends[..fields + more]);
         let begin = |n: usize| if n == 0 { 0 } else { ends[n - 1] };
@@ -178,7 +178,7 @@ impl QuotedRows {
     }
 }
 
-/// What a row holds before it is a record.
+/// The fields of a row, before it becomes a record.
 #[derive(Default)]
 struct Row<'a> {
     file: &'a [u8],

@@ -1,4 +1,4 @@
-//! Writes a trace as CSV, in columns that are read back as they were.
+//! Writes a trace as CSV that reads back identically.
 //!
 //! ```text
 //!   start_ns,end_ns,file,file_size,open,thread,op,offset,length,returned,flags,after
@@ -6,8 +6,8 @@
 //!   ,,vm@base,1048576,1,0,read,4096,512,,,0e0 0s2000
 //! ```
 //!
-//! Columns that the trace lacks are not there. `after` is what a record waits for: nanoseconds after the end (`e`) or the
-//! start (`s`) of a record, counted from 0. Never: two files of one name without saying that they became one.
+//! Columns without data are omitted. `after` lists what a record waits for: nanoseconds after the end (`e`) or the
+//! start (`s`) of a record, counted from 0. Two files of the same name become one, which is reported.
 
 use super::read::{flag_names, op_name};
 use crate::error::TraceError;

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten_and_counted() {
+    fn old_entries_are_forgotten_and_counted() {
         let mut graph = Graph {
             most: 2,
             ..Graph::new(false)

@@ -1,4 +1,4 @@
-//! What each call means: which ones open, close, share and move, and which ones become records.
+//! The effect of each call: opens, closes, shares or seeks a descriptor, or becomes a record.
 //!
 //! A length is what was asked for, beside what came. A read of a pipe, a socket or a terminal, one that failed, and one
 //! of which the position is not known are passed over and counted. Never: a record of /proc or /sys (nothing is stored

@@ -1,8 +1,8 @@
-//! What the store said of names lately: listings of folders, and answers about single names.
+//! A cache of the store's recent answers about names: listings of folders, and single names.
 //!
-//! It is believed for [`super::View::ttl`] from the moment it was asked, by the kernel and here together. A name that is not known is asked
-//! for. One answer may have more names than the one that was asked for: a program that goes through a list of its files, in whatever order,
-//! looks up each of them, and one request can answer a thousand look-ups. Never: says that a name is not there because no listing has it.
+//! Answers are trusted for [`super::View::ttl`] from the time of the request, here and in the kernel together. An unknown name is requested.
+//! One answer may contain more names than requested: a program that opens a list of files, in whatever order,
+//! looks up each of them, and one request can answer a thousand look-ups. A name missing in a listing is not taken as absent.
 //!
 //! ```text
 //!   listing of a folder, believed ┐
@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!   credit 2 ──page asked for: -1──► 1 ──a name of it is looked up: +1──► 2        at most 64
-//!   credit 0: plain questions alone; each 64th gives 1
+//!   credit 0: only single-name requests; each 64th gives 1
 //! ```
 //! Example: 1,000 objects of one folder, opened in random order within 5 s: about 8 pages and no plain question but the first.
 
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Answers about single names that are kept at once. With one more all that was said is forgotten.
+/// Maximum number of cached single names. One more clears the cache.
 const MAX_NAMES: usize = 1 << 16;
 /// Bytes of a name beside its letters and those of its version.
 const NAME_BYTES: u64 = 300;
@@ -53,7 +53,7 @@ pub struct SaidNames {
     most_listings: usize,
     credit: u32,
     plain: u32,
-    /// Where the latest plain questions were.
+    /// The folders of the latest single-name requests.
     asked_in: VecDeque<PathBuf>,
 }
 
@@ -72,10 +72,10 @@ impl SaidName {
     }
 }
 
-/// How a path is asked for.
+/// How to request a path.
 #[derive(Debug, PartialEq)]
 enum Question {
-    /// The store said so then, and is believed.
+    /// A trusted answer and its time.
     None(Meta, Instant),
     Page,
     Plain,
@@ -173,7 +173,7 @@ impl SaidNames {
         }
     }
 
-    /// What was said of a path may be wrong: it is asked for before it is believed again.
+    /// Marks a path's answer as doubtful: it is requested again before it is trusted.
     pub fn doubt(&mut self, path: &Path) {
         self.keep(path.to_path_buf(), None, Instant::now(), false);
     }
@@ -192,7 +192,7 @@ impl SaidNames {
         self.folders.insert(folder, own);
     }
 
-    /// Forgets all that was said: it takes too many bytes.
+    /// Clears the cache, because it uses too many bytes.
     pub fn forget_all(&mut self) {
         self.names.clear();
         self.folders.clear();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_asked_for_as_long_as_their_names_are_looked_up() {
+    fn pages_are_requested_while_their_names_are_looked_up() {
         let mut said = SaidNames::new(TTL);
         let path = |n: u32| PathBuf::from(format!("d/{n}"));
         let mut asks = |n: u32| said.question(&path(n)) == Question::Page;
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_believed_for_a_while_and_the_newest_counts() {
+    fn answers_are_trusted_for_a_while_and_the_newest_counts() {
         let mut said = SaidNames::new(TTL);
         let (old, new) = (Instant::now() - TTL / 2, Instant::now());
         let path = Path::new("d/a");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_has_a_limit() {
+    fn cached_answers_are_limited() {
         let mut said = SaidNames::new(TTL);
         for n in 0..=MAX_NAMES {
             said.keep(n.to_string().into(), Some(meta(1)), Instant::now(), true);

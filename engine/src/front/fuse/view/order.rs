@@ -1,4 +1,4 @@
-//! The order of files: the engine learns what comes behind a file that is opened, so that a policy can read it ahead.
+//! The order of files: tells the engine which files follow an opened one, so that a policy can read them ahead.
 //!
 //! The order is that of the folder's listing, or the caller's (`plan.rs`). Listed are only files that cost no request: those of a tree whose listings have versions, as
 //! long as what was listed is believed. Never: makes an error of it; a file that cannot be listed is opened like any other.

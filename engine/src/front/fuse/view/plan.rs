@@ -1,4 +1,4 @@
-//! The caller's order of files: each name becomes a number that is kept until the file is opened, and is put behind the one before it.
+//! The caller's order of files: each name becomes an inode number, linked after the previous one, that is kept until the file is opened.
 //!
 //! The order of `order.rs` is then the caller's, and the engine is given these files as certain ([`crate::Listing::Planned`]). A name costs
 //! a request at most, and a page of a listing answers for those behind it. Never: believes a name for longer than the kernel may.
@@ -78,20 +78,20 @@ impl FileOrder {
         Ok(true)
     }
 
-    /// Files that are there.
+    /// Names that exist.
     #[must_use]
     pub fn files(&self) -> usize {
         self.files
     }
 
-    /// Names that are no file of this mount.
+    /// Names that are not files of this mount.
     #[must_use]
     pub fn unknown(&self) -> usize {
         self.unknown
     }
 }
 
-/// A name as a path below the mount's folder; nothing where it is outside.
+/// A name as a path below the mount point; `None` if it is outside.
 fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
     let name = if name.is_absolute() {
         name.strip_prefix(dir).ok()?
@@ -115,7 +115,7 @@ impl View {
         let meta = match self.look(&path) {
             Ok((meta, _)) => meta,
             Err(errno) if errno == Errno::NOENT.raw_os_error() => return Ok(None),
-            // No answer is not "there is none".
+            // A failed request does not mean that the file is absent.
             Err(errno) => return Err(errno),
         };
         if meta.kind != Kind::File {

@@ -129,7 +129,7 @@ impl Tree for RefusingTree {
 }
 
 #[test]
-fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
+fn storage_errors_are_logged_but_not_missing_names() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
     let view = View::new(
         Arc::new(RefusingTree { of: "logged" }),
@@ -272,7 +272,7 @@ fn read(view: &View, fh: u64, offset: u64) -> Result<(usize, bool), KernelErrno>
 
 /// A read that jumps is fetched with what the kernel will ask for next; an error there is not one of the read.
 #[test]
-fn what_is_fetched_behind_a_read_fails_no_read() {
+fn a_failed_readahead_fails_no_read() {
     let (view, fh) = torn("linux-6.18");
     let whole = Ok((128 << 10, true));
     assert_eq!(read(&view, fh, 64 << 10), whole, "all of it is there");
@@ -285,7 +285,7 @@ fn what_is_fetched_behind_a_read_fails_no_read() {
 }
 
 #[test]
-fn nothing_is_fetched_behind_a_read_where_nothing_is_read_ahead() {
+fn without_readahead_only_demanded_bytes_are_fetched() {
     for policy in ["none", "auto:max-overfetch=1"] {
         let (view, fh) = torn(policy);
         assert_eq!(read(&view, fh, 64 << 10), Ok((128 << 10, true)), "{policy}");

@@ -1,4 +1,4 @@
-//! What is done for a request that was taken, and how the client is answered.
+//! Executes a request and answers the client.
 //!
 //! Never: two answers mixed on the wire, or an answer of a version after another.
 //!
@@ -37,11 +37,11 @@ struct AnswerPiece {
 #[derive(Clone, Copy)]
 struct Open {
     cookie: u64,
-    /// Nothing without an observer.
+    /// `None` without an observer.
     seen: Option<SeenRequest>,
 }
 
-/// What an observer gets of a request.
+/// The observer's data about a request.
 #[derive(Clone, Copy)]
 struct SeenRequest {
     asked: RequestKind,
@@ -105,13 +105,13 @@ impl Conn {
                 return self.status((turn, agreement), open, range, most);
             }
             Order::Cache { offset, len } => {
-                // A hint without effect is no failure.
+                // A hint without effect is not an error.
                 let _ = self
                     .reader
                     .advise(Advice::WillNeed, offset..offset + u64::from(len));
                 Ok(())
             }
-            // What is only read has nothing to be flushed.
+            // A read-only source has nothing to flush.
             Order::Flush if !self.shared.settings.writable => Ok(()),
             Order::Flush => {
                 turn.yield_slot();
@@ -221,7 +221,7 @@ impl Conn {
         self.fill(turn, &mut buffer[sent..], piece.offset + sent as u64)
     }
 
-    /// Sends a piece that is in `buffer`, behind `head`. The client has the time for stalls to take it.
+    /// Sends `head` and then a piece in `buffer`. The client must take it within the stall timeout.
     fn send_piece(
         &self,
         turn: &RequestGuard<'_>,
@@ -305,7 +305,7 @@ impl Conn {
         }
     }
 
-    /// Says where the holes are, from the first byte on as far as [`MAX_EXTENTS`] reach.
+    /// Reports the holes from the first byte on, at most [`MAX_EXTENTS`] extents.
     fn status(
         &self,
         (turn, agreement): (&RequestGuard<'_>, &Agreement),
@@ -420,7 +420,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Counts what is about to be sent: a client that has its answer finds it counted, and told of.
+    /// Counts data before it is sent, so that a client with its answer finds it counted and observed.
     fn count(&self, open: Open, last: bool, bytes: usize) {
         if last {
             self.told(open, true);
@@ -435,7 +435,7 @@ impl Conn {
             .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Fills `buf`, all of it, with bytes of the version that the client was told of.
+    /// Fills all of `buf` with bytes of the version that was announced to the client.
     fn fill(&self, turn: &RequestGuard<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
         match self
             .reader

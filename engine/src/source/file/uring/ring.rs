@@ -1,8 +1,8 @@
-//! A ring of io_uring and the table of what is under way in it.
+//! An io_uring ring and the table of its transfers in flight.
 //!
-//! The table owns buffers **and** file of every transfer from before the kernel hears of it until the kernel has said that it
-//! ended. It never moves (a fixed slice), and no thread reads a buffer meanwhile. Dropped, the ring waits for all of it; what it
-//! cannot wait for it leaks. Never: decides what to read, reads on after a short transfer, or knows versions.
+//! The table owns the buffers **and** the file of every transfer from before its submission until the kernel has reported that it
+//! ended. It never moves (a fixed slice), and no thread reads a buffer meanwhile. On drop, the ring waits for all transfers; those that it
+//! cannot wait for are leaked. Never: decides what to read, continues a short transfer, or knows versions.
 //!
 //! Any thread submits (one at a time) and any thread reaps (one at a time). The kernel ends a transfer in the thread that
 //! submitted it and cancels what a thread leaves behind when it exits: such transfers come back with ECANCELED, to be read again.
@@ -31,11 +31,11 @@ pub const RING_DEPTH: u32 = 256;
 pub const MAX_RINGS: usize = 64;
 /// A reaper looks up once in this time: the net under a bug, not a way of working.
 const LOOK_UP: Duration = Duration::from_secs(1);
-/// How often a broken ring is looked at, where the kernel refuses to wait for us.
+/// Poll interval of a broken ring, if the kernel refuses to wait.
 const POLL: Duration = Duration::from_micros(200);
 /// The user data of an interrupt's completion; others have their place in the table.
 const INTERRUPT: u64 = u64::MAX;
-/// Attempts to hand over while the kernel is short of something for the moment.
+/// Attempts to submit while the kernel is temporarily out of resources.
 const ENTER_TRIES: u32 = 100;
 
 static RINGS: AtomicUsize = AtomicUsize::new(0);
@@ -43,7 +43,7 @@ static RINGS: AtomicUsize = AtomicUsize::new(0);
 /// A transfer under way.
 pub struct Flight {
     pub transfer: Transfer,
-    /// What the kernel was told of the buffers.
+    /// The iovecs passed to the kernel.
     vectors: Vec<libc::iovec>,
     pub file: Arc<Core>,
     /// Made before the kernel reads.
@@ -76,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ring {
-    /// A ring, or why there is none: an error number, or nothing when [`MAX_RINGS`] are there already.
+    /// A ring, or the reason why there is none: an error number, or `None` if there are already [`MAX_RINGS`].
     pub fn new() -> Result<Ring, Option<io::Error>> {
         if RINGS.fetch_add(1, Ordering::Relaxed) >= MAX_RINGS {
             RINGS.fetch_sub(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Ring {
         })
     }
 
-    /// Begins transfers from the file, in order, as far as there is room. Those left in the list were refused.
+    /// Submits transfers from the file, in order, as far as there is room. Those left in the list were refused.
     pub fn submit(&self, file: &Arc<Core>, transfers: &mut Vec<Transfer>) {
         let _one = lock(&self.submitting);
         if self.broken.load(Ordering::Relaxed) {
@@ -309,7 +309,7 @@ fn passing(error: &io::Error) -> bool {
 }
 
 impl Ring {
-    /// Waits until nothing is under way, as long as it takes: the device writes into the buffers until it has ended.
+    /// Waits without a limit until no transfer is in flight: the device writes into the buffers until then.
     pub fn drain(&self) {
         let mut ended = Vec::new();
         while self.under_way() > 0 {

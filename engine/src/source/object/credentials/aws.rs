@@ -8,7 +8,7 @@
 //!             aws_access_key_id;  credential_process
 //! ```
 //! A profile that is asked for by an option leaves the variables out, as the AWS CLI does. A link that is set up and fails is an error, and no reason to go
-//! on: the next link would read as another user; so is a profile whose way to credentials is not known here (`aws login`). Never: asks for a code,
+//! to use the next link, which would be another user; so is a profile with an unsupported kind of credentials (`aws login`). Never: asks for a code,
 //! or writes into `~/.aws` but a token of single sign-on that it has renewed: the old refresh token may be worth nothing from then on.
 //! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has keys: the keys sign one request to the token
 //! service, whose answer is valid for an hour.
@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use url::Url;
 
-/// Profiles that refer to each other, at most.
+/// Maximum depth of profiles that refer to each other.
 const MAX_PROFILES: usize = 8;
 /// A token of single sign-on is renewed this long before it ends.
 const SSO_RENEWED_BEFORE: Duration = Duration::from_secs(60);
@@ -196,7 +196,7 @@ impl AwsChain {
                 key.starts_with("login_") || CREDENTIAL_KEYS.contains(&key.as_str())
             };
             keys.keys().find(is_way).map_or(Ok(None), |key| {
-                let why = format!("profile {name} has {key}, and nothing by which credentials are found here");
+                let why = format!("profile {name} has {key}, but no supported source of credentials");
                 let remedy = format!(
                     "make a profile with 'credential_process = aws configure export-credentials --profile {name} --format process', and name that"
                 );
@@ -343,7 +343,7 @@ impl AwsChain {
         let url = Url::parse(&format!("{}/{path}", endpoint.trim_end_matches('/')));
         let allows_http = self.settings.is_on("AWS_ALLOW_HTTP");
         let url = url.ok().filter(|url| super::is_private(url) || allows_http);
-        url.ok_or_else(|| format!("the endpoint that is set for {service} is no URL with https"))
+        url.ok_or_else(|| format!("the endpoint of {service} is not an https URL"))
     }
 
     /// Single sign-on, with the token of `aws sso login`.
@@ -461,10 +461,10 @@ impl AwsChain {
         };
         let remedy = "check AWS_CONTAINER_CREDENTIALS_FULL_URI, and the role of the task or pod";
         let refuse = |why: &str| Unfit::new(format!("the service of the container: {why}"), remedy);
-        let url = Url::parse(&url).map_err(|_| refuse("its address is no URL"))?;
+        let url = Url::parse(&url).map_err(|_| refuse("its address is not a URL"))?;
         if url.scheme() != "https" && !is_near(&url) {
             return Err(refuse(
-                "http is for loopback, 169.254.170.2 and 169.254.170.23 alone",
+                "http is allowed only for loopback, 169.254.170.2 and 169.254.170.23",
             ));
         }
         let mut request = MachineService::Named.client()?.get(url);
@@ -570,7 +570,7 @@ impl<'a> Sso<'a> {
             .all(|b| b.is_ascii_alphanumeric() || b == b'-')
         {
             return Err(Unfit::new(
-                "sso_region is no region",
+                "sso_region is not a region",
                 "correct ~/.aws/config",
             ));
         }
@@ -650,7 +650,7 @@ fn signed_headers(
     by: Option<&AwsCredential>,
 ) -> Result<http::HeaderMap, String> {
     let request = http::Request::post(url.as_str()).body(bytes::Bytes::new().into());
-    let mut request = request.map_err(|_| "it is no request".to_string())?;
+    let mut request = request.map_err(|_| "it is not a valid request".to_string())?;
     if let Some(credential) = by {
         let signed =
             AwsAuthorizer::new(credential, "sts", region).try_authorize(&mut request, None);

@@ -112,7 +112,7 @@ impl AzureChain {
         if let Some((name, key)) = key.or_else(|| of_string("AccountKey")) {
             let remedy = format!("check {name}, and that it is of this account");
             let key = AzureAccessKey::try_new(&key)
-                .map_err(|_| Unfit::new(format!("{name} is no key of an account"), &remedy))?;
+                .map_err(|_| Unfit::new(format!("{name} is not an account key"), &remedy))?;
             let credential = AzureCredential::AccessKey(key);
             return Ok(Some(FoundCredential::new(
                 credential,
@@ -174,7 +174,7 @@ impl AzureChain {
         let url = format!("{host}/{tenant}/oauth2/v2.0/token");
         let url = Url::parse(&url).ok().filter(super::is_private);
         let url =
-            url.ok_or_else(|| Unfit::new("AZURE_AUTHORITY_HOST is no URL with https", remedy))?;
+            url.ok_or_else(|| Unfit::new("AZURE_AUTHORITY_HOST is not an https URL", remedy))?;
         let request = web::client(self.settings.ca_file.as_deref())?.post(url);
         let request = web::with_form(request, &form);
         let json = web::send_for_json(link, request, remedy).await?;
@@ -260,7 +260,7 @@ impl AzureChain {
         let command = format!("az account get-access-token --resource {RESOURCE} -o json");
         let text = process::run(what, &command, LOGIN).await?;
         let json = serde_json::from_str::<Value>(&text).unwrap_or_default();
-        let refuse = || Unfit::new(format!("{what} gave no token"), LOGIN);
+        let refuse = || Unfit::new(format!("{what} returned no token"), LOGIN);
         let token = web::text(&json, &["accessToken"]).filter(|token| web::is_header(token));
         let token = token.ok_or_else(refuse)?.to_string();
         let seconds = json.get("expires_on").and_then(Value::as_u64);

@@ -70,7 +70,7 @@ impl GoogleChain {
     async fn file(&self, link: &str, path: &Path) -> Result<FoundCredential<GcpCredential>, Unfit> {
         let text = web::read_file(link, path, REMEDY)?;
         let refuse = |why: &str| Unfit::new(format!("{link} {}: {why}", path.display()), REMEDY);
-        let json: Value = serde_json::from_str(&text).map_err(|_| refuse("it is no JSON"))?;
+        let json: Value = serde_json::from_str(&text).map_err(|_| refuse("it is not JSON"))?;
         let key = |key: &str| web::text(&json, &[key]);
         let need = |name: &str| key(name).ok_or_else(|| refuse(&format!("it has no {name}")));
         match key("type") {

@@ -1,4 +1,4 @@
-//! Runs the program that a user has set up to give credentials. Never: through a shell, or with its output in an error.
+//! Runs a user's credential_process, without a shell, and without its output in errors.
 
 use crate::source::object::refusal::Unfit;
 use std::io::Read;
@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 const MAX_BYTES: u64 = 64 << 10;
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
-/// What a command prints.
+/// The output of a command.
 ///
 /// # Errors
 /// It cannot be started, takes too long, fails, or prints too much.

@@ -1,4 +1,4 @@
-//! Requests to the services that give credentials: token services, and the service of a machine.
+//! Requests to credential services: token services, and the metadata service of a machine.
 //!
 //! ```text
 //!   of a machine   http, no proxy; 10 s where a setting names it, 1 s where the firmware does, else 40 ms
@@ -103,7 +103,7 @@ pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
             return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
         }
     }
-    let text = String::from_utf8(bytes).map_err(|_| "the answer is no text".to_string())?;
+    let text = String::from_utf8(bytes).map_err(|_| "the answer is not text".to_string())?;
     Ok(WebAnswer { status, text })
 }
 
@@ -146,7 +146,7 @@ pub async fn send_for_json(
         return Err(unfit(format!("it answered {}{word}", answer.status)));
     }
     json.filter(Value::is_object)
-        .ok_or_else(|| unfit("its answer is no JSON".to_string()))
+        .ok_or_else(|| unfit("its answer is not JSON".to_string()))
 }
 
 /// A text inside of a JSON value.
@@ -166,7 +166,7 @@ impl Token {
     pub fn of(what: &str, json: &Value, remedy: &str) -> Result<Token, Unfit> {
         let token = text(json, &["access_token"]).filter(|token| is_header(token));
         let Some(token) = token else {
-            let why = format!("{what}: its answer has no token that can be used");
+            let why = format!("{what}: its answer has no usable token");
             return Err(Unfit::new(why, remedy));
         };
         let seconds = json.get("expires_in");
@@ -200,7 +200,7 @@ mod tests {
 
     /// RFC 6749 has a number; Azure's services for machines write a text.
     #[test]
-    fn a_token_ends_when_its_service_says() {
+    fn a_token_expires_as_its_service_says() {
         for (seconds, ends) in [
             (Value::from(3600), true),
             (Value::from("3600"), true),

@@ -1,7 +1,7 @@
-//! The XML of a listing: elements with their texts, of a document with one root and nothing else.
+//! The XML of a listing: elements with their texts, in a document with one root.
 //!
 //! A server of another kind answers with another page, and one that is broken with half of a listing. Read as a listing either would be
-//! a folder without names. So the root is looked at first, and what came is named; what ends early is an error.
+//! an empty folder. So the root element is checked first, and errors name it; a truncated document is an error.
 //!
 //! ```text
 //!   <ListBucketResult>, <s3:ListBucketResult>   ──► each element's path and text
@@ -22,7 +22,7 @@ const MAX_SHOWN_TEXT: usize = 40;
 /// Calls `each` with the path and the text of every element that ends.
 ///
 /// # Errors
-/// It is no listing, or not all of one.
+/// It is not a listing, or incomplete.
 pub fn read(
     root: &str,
     body: &[u8],
@@ -136,7 +136,7 @@ fn letter(name: &str) -> Option<char> {
     }
 }
 
-/// What an answer is that is no listing.
+/// A description of an answer that is not a listing.
 fn named(root: &str, text: &str) -> String {
     let front: String = text.chars().take(MAX_SHOWN_TEXT).collect();
     let is_html = |text: &str| text.to_ascii_lowercase().starts_with("<!doctype html");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listing_is_named() {
+    fn answers_that_are_not_listings_are_named() {
         for (body, words) in [
             ("", "nothing (an empty body)"),
             (" \n", "nothing (an empty body)"),

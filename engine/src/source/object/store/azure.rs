@@ -1,7 +1,7 @@
 //! Azure Blob Storage and Data Lake: `az://CONTAINER/KEY`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`,
 //! `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY` with or without a signature (`?sv=...&sig=...`).
 //!
-//! Requests carry the credentials of the chain ([`AzureChain`]), or none where no link has any. A URL without a signature is first asked
+//! Requests carry the credentials of the chain ([`AzureChain`]), or none if no link has any. A URL without a signature is first requested
 //! for without credentials, unless a key of its account is set. object_store reads blobs; it lists no
 //! single pages, so they are asked for here: signed by object_store, read by our check of replies.
 //!

@@ -1,4 +1,4 @@
-//! Google Cloud Storage: `gs://BUCKET/KEY`, with the credentials of the chain ([`GoogleChain`]), or none where no link has any.
+//! Google Cloud Storage: `gs://BUCKET/KEY`, with the credentials of the chain ([`GoogleChain`]), or none if no link has any.
 //!
 //! A version is a generation: each reply has it in `x-goog-generation`, each request asks for it by `x-goog-if-generation-match`. Listings
 //! are those of the XML interface, which are S3's with a `Generation` for each object. An object that is stored as gzip is asked for as

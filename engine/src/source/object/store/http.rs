@@ -1,4 +1,4 @@
-//! Plain HTTP: `http://HOST/PATH`, `https://HOST/PATH`, with a user and a password where the URL has them.
+//! Plain HTTP: `http://HOST/PATH`, `https://HOST/PATH`, with a user and a password if the URL has them.
 
 use super::{Account, Advice, Place, Store, StoreKind, Unfit, connector, line, no_retries};
 use crate::source::object::network;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_no_part_of_what_a_url_names() {
+    fn a_signature_is_not_part_of_an_objects_identity() {
         let plain = |text: &str| unsigned(&Url::parse(text).expect(text)).to_string();
         for (signed, kept) in [
             (

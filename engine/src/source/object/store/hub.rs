@@ -116,7 +116,7 @@ impl Repository {
     /// What comes behind `hf:`, and the path in the repository: empty, or with a `/` at its end, for many files.
     ///
     /// # Errors
-    /// It is no such name.
+    /// The name is invalid.
     fn parse(rest: &str) -> Result<(Repository, String), Unfit> {
         let unfit = |why: &str| Unfit::new(why, &format!("write {WRITTEN}"));
         let rest = rest
@@ -147,7 +147,7 @@ impl Repository {
         }
         let is_dots = matches!(revision.as_str(), "" | "." | "..");
         if is_dots || revision.len() > MAX_WORD_BYTES || revision.contains(char::is_control) {
-            return Err(unfit("the revision is none"));
+            return Err(unfit("the revision is invalid"));
         }
         let path = path.strip_prefix('/').unwrap_or(&path).to_string();
         if path.starts_with('/') {

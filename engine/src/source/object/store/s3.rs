@@ -1,11 +1,11 @@
-//! S3: `s3://BUCKET/KEY`, signed with the credentials of the chain ([`AwsChain`]), not signed where no link has any.
+//! S3: `s3://BUCKET/KEY`, signed with the credentials of the chain ([`AwsChain`]), unsigned if no link has any.
 //!
-//! The region is that of the settings, or of the profile, or us-east-1; a bucket elsewhere says where it is. Buckets of S3 Express One Zone are
+//! The region is that of the settings, or of the profile, or us-east-1; the reply of a bucket in another region names it. Buckets of S3 Express One Zone are
 //! directory buckets: their requests are signed for a session, and their names come in no order.
 //!
 //! ```text
 //!   path style, as usual               https://HOST/BUCKET/KEY
-//!   AWS_VIRTUAL_HOSTED_STYLE_REQUEST   https://BUCKET.HOST/KEY     OSS, COS, OBS and TOS know this alone
+//!   AWS_VIRTUAL_HOSTED_STYLE_REQUEST   https://BUCKET.HOST/KEY     OSS, COS, OBS and TOS support only this
 //! ```
 
 use super::{
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bucket_is_in_the_host_where_that_is_asked_for() {
+    fn the_bucket_is_in_the_host_if_requested() {
         let place = read("s3://b.c/k").expect("a name");
         let url = |named, region, is_fips, is_virtual| {
             let hosts = Hosts {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_taken_as_it_is() {
+    fn a_key_is_not_normalised() {
         let read = |text: &str| read(text).map(|place| (place.0.bucket, place.0.key));
         let place = |bucket: &str, key: &str| Ok((bucket.to_string(), key.to_string()));
         assert_eq!(read("s3://b.c-d/a b/c#d?e"), place("b.c-d", "a b/c#d?e"));

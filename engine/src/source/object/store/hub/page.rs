@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn files_folders_and_what_follows() {
+    fn files_folders_and_the_next_page() {
         let link = "<https://other/api?recursive=false&cursor=c%3D>; rel=\"next\"";
         let page = page(link, BODY, "d/").expect("a page");
         assert_eq!(files(&page), [("d/a", 9, "\"a1\""), ("d/b", 99, "\"b2\"")]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused_and_what_is_no_link_is_the_end() {
+    fn invalid_pages_are_refused_and_a_missing_link_is_the_end() {
         for body in [
             "",
             "{}",

@@ -252,7 +252,7 @@ impl Hub {
         let path = uri
             .strip_prefix(&base)
             .and_then(|path| path.strip_prefix('/'))
-            .ok_or_else(|| refuse(Refusal::Garbled("it is no file of the hub".to_string())))?;
+            .ok_or_else(|| refuse(Refusal::Garbled("it is not a file of the hub".to_string())))?;
         let (headers, file) = (request.headers(), self.file(path));
         let mut old: Option<SignedAddress> = None;
         let begun = self.next_use();
@@ -525,7 +525,7 @@ impl Hub {
         }
         *request.uri_mut() = url.as_str().parse().map_err(|_| {
             refuse(Refusal::Garbled(
-                "the hub names a URL that is none".to_string(),
+                "the hub returned an invalid URL".to_string(),
             ))
         })?;
         *request.headers_mut() = headers;
@@ -535,7 +535,7 @@ impl Hub {
     fn keep_commit(&self, said: &str) -> Result<(), HttpError> {
         if !is_commit(said) {
             return Err(refuse(Refusal::Garbled(
-                "the hub names a commit that is none".to_string(),
+                "the hub returned an invalid commit id".to_string(),
             )));
         }
         if self.commit.get_or_init(|| said.to_string()) != said {
@@ -680,7 +680,7 @@ fn as_of_hub(
 }
 
 fn parse(url: &str) -> Result<Url, HttpError> {
-    Url::parse(url).map_err(|_| refuse(Refusal::Garbled("it makes no URL".to_string())))
+    Url::parse(url).map_err(|_| refuse(Refusal::Garbled("it does not form a URL".to_string())))
 }
 
 #[cfg(test)]
@@ -718,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_names_no_other_time_says_when_to_come_back() {
+    fn a_rate_limit_without_retry_after_gives_the_time() {
         let after = |headers: &[(&'static str, &'static str)]| {
             let mut reply = reply(429, headers);
             settle_limit(reply.headers_mut());
@@ -734,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_lasts_as_long_as_the_hubs_clock_says() {
+    fn an_address_expires_by_the_hubs_clock() {
         let url = Url::parse("https://cdn/x?a=1&Expires=1767323105&b=2").expect("a URL");
         let life_of = |url: &Url, date| life(url, reply(302, &[("date", date)]).headers());
         let life = life_of(&url, "Fri, 02 Jan 2026 03:04:05 GMT");

@@ -1,0 +1,384 @@
+//! The commands of the pages for users: each is accepted by the parser, and runs in a folder that has what it names, or [`NOT_RUN`] says why not.
+//!
+//! A block without a language is a shell script; where lines begin with `$ `, the others are output. `python/tests/test_docs.py` runs the blocks
+//! of Python. Links between pages are checked here too; `.github/workflows/links.yml` checks those of the web.
+
+use crate::common::process::can_mount;
+use foreread::source::Mem;
+use foreread_testing::{BucketServer, HubServer};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PAGES: [&str; 6] = [
+    "README.md",
+    "docs/guide.md",
+    "docs/stores.md",
+    "docs/operation.md",
+    "docs/python.md",
+    "docs/kubernetes.md",
+];
+
+/// How a command begins that does not run here, and the reason why.
+const NOT_RUN: &str = "\
+cargo run --release -p foreread | It builds a profile of its own; every test run compiles the examples.
+cargo run --release -- compare | It measures for 90 seconds; cli/tests/compare.rs has shorter runs.
+cargo run --release -- | It builds a profile of its own; what follows -- is parsed, and runs below.
+cargo install | It builds everything again; ./test-long features builds these features.
+pip install | It builds a wheel; ./test-long wheel does that.
+./release | It makes packages for many minutes; ./test-long release does that.
+apt-get install | It changes the system; bench/release-tried installs the package on a bare one.
+rpm -i | It changes the system; bench/release-tried installs the package on a bare one.
+tar -C /usr/local | It changes the system; bench/release-tried unpacks the tarball on a bare one.
+sudo foreread doctor | It changes the readahead of a disk of this machine; cli/tests/doctor.rs has a made /sys.
+foreread compare --on /dev/sdb | It measures for 90 seconds; cli/tests/compare.rs has shorter runs.
+foreread run --pid | It needs a process that runs; cli/tests/run.rs starts one.
+foreread watch | It reports every 10 seconds until Ctrl-C; its own tests use --once.
+foreread check | It is the command foreread-check, whose tests run it.
+capi/install | It builds the C library again; capi's tests compile and run programs.
+cc program.c | It needs the installed C library; capi's tests compile and run programs.
+aws sso login | It needs an account.
+gcloud auth | It needs an account.
+az login | It needs an account.
+foreread mount gs:// | It needs an account; engine/tests/stores.rs reads from an emulator.
+foreread mount abfss:// | It needs an account; engine/tests/stores.rs reads from an emulator.
+foreread compare --on az:// | It needs an account; engine/tests/stores.rs reads from an emulator.
+python3 -c | It needs the package; python/tests/test_docs.py runs it.
+skopeo | It needs a registry of images.
+helm | It needs a cluster; contrib/helm/check renders the chart.
+kubectl | It needs a cluster; csi-sanity runs in csi/tests.
+foreread-csi | It serves as root at fixed paths; csi/tests runs it.";
+
+fn not_run() -> impl Iterator<Item = (&'static str, &'static str)> {
+    NOT_RUN
+        .lines()
+        .map(|line| line.split_once(" | ").expect("a reason"))
+}
+
+/// Names in the pages, and what the folder of the test has for them.
+const REPLACED: [(&str, &str); 5] = [
+    ("/dev/sdb", "disk.img"),
+    ("/var/cache/foreread", "kept"),
+    ("--metrics 9100", "--metrics 127.0.0.1:0"),
+    ("revoked.pem", "server-cert.pem"),
+    ("target/tools/versitygw", "versitygw"),
+];
+
+/// Functions of each script. `serves` runs a server until it says on stdout that it serves; `settle` waits for the one that began last.
+const FUNCTIONS: &str = r#"
+set -eo pipefail
+trap 'for one in $(jobs -p); do kill "$one" || true; done; wait' EXIT
+serves() {
+    "$@" > said &
+    until [ -s said ]; do kill -0 $!; sleep 0.05; done
+    kill $!; wait $!; rm said
+}
+settle() {
+    case "$1" in
+    *versitygw*) until (: > /dev/tcp/127.0.0.1/$PORT) 2> /dev/null; do kill -0 $!; sleep 0.05; done ;;
+    *) until mountpoint -q mnt; do kill -0 $!; sleep 0.05; done ;;
+    esac
+}
+"#;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The shell blocks of a page: their commands, each on one line, without remarks.
+fn blocks(name: &str) -> Vec<Vec<String>> {
+    let text = page(name).replace("\\\n", " ");
+    let mut blocks = Vec::new();
+    for (number, part) in text.split("\n```").enumerate() {
+        let (language, body) = part.split_once('\n').unwrap_or((part, ""));
+        if number % 2 == 0 {
+            continue;
+        }
+        let languages = ["", "rust", "toml", "python", "c", "yaml", "text"];
+        assert!(
+            languages.contains(&language),
+            "{name}: a block of '{language}'"
+        );
+        if !language.is_empty() {
+            continue;
+        }
+        let shows_output = body.lines().any(|line| line.starts_with("$ "));
+        let lines = body.lines().filter_map(|line| match shows_output {
+            true => line.strip_prefix("$ "),
+            false => Some(line),
+        });
+        let command = |line: &str| line.split(" # ").next().unwrap_or(line).trim().to_string();
+        blocks.push(lines.map(command).filter(|line| !line.is_empty()).collect());
+    }
+    blocks
+}
+
+/// The commands in backticks in a page's text.
+fn inline(name: &str) -> Vec<String> {
+    let text = page(name);
+    let outside = text.split("\n```").step_by(2);
+    let spans = outside.flat_map(|text| {
+        text.split('\n')
+            .flat_map(|line| line.split('`').skip(1).step_by(2))
+    });
+    spans
+        .filter(|span| span.starts_with("foreread "))
+        .map(str::to_string)
+        .collect()
+}
+
+/// The words of each call of `foreread` in a line.
+fn calls(line: &str) -> Vec<Vec<String>> {
+    let line = line.replace("cargo run --release -- ", "foreread ");
+    let parts = line
+        .split("; ")
+        .map(|part| part.trim_end_matches('&').trim_start_matches("sudo "));
+    let words = |part: &str| {
+        part.split_whitespace()
+            .map(|word| word.trim_matches('\'').to_string())
+            .collect()
+    };
+    parts
+        .filter_map(|part| part.strip_prefix("foreread ").map(words))
+        .collect()
+}
+
+/// The parser takes these arguments: with `--help` behind them it shows the help of the command and refuses what it does not know.
+fn is_parsed(page: &str, mut words: Vec<String>) {
+    let end = words
+        .iter()
+        .position(|word| word == "--")
+        .unwrap_or(words.len());
+    words.insert(end, "--help".to_string());
+    if words[0] == "check"
+        && !Path::new(env!("CARGO_BIN_EXE_foreread"))
+            .with_file_name("foreread-check")
+            .exists()
+    {
+        println!("skipped: needs foreread-check (cargo test --workspace builds it)");
+        return;
+    }
+    let got = crate::common::foreread(&words);
+    assert!(
+        got.code == Some(0) && got.out.contains("Usage: foreread"),
+        "{page}: foreread {words:?}: {}{}",
+        got.out,
+        got.err
+    );
+}
+
+#[test]
+fn commands_of_the_pages_are_parsed() {
+    for name in PAGES {
+        let lines = blocks(name).concat().into_iter().chain(inline(name));
+        for words in lines.flat_map(|line| calls(&line)) {
+            // A word in capitals is a placeholder.
+            if words[0] != "COMMAND" && words[0] != "-h" {
+                is_parsed(name, words);
+            }
+        }
+    }
+}
+
+/// A folder with what the pages name: data, programs, a model, a profile.
+fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
+    let dir = tempfile::Builder::new()
+        .prefix(page)
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .expect("a folder");
+    let put = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, bytes).expect("written");
+    };
+    put("big.bin", bytes);
+    put("disk.img", &bytes.repeat(8));
+    put("load.py", b"print(len(open('big.bin', 'rb').read()))");
+    put(
+        "serve.py",
+        b"print(len(open('model/a.safetensors', 'rb').read()))",
+    );
+    put("model/a.safetensors", &safetensors());
+    put(
+        "home/.aws/credentials",
+        b"[dev]\naws_access_key_id = k\naws_secret_access_key = s\n",
+    );
+    for program in ["app", "program"] {
+        put(
+            program,
+            b"#!/bin/sh\nexec cat big.bin disk.img > /dev/null\n",
+        );
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(dir.path().join(program), mode).expect("changed");
+    }
+    fs::create_dir(dir.path().join("mnt")).expect("made");
+    dir
+}
+
+fn safetensors() -> Vec<u8> {
+    let header = br#"{"a":{"dtype":"U8","shape":[100000],"data_offsets":[0,100000]}}"#;
+    [
+        &(header.len() as u64).to_le_bytes()[..],
+        header,
+        &[7; 100_000],
+    ]
+    .concat()
+}
+
+#[test]
+fn commands_of_the_pages_run() {
+    if !can_mount() {
+        return;
+    }
+    let bytes: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    let (store, hub) = (
+        BucketServer::start().expect("a port"),
+        HubServer::start().expect("two ports"),
+    );
+    for key in ["data/big.bin", "train/a", "data/f1", "data/f2", "big.bin"] {
+        store.put(key, bytes.clone());
+    }
+    hub.put(
+        "openai-community/gpt2",
+        "model.safetensors",
+        Mem::new(safetensors()),
+    );
+    let mut used = BTreeSet::new();
+    for name in PAGES {
+        let dir = folder(&name.replace('/', "-"), &bytes);
+        for block in blocks(name) {
+            let mut script = FUNCTIONS.to_string();
+            for line in &block {
+                if let Some((begin, _)) = not_run().find(|(begin, _)| line.starts_with(begin)) {
+                    used.insert(begin);
+                    continue;
+                }
+                let line = REPLACED
+                    .iter()
+                    .fold(line.clone(), |line, (from, to)| line.replace(from, to))
+                    .replace("7171", "$PORT");
+                script += &match line.strip_suffix('&') {
+                    Some(_) => format!("{line}\nsettle '{line}'\n"),
+                    None if ["foreread mount", "foreread serve"]
+                        .iter()
+                        .any(|begin| line.starts_with(begin)) =>
+                    {
+                        format!("serves {line}\n")
+                    }
+                    None => format!("{line}\n"),
+                };
+            }
+            runs(
+                name,
+                dir.path(),
+                &script,
+                &[store.variables(), hub.variables()].concat(),
+            );
+        }
+    }
+    for (begin, why) in not_run() {
+        assert!(
+            used.contains(&begin) && why.ends_with('.'),
+            "'{begin}' is in no page any more"
+        );
+    }
+}
+
+#[track_caller]
+fn runs(page: &str, dir: &Path, script: &str, variables: &[(String, String)]) {
+    // Free now; versitygw says if another program has taken it since.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|one| one.local_addr())
+        .expect("a port")
+        .port();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let ours = [
+        Path::new(env!("CARGO_BIN_EXE_foreread"))
+            .parent()
+            .expect("a folder")
+            .to_path_buf(),
+        root().join("target/tools"),
+    ];
+    let path =
+        std::env::join_paths(ours.into_iter().chain(std::env::split_paths(&path))).expect("a path");
+    // Long enough for any machine: it ends a command that waits for something which does not come.
+    let out = Command::new("timeout")
+        .args(["--kill-after=20", "600", "bash", "-c", script])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("HOME", dir.join("home"))
+        // rclone cannot load it.
+        .env_remove("AWS_CA_BUNDLE")
+        .env("XDG_CONFIG_HOME", "/dev/null")
+        .env("PORT", port.to_string())
+        .envs(variables.iter().cloned())
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash starts");
+    let text = [out.stdout, out.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    assert!(
+        out.status.success(),
+        "{page}: {}\n{script}\n{text}",
+        out.status
+    );
+}
+
+/// A heading's anchor as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase().replace(' ', "-");
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
+        .collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let listed = Command::new("git")
+        .args(["ls-files", "*.md"])
+        .current_dir(root())
+        .output();
+    let listed = String::from_utf8(listed.expect("git").stdout).expect("UTF-8");
+    let mut checked = 0;
+    for name in listed.lines() {
+        let text = page(name);
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            if link.contains("://")
+                || link.contains(char::is_whitespace)
+                || link.starts_with("mailto:")
+            {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let to: PathBuf = match file {
+                "" => root().join(name),
+                _ => root().join(name).parent().expect("a folder").join(file),
+            };
+            assert!(to.exists(), "{name}: no {link}");
+            if !heading.is_empty() && file.ends_with(".md") {
+                let there = fs::read_to_string(&to).expect("a page");
+                let headings = there.lines().filter_map(|line| line.strip_prefix('#'));
+                let found = headings
+                    .map(|line| anchor(line.trim_start_matches('#')))
+                    .any(|one| one == heading);
+                let named = there.contains(&format!("name=\"{heading}\""))
+                    || there.contains(&format!("id=\"{heading}\""));
+                assert!(found || named, "{name}: no heading for {link}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "the rule must reach links: {checked}");
+}
