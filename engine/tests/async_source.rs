@@ -248,9 +248,9 @@ fn a_panic_and_an_answer_that_is_too_long_are_errors() {
     for (way, wanted) in [
         (
             Way::Panics,
-            "client: the source panicked: my bug; mend the source",
+            "client: the source panicked: my bug; fix the source",
         ),
-        (Way::TooLong, "client says that it filled"),
+        (Way::TooLong, "client reports "),
     ] {
         let runtime = several();
         let reader = open(&client(way), &runtime, Options::default());

@@ -375,7 +375,7 @@ fn a_link_that_fails_says_what_to_run() {
         ),
         (
             vec![("AWS_PROFILE", "login")],
-            "profile login has login_session, and nothing by which",
+            "profile login has login_session, but no supported",
             "aws configure export-credentials --profile login",
         ),
         (

@@ -92,7 +92,7 @@ fn settings_that_do_not_fit() {
             .expect("refused")
             .to_string()
     };
-    assert!(open(Options::default().policy("linux-9")).contains("there is no 'linux-9'"));
+    assert!(open(Options::default().policy("linux-9")).contains("no policy 'linux-9'"));
     assert!(open(Options::default().policy("none:x=1")).contains("foreread list policies"));
     assert!(open(Options::default().page_bytes(1000)).contains("page of 1000 bytes"));
     assert!(

@@ -105,7 +105,7 @@ fn a_panic_has_its_text_and_is_not_to_be_read_again() {
     let text = line(|| panic!("my bug {}", 7));
     assert_eq!(
         text,
-        "read of 8 bytes at 0 of mine: the source panicked: my bug 7; mend the source"
+        "read of 8 bytes at 0 of mine: the source panicked: my bug 7; fix the source"
     );
 }
 
@@ -118,7 +118,7 @@ fn a_count_larger_than_the_buffers_is_an_error() {
     let error = reader.expect("opens").read_at(&mut [0; 8], 0);
     let error = error.expect_err("too many");
     assert_eq!(error.kind(), ErrorKind::Storage);
-    assert!(error.to_string().contains("says that it filled"), "{error}");
+    assert!(error.to_string().contains("reports "), "{error}");
 }
 
 /// Fetches that have not begun are dropped with the last reader; those that have are waited for at the end of the engine.

@@ -160,6 +160,6 @@ mod tests {
         drop(datagrams);
         std::fs::remove_file(&path).expect("removed");
         std::fs::write(&path, "text").expect("room");
-        assert!(said(&path).contains("no socket"), "{}", said(&path));
+        assert!(said(&path).contains("not a socket"), "{}", said(&path));
     }
 }

@@ -351,7 +351,7 @@ mod tests {
                 "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]",
             ),
             ("/c,size=1K", "size=1K is less than 1M"),
-            ("/c,size=x", "size=x is no size such as 50G"),
+            ("/c,size=x", "size=x is not a size such as 50G"),
             ("/c,shared=", "shared= names no folder"),
             (
                 "/c,shared-size=1G",
@@ -373,7 +373,7 @@ mod tests {
                 "/c,shared=http://u:secret@h/p",
                 "shared= is a folder, or a bucket as s3://, gs:// or az://",
             ),
-            ("/c,free=100%", "free=100% is no whole percent from 0 to 99"),
+            ("/c,free=100%", "free=100% is not a whole percent from 0 to 99"),
             ("/c,others=all", "others=all is not others=trusted"),
             (
                 "/c,names=soon",
