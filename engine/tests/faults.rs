@@ -875,7 +875,7 @@ fn the_nth_mapping_of_files_is_refused_for_every_n() {
                     let refused = |reader: &Reader| {
                         reader
                             .describe()
-                            .contains("io_uring finds no memory: ENOMEM")
+                            .contains("io_uring has no memory: ENOMEM")
                     };
                     assert_eq!(
                         [&first, &second].map(refused),
