@@ -476,7 +476,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     refused(
         some.path(),
         true,
-        &["missing", "ca-cert.pem", "; the directory has to hold"],
+        &["missing", "ca-cert.pem", "; the directory must contain"],
     );
     refused(
         certificates.only(&own[..1]).path(),
@@ -499,7 +499,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
         &[
             "another certificate",
             "server-key.pem",
-            "; put the key there",
+            "; use the key of this certificate",
         ],
     );
     std::fs::write(some.path().join("server-key.pem"), "no key").expect("written");
@@ -509,7 +509,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
         "-----BEGIN CERTIFICATE-----\n!\n",
     )
     .expect("written");
-    refused(some.path(), false, &["server-cert.pem", "no PEM text"]);
+    refused(some.path(), false, &["server-cert.pem", "not PEM text"]);
     let dates = |from: &str, to: &str| {
         let name = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n";
         certificates.issue(

@@ -170,7 +170,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     );
     // Another authority: with a name, and without.
     for host in ["localhost", ""] {
-        refused(&at(host, others.path()), &["no authority", "ca-cert.pem"]);
+        refused(&at(host, others.path()), &["not from a trusted authority", "ca-cert.pem"]);
     }
     // None of the system's has issued it.
     let bare = certificates.only(&["client-cert.pem", "client-key.pem"]);
@@ -190,7 +190,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     // Files that are missing, or hold something else.
     refused(
         &at("localhost", Path::new("/nonexistent")),
-        &["no folder", "tls-certificates"],
+        &["not a folder", "tls-certificates"],
     );
     let half = certificates.only(&["ca-cert.pem", "client-cert.pem"]);
     refused(

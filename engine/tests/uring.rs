@@ -142,11 +142,11 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
         ),
         (
             "inject=io_uring_setup:error=ENOSYS",
-            "direct, threads (io_uring is not known to this kernel: ENOSYS)",
+            "direct, threads (io_uring is not supported by this kernel: ENOSYS)",
         ),
         (
             "inject=io_uring_setup:error=ENOMEM",
-            "direct, threads (io_uring finds no memory: ENOMEM, raise ulimit -l)",
+            "direct, threads (io_uring has no memory: ENOMEM, raise ulimit -l)",
         ),
         (
             "inject=io_uring_enter:error=EPERM",
