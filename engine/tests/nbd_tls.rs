@@ -217,7 +217,7 @@ fn a_client_whose_certificate_was_revoked_is_refused() {
     let refused = |why: &str| {
         let said = load(true).expect_err(why).to_string();
         assert!(
-            said.contains("revoked") && said.contains("ca-crl.pem") && said.contains("; have the"),
+            said.contains("revoked") && said.contains("ca-crl.pem") && said.contains("; let the"),
             "{said}"
         );
         load(false).expect("the list is only for clients' certificates");

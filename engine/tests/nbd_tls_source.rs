@@ -449,7 +449,7 @@ fn a_server_that_comes_back_is_the_same_or_is_not_read() {
     restart(Some(plain));
     fails("has no TLS");
     restart(Some(settings(&others, false)));
-    fails("no authority");
+    fails("not from a trusted authority");
     restart(Some(settings(&certificates, true)));
     let until = Instant::now() + Duration::from_secs(20);
     while source

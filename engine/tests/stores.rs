@@ -471,7 +471,7 @@ fn a_prefix_of_each_store_is_a_tree() {
         assert!(names(&tree, "../other").is_err() && tree.open(Path::new("sub")).is_err());
         let error = Prefix::open_with(store.name("nothing/"), patient(store)).err();
         let error = error.expect("none").to_string();
-        assert!(error.contains("no object has a name"), "{error}");
+        assert!(error.contains("no object has this prefix"), "{error}");
     });
 }
 
