@@ -334,7 +334,7 @@ pub(crate) fn read_on(
 fn no_writes(what: String) -> SourceError {
     SourceError::Io {
         errno: rustix::io::Errno::ROFS.raw_os_error(),
-        what: format!("{what} is read-only"),
+        what: format!("{what} cannot be written"),
     }
 }
 
