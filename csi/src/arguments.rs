@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Maximum number of volumes on a node
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_volumes: u32,
-    /// Maximum number of inline volumes: any user who may create a pod can create them
+    /// Maximum number of inline volumes: any user that may create a pod can create them
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub max_inline: u32,
     /// Default cache memory of a volume, and the maximum for an inline one
@@ -67,7 +67,7 @@ pub struct Arguments {
     pub inline: bool,
     /// Allow inline volumes with sources without TLS
     ///
-    /// Then any user who may create a pod can make the plugin send requests to every HTTP server that it can reach.
+    /// Then any user that may create a pod can make the plugin send requests to every HTTP server that it can reach.
     #[arg(long, requires = "inline")]
     pub inline_http: bool,
     /// Accept volumes with a writing access mode, and mount them read-only

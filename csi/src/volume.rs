@@ -4,7 +4,7 @@
 //!   source: s3://models/      cache: 512Mi      diskCache: "true"      mountOptions: [region eu-central-1]
 //!     └► foreread mount -d --allow-other --cache=536870912 --disk-cache=/DIR/NAME,size=10737418240,free=10% --region=eu-central-1 -- s3://models/ ...
 //! ```
-//! Any user who may create a pod writes attributes of inline volumes. So these may not name a local folder or a disk cache, and need
+//! Any user that may create a pod writes attributes of inline volumes. So these may not name a local folder or a disk cache, and need
 //! credentials of their own or public data.
 //!
 //! Unknown attributes are refused, never passed on.
@@ -186,7 +186,7 @@ impl VolumeSpec {
             source,
         };
         let mut cache = None;
-        // Any user who may create a pod chooses it, and all volumes share the memory.
+        // Any user that may create a pod chooses it, and all volumes share the memory.
         let max_cache = if request.is_inline {
             arguments.cache
         } else {

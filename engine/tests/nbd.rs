@@ -486,7 +486,11 @@ fn a_server_that_answers_wrongly_is_left() {
         .collect::<Vec<_>>()
         .concat(),
     ];
-    let expected = ["not a newstyle NBD server", "too old", "an answer of over 65536 bytes"];
+    let expected = [
+        "not a newstyle NBD server",
+        "too old",
+        "an answer of over 65536 bytes",
+    ];
     let server = std::thread::spawn(move || {
         for lie in wrong_answers {
             let (mut stream, _) = listener.accept().expect("a client");

@@ -170,7 +170,10 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     );
     // Another authority: with a name, and without.
     for host in ["localhost", ""] {
-        refused(&at(host, others.path()), &["not from a trusted authority", "ca-cert.pem"]);
+        refused(
+            &at(host, others.path()),
+            &["not from a trusted authority", "ca-cert.pem"],
+        );
     }
     // None of the system's has issued it.
     let bare = certificates.only(&["client-cert.pem", "client-key.pem"]);
@@ -354,10 +357,7 @@ fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
         (starttls(wire::reply::ERR_POLICY, &[]), "has no TLS"),
         (starttls(wire::reply::ERR_INVALID, &[]), "refuses TLS"),
         ([&ack[..], &plain].concat(), "TLS data is invalid"),
-        (
-            starttls(wire::reply::ACK, b"x"),
-            "violates the protocol",
-        ),
+        (starttls(wire::reply::ACK, b"x"), "violates the protocol"),
         (plain.clone(), "an answer to another option"),
         (starttls(wire::reply::INFO, &export), "refuses TLS"),
         (

@@ -195,7 +195,7 @@ pub fn folder_for_all(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-/// Opens or creates a file with mode 0600, such as a lock: users who can open a file can also lock it.
+/// Opens or creates a file with mode 0600, such as a lock: any user that can open a file can also lock it.
 ///
 /// # Errors
 /// It is a link, belongs to another user, or is not a regular file.

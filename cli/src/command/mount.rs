@@ -41,7 +41,7 @@ use std::time::Duration;
 /// readahead state; all share one cache. A changed file becomes a new file: a process that has it open reads the version that it
 /// opened, or gets an error, and the next open gets the new version (after --attr-ttl at the latest).
 ///
-/// The files belong to the user who mounts; --allow-other lets other users read them, as permissions allow. A line is printed
+/// The files belong to the mounting user; --allow-other lets other users read them, as permissions allow. A line is printed
 /// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only detached, and a second
 /// Ctrl-C ends the process at once.
 #[derive(Debug, clap::Args)]

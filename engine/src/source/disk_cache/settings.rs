@@ -373,7 +373,10 @@ mod tests {
                 "/c,shared=http://u:secret@h/p",
                 "shared= is a folder, or a bucket as s3://, gs:// or az://",
             ),
-            ("/c,free=100%", "free=100% is not a whole percent from 0 to 99"),
+            (
+                "/c,free=100%",
+                "free=100% is not a whole percent from 0 to 99",
+            ),
             ("/c,others=all", "others=all is not others=trusted"),
             (
                 "/c,names=soon",
