@@ -29,7 +29,6 @@ pub mod store;
 use std::ffi::OsString;
 
 /// Runs `foreread-check`: its name, then its arguments. Returns the exit code.
-#[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
     foreread_cli::main_of::<command::Args>(arguments)
 }

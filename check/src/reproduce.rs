@@ -74,7 +74,6 @@ pub struct Row {
     /// `number/table/row/column`, each in lower case with dashes. Unlike any other of the reproduction.
     pub id: String,
     pub row: String,
-    /// With its unit.
     pub column: String,
     /// Null where nothing was printed.
     pub published: Option<f64>,
@@ -93,10 +92,8 @@ pub struct Row {
     pub reason: Option<String>,
 }
 
-/// One published table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
-    /// The name of its paper.
     pub paper: String,
     /// How text cites the paper.
     pub citation: String,
@@ -118,9 +115,6 @@ pub struct Reproduction {
 }
 
 /// Makes the tables of the papers again.
-///
-/// # Errors
-/// An experiment that cannot be made.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
     let mut experiments = Experiments::new(options, progress);
     let mut tables: Vec<Table> = Vec::new();
@@ -185,7 +179,6 @@ impl Row {
     }
 
     /// Whether it is a check that does not hold.
-    #[must_use]
     pub fn is_missed(&self) -> bool {
         self.kind.is_check() && !self.ok
     }
@@ -198,7 +191,6 @@ impl Reproduction {
         tables.flat_map(|table| table.rows.iter().map(move |row| (table, row)))
     }
 
-    /// The checks that were missed.
     pub fn missed(&self) -> impl Iterator<Item = (&Table, &Row)> {
         self.rows().filter(|(_, row)| row.is_missed())
     }
@@ -209,7 +201,6 @@ impl Reproduction {
     }
 
     /// The JSON, with a newline at its end.
-    #[must_use]
     pub fn to_json(&self) -> String {
         json::pretty(self)
     }

@@ -39,7 +39,6 @@ pub struct StoreCheck {
     pub seen: String,
 }
 
-/// What a store did.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct StoreOutcome {
     /// Whose credentials requests carry; nothing where none.
@@ -69,9 +68,6 @@ impl StoreOutcome {
 }
 
 /// Tries a store with at most `limit` bytes.
-///
-/// # Errors
-/// It cannot be opened.
 pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenError> {
     let mut outcome = StoreOutcome::default();
     let object = if names_a_prefix(name) {

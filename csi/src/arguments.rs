@@ -86,7 +86,6 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A size in foreread's notation (`50G`) or in that of Kubernetes (`50Gi`): both are powers of two.
-#[must_use]
 pub fn quantity(text: &str) -> Option<u64> {
     let text = text.strip_suffix('i').unwrap_or(text);
     parse_size(text).ok().filter(|bytes| *bytes > 0)

@@ -23,7 +23,6 @@ struct CallTable {
     seconds: BTreeMap<&'static str, Duration>,
 }
 
-/// A running call.
 pub struct CallTimer {
     method: &'static str,
     begin: Instant,

@@ -38,7 +38,6 @@ const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of stacked mounts on a path.
 const MAX_STACKED: usize = 16;
 
-/// The health of a mount.
 pub enum MountAnswer {
     Answers(Box<StatVfs>),
     /// Its server has ended or refuses.
@@ -47,7 +46,6 @@ pub enum MountAnswer {
     Silent,
 }
 
-/// The mounts of this node.
 #[derive(Clone, Debug)]
 pub struct MountTable {
     host: Arc<Host>,
@@ -76,7 +74,6 @@ impl MountTable {
         devices.len()
     }
 
-    /// Whether a mount answers.
     pub async fn asked(&self, place: &Path) -> MountAnswer {
         let place = place.to_path_buf();
         let claim = self.asked.claimed(&place);

@@ -19,7 +19,6 @@ const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_REQUEST: usize = 4096;
 /// Maximum bytes of a mount's page. With many open files it has some hundred kilobytes.
 const MAX_PAGE: u64 = 4 << 20;
-/// Clients at once.
 const MAX_CLIENTS: usize = 8;
 
 /// Serves until the process ends.
@@ -47,7 +46,6 @@ pub async fn serve(listener: TcpListener, parts: Arc<NodeParts>) {
     }
 }
 
-/// The head of a request.
 async fn request(client: &mut (impl AsyncRead + Unpin)) -> String {
     let (mut bytes, mut some) = (Vec::new(), [0; 512]);
     while bytes.len() < MAX_REQUEST && !bytes.windows(4).any(|end| end == b"\r\n\r\n") {

@@ -179,7 +179,6 @@ impl SecretKeys {
         KeyDelivery { variables, files }
     }
 
-    /// The keys of a request.
     pub fn checked(secrets: &HashMap<String, String>) -> Result<SecretKeys, Status> {
         let mut keys = SecretKeys::default();
         let mut given: Vec<_> = secrets

@@ -31,9 +31,7 @@ const MAX_MESSAGE: usize = 2 << 20;
 const MAX_CALLS: usize = 64;
 
 /// Serves until SIGTERM or SIGINT. The mounts stay.
-///
-/// # Errors
-/// The socket, the state folder or the metrics page is unavailable.
+/// Errors: the socket, the state folder or the metrics page is unavailable.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -24,16 +24,13 @@ const MAX_KEYS: u64 = 128 << 10;
 /// Bytes of a note, at most.
 const MAX_NOTE: u64 = 4096;
 
-/// The folder of all volumes.
 #[derive(Clone, Debug)]
 pub struct StateFolder(PathBuf);
 
-/// The note about a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MountNote {
     /// Whether its keys come from a request's secrets.
     pub has_keys: bool,
-    /// The address of its metrics.
     pub metrics: Option<SocketAddr>,
     /// A hash of its source, because the mount table may write it differently.
     pub source: Option<u64>,

@@ -55,7 +55,6 @@ pub fn allow_http() -> impl Iterator<Item = &'static str> {
     STORES.iter().filter_map(|store| store.allow_http)
 }
 
-/// The store with this scheme.
 pub fn of(scheme: &str) -> Option<&'static VolumeStore> {
     STORES.iter().find(|store| store.schemes.contains(&scheme))
 }

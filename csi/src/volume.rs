@@ -82,7 +82,6 @@ const NOTHING_NEW: [&str; 8] = [
     "default-permissions",
 ];
 
-/// A requested volume.
 pub struct VolumeRequest<'a> {
     pub id: &'a str,
     pub attributes: &'a HashMap<String, String>,
@@ -90,7 +89,6 @@ pub struct VolumeRequest<'a> {
     pub is_inline: bool,
 }
 
-/// A validated volume.
 #[derive(Debug, PartialEq)]
 pub struct VolumeSpec {
     pub source: String,
@@ -471,7 +469,6 @@ fn without_tls() -> Status {
     invalid("an inline volume needs TLS", remedy)
 }
 
-/// The scheme.
 fn scheme(source: &str) -> Option<&str> {
     source.split_once("://").map(|(scheme, _)| scheme)
 }

@@ -62,7 +62,6 @@ impl Plugin {
         Plugin::with(more, &[])
     }
 
-    /// With variables in its environment.
     pub fn with(more: &[&str], variables: &[(&str, &str)]) -> Option<Plugin> {
         let program = foreread()?;
         let dir = tempfile::tempdir().expect("a folder");
@@ -313,7 +312,6 @@ impl Drop for Plugin {
     }
 }
 
-/// Waits for an event.
 pub fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_there() {
@@ -324,7 +322,6 @@ pub fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
 
 pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 
-/// A volume of a test.
 pub struct TestVolume {
     pub id: String,
     pub attributes: HashMap<String, String>,

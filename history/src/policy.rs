@@ -42,15 +42,11 @@ pub static OPPONENTS: &[&Info] = &[
 ];
 
 /// Every policy that is listed, in the order of `foreread list policies`: the published come before the kernel of today.
-#[must_use]
 pub fn policies() -> Vec<&'static Info> {
     crate::insert(ALL, PUBLISHED, |info| info.name == "linux-6.18")
 }
 
 /// Reads `NAME:key=value,...`: a policy of [`policies`], or of [`OPPONENTS`], which an error does not list.
-///
-/// # Errors
-/// Those of [`PolicyDraft::parse_among`].
 pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     let listed = PolicyDraft::parse_among(text, &[&policies()]);
     if !matches!(listed, Err(SpecError::UnknownName { .. })) {
@@ -63,9 +59,7 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
 }
 
 /// Reads `NAME:key=value,...` where the storage is not known.
-///
-/// # Errors
-/// As above, and a value that depends on the storage.
+/// Errors: as above, and a value that depends on the storage.
 pub fn parse_spec(text: &str) -> Result<PolicySpec, SpecError> {
     parse(text)?.ready(None)
 }

@@ -28,16 +28,12 @@ static VOLUMES: &[&Info] = &[
 ];
 
 /// Every workload, in the order of `foreread list workloads`: programs come before trees of files, volumes last.
-#[must_use]
 pub fn workloads() -> Vec<&'static Info> {
     let list = crate::insert(workload::ALL, PROGRAMS, |info| info.name == "tree");
     crate::insert(&list, VOLUMES, |_| false)
 }
 
 /// Reads `NAME:key=value,...` of a workload.
-///
-/// # Errors
-/// Those of [`workload::parse_among`].
 pub fn parse_workload(text: &str) -> Result<WorkloadChoice, SpecError> {
     workload::parse_among(text, &workloads())
 }

@@ -122,7 +122,6 @@ pub struct Understood {
     /// What was left out; whole when the items have ended.
     pub left_out: LeftOut,
     pub counts: Counts,
-    /// Files that are read.
     pub files: u64,
     /// Files without a name.
     pub nameless: u64,
@@ -138,9 +137,7 @@ const WRONG: &str = "record it again, with fewer processes";
 
 impl Capture {
     /// Follows the events once, finds the names, and is ready to follow them again.
-    ///
-    /// # Errors
-    /// The events cannot be read back, or are of more threads or descriptors than may be.
+    /// Errors: the events cannot be read back, or are of more threads or descriptors than may be.
     pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
         let none: Names = Box::new(|_| FileInfo::default());
         let mut first = self.steps(LearnedFiles::new(), none, LeftOut::default(), path)?;

@@ -46,7 +46,6 @@ pub struct Recorder {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingCounts {
-    /// Records written.
     pub records: u64,
     /// Omitted records: reason and number.
     pub left_out: Vec<(&'static str, u64)>,
@@ -55,9 +54,6 @@ pub struct RecordingCounts {
 impl Recorder {
     /// Begins a trace. `front` is what made it ("foreread serve"); times count from `since`, which no request is older than,
     /// and are then told from the first request on. `broken` is called, once, when nothing more can be written.
-    ///
-    /// # Errors
-    /// There are no more threads.
     pub fn start(
         front: &str,
         since: Instant,
@@ -92,9 +88,6 @@ impl Recorder {
     }
 
     /// Ends the trace. Later reads are not recorded.
-    ///
-    /// # Errors
-    /// It could not be written. Also the second time.
     pub fn finish(&self) -> Result<RecordingCounts, TraceError> {
         // An error here means that the writer has ended; it returns its own error.
         let _ = self.told.send(ClientEvent::End);
@@ -173,7 +166,6 @@ struct TraceAssembly {
     /// Clients that are there: the file of each, and its open description.
     clients: HashMap<u64, (u32, u32)>,
     files: HashMap<FileKey, u32>,
-    /// Bytes of their names.
     names_bytes: usize,
     opens: u32,
     ready: VecDeque<Item>,

@@ -45,7 +45,6 @@ const FAMILY_PAUSE: u64 = 30;
 /// Threads that are looked at, at most.
 const MAX_THREADS: usize = 256;
 
-/// What is known of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageUse {
     /// Whether it is slow is asked: a wait is given as a miss and a read at its end. The number is what the kernel reads ahead there, in bytes.
@@ -68,7 +67,6 @@ impl StorageUse {
 /// How long threads have waited for a storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledWait {
-    /// Of all threads together.
     pub threads_ns: u64,
     /// The time in which at least one waited.
     pub time_ns: u64,
@@ -92,7 +90,6 @@ pub struct Sampler {
     changed_ns: u64,
     /// Samples all threads.
     pub looks: u64,
-    /// Waits for each storage.
     pub waits: HashMap<u32, SampledWait>,
     /// Bytes of threads that have ended, given on as read and seen by no look.
     guessed: HashMap<u32, u64>,
@@ -105,7 +102,6 @@ pub struct Sampler {
 
 impl Sampler {
     /// Of the program `pid` and its children.
-    #[must_use]
     pub fn new(pid: u32) -> Sampler {
         Sampler {
             pid,
@@ -140,26 +136,22 @@ impl Sampler {
     }
 
     /// The time until the next look.
-    #[must_use]
     pub fn interval(&self) -> Duration {
         let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
     /// A thread could not be looked at, at any time.
-    #[must_use]
     pub fn has_hidden(&self) -> bool {
         self.has_hidden
     }
 
     /// No thread can be seen: the program hides.
-    #[must_use]
     pub fn is_blind(&self) -> bool {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
 
     /// Bytes of a storage that were given on as read by the count of bytes alone: no look has seen them.
-    #[must_use]
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
         of_ended

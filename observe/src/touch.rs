@@ -4,7 +4,6 @@ use foreread_pagecache::page_bytes;
 use foreread_trace::follow::event::FileKey;
 use std::ops::Range;
 
-/// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
     /// By a call that reads.
@@ -22,7 +21,6 @@ pub enum TouchKind {
 pub struct Touch {
     /// When, in nanoseconds of the monotonic clock.
     pub at_ns: u64,
-    /// Whose thread.
     pub thread: u32,
     pub file: FileKey,
     /// First and last page, of the machine's size.
@@ -31,8 +29,6 @@ pub struct Touch {
 }
 
 impl Touch {
-    /// The bytes of its pages.
-    #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         let (first, last) = self.pages;
         let page = page_bytes();

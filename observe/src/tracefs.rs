@@ -45,21 +45,18 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Whether threads have the numbers of the events here. Tracepoints have those of the initial namespace, and in another one no thread
 /// knows its own.
-#[must_use]
 pub fn knows_threads() -> bool {
     let other = |namespace: PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
     !std::fs::read_link("/proc/self/ns/pid").is_ok_and(other)
 }
 
 /// The clock of the events, in nanoseconds.
-#[must_use]
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Processor time of this thread, in seconds.
-#[must_use]
 pub fn thread_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
@@ -79,9 +76,7 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRACEFS_MAGIC: i64 = 0x7472_6163;
 
 /// Finds tracefs, or makes a detached mount of it.
-///
-/// # Errors
-/// The user is not root, or there is no tracefs that can be written.
+/// Errors: the user is not root, or there is no tracefs that can be written.
 pub fn root() -> Result<Root, Failure> {
     let mounted =
         |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
@@ -139,13 +134,11 @@ fn detached() -> rustix::io::Result<OwnedFd> {
 }
 
 impl Root {
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether there is such an event (`syscalls/sys_enter_read`).
-    #[must_use]
     pub fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).join("format").exists()
     }

@@ -26,7 +26,6 @@ pub enum FailureKind {
     CommandNotRun,
 }
 
-/// An error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub kind: FailureKind,
@@ -90,7 +89,6 @@ impl Failure {
     }
 
     /// The user's command did not start.
-    #[must_use]
     pub fn is_of_command(&self) -> bool {
         matches!(
             self.kind,
@@ -99,21 +97,18 @@ impl Failure {
     }
 
     /// Prepends a word to the text of what is wrong.
-    #[must_use]
     pub fn within(self, word: &str) -> Failure {
         let what = format!("{word}: {}", self.what);
         Failure { what, ..self }
     }
 
     /// Adds the reason.
-    #[must_use]
     pub fn because(self, why: impl Display) -> Failure {
         let why = why.to_string();
         Failure { why, ..self }
     }
 
     /// Adds the reason, and keeps the underlying error.
-    #[must_use]
     pub fn caused_by(self, error: impl Error + Send + Sync + 'static) -> Failure {
         Failure {
             why: error.to_string(),

@@ -43,14 +43,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// This one.
-    #[must_use]
     pub fn here() -> Host {
         Host::below(Path::new("/"))
     }
 
     /// A host with its `proc` and `sys` in this folder.
-    #[must_use]
     pub fn below(root: &Path) -> Host {
         Host {
             root: root.to_path_buf(),
@@ -60,25 +57,20 @@ impl Host {
     }
 
     /// A path of this host: `/etc` is `ROOT/etc`.
-    #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Whether there is a sysfs.
-    #[must_use]
     pub fn has_sysfs(&self) -> bool {
         self.sys.join("class").is_dir() || self.sys.join("block").is_dir()
     }
 
     /// The release of the kernel, such as `6.18.5`.
-    #[must_use]
     pub fn kernel_release(&self) -> Option<String> {
         text(&self.proc.join("sys/kernel/osrelease"))
     }
 
     /// The firmware's strings for the machine's vendor and cloud, one line each; empty if there are none.
-    #[must_use]
     pub fn maker(&self) -> String {
         let files = [
             "sys_vendor",

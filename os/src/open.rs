@@ -17,12 +17,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A path to an open file of this process, even if the file was renamed. It is valid while the file is open.
-#[must_use]
 pub fn descriptor_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-#[must_use]
 pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
     let (own, descriptor) = (std::process::id(), file.as_fd().as_raw_fd());
     PathBuf::from(format!("/proc/{own}/fd/{descriptor}"))
@@ -32,7 +30,6 @@ pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
 const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 
 /// Whether a file is on FUSE, found by asking its server (fstatfs). An O_PATH descriptor is enough.
-#[must_use]
 pub fn is_on_fuse(file: impl AsFd) -> bool {
     // The type of the number differs between machines.
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
@@ -40,9 +37,7 @@ pub fn is_on_fuse(file: impl AsFd) -> bool {
 }
 
 /// Asks the file system at a path for its space (statfs). The kernel always passes this call to a FUSE server, whatever it has cached.
-///
-/// # Errors
-/// There is no such path, or the server has ended or refuses. If the server hangs, this does not return.
+/// Errors: there is no such path, or the server has ended or refuses. If the server hangs, this does not return.
 pub fn ask_file_system(place: &Path) -> Result<()> {
     Ok(rustix::fs::statvfs(place).map(drop)?)
 }
@@ -57,9 +52,7 @@ pub struct UnopenedFile {
 }
 
 /// Checks the file at `path`, following links.
-///
-/// # Errors
-/// There is no such file, or a folder above it may not be entered.
+/// Errors: there is no such file, or a folder above it may not be entered.
 pub fn look(path: &Path) -> Result<UnopenedFile> {
     let file = File::from(rustix::fs::open(
         path,
@@ -75,21 +68,16 @@ pub fn look(path: &Path) -> Result<UnopenedFile> {
 }
 
 impl UnopenedFile {
-    #[must_use]
     pub fn meta(&self) -> &Metadata {
         &self.meta
     }
 
     /// Whether it is on a file system of FUSE.
-    #[must_use]
     pub fn is_on_fuse(&self) -> bool {
         is_on_fuse(&self.file)
     }
 
     /// Refuses files that are not regular.
-    ///
-    /// # Errors
-    /// It is of another kind, named in the error.
     pub fn regular(self) -> Result<UnopenedFile> {
         if self.meta.is_file() {
             Ok(self)
@@ -99,9 +87,6 @@ impl UnopenedFile {
     }
 
     /// Opens this very file. `flags` say how.
-    ///
-    /// # Errors
-    /// It may not be opened in this way.
     pub fn open(&self, flags: OFlags) -> Result<File> {
         // Without NONBLOCK, which would fail for a file under a lease (oplocks of Samba) instead of waiting. The caller has refused other kinds of
         // files, or accepts waiting for them.
@@ -117,9 +102,6 @@ impl UnopenedFile {
     }
 
     /// Opens this very file for reading.
-    ///
-    /// # Errors
-    /// It may not be read.
     pub fn for_reading(&self) -> Result<File> {
         self.open(OFlags::RDONLY)
     }
@@ -141,17 +123,13 @@ impl UnopenedFile {
 }
 
 /// Opens a regular file for reading.
-///
-/// # Errors
-/// There is none, it may not be read, or it is of another kind.
+/// Errors: there is none, it may not be read, or it is of another kind.
 pub fn regular(path: &Path) -> Result<File> {
     look(path)?.regular()?.for_reading()
 }
 
 /// Opens a file for sequential reading: a regular file, a FIFO, a terminal. Opening a FIFO blocks until a program writes to it.
-///
-/// # Errors
-/// There is none, it may not be read, or it is a folder, a socket or a disk.
+/// Errors: there is none, it may not be read, or it is a folder, a socket or a disk.
 pub fn stream(path: &Path) -> Result<File> {
     let looked = look(path)?;
     let kind = looked.meta.file_type();
@@ -163,17 +141,13 @@ pub fn stream(path: &Path) -> Result<File> {
 }
 
 /// All bytes of a small regular file.
-///
-/// # Errors
-/// There is none, it may not be read, it is of another kind, or it has more than `max_bytes`.
+/// Errors: there is none, it may not be read, it is of another kind, or it has more than `max_bytes`.
 pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     read_whole(&regular(path)?, max_bytes)
 }
 
 /// The same for text.
-///
-/// # Errors
-/// The errors of [`read_small`], or the file is not UTF-8.
+/// Errors: the errors of [`read_small`], or the file is not UTF-8.
 pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
     let bytes = read_small(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))

@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 /// A file that is being written.
 pub struct AtomicFile {
     file: File,
-    /// The destination.
     path: PathBuf,
     /// Whether an existing file may be replaced.
     force: bool,
@@ -44,9 +43,7 @@ enum Destination {
 
 impl AtomicFile {
     /// Starts a file that will be called `path`. With `force` it may replace an existing file.
-    ///
-    /// # Errors
-    /// [`ErrorKind::AlreadyExists`] without `force`; the path is not a possible output; any error of the system.
+    /// Errors: [`ErrorKind::AlreadyExists`] without `force`; the path is not a possible output; any error of the system.
     pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
         let there = place(path, force)?;
         if matches!(there, Place::Stream) {
@@ -86,18 +83,12 @@ impl AtomicFile {
         })
     }
 
-    /// What to write with.
-    ///
-    /// # Errors
-    /// Too many files are open.
     pub fn writer(&self) -> Result<File> {
         self.file.try_clone()
     }
 
     /// Gives the complete file its name.
-    ///
-    /// # Errors
-    /// Another process created a file with that name meanwhile, or any error of the system. No temporary file is left behind.
+    /// Errors: another process created a file with that name meanwhile, or any error of the system. No temporary file is left behind.
     pub fn keep(self) -> Result<()> {
         let AtomicFile {
             file,
@@ -146,9 +137,7 @@ impl AtomicFile {
 }
 
 /// Checks whether [`AtomicFile::create`] would accept `path`. A FIFO is not opened, because its reader would see an end of file.
-///
-/// # Errors
-/// The errors of [`AtomicFile::create`].
+/// Errors: the errors of [`AtomicFile::create`].
 pub fn check(path: &Path, force: bool) -> Result<()> {
     if matches!(place(path, force)?, Place::Stream) {
         Ok(())
@@ -158,9 +147,7 @@ pub fn check(path: &Path, force: bool) -> Result<()> {
 }
 
 /// Writes these bytes to the file `path`.
-///
-/// # Errors
-/// The errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
+/// Errors: the errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
 pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     let mut whole = AtomicFile::create(path, force)?;
     whole.file.write_all(bytes)?;
@@ -168,9 +155,7 @@ pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
 }
 
 /// Creates or replaces the file `path` with mode 0644, independent of the umask.
-///
-/// # Errors
-/// The errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
+/// Errors: the errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
 pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut whole = AtomicFile::create(path, true)?;
     whole.file.write_all(bytes)?;
@@ -181,9 +166,6 @@ pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Creates a folder and its parents with mode 0755, independent of the umask. Existing folders are unchanged.
-///
-/// # Errors
-/// One cannot be made.
 pub fn folder_for_all(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -196,9 +178,7 @@ pub fn folder_for_all(path: &Path) -> Result<()> {
 }
 
 /// Opens or creates a file with mode 0600, such as a lock: any user that can open a file can also lock it.
-///
-/// # Errors
-/// It is a link, belongs to another user, or is not a regular file.
+/// Errors: it is a link, belongs to another user, or is not a regular file.
 pub fn own_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -225,9 +205,7 @@ pub fn own_file(path: &Path) -> Result<File> {
 }
 
 /// Creates a file that is read while it grows, such as a log: it has its name from the start. With `force` it replaces an existing file.
-///
-/// # Errors
-/// The errors of [`AtomicFile::create`].
+/// Errors: the errors of [`AtomicFile::create`].
 pub fn growing(path: &Path, force: bool) -> Result<File> {
     match place(path, force)? {
         Place::Stream => return open_stream(path),
@@ -249,7 +227,6 @@ enum Place {
     New,
     File(Metadata),
     Link,
-    /// Written as it is.
     Stream,
 }
 

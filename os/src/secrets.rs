@@ -39,14 +39,12 @@ const ACCOUNTS: [&str; 6] = [
 const MAX_ESCAPES: usize = 3;
 
 /// Whether a name contains secrets, which must not be printed or passed as an argument, because every user sees arguments.
-#[must_use]
 pub fn has_some(name: &str) -> bool {
     shown(name) != name
 }
 
 /// Redacts every URL in a message of another program or library. foreread's own messages
 /// use [`SourceName`].
-#[must_use]
 pub fn shown_message(text: &str) -> String {
     let mut message = String::with_capacity(text.len());
     let mut rest = text;
@@ -119,7 +117,6 @@ fn is_scheme(word: &str) -> bool {
 }
 
 /// A name without its secrets. An escaped URL with secrets is shown unescaped.
-#[must_use]
 pub fn shown(text: &str) -> String {
     let plain = shown_plain(text);
     let mut decoded = plain.clone();

@@ -23,9 +23,6 @@ use std::time::Duration;
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Starts a thread.
-///
-/// # Errors
-/// The system refuses it.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -34,9 +31,6 @@ pub fn spawn<T: Send + 'static>(
 }
 
 /// The same with a stack of this many bytes.
-///
-/// # Errors
-/// The system refuses it.
 pub fn spawn_with_stack<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
@@ -52,9 +46,6 @@ pub fn spawn_with_stack<T: Send + 'static>(
 }
 
 /// Starts a scoped thread.
-///
-/// # Errors
-/// The system refuses it.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -70,9 +61,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
 
 /// Measures all items on at most `threads` threads, and passes each result to `each` in the order of completion. Once `each`
 /// breaks, no further item is started; running items are finished and passed to `each` too.
-///
-/// # Errors
-/// The first failed measurement; running items are finished.
+/// Errors: the first failed measurement; running items are finished.
 pub fn for_each_on<K: Sync, T, E: Send>(
     items: &[K],
     threads: usize,
@@ -127,9 +116,6 @@ fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
 ///
 /// For libraries that panic or stop halfway if a thread is refused. A joined thread counts for a moment longer:
 /// when this returns, these no longer count.
-///
-/// # Errors
-/// The system refuses a thread.
 pub fn rehearse(name: &str, count: usize) -> Result<()> {
     let before = own_threads();
     let rehearsed = std::thread::scope(|scope| {
@@ -164,10 +150,6 @@ fn own_threads() -> usize {
 pub struct Task<T>(Receiver<T>);
 
 impl<T: Send + 'static> Task<T> {
-    /// Begins.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
     pub fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<Task<T>> {
         let (send, receive) = channel();
         // Without a receiver the result is no longer needed.
@@ -176,13 +158,11 @@ impl<T: Send + 'static> Task<T> {
     }
 
     /// The result, if it arrives in this time. `None` also if the thread has panicked.
-    #[must_use]
     pub fn within(&self, patience: Duration) -> Option<T> {
         self.0.recv_timeout(patience).ok()
     }
 
     /// Waits for the result as long as `progress` changes at least once in `patience`.
-    #[must_use]
     pub fn while_moving(&self, patience: Duration, progress: impl Fn() -> u64) -> Option<T> {
         let mut last = progress();
         loop {

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Unmounts a mount point. `lazy`: a busy mount is detached and ends when its last file is closed.
-///
-/// # Errors
-/// All commands failed; the error has their messages.
+/// Errors: all commands failed; the error has their messages.
 pub fn by_commands(place: &Path, lazy: bool) -> Result<(), String> {
     let (of_fuse, of_system) = if lazy {
         (&["-u", "-z"][..], &["-l"][..])

@@ -68,7 +68,6 @@ impl PlanFile {
 /// A range that will be read. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRange {
-    /// The number of its file.
     pub file: u32,
     pub offset: u64,
     pub len: u64,

@@ -33,7 +33,6 @@ const MAX_LINE_BYTES: usize = 3 * MAX_PATH_BYTES + 64;
 const MAX_HEAD_LINES: usize = 1000;
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Writes a plan.
 pub fn write(plan: &Plan, to: &mut dyn Write) -> std::io::Result<()> {
     let escaped = |bytes: &[u8]| percent_encode(bytes, ESCAPED).to_string();
     writeln!(to, "{MAGIC} {VERSION}")?;

@@ -45,9 +45,6 @@ pub struct WritableBuffer<'py> {
 
 impl<'py> WritableBuffer<'py> {
     /// The buffer of an object.
-    ///
-    /// # Errors
-    /// It has no writable contiguous buffer.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<WritableBuffer<'py>> {
         // SAFETY: a struct of pointers and numbers, for all of which zero is a value.
         let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });
@@ -96,9 +93,6 @@ unsafe impl Send for Room {}
 
 impl Room {
     /// A new object of this length with unspecified content.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn new(py: Python<'_>, len: usize) -> PyResult<Room> {
         let size =
             Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
@@ -125,9 +119,6 @@ impl Room {
     }
 
     /// The object, cut to its first `got` bytes.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn into_object(mut self, py: Python<'_>, got: usize) -> PyResult<Bound<'_, PyAny>> {
         if got >= self.len {
             return Ok(self.object.into_bound(py));
@@ -143,9 +134,7 @@ impl Room {
 }
 
 /// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns; and that number.
-///
-/// # Errors
-/// The errors of `fill`, or there is no memory.
+/// Errors: the errors of `fill`, or there is no memory.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,

@@ -8,9 +8,6 @@ use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a call. A panic is EIO.
-///
-/// # Errors
-/// The errors of the call.
 pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(of_errno(libc::EIO, PANIC, None)))
 }

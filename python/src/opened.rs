@@ -201,9 +201,7 @@ impl Slot {
     }
 
     /// The reader for one call.
-    ///
-    /// # Errors
-    /// It is closed, or could not be opened again in a forked child.
+    /// Errors: it is closed, or could not be opened again in a forked child.
     pub fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         let generation = process::generation();
         match &*self.opened() {

@@ -89,9 +89,7 @@ impl State {
 }
 
 /// Sets the defaults for files opened later; omitted settings are unchanged.
-///
-/// # Errors
-/// The policy does not exist, or the cache does not fit it.
+/// Errors: the policy does not exist, or the cache does not fit it.
 pub fn configure(
     py: Python<'_>,
     policy: Option<&str>,
@@ -130,9 +128,7 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
 }
 
 /// The engine for a kind of storage.
-///
-/// # Errors
-/// A setting does not fit, or there is no memory left.
+/// Errors: a setting does not fit, or there is no memory left.
 pub fn engine(
     py: Python<'_>,
     kind: &str,

@@ -64,9 +64,6 @@ impl<'a> Ahead<'a> {
 
     /// Called before each range is read, in the order of the list: prefetches ranges that enter the window after it. The range itself is a
     /// demand read.
-    ///
-    /// # Errors
-    /// Only when the engine has stopped.
     pub fn next(&mut self) -> Result<(), ReadError> {
         let before = self
             .read

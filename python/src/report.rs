@@ -28,9 +28,6 @@ const OF_ENGINE: [&str; 7] = [
 ];
 
 /// The counters as a dict, summed over several readers.
-///
-/// # Errors
-/// There is no memory.
 pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let mut sums = Stats::default().counters();

@@ -23,9 +23,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Reads, with the interpreter released.
-///
-/// # Errors
-/// The outer error comes from a signal handler, such as `KeyboardInterrupt`.
+/// Errors: the outer error comes from a signal handler, such as `KeyboardInterrupt`.
 pub fn read(
     py: Python<'_>,
     reader: &Reader,
@@ -66,9 +64,6 @@ pub fn drop_released<T: Send>(value: T) {
 }
 
 /// Runs `work` with the interpreter released. In the main thread a signal ends the wait, not the work.
-///
-/// # Errors
-/// The error of a signal handler.
 pub fn call<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,

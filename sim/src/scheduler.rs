@@ -63,7 +63,6 @@ struct Slot {
 
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Its next request.
     next: usize,
     /// Its first slots, how many slots it has, and how many of them have not ended. A timed job begins with one slot and
     /// gets more as it needs them.

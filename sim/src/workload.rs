@@ -37,7 +37,6 @@ pub const MAX_READS: u64 = 1 << 25;
 pub struct Info {
     /// The name in `NAME:key=value,...`.
     pub name: &'static str,
-    /// One line.
     pub summary: &'static str,
     /// The publication that it reproduces, or its purpose.
     pub origin: &'static str,
@@ -69,7 +68,6 @@ impl WorkloadChoice {
     }
 }
 
-/// As it was written.
 impl std::fmt::Display for WorkloadChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
@@ -103,7 +101,6 @@ pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<WorkloadChoice,
     })
 }
 
-/// A parameter that counts.
 pub const fn count(
     key: &'static str,
     default: &'static str,

@@ -214,7 +214,6 @@ const ANYBLOB_TIMES: &[Figure] = ANYBLOB_ALL.split_at(4).0;
 
 #[derive(Clone, Copy, Debug)]
 struct CitedRow {
-    /// What was published.
     figure: Figure,
     /// The preset's.
     model: f64,

@@ -26,13 +26,10 @@ pub struct Requests {
     pub lists: u64,
     /// Objects and parts of them.
     pub gets: u64,
-    /// Heads of objects.
     pub heads: u64,
 }
 
 impl Requests {
-    /// Of all kinds.
-    #[must_use]
     pub fn all(&self) -> u64 {
         self.lists + self.gets + self.heads
     }
@@ -88,10 +85,6 @@ pub struct BucketServer {
 }
 
 impl BucketServer {
-    /// An empty bucket.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start() -> io::Result<BucketServer> {
         let state = Arc::new(Mutex::new(BucketState {
             objects: BTreeMap::new(),
@@ -105,8 +98,6 @@ impl BucketServer {
         Ok(BucketServer { server, state })
     }
 
-    /// The variables of a client.
-    #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
         let endpoint = format!("http://{}", self.address());
         [
@@ -119,7 +110,6 @@ impl BucketServer {
     }
 
     /// The URL of an object, for a client of HTTP.
-    #[must_use]
     pub fn url(&self, key: &str) -> String {
         format!("http://{}/bucket/{key}", self.address())
     }
@@ -166,13 +156,11 @@ impl BucketServer {
         lock(&self.state).objects.remove(key);
     }
 
-    #[must_use]
     pub fn requests(&self) -> Requests {
         lock(&self.state).requests
     }
 
     /// Whether bytes of this object were asked for: what it had then is sent, whatever is put later.
-    #[must_use]
     pub fn was_asked_for(&self, key: &str) -> bool {
         lock(&self.state).asked.contains(key)
     }

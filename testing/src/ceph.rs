@@ -59,9 +59,7 @@ pub struct CephCluster {
 
 impl CephCluster {
     /// Makes a cluster in the folder for temporary files.
-    ///
-    /// # Errors
-    /// A package is missing, or the cluster does not come up within its time.
+    /// Errors: a package is missing, or the cluster does not come up within its time.
     pub fn up() -> Result<CephCluster, CephError> {
         if let Some(missing) = PROGRAMS.iter().find(|program| !is_here(program)) {
             return Err(CephError::Missing(missing));
@@ -76,26 +74,20 @@ impl CephCluster {
     }
 
     /// Starts what of it is down.
-    ///
-    /// # Errors
-    /// It does not come up within its time.
     pub fn again(&self) -> Result<(), CephError> {
         output(&mut script("up", &self.dir, self.port), "the cluster").map(|_| ())
     }
 
     /// Its configuration, for `?conf=PATH` and `CEPH_CONF`.
-    #[must_use]
     pub fn conf(&self) -> PathBuf {
         self.dir.join("ceph.conf")
     }
 
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Whether all of it runs.
-    #[must_use]
     pub fn is_up(&self) -> bool {
         let runs = |daemon: &str| {
             self.pid(daemon)
@@ -105,15 +97,11 @@ impl CephCluster {
     }
 
     /// Runs one of Ceph's programs (`ceph`, `rbd`, `rados`) on it, and gives what it prints.
-    ///
-    /// # Errors
-    /// It cannot be run, or fails.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, CephError> {
         run_ceph(&self.conf(), program, arguments)
     }
 
     /// The process id of a daemon: `osd.0`, `mon.a` or `mgr.x`.
-    #[must_use]
     pub fn pid(&self, daemon: &str) -> Option<u32> {
         let text = std::fs::read_to_string(self.dir.join(format!("run/{daemon}.devpid"))).ok()?;
         text.split_whitespace().next()?.parse().ok()
@@ -128,9 +116,7 @@ impl Drop for CephCluster {
 }
 
 /// Runs one of Ceph's programs on the cluster of this configuration, and gives what it prints.
-///
-/// # Errors
-/// It cannot be run, or fails, or does not end within a minute.
+/// Errors: it cannot be run, or fails, or does not end within a minute.
 pub fn run_ceph(conf: &Path, program: &str, arguments: &[&str]) -> Result<String, CephError> {
     let mut command = Command::new("timeout");
     command

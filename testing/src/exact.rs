@@ -12,7 +12,6 @@ pub struct ExactSource<S> {
 }
 
 impl<S: Source> ExactSource<S> {
-    /// The source under this name and version.
     pub fn new(source: S, name: &str, version: &str) -> ExactSource<S> {
         let exact = ExactVersion {
             source: name.to_string(),

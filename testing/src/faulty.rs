@@ -22,7 +22,6 @@ use std::time::Duration;
 pub struct Call {
     /// How many reads came before it.
     pub nth: u64,
-    /// Where it begins.
     pub offset: u64,
     /// How many bytes its buffers hold: whole pages, so maybe beyond the end.
     pub len: u64,
@@ -78,7 +77,6 @@ pub struct Faulty<S> {
     others: Others,
 }
 
-/// EIO.
 const IO_ERROR: i32 = 5;
 
 impl<S: Source> Faulty<S> {

@@ -62,15 +62,12 @@ pub enum Lie {
     Status(u16, Option<u64>),
     /// 500 and a body without end.
     EndlessError,
-    /// A redirect to itself.
     RedirectLoop,
-    /// Header after header.
     EndlessHeaders,
     /// No HTTP at all.
     Garbage,
 }
 
-/// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedRequest {
     /// GET or HEAD.
@@ -82,15 +79,12 @@ pub struct ServedRequest {
 }
 
 impl ServedRequest {
-    /// The value of a header.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(own, _)| own == name);
         found.map(|(_, value)| value.as_str())
     }
 
     /// The range of bytes that it asks for: `bytes=FIRST-LAST` or `bytes=FIRST-`.
-    #[must_use]
     pub fn range(&self) -> Option<Range<u64>> {
         let (first, last) = self
             .header("range")?
@@ -108,11 +102,9 @@ impl ServedRequest {
 /// An answer that is not sent yet.
 #[derive(Clone, Debug, Default)]
 pub struct ServedAnswer {
-    /// The status.
     pub status: u16,
     /// Every header but those of the body's length.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
     /// It comes in chunks, without its length.
     pub is_chunked: bool,
@@ -120,7 +112,6 @@ pub struct ServedAnswer {
 
 impl ServedAnswer {
     /// An answer without headers.
-    #[must_use]
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> ServedAnswer {
         ServedAnswer {
             status,
@@ -130,13 +121,10 @@ impl ServedAnswer {
     }
 
     /// As S3 writes an error.
-    #[must_use]
     pub fn error(status: u16, code: &str) -> ServedAnswer {
         ServedAnswer::new(status, format!("<Error><Code>{code}</Code></Error>"))
     }
 
-    /// The value of a header.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let found = headers.find(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -247,9 +235,6 @@ pub struct HttpServer {
 
 impl HttpServer {
     /// Listens on a port of this machine. The handler gets each request with its body; its error closes the connection.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start(
         handler: impl Fn(&ServedRequest, &[u8]) -> io::Result<ServedAnswer> + Send + Sync + 'static,
     ) -> io::Result<HttpServer> {
@@ -290,8 +275,6 @@ impl HttpServer {
         Ok(server)
     }
 
-    /// Where it listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -319,13 +302,10 @@ impl HttpServer {
     }
 
     /// Requests that were refused by [`HttpServer::at_most`].
-    #[must_use]
     pub fn refused(&self) -> u64 {
         lock(&self.state).refused
     }
 
-    /// Connections so far.
-    #[must_use]
     pub fn connections(&self) -> u64 {
         lock(&self.state).connections
     }
@@ -336,7 +316,6 @@ impl HttpServer {
     }
 
     /// Every request so far, the first 65,536 of them.
-    #[must_use]
     pub fn seen(&self) -> Vec<ServedRequest> {
         lock(&self.state).seen.clone()
     }

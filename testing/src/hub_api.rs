@@ -113,7 +113,6 @@ pub(super) fn tree(
     Some(answer)
 }
 
-/// Those of the paths that are there.
 pub(super) fn paths_info(files: &Files, body: &[u8]) -> Answer {
     let mut found = Vec::new();
     for (key, path) in form_urlencoded::parse(body) {

@@ -27,14 +27,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HubRoute {
     /// A file, of the hub.
     Resolve,
-    /// The API of the hub.
     Api,
-    /// The content server.
     Content,
 }
 
@@ -104,9 +101,6 @@ pub struct HubServer {
 
 impl HubServer {
     /// A hub without repositories.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start() -> io::Result<HubServer> {
         let (hub, content) = (
             TcpListener::bind("127.0.0.1:0")?,
@@ -155,13 +149,11 @@ impl HubServer {
     }
 
     /// `HF_ENDPOINT` of a client.
-    #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.hub.address())
     }
 
     /// The variables of a client; it has no token.
-    #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
         vec![("HF_ENDPOINT".to_string(), self.endpoint())]
     }
@@ -242,7 +234,6 @@ impl HubServer {
     }
 
     /// The commit of `main`.
-    #[must_use]
     pub fn main(&self, repository: &str) -> String {
         self.with(repository, |repository| repository.branches["main"].clone())
     }
@@ -324,13 +315,11 @@ impl HubServer {
         });
     }
 
-    /// Right answers from now on.
     pub fn answer_right(&self) {
         lock(&self.state).canned.clear();
     }
 
     /// The hub and its content server.
-    #[must_use]
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [self.hub.address(), self.content.address()]
     }
@@ -346,19 +335,16 @@ impl HubServer {
     }
 
     /// Addresses that were given.
-    #[must_use]
     pub fn signatures(&self) -> u64 {
         lock(&self.state).signatures
     }
 
     /// Every request that the hub had, the first 65,536 of them.
-    #[must_use]
     pub fn hub_seen(&self) -> Vec<ServedRequest> {
         self.hub.seen()
     }
 
     /// The same of the content server.
-    #[must_use]
     pub fn content_seen(&self) -> Vec<ServedRequest> {
         self.content.seen()
     }

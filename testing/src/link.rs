@@ -38,7 +38,6 @@ struct LinkState {
 }
 
 impl Link {
-    #[must_use]
     pub fn new(round_trip: Duration, bytes_per_second: u64) -> Link {
         let link = Link(Arc::new(LinkState {
             round_trip_ns: AtomicU64::new(0),
@@ -100,9 +99,6 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens on a port of this machine and passes everything on to `server`, answers over the link.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start(server: SocketAddr, link: Link) -> std::io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let proxy = Proxy {
@@ -133,26 +129,20 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Where it listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Bytes of answers so far.
-    #[must_use]
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Connections so far.
-    #[must_use]
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
     /// Requests of HTTP so far, of clients that send the head of each at once.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

@@ -15,9 +15,6 @@ pub struct LyingProxy(HttpServer);
 
 impl LyingProxy {
     /// Listens on a port of this machine, in front of `server`.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start(server: SocketAddr) -> io::Result<LyingProxy> {
         HttpServer::start(move |seen, body| ask(server, seen, body)).map(LyingProxy)
     }
@@ -31,7 +28,6 @@ impl Deref for LyingProxy {
     }
 }
 
-/// The server's answer.
 fn ask(server: SocketAddr, seen: &ServedRequest, sent: &[u8]) -> io::Result<ServedAnswer> {
     let mut head = format!(
         "{} {} HTTP/1.1\r\nconnection: close\r\n",

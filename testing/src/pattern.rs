@@ -32,7 +32,6 @@ const fn inverse(odd: u64) -> u64 {
 
 /// Which offset and version eight bytes were made for. Any eight bytes give an answer; the offset of real ones is
 /// inside the file.
-#[must_use]
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     let word = u64::from_le_bytes(bytes);
     let name = word
@@ -65,7 +64,6 @@ pub fn fill(buf: &mut [u8], offset: u64, version: u16) {
 }
 
 /// `len` bytes from `offset` on.
-#[must_use]
 pub fn pattern(offset: u64, len: usize, version: u16) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, offset, version);
@@ -102,9 +100,6 @@ impl fmt::Display for Wrong {
 impl std::error::Error for Wrong {}
 
 /// Compares `buf` with the bytes from `offset` on in this version.
-///
-/// # Errors
-/// The first wrong byte.
 pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
     const STEP: usize = 4096;
     let mut want = [0; STEP];

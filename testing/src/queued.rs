@@ -57,14 +57,12 @@ impl<S: Source> QueuedSource<S> {
     }
 
     /// This many transfers may be under way at once.
-    #[must_use]
     pub fn depth(mut self, depth: usize) -> QueuedSource<S> {
         self.setup.depth = depth;
         self
     }
 
     /// Every transfer from this one on (from 0) is refused, as by a ring that the kernel does not let in any more.
-    #[must_use]
     pub fn refused_from(mut self, nth: u64) -> QueuedSource<S> {
         self.setup.refused_from = nth;
         self
@@ -75,7 +73,6 @@ impl<S: Source> QueuedSource<S> {
         self.tally.under_way.load(Ordering::SeqCst)
     }
 
-    /// The most there ever were.
     pub fn most_under_way(&self) -> usize {
         self.tally.most.load(Ordering::SeqCst)
     }

@@ -27,9 +27,6 @@ pub struct RangeServer {
 
 impl RangeServer {
     /// Serves `source` as `/object` with its own ETag.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start(source: impl Source + 'static) -> io::Result<RangeServer> {
         let object = Arc::new(Mutex::new(Object {
             source: Arc::new(source),
@@ -45,7 +42,6 @@ impl RangeServer {
     }
 
     /// The object's URL.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/object", self.address())
     }
@@ -68,7 +64,6 @@ impl Deref for RangeServer {
     }
 }
 
-/// Bytes of a source.
 pub(super) fn read(source: &dyn Source, range: Range<u64>) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     source

@@ -28,10 +28,6 @@ const ROUNDS: usize = 3;
 /// A name and a number.
 pub type Figure = (String, Option<f64>);
 
-/// Measures.
-///
-/// # Errors
-/// The scratch files cannot be written or read.
 pub fn import() -> Result<Vec<Figure>, TraceError> {
     let io = |error: std::io::Error| TraceError::not_written(Path::new("a scratch file"), &error);
     let folder = tempfile::tempdir().map_err(io)?;

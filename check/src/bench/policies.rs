@@ -37,7 +37,6 @@ const ANY_CAPACITY: u64 = 1 << 40;
 pub struct BenchOptions {
     /// Which cells, seeds and opponents.
     pub design: Design,
-    /// The policies that are judged.
     pub judged: Vec<String>,
     /// Only cells that one of these names; empty: all.
     pub only: Vec<CellFilter>,
@@ -64,7 +63,6 @@ pub struct CellFilter {
 
 impl CellFilter {
     /// Reads a filter; every text is one.
-    #[must_use]
     pub fn parse(text: &str) -> CellFilter {
         // The last '@': the name of a trace may have one.
         let (workload, device) = text.rsplit_once('@').unwrap_or((text, ""));
@@ -75,7 +73,6 @@ impl CellFilter {
     }
 
     /// Whether a recording has a cell that one of `only` names; without any it has.
-    #[must_use]
     pub fn any_of(only: &[CellFilter], recording: &str, draw: u64) -> bool {
         let cells = Design::Validation.cells_of_traces([recording], draw);
         let is_named = |cell: &Cell| only.iter().any(|filter| filter.matches(cell));
@@ -142,13 +139,11 @@ pub struct Results {
 
 impl Results {
     /// Runs that are over, and all runs of the design.
-    #[must_use]
     pub fn runs(&self) -> [usize; 2] {
         self.runs
     }
 
     /// What is wrong with `auto`, if a run wasted more than its credit allows.
-    #[must_use]
     pub(crate) fn broken_credit(&self) -> Option<String> {
         let over = &self.report.over_credit;
         let first = over.first()?;
@@ -168,7 +163,6 @@ impl Results {
     }
 
     /// JSON of the schema [`SCHEMA`], on one line. What is not defined is null.
-    #[must_use]
     pub fn to_json(&self) -> String {
         let (choosing, judging) = self.design.seeds();
         let document = serde_json::json!({
@@ -192,13 +186,10 @@ impl Results {
     }
 
     /// For people, `width` columns wide.
-    #[must_use]
     pub fn to_text(&self, width: usize) -> String {
         report::text(self, width)
     }
 
-    /// One page of HTML.
-    #[must_use]
     pub fn to_html(&self) -> String {
         report::page(self)
     }
@@ -229,9 +220,7 @@ impl Results {
 }
 
 /// Runs what the file lacks, until all is done or `stop` is set. Runs that were begun are ended.
-///
-/// # Errors
-/// [`BenchError`]; what was measured is in the file.
+/// Errors: [`BenchError`]; what was measured is in the file.
 pub fn run(
     options: &BenchOptions,
     stop: &AtomicBool,
@@ -371,7 +360,6 @@ fn check_opponents(
     Ok(())
 }
 
-/// The cells of the options.
 fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
     let recordings = options.recordings.iter();
     let names = recordings.map(|replay| replay.workload.name.as_str());

@@ -31,9 +31,7 @@ const ROUNDS: usize = 7;
 /// hits, 4 KiB reads of resident pages that the core decides in a second, in random order;
 /// timed reads, that the simulator carries out in a second with clock and device, the first pass of eight cold;
 /// bytes of state for a page when 1 GiB is resident, and when one page in 64 is.
-///
-/// # Errors
-/// A built-in name that is missing: a bug of the program.
+/// Errors: a built-in name that is missing: a bug of the program.
 pub fn sim() -> Result<Vec<Figure>, SpecError> {
     let mut figures = Vec::new();
     for (name, policy) in [("", "linux-6.18"), ("auto_", "auto")] {
@@ -164,9 +162,6 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
 }
 
 /// Measures 4 KiB hits of the engine in a second beside `pread` of the same pages, in turns, one thread, random order: medians of the rounds.
-///
-/// # Errors
-/// The scratch file cannot be written or read.
 pub fn hit() -> Result<Vec<Figure>, LiveError> {
     let bytes = HIT_BYTES;
     let scratch = Scratch::make(bytes, &mut |_| ())?;

@@ -22,9 +22,7 @@ const LEAF: u64 = 64;
 /// stays where it was, until the slots cross a leaf of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, S> {
-    /// Where the folios are.
     pub folios: &'a Folios,
-    /// What is cached.
     pub sight: S,
 }
 

@@ -30,7 +30,6 @@ use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Pages and marks.
     Pages,
     /// Every decision, folio, mark and state.
     Full,
@@ -79,18 +78,13 @@ impl Verdict {
 }
 
 /// Opens a recording: JSON lines, compressed ([`unpack`]) or not.
-///
-/// # Errors
-/// The file cannot be opened or read.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     let bytes = Box::new(foreread_os::open::stream(path)?);
     Ok(Box::new(BufReader::new(unpack(bytes)?)))
 }
 
 /// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.
-///
-/// # Errors
-/// The recording cannot be read, is no recording, or holds what the level does not cover; or writing failed.
+/// Errors: the recording cannot be read, is no recording, or holds what the level does not cover; or writing failed.
 pub fn check(
     recording: impl BufRead,
     level: Level,

@@ -60,7 +60,6 @@ pub enum LiveError {
     /// The recording could not be compared, which is a fault of the recorder.
     #[error("the recording made here is wrong: {0}")]
     Recording(#[from] super::recording::CheckError),
-    /// A signal ended it.
     #[error("ended by a signal before it was done; nothing is left mounted or attached")]
     Ended,
 }

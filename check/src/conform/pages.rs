@@ -14,7 +14,6 @@ use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_sim::zero_latency;
 use std::collections::BTreeSet;
 
-/// A machine with one file.
 pub struct PageMachine {
     machine: Machine,
     size: u64,

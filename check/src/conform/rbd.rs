@@ -37,7 +37,6 @@ pub enum RbdCheckError {
     /// There is no librbd, or it cannot open the image.
     #[error("{0}")]
     Open(#[from] SourceOpenError),
-    /// A read failed.
     #[error("{0}")]
     Read(#[from] SourceError),
     /// Its counters or its log cannot be read.
@@ -78,7 +77,6 @@ pub struct Images<'a> {
 
 impl<'a> Images<'a> {
     /// On the cluster of this configuration, in the pool `rbd`.
-    #[must_use]
     pub fn new(conf: &'a Path, ceph: Ceph<'a>) -> Images<'a> {
         Images {
             conf,
@@ -137,9 +135,6 @@ impl Drop for Images<'_> {
 }
 
 /// Puts each case before both sides, with this many reads in flight at once.
-///
-/// # Errors
-/// librbd cannot be asked.
 pub fn check(
     images: &mut Images<'_>,
     cases: &[Case],
@@ -166,7 +161,6 @@ pub fn check(
 }
 
 /// The first difference in words.
-#[must_use]
 pub fn differ(ours: &DecisionLog, theirs: &DecisionLog) -> Option<String> {
     let words = |extent: Option<&(u64, u64)>| {
         extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"))
@@ -193,7 +187,6 @@ pub fn differ(ours: &DecisionLog, theirs: &DecisionLog) -> Option<String> {
     })
 }
 
-#[must_use]
 pub fn ours(case: &Case) -> DecisionLog {
     let page = PageSize::new(512).unwrap_or_else(|| unreachable!("512 is a page size"));
     let mut machine = Machine::new(Config::new(page, 1 << 30).bounded(), case.policy.clone());

@@ -15,7 +15,6 @@ const LAYOUTS: [[u64; 3]; 3] = [[4 << 20, 0, 1], [1 << 20, 0, 1], [4 << 20, 64 <
 /// What librbd is set to, and the policy with it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// For messages.
     pub name: String,
     /// `rbd-aligned` with all its values.
     pub policy: PolicySpec,
@@ -27,7 +26,6 @@ pub struct Case {
 
 impl Case {
     /// The value of one of the policy's parameters.
-    #[must_use]
     pub fn value(&self, key: &str) -> u64 {
         let values = self.policy.info.params.iter().zip(&self.policy.values);
         values
@@ -38,7 +36,6 @@ impl Case {
 }
 
 /// The published cases that librbd can be set to: it has no smallest request (`min`).
-#[must_use]
 pub fn published() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in TABLE.lines().map(str::trim) {
@@ -70,7 +67,6 @@ pub fn published() -> Vec<Case> {
 }
 
 /// The `nth` random sequence of a seed.
-#[must_use]
 pub fn random(seed: u64, nth: u64) -> Case {
     let mut rng = Rng::new(mix(seed) ^ nth);
     let size = SIZES[rng.below(SIZES.len() as u64) as usize];

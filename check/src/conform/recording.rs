@@ -69,7 +69,6 @@ pub struct Header {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Episode {
     pub ep: u64,
-    /// Bytes of the file.
     pub file_size: u64,
     /// Open descriptions, numbered from 0.
     pub fds: u32,
@@ -84,10 +83,8 @@ pub struct Op {
     /// Its position in the episode.
     pub i: u64,
     pub op: String,
-    /// On which descriptor.
     #[serde(default)]
     pub fd: u32,
-    /// From which byte.
     #[serde(default)]
     pub off: u64,
     #[serde(default)]
@@ -140,7 +137,6 @@ impl Default for Advice {
 /// An entry of [`Op::calls`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the fields of the format")]
 pub enum Call {
     /// A page was absent.
     Sync {
@@ -188,7 +184,6 @@ impl Call {
 
 /// A descriptor before a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of the format")]
 pub struct Pre {
     pub order: u32,
     pub size: u64,
@@ -200,7 +195,6 @@ pub struct Pre {
 
 /// A descriptor after an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of the format")]
 pub struct StreamState {
     pub start: u64,
     pub size: u64,
@@ -223,7 +217,6 @@ pub enum Act {
         advice: foreread_core::event::Advice,
         /// Huge pages were asked for.
         huge: bool,
-        /// For execution.
         executable: bool,
     },
     /// A touch of a page of the mapping.
@@ -248,7 +241,6 @@ pub enum Item {
     Op(Box<Op>, Act),
 }
 
-/// The lines of a recording.
 pub struct Lines<R> {
     input: R,
     number: u64,
@@ -282,9 +274,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next line; nothing at the end.
-    ///
-    /// # Errors
-    /// The line cannot be read, is none of a recording, or disagrees with the header.
+    /// Errors: the line cannot be read, is none of a recording, or disagrees with the header.
     pub fn read(&mut self) -> Result<Option<Item>, CheckError> {
         self.number += 1;
         let mut text = Vec::new();

@@ -154,9 +154,7 @@ impl World {
     }
 
     /// Carries out one operation in one of the ways that it may go, from 0. Returns what it did, and how many ways there are.
-    ///
-    /// # Errors
-    /// It cannot be carried out, or the file has more folios than there is room for.
+    /// Errors: it cannot be carried out, or the file has more folios than there is room for.
     pub fn play(
         &mut self,
         op: &Op,

@@ -44,9 +44,6 @@ impl Worlds {
 
     /// Carries out one operation in all of them. Returns what the first that agrees with the recording did; if none does, what
     /// the first did, and `differs` in words.
-    ///
-    /// # Errors
-    /// It cannot be carried out.
     pub fn play(
         &mut self,
         op: &Op,

@@ -40,7 +40,6 @@ pub struct Cell {
     pub workload: String,
     /// As [`devices::find`] reads it.
     pub device: String,
-    /// Bytes of cache.
     pub cache: u64,
 }
 
@@ -133,21 +132,18 @@ const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
     /// Whether the reads of its workload can be predicted, committed beforehand: what the share of the oracle's gain is of.
-    #[must_use]
     pub fn predictable(&self) -> bool {
         let name = self.workload.split(':').next().unwrap_or("");
         PREDICTABLE.contains(&name)
     }
 
     /// Whether it is one of the patterns that no published policy follows, so that a mean without them is also shown.
-    #[must_use]
     pub(crate) fn strided_or_backward(&self) -> bool {
         self.workload.starts_with("strided") || self.workload.starts_with("backward")
     }
 }
 
 impl Design {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Design::Baseline => "baseline",
@@ -157,7 +153,6 @@ impl Design {
     }
 
     /// Its cells of workloads that are made, those that do not fit their device left out.
-    #[must_use]
     pub fn cells(self) -> Vec<Cell> {
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
         workloads.extend(workloads::NAMES);
@@ -172,7 +167,6 @@ impl Design {
     }
 
     /// Recorded workloads on each of its devices with each cache, or each on devices that no other has, drawn from the seed `draw`.
-    #[must_use]
     pub(crate) fn cells_of_traces<'a>(
         self,
         names: impl IntoIterator<Item = &'a str>,
@@ -199,7 +193,6 @@ impl Design {
     }
 
     /// Small files read at random, each with a small cache on a drawn device.
-    #[must_use]
     pub(crate) fn cells_of_small_files(draw: u64) -> Vec<Cell> {
         let numbered = SMALL_FILES
             .iter()
@@ -221,7 +214,6 @@ impl Design {
     }
 
     /// Seeds on which the best opponent of a cell is chosen, and those on which all are judged.
-    #[must_use]
     pub fn seeds(self) -> (Vec<u64>, Vec<u64>) {
         match self {
             Design::Baseline => (vec![1], vec![4]),
@@ -231,7 +223,6 @@ impl Design {
     }
 
     /// The policies that are compared with.
-    #[must_use]
     pub fn opponents(self) -> Vec<String> {
         let names: &[&str] = match self {
             Design::Baseline => &opponents::BASELINE,
@@ -243,7 +234,6 @@ impl Design {
 
     /// The runs of its opponents and of `judged`, cell by cell; the oracle runs on one judging seed. The cells are in a shuffled order, the
     /// same each time: the time that is left can be told from the time that has passed, and a bench that was stopped has whole cells.
-    #[must_use]
     pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
         let (choose, judge) = self.seeds();
         let opponents = self.opponents();

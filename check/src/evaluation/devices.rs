@@ -31,7 +31,6 @@ const THROTTLE: Throttle = Throttle {
 };
 const MS: u64 = 1_000_000;
 
-/// A device to measure on.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceChoice {
     /// Its figures, those before the change.
@@ -47,9 +46,7 @@ enum Change {
 }
 
 /// The device called `name`.
-///
-/// # Errors
-/// [`SpecError::UnknownName`].
+/// Errors: [`SpecError::UnknownName`].
 pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
     let net = |ms: u64, p99_ms: Option<u64>| NetModel {
         rtt_ns: ms * MS,
@@ -110,7 +107,6 @@ pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
 
 impl DeviceChoice {
     /// An idle device. `bytes` is what the workload reads: the change comes when half as many were submitted.
-    #[must_use]
     pub fn build(&self, seed: u64, bytes: u64) -> Box<dyn Device> {
         match self.change {
             Change::Never => self.preset.build(seed),
@@ -130,7 +126,6 @@ impl DeviceChoice {
     }
 
     /// The preset if the device neither changes nor is throttled: the oracle knows only those.
-    #[must_use]
     pub(crate) fn steady(&self) -> Option<&Preset> {
         (matches!(self.change, Change::Never) && self.preset.throttle.is_none())
             .then_some(&self.preset)

@@ -23,14 +23,11 @@ const PREFIX: &str = "drawn-";
 const MB_PER_S: f64 = 1e6;
 const MS: f64 = 1e6;
 
-/// The name of a device.
-#[must_use]
 pub fn name(seed: u64, n: u64) -> String {
     format!("{PREFIX}{seed}-{n}")
 }
 
 /// The device of this name and the bytes of the cache before it; none if the name is none of a drawn one.
-#[must_use]
 pub fn find(name: &str) -> Option<(Preset, u64)> {
     let (seed, n) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));

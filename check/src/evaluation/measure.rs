@@ -21,7 +21,6 @@ use foreread_sim::stats::percentile_ns;
 use foreread_sim::workload::Workload;
 use serde::{Deserialize, Serialize};
 
-/// Which run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// Workload, device, cache.
@@ -41,7 +40,6 @@ pub struct Figures {
     pub stall_s: f64,
     /// Bytes fetched a distinct byte demanded.
     pub overfetch: Option<f64>,
-    /// Requests to the source.
     pub requests: u64,
     /// Readahead bytes that no read had demanded when they left, and those that were left over at the end.
     pub unused_bytes: u64,
@@ -58,17 +56,13 @@ pub struct Figures {
 }
 
 /// Carries out one run. None where the oracle has too much to know, or the device changes.
-///
-/// # Errors
-/// A name that does not exist or a value that does not fit.
+/// Errors: a name that does not exist or a value that does not fit.
 pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
     measure_workload(key, &workloads::build(&key.cell.workload, key.seed)?)
 }
 
 /// The same of a workload that the caller has built, such as a recorded one.
-///
-/// # Errors
-/// As [`measure`].
+/// Errors: as [`measure`].
 pub(crate) fn measure_workload(
     key: &Key,
     workload: &Workload,
@@ -94,7 +88,6 @@ pub(crate) fn measure_workload(
 }
 
 /// One run of a policy that need not be in a list.
-#[must_use]
 pub fn simulate(
     workload: &Workload,
     device: &devices::DeviceChoice,
@@ -111,7 +104,6 @@ pub(crate) struct NamedWorkload<'a> {
 }
 
 impl<'a> NamedWorkload<'a> {
-    /// With numbers for the names.
     pub fn new(workload: &'a Workload, names: &[String]) -> NamedWorkload<'a> {
         let number = |name: &String| name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
         let names = names.iter().map(number).collect();
@@ -120,9 +112,7 @@ impl<'a> NamedWorkload<'a> {
 }
 
 /// The second of two sessions, each with an empty cache.
-///
-/// # Errors
-/// As [`measure`].
+/// Errors: as [`measure`].
 pub(crate) fn measure_second(
     key: &Key,
     policy: &str,
@@ -171,7 +161,6 @@ fn session(
 
 /// Whether `auto` wasted no more than its bound allows: what `max-overfetch` says of the bytes that were demanded, missed or read ahead, and the
 /// debt (at most a quarter of the cache, at least 1 MiB).
-#[must_use]
 pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
     let spec = parse_spec(opponents::session(policy).0)
         .unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));

@@ -75,9 +75,6 @@ pub(crate) fn session(policy: &str) -> (&str, Option<Earlier>) {
 }
 
 /// The policy of this name on a device of `capacity` bytes.
-///
-/// # Errors
-/// Those of [`parse`].
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
     parse(name)?.ready(Some(capacity))
 }

@@ -41,7 +41,6 @@ const RECORDED: [&str; 3] = ["boot-ide", "grep-ide", "grep-virtio"];
 const RECORDED_ON: &str = "rbd";
 
 /// The targets of `policy` in a design, of which only a part was run where `is_partial`.
-#[must_use]
 pub fn targets(report: &Report, policy: &str, design: Design, is_partial: bool) -> Vec<Target> {
     let mut view = View {
         report,

@@ -27,11 +27,9 @@ use foreread_sim::stats::{ALPHA, difference_ci95, holm, paired_t_test};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The policy that is judged.
 pub(crate) const JUDGED: &str = "auto";
 
 /// Whether a policy is [`JUDGED`], with whatever parameters.
-#[must_use]
 pub(crate) fn is_judged(policy: &str) -> bool {
     let (policy, _) = super::opponents::session(policy);
     policy.split(':').next() == Some(JUDGED)
@@ -145,7 +143,6 @@ pub struct Report {
 }
 
 impl Report {
-    #[must_use]
     pub fn row(&self, cell: &Cell, policy: &str) -> Option<&Row> {
         Some(&self.rows[*self.places.get(cell)?.get(policy)?])
     }
@@ -154,12 +151,10 @@ impl Report {
         self.places.keys()
     }
 
-    /// The rows of a policy.
     pub fn of<'a>(&'a self, policy: &'a str) -> impl Iterator<Item = &'a Row> + Clone {
         self.rows.iter().filter(move |row| row.policy == policy)
     }
 
-    #[must_use]
     pub fn total(&self, policy: &str) -> Option<&Total> {
         self.totals.iter().find(|total| total.policy == policy)
     }
@@ -170,7 +165,6 @@ type CellRuns = BTreeMap<String, BTreeMap<u64, Figures>>;
 pub type Runs = BTreeMap<Cell, CellRuns>;
 
 /// Sums up the runs of a design.
-#[must_use]
 pub fn report(runs: &Runs, design: Design) -> Report {
     let (choose, judge) = design.seeds();
     let opponents = design.opponents();
@@ -365,7 +359,6 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The geometric mean.
 pub(crate) fn geometric(values: impl Iterator<Item = f64>) -> Option<f64> {
     mean(&values.map(f64::ln).collect::<Vec<_>>()).map(f64::exp)
 }

@@ -20,7 +20,6 @@ pub struct Watcher {
 
 impl Watcher {
     /// Of a run with pages of `page` bytes; `antagonist` is the open description whose waits are kept.
-    #[must_use]
     pub fn new(page: u64, antagonist: Option<u32>) -> Watcher {
         Watcher {
             page,
@@ -33,13 +32,11 @@ impl Watcher {
     }
 
     /// Byte seconds of unread readahead.
-    #[must_use]
     pub fn held_byte_s(&self) -> f64 {
         self.held_byte_s
     }
 
     /// The 99th percentile of the antagonist's waits in nanoseconds, if there is one.
-    #[must_use]
     pub(crate) fn antagonist_p99_ns(&self) -> Option<u64> {
         let mut waits = self.waits_ns.clone();
         waits.sort_unstable();

@@ -50,10 +50,6 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a workload where a size can be given.
 const SIZE: u64 = 128 * MIB;
 
-/// The workload of a cell.
-///
-/// # Errors
-/// An unknown name, or a value that does not fit.
 pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
     let Some(mut workload) = own(name, seed)? else {
         let chosen = parse_workload(name)?;
@@ -64,7 +60,6 @@ pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
 }
 
 /// Whether a device is large enough for a workload.
-#[must_use]
 pub fn fits(name: &str, device: &str) -> bool {
     let (Ok(chosen), Ok(device)) = (parse_workload(name), devices::find(device)) else {
         return true;
@@ -73,7 +68,6 @@ pub fn fits(name: &str, device: &str) -> bool {
 }
 
 /// The open description whose reads the 99th percentile is of; none: all.
-#[must_use]
 pub(crate) fn antagonist(name: &str) -> Option<u32> {
     (name == "antagonist").then_some(1)
 }

@@ -25,7 +25,6 @@ const MIB: f64 = 1_048_576.0;
 /// "The margin of error with 99.7% confidence" holds this many standard errors.
 const SIGMAS: f64 = 3.0;
 
-/// What is taken of a run.
 type Metric = fn(&RunResult) -> f64;
 
 /// The names of what is taken of each run; a figure is the mean over the runs.

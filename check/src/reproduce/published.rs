@@ -16,7 +16,6 @@ use super::verdict::FigureKind;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// A publication.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
     /// Its name on the command line.
@@ -88,7 +87,6 @@ pub struct Figure {
     /// What the table shows; unlike any other of the paper.
     pub table: String,
     pub row: String,
-    /// With its unit.
     pub column: String,
     /// With the printed digits. Empty where the paper has a claim and no figure.
     pub published: String,
@@ -119,13 +117,10 @@ struct Reason {
 }
 
 impl Paper {
-    /// The paper of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Paper> {
         PAPERS.into_iter().find(|paper| paper.name == name)
     }
 
-    #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         rows(self.csv)
     }
@@ -133,7 +128,6 @@ impl Paper {
 
 impl Figure {
     /// The printed figure as a number.
-    #[must_use]
     pub fn value(&self) -> Option<f64> {
         self.published.parse().ok()
     }
@@ -153,7 +147,6 @@ impl Figure {
     }
 }
 
-/// The experiment of this name with its arguments put in.
 pub(super) fn experiment(name: &str, arguments: &[&str]) -> Option<Experiment> {
     let all: Vec<Experiment> = rows(include_str!("published/experiments.csv"));
     let mut found = all.into_iter().find(|e| e.experiment == name)?;

@@ -117,7 +117,6 @@ fn default(policy: &str, key: &str) -> Result<f64, ReproduceError> {
     bytes(param.default).map(|value| value as f64)
 }
 
-/// How many reads of the workload are of one sector.
 fn sector_reads(workload: &str) -> Result<f64, ReproduceError> {
     let workload = foreread_history::parse_workload(workload).map_err(asked)?;
     let built = workload

@@ -24,7 +24,6 @@ const COLUMN: usize = 19;
 const MAX_NAMED: usize = 3;
 
 /// The text. Ends with a newline.
-#[must_use]
 pub fn text(done: &Reproduction) -> String {
     let mut blocks = vec![
         Block::Text(verdict(done)),
@@ -43,7 +42,6 @@ pub fn text(done: &Reproduction) -> String {
 }
 
 /// The page: one file of HTML that loads nothing and runs no script.
-#[must_use]
 pub fn page(done: &Reproduction) -> String {
     let missed = done.missed().map(|(table, row)| missed(table, row));
     let first = std::iter::once(Block::Table(score(done)));
@@ -60,7 +58,6 @@ pub fn page(done: &Reproduction) -> String {
 }
 
 /// How many checks hold, and of those that are missed, how many are on record.
-#[must_use]
 pub fn verdict(done: &Reproduction) -> String {
     let checks = done.rows().filter(|(_, row)| row.kind.is_check()).count();
     let (missed, new) = (done.missed().count(), done.new_misses().count());

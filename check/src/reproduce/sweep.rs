@@ -48,7 +48,6 @@ pub struct Sweep {
 }
 
 /// All of them, from the rows that say `fitted DEVICE SIZE` and `mark DEVICE`.
-#[must_use]
 pub fn all() -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     let figures = Paper::named(PAPER).map_or_else(Vec::new, |paper| paper.figures());

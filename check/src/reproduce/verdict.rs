@@ -45,7 +45,6 @@ impl FigureKind {
     ];
 
     /// As in JSON, and in words for the score.
-    #[must_use]
     pub fn names(self) -> [&'static str; 2] {
         match self {
             FigureKind::Blind => ["blind", "predicted blind"],
@@ -59,7 +58,6 @@ impl FigureKind {
     }
 
     /// Whether a row of this kind has a verdict that can be a miss.
-    #[must_use]
     pub fn is_check(self) -> bool {
         !matches!(
             self,
@@ -82,7 +80,6 @@ pub(super) enum Target {
     Effect(f64),
     /// Ours is on the published side of 1, or above 1 where no ratio was published.
     Side,
-    /// Ours is below this.
     Below(f64),
     /// Ours differs from 1 by at most this part.
     Same(f64),
@@ -151,7 +148,6 @@ pub struct Score {
     pub missed: usize,
     /// The middle of the errors `ours / published - 1` without their signs; the lower of the middle two. Null where no row has one.
     pub median_error: Option<f64>,
-    /// The largest of them.
     pub worst_error: Option<f64>,
     /// The row of the worst error.
     pub worst: Option<String>,

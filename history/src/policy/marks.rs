@@ -44,7 +44,6 @@ pub struct Quirks {
 pub struct Touch {
     /// The page is there and bore the mark; else it is absent.
     pub hit: bool,
-    /// The page.
     pub off: u64,
     /// Pages wanted from it on.
     pub req: u64,

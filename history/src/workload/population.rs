@@ -34,9 +34,7 @@ const MAX_PAGES: u64 = 1 << 20;
 
 /// The mean lengths that make a population, in pages.
 struct Habits {
-    /// A touched stretch.
     stretch: f64,
-    /// A short gap.
     gap: f64,
     /// A long gap, and how many of the gaps are long.
     long_gap: f64,

@@ -44,12 +44,10 @@ pub struct Streams {
     pub count: u64,
     /// Reads of the shortest; the others are evenly spaced from it to the longest.
     pub shortest: u64,
-    /// Reads of the longest.
     pub longest: u64,
 }
 
 pub struct Shape {
-    /// The name of the workload.
     pub name: &'static str,
     /// The smallest file.
     pub least_bytes: u64,
@@ -76,9 +74,6 @@ type Extent = Vec<u64>;
 
 impl Shape {
     /// The reads, on a file of `size` bytes.
-    ///
-    /// # Errors
-    /// A file smaller than the shape needs.
     pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
         if size < self.least_bytes {
             let why = format!("is less than the {} bytes that it needs", self.least_bytes);
@@ -172,7 +167,6 @@ impl Shape {
     }
 }
 
-/// The first block of each extent.
 fn place(extents: &[Extent], zone_percent: u64, blocks: u64, rng: &mut Rng) -> Vec<u64> {
     // One block more than is read, so that no two extents touch.
     let needs: Vec<u64> = extents.iter().map(|e| e.iter().sum::<u64>() + 1).collect();

@@ -74,9 +74,7 @@ pub struct ActiveRecording {
 }
 
 /// Checks that this machine can record; returns tracefs.
-///
-/// # Errors
-/// Not root, no tracefs, a kernel without the tracepoints, a PID namespace.
+/// Errors: not root, no tracefs, a kernel without the tracepoints, a PID namespace.
 pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
@@ -94,9 +92,7 @@ pub fn possible() -> Result<tracefs::Root, Failure> {
 }
 
 /// Begins.
-///
-/// # Errors
-/// Not root, no tracefs, a kernel without the tracepoints, no such command or process.
+/// Errors: not root, no tracefs, a kernel without the tracepoints, no such command or process.
 pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let root = possible()?;
     let instance = Arc::new(Instance::create(&root)?);
@@ -179,7 +175,6 @@ struct Drain {
     ending: Arc<AtomicBool>,
     began_ns: u64,
     per_cpu_kb: u64,
-    /// Processes to look at.
     looks: SyncSender<Vec<u32>>,
 }
 
@@ -299,23 +294,16 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
 
 impl ActiveRecording {
     /// The process that is followed.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
 
     /// Waits until the command has ended, or the process; for that one also until `enough`.
-    ///
-    /// # Errors
-    /// The system does not tell.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         self.followed.wait(enough)
     }
 
     /// Ends the recording and takes what is left of it.
-    ///
-    /// # Errors
-    /// There was no room for the events.
     pub fn finish(self) -> Result<Capture, Failure> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         let off_now = switched_off(&self.instance, self.began_ns, &self.ending);

@@ -23,7 +23,6 @@ pub(super) struct BlockDevices {
 }
 
 impl BlockDevices {
-    /// All that there are now.
     pub(super) fn of_machine() -> BlockDevices {
         BlockDevices::of(&Host::here())
     }

@@ -35,16 +35,12 @@ pub struct Spill {
     files: Vec<BufWriter<File>>,
     /// How many of them are of the program; the others are of workers.
     of_program: usize,
-    /// Bytes taken.
     pub bytes: u64,
     page: Vec<u8>,
 }
 
 impl Spill {
     /// Takes from `rings`, and those `of_workers`, into files without names in `folder`.
-    ///
-    /// # Errors
-    /// A file cannot be made there.
     pub fn new(
         mut rings: Vec<File>,
         of_workers: Vec<File>,
@@ -78,15 +74,10 @@ impl Spill {
     }
 
     /// Whether any ring waits to be read.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         readable(&self.rings, Duration::ZERO).contains(&true)
     }
 
-    /// Takes all that is there.
-    ///
-    /// # Errors
-    /// There is no room for it, or the kernel refuses.
     pub fn take(&mut self) -> std::io::Result<()> {
         for (ring, file) in self.rings.iter().zip(&mut self.files) {
             read_pages(ring, &mut self.page, |page, _| {
@@ -98,18 +89,12 @@ impl Spill {
     }
 
     /// Nothing more will be taken.
-    ///
-    /// # Errors
-    /// There is no room for what was taken.
     pub fn close(&mut self) -> std::io::Result<()> {
         self.rings.clear();
         self.files.iter_mut().try_for_each(BufWriter::flush)
     }
 
     /// The events from the first on, by time. Each call begins anew.
-    ///
-    /// # Errors
-    /// The files cannot be read.
     pub fn events(&self) -> std::io::Result<Merge> {
         let mut cpus = Vec::new();
         for file in &self.files {
@@ -127,7 +112,6 @@ impl Spill {
     }
 }
 
-/// The events of one CPU.
 struct Cpu<R> {
     pages: R,
     page: Vec<u8>,
@@ -201,10 +185,6 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// The next event.
-    ///
-    /// # Errors
-    /// The files cannot be read.
     pub fn next(&mut self, decoder: &Decoder) -> std::io::Result<Option<Event>> {
         while let Some((event, is_of_worker)) = self.next_of_all(decoder)? {
             match event.what {

@@ -101,9 +101,6 @@ const OF_WORKERS: [&str; 2] = ["filemap/mm_filemap_get_pages", "iomap/iomap_dio_
 const ARE_WORKERS: &str = "comm ~ \"iou-*\"";
 
 /// Switches on the events of io_uring workers of all programs, in a separate instance.
-///
-/// # Errors
-/// The kernel refuses an event.
 pub fn enable_workers(instance: &Instance) -> Result<(), Failure> {
     OF_WORKERS
         .iter()
@@ -127,7 +124,6 @@ pub(super) struct EventLayout {
 /// Reads events out of their bytes.
 #[derive(Default)]
 pub struct Decoder {
-    /// By the number of the event.
     pub(super) known: Vec<Option<EventLayout>>,
     /// The event of a program that is begun, and its field of the program's path.
     exec: Option<(u16, Field)>,
@@ -138,9 +134,6 @@ pub struct Decoder {
 
 impl Decoder {
     /// Switches on all that is recorded; `decisions` are the kernel's own.
-    ///
-    /// # Errors
-    /// The kernel refuses an event.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
             blocks: BlockDevices::of_machine(),
@@ -198,7 +191,6 @@ impl Decoder {
     }
 
     /// The event in `bytes`; `None` for other events.
-    #[must_use]
     pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
         // Common to all events, as the format of each has it: the number, and at 4 the thread.
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
@@ -224,7 +216,6 @@ impl Decoder {
 
     /// The path of the program that is begun, if this is such an event. The field is a text somewhere in the event: the
     /// lower half says where, the upper how long.
-    #[must_use]
     pub fn ran<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (id, field) = self.exec.as_ref()?;
         if bytes.get(..2)? != id.to_ne_bytes() {

@@ -57,8 +57,6 @@ pub struct FoundName {
 }
 
 impl FoundName {
-    /// As traces have it.
-    #[must_use]
     pub fn info(&self) -> FileInfo {
         FileInfo {
             name: self.path.display().to_string(),
@@ -86,11 +84,8 @@ pub struct Finder {
 /// Where a search goes on from a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
-    /// Nowhere.
     Flat,
-    /// To its folders.
     Down,
-    /// To its folders and to the one that it is in.
     Around,
 }
 
@@ -110,7 +105,6 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// The kernel's numbers of a file, from those of stat(2).
-#[must_use]
 pub fn file_key(dev: u64, ino: u64) -> FileKey {
     FileKey::new(rustix::fs::major(dev), rustix::fs::minor(dev), ino)
 }
@@ -121,7 +115,6 @@ impl Finder {
     }
 
     /// Files and entries that were looked at until now.
-    #[must_use]
     pub fn looked(&self) -> u64 {
         self.looked.load(Ordering::Relaxed)
     }
@@ -138,13 +131,11 @@ impl Finder {
         }
     }
 
-    #[must_use]
     pub fn get(&self, place: FileKey) -> Option<FoundName> {
         self.known().found.get(&place).cloned()
     }
 
     /// How many of these have no name.
-    #[must_use]
     pub fn nameless(&self, wanted: &[FileKey]) -> usize {
         let known = self.known();
         wanted

@@ -90,9 +90,7 @@ pub enum Followed {
 
 impl Followed {
     /// Begins the command, or joins the process.
-    ///
-    /// # Errors
-    /// It cannot be run, or there is no process with this number.
+    /// Errors: it cannot be run, or there is no process with this number.
     pub fn start(target: &Target) -> Result<Followed, Failure> {
         match target {
             Target::Command(words) => {
@@ -105,9 +103,6 @@ impl Followed {
     }
 
     /// Joins a process that runs.
-    ///
-    /// # Errors
-    /// There is no process with this number.
     pub fn join(pid: u32) -> Result<Followed, Failure> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -115,7 +110,6 @@ impl Followed {
         Ok(Followed::Joined(pid, process))
     }
 
-    #[must_use]
     pub fn pid(&self) -> u32 {
         match self {
             Followed::Begun(child) => child.id(),
@@ -124,9 +118,6 @@ impl Followed {
     }
 
     /// Waits for its end. Of a process that was there before: also until `enough`, and its exit code is not known.
-    ///
-    /// # Errors
-    /// The exit status is unavailable.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let process = match self {
             Followed::Begun(child) => return child.wait().map(Some),

@@ -50,9 +50,7 @@ pub struct SampledRecording {
 }
 
 /// Begins.
-///
-/// # Errors
-/// No such command or process, or one that may not be looked at.
+/// Errors: no such command or process, or one that may not be looked at.
 pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     let finder = Finder::default();
     let (to_looks, begins) = channel();
@@ -93,7 +91,6 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
 }
 
 /// A process that this user may not inspect.
-#[must_use]
 pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
     let what = format!("cannot see what process {pid} reads");
     let remedy =
@@ -103,21 +100,16 @@ pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
 
 impl SampledRecording {
     /// The process that is looked at.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
 
     /// Waits until the command has ended, or the process; for that one also until `enough`.
-    ///
-    /// # Errors
-    /// The system does not say.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         self.followed.wait(enough)
     }
 
     /// Ends it, and finds the names of the files.
-    #[must_use]
     pub fn finish(self) -> SampledCapture {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         drop(self.stop);
@@ -146,13 +138,11 @@ pub struct SampledCapture {
 
 impl SampledCapture {
     /// Processor time of the looks.
-    #[must_use]
     pub fn cpu_seconds(&self) -> f64 {
         self.reads.cpu_seconds
     }
 
     /// The trace that is to be written.
-    #[must_use]
     pub fn understand(self) -> Understood {
         let nameless = self.finder.nameless(&self.reads.files) as u64;
         let header = self.header(nameless);

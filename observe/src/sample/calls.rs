@@ -18,7 +18,6 @@ pub enum Doing {
     Other,
 }
 
-/// A call that reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCall {
     pub descriptor: u32,
@@ -28,7 +27,6 @@ pub struct ReadCall {
     pub bytes: Option<u64>,
 }
 
-/// Where the arguments of a call are.
 struct CallShape {
     number: i64,
     /// A pointer to the offset, which cannot be seen; null for the position.

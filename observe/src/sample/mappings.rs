@@ -43,9 +43,7 @@ const STREAK_NS: u64 = 2_000_000;
 /// Bit 63: the page is in memory and mapped.
 const PRESENT: u64 = 1 << 63;
 
-/// A mapping of a file.
 struct MappedFile {
-    /// Pages of a block.
     block: u64,
     /// Addresses, in pages.
     start: u64,
@@ -55,7 +53,6 @@ struct MappedFile {
     offset: u64,
     /// Blocks that were seen: a bit each.
     seen: Vec<u64>,
-    /// The ends of runs.
     ends: Vec<RunEnd>,
     looks: usize,
 }
@@ -112,7 +109,6 @@ impl MappedFiles {
         self.latest
     }
 
-    /// This many of its threads wait for faults.
     pub fn wait_for_faults(&mut self, threads: u64) {
         self.waiters = threads;
     }
@@ -249,7 +245,6 @@ struct FaultStreak {
     faults: u64,
     /// The first pages that came.
     found: Option<FoundPages>,
-    /// All pages that came.
     pages: u64,
     looks: u64,
     /// Threads that waited, over all looks.

@@ -36,7 +36,6 @@ const STREAK_NS: u64 = 2_000_000;
 const MAX_STREAK_NS: u64 = 100_000_000;
 /// A run that was seen more often goes on between looks.
 const MIN_TIMES: u32 = 2;
-/// Runs of a thread.
 const MAX_RUNS: usize = 32;
 /// A run that was not seen for so long, for each time that it was seen, shares no bytes.
 const RUN_IS_OLD_NS: u64 = 200_000_000;
@@ -121,7 +120,6 @@ impl SampledRun {
 
 /// Waits of a thread one after the other.
 struct ThreadStreak {
-    /// The first.
     read: SampledRead,
     /// What the kernel reads ahead of reads in order.
     window_bytes: u64,
@@ -132,7 +130,6 @@ struct ThreadStreak {
     in_order: u32,
 }
 
-/// A thread that is looked at.
 pub struct SampledThread {
     pub pid: u32,
     call: Option<File>,
@@ -190,7 +187,6 @@ impl SampledThread {
         self.wait.map(|read| read.file.dev)
     }
 
-    /// Looks once.
     pub fn look(
         &mut self,
         id: u32,
@@ -469,22 +465,16 @@ fn is_of_file(id: u32, descriptor: u32, file: FileKey) -> bool {
 }
 
 /// Whether the threads of a process may be looked at.
-///
-/// # Errors
-/// It hides, is of another user, or has ended.
 pub fn may_look(pid: u32) -> std::io::Result<()> {
     line(&File::open(format!("/proc/{pid}/syscall"))?).map(|_| ())
 }
 
 /// What a process has read by calls, from files and all else; of any of its threads.
-#[must_use]
 pub fn bytes_read_by(thread: u32) -> Option<u64> {
     let file = File::open(format!("/proc/{thread}/io")).ok()?;
     field(&line(&file).ok()?, "rchar:")
 }
 
-/// The process of a thread.
-#[must_use]
 pub fn process_of(thread: u32) -> Option<u32> {
     let file = File::open(format!("/proc/{thread}/status")).ok()?;
     u32::try_from(field(&line(&file).ok()?, "Tgid:")?).ok()

@@ -10,13 +10,11 @@
 //!
 //! Never: a field read outside of the bytes of its event.
 
-/// A field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
     /// Where its bytes begin.
     pub offset: usize,
-    /// How many there are.
     pub size: usize,
     /// Whether its highest bit is a sign.
     pub signed: bool,
@@ -24,7 +22,6 @@ pub struct Field {
 
 impl Field {
     /// Its value in the bytes of an event, if they hold it. A sign is carried on.
-    #[must_use]
     pub fn value(&self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.offset..self.offset.checked_add(self.size)?)?;
         let wide = |number: i64| number as u64;
@@ -40,7 +37,6 @@ impl Field {
     }
 }
 
-/// The form of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
     /// What the first two bytes of each such event are.
@@ -51,7 +47,6 @@ pub struct EventFormat {
 
 impl EventFormat {
     /// Reads a `format` file; nothing where it is not one.
-    #[must_use]
     pub fn parse(text: &str) -> Option<EventFormat> {
         let id = text
             .lines()
@@ -70,7 +65,6 @@ impl EventFormat {
         Some(EventFormat { id, fields })
     }
 
-    #[must_use]
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }

@@ -36,7 +36,6 @@ static OFFERED: AtomicBool = AtomicBool::new(false);
 
 /// To be called first in `main`, with the arguments behind the program's name: true where it was started as a guard, which
 /// has then done its work. Otherwise the instances of this process have guards from now on.
-#[must_use]
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {

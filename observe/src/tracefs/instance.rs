@@ -43,9 +43,6 @@ pub struct Stats {
 
 impl Instance {
     /// Removes instances of dead processes, and creates one for this process. It does not record yet.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     pub fn create(root: &Root) -> Result<Instance, Failure> {
         let instance = Instance::create_without_clock(root)?;
         instance.set_clock()?;
@@ -53,17 +50,11 @@ impl Instance {
     }
 
     /// The clock of the machine's other times, the same on all CPUs. Until now it was another one.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     pub fn set_clock(&self) -> Result<(), Failure> {
         self.set("trace_clock", "mono")
     }
 
     /// The same as [`Instance::create`], but for [`Instance::set_clock`], for which the kernel waits up to 30 ms.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     pub fn create_without_clock(root: &Root) -> Result<Instance, Failure> {
         let instances = root.path().join("instances");
         remove_stale(&instances);
@@ -100,32 +91,22 @@ impl Instance {
         Ok(instance)
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes `value` to one of its files.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     pub fn set(&self, file: &str, value: &str) -> Result<(), Failure> {
         write(&self.path.join(file), value)
     }
 
     /// The content of one of its files.
-    ///
-    /// # Errors
-    /// It does not exist or cannot be read.
     pub fn get(&self, file: &str) -> Result<String, Failure> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
     }
 
     /// What an event looks like, such as `sched/sched_process_exec`; nothing where this kernel does not have it.
-    ///
-    /// # Errors
-    /// Its form is not understood.
     pub fn format(&self, event: &str) -> Result<Option<EventFormat>, Failure> {
         let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format"))
         else {
@@ -139,9 +120,7 @@ impl Instance {
 
     /// Switches an event on for what passes `filter`; gives what it looks like, or nothing where this kernel does not
     /// have it.
-    ///
-    /// # Errors
-    /// The kernel refuses it, or its form is not understood.
+    /// Errors: the kernel refuses it, or its form is not understood.
     pub fn enable(
         &self,
         event: &str,
@@ -159,9 +138,6 @@ impl Instance {
     }
 
     /// Records events of these threads too, and of those that they begin from now on; while none is followed, of all.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     pub fn follow(&self, threads: &[u32]) -> Result<(), Failure> {
         self.set("options/event-fork", "1")?;
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
@@ -176,9 +152,6 @@ impl Instance {
 
     /// Begins a command that is followed from its first instruction on, without a process between: a thread of ours follows itself and
     /// begins it. Gives the number of that thread, and the command or why it did not begin.
-    ///
-    /// # Errors
-    /// The kernel refuses to follow.
     pub fn begin(&self, mut command: Command) -> Result<(u32, std::io::Result<Child>), Failure> {
         let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), Failure> {
             let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -196,7 +169,6 @@ impl Instance {
     }
 
     /// The threads that are followed at the moment.
-    #[must_use]
     pub fn followed(&self) -> Vec<u32> {
         let text = self.get("set_event_pid").unwrap_or_default();
         text.split_whitespace()
@@ -205,9 +177,6 @@ impl Instance {
     }
 
     /// The binary buffer of each CPU, for reading without waiting.
-    ///
-    /// # Errors
-    /// One cannot be opened.
     pub fn raw(&self) -> Result<Vec<File>, Failure> {
         let open = |cpu: u32| {
             let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
@@ -222,7 +191,6 @@ impl Instance {
     }
 
     /// The numbers of the CPUs that have a buffer.
-    #[must_use]
     pub fn cpus(&self) -> Vec<u32> {
         let names = fs::read_dir(self.path.join("per_cpu"))
             .into_iter()
@@ -242,7 +210,6 @@ impl Instance {
     }
 
     /// What all CPUs together have lost.
-    #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for cpu in self.cpus() {
@@ -257,7 +224,6 @@ impl Instance {
     }
 
     /// What of these events is not recorded at the moment: recording as a whole, or the first that is switched off.
-    #[must_use]
     pub fn switched_off(&self, events: &[&str]) -> Option<String> {
         let is_on = |file: &str| {
             self.get(file)
@@ -271,9 +237,6 @@ impl Instance {
     }
 
     /// Switches everything off.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     pub fn stop(&self) -> Result<(), Failure> {
         self.set("tracing_on", "0")?;
         self.set("events/enable", "0")

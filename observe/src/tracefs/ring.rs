@@ -19,15 +19,12 @@ const LOST: u64 = 1 << 31;
 const IN_USE: u64 = (1 << 30) - 1;
 
 /// Room for what the kernel gives at once: one page of its buffer, without which the rest of it would come as another.
-#[must_use]
 pub fn empty_page() -> Vec<u8> {
     vec![0; page_bytes() as usize]
 }
 
 /// Reads what a ring has into `page`, one page at a time, and gives each to `take`: the page, whose end is zeros, and how much of it was read.
-///
-/// # Errors
-/// The kernel refuses, or `take` fails.
+/// Errors: the kernel refuses, or `take` fails.
 pub fn read_pages(
     mut ring: &File,
     page: &mut [u8],
@@ -47,7 +44,6 @@ pub fn read_pages(
     }
 }
 
-/// The events of a page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     /// Whether events were lost between the page before and this one.
@@ -59,7 +55,6 @@ pub struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// The page in `bytes`; nothing where they are too few to be one.
-    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Page<'a>> {
         let now_ns = word64(bytes, 0)?;
         let used = word64(bytes, 8)?;

@@ -11,12 +11,10 @@ use super::devices::entries;
 use super::{DeviceNumber, Host, Mount, number, text};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a sector in sysfs.
 const SECTOR_BYTES: u64 = 512;
 /// The longest name of a vendor or a model.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The attributes of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackingDevice {
     /// `sda`, or the name of the mount in `sys/class/bdi`.
@@ -34,7 +32,6 @@ pub struct BackingDevice {
     pub max_request: Option<u64>,
     pub rotates: Option<bool>,
     pub size: Option<u64>,
-    /// The active scheduler.
     pub scheduler: Option<String>,
     /// Such as `sd`, `virtio_blk`, `nvme`.
     pub driver: Option<String>,
@@ -46,7 +43,6 @@ pub struct BackingDevice {
     pub raid_level: Option<String>,
     /// The file of a loop device.
     pub file: Option<String>,
-    /// The devices below it.
     pub below: Vec<String>,
     pub partitions: Vec<DeviceNumber>,
     /// Mount points of the device or its partitions.
@@ -56,7 +52,6 @@ pub struct BackingDevice {
 
 impl Host {
     /// All of them: disks by name, then mounts.
-    #[must_use]
     pub fn backing_devices(&self) -> Vec<BackingDevice> {
         let (mounts, swaps) = (self.mounts_of_root(), self.swaps());
         let mut disks: Vec<BackingDevice> = entries(&self.sys.join("block"))

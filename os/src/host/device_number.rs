@@ -6,7 +6,6 @@ use std::fmt;
 /// Major and minor number of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceNumber {
-    /// Of the driver.
     pub major: u32,
     /// Of the device among those of the driver.
     pub minor: u32,
@@ -14,7 +13,6 @@ pub struct DeviceNumber {
 
 impl DeviceNumber {
     /// Of a `dev_t`, as `stat` returns it.
-    #[must_use]
     pub fn of(dev: u64) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(dev),
@@ -29,7 +27,6 @@ impl DeviceNumber {
     }
 
     /// Reads `MAJOR:MINOR`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber {

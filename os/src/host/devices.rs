@@ -33,7 +33,6 @@ pub struct Device {
 
 impl Device {
     /// The path of its `read_ahead_kb`.
-    #[must_use]
     pub fn setting(&self) -> String {
         self.name
             .as_deref()
@@ -42,27 +41,20 @@ impl Device {
 }
 
 /// The path of a disk's `read_ahead_kb`.
-#[must_use]
 pub fn disk_setting(name: &str) -> String {
     format!("/sys/block/{name}/queue/read_ahead_kb")
 }
 
 /// The path of the `read_ahead_kb` of a mount with this number.
-#[must_use]
 pub fn mount_setting(number: &str) -> String {
     format!("/sys/class/bdi/{number}/read_ahead_kb")
 }
 
 /// The path of the `read_ahead_kb` of a btrfs with this UUID.
-#[must_use]
 pub fn btrfs_setting(uuid: &str) -> String {
     format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")
 }
 
-/// The value of a setting.
-///
-/// # Errors
-/// It cannot be read, or is not a number.
 pub fn read_setting(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
     text.trim()
@@ -71,24 +63,19 @@ pub fn read_setting(path: &Path) -> io::Result<u64> {
 }
 
 /// Checks that a setting may be written, by opening it for writing.
-///
-/// # Errors
-/// The caller has no permission, or the kernel refuses it.
+/// Errors: the caller has no permission, or the kernel refuses it.
 pub fn writable_setting(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).open(path)
 }
 
 /// Writes a value to a setting.
-///
-/// # Errors
-/// The caller has no permission, or the kernel refuses it.
+/// Errors: the caller has no permission, or the kernel refuses it.
 pub fn write_setting(path: &Path, value: u64) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).truncate(true).open(path)?;
     file.write_all(value.to_string().as_bytes())
 }
 
-/// The node of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockNode {
     pub number: DeviceNumber,
@@ -101,29 +88,21 @@ pub struct BlockNode {
 pub struct LoopDevice {
     /// Its name, such as `loop7`.
     pub name: String,
-    /// The file that it is attached to.
     pub file: Option<String>,
 }
 
 impl Host {
     /// The device whose file system has `path`, or that `path` is.
-    ///
-    /// # Errors
-    /// There is no such file, or stat fails.
     pub fn device_of(&self, path: &Path) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&stat(path)?)))
     }
 
     /// The device whose file system has `file`, or that `file` is.
-    ///
-    /// # Errors
-    /// fstat fails.
     pub fn device_of_file(&self, file: impl AsFd) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
 
     /// The device with this number; for a partition, its disk.
-    #[must_use]
     pub fn device(&self, of: DeviceNumber) -> Device {
         let link = self.sys.join("dev/block").join(of.to_string());
         let folder = fs::canonicalize(link).ok();
@@ -152,7 +131,6 @@ impl Host {
     }
 
     /// All disks and partitions.
-    #[must_use]
     pub fn block_nodes(&self) -> Vec<BlockNode> {
         let node = |folder: PathBuf| {
             let uevent = text(&folder.join("uevent"))?;
@@ -170,7 +148,6 @@ impl Host {
             .collect()
     }
 
-    #[must_use]
     pub fn loop_devices(&self) -> Vec<LoopDevice> {
         let device = |folder: PathBuf| {
             let name = folder.file_name()?.to_str()?.to_string();
@@ -185,9 +162,6 @@ impl Host {
     }
 
     /// The counters of a disk (`Documentation/block/stat.rst` of the kernel), opened.
-    ///
-    /// # Errors
-    /// There is no such disk.
     pub fn open_disk_counters(&self, name: &str) -> io::Result<fs::File> {
         fs::File::open(self.sys.join("block").join(name).join("stat"))
     }

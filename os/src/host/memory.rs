@@ -26,7 +26,6 @@ const LIMITS: [&str; 3] = ["memory.max", "memory.high", "memory.limit_in_bytes"]
 pub struct Room {
     /// Bytes until the limit.
     pub free_bytes: u64,
-    /// The limit itself.
     pub limit_bytes: u64,
     /// File data that the group has cached and not used for a while (inactive_file). For the machine it counts as free already.
     pub inactive_bytes: u64,
@@ -35,14 +34,12 @@ pub struct Room {
 }
 
 /// Bytes of a page of this machine: 4 KiB, and on arm64 16 or 64 KiB, too.
-#[must_use]
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
 impl Host {
     /// Memory of this machine or of the control groups of this process, whichever is less; 4 GiB if neither is known.
-    #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let limits = self.groups("self").into_iter();
         limits
@@ -53,19 +50,16 @@ impl Host {
     }
 
     /// The smallest room of the machine and all groups of this process; `None` if the kernel reports nothing.
-    #[must_use]
     pub fn memory_room(&self) -> Option<Room> {
         self.room("self")
     }
 
     /// The smallest room of the machine and all groups of the process `pid`.
-    #[must_use]
     pub fn memory_room_of(&self, pid: u32) -> Option<Room> {
         self.room(&pid.to_string())
     }
 
     /// Whether transparent huge pages are enabled for files and programs that do not request them.
-    #[must_use]
     pub fn has_huge_pages(&self) -> bool {
         self.sys.join("kernel/mm/transparent_hugepage").is_dir()
     }

@@ -23,7 +23,6 @@ pub struct Mount {
     pub root: PathBuf,
     /// Its identifier, as in `fdinfo`.
     pub id: u64,
-    /// Where.
     pub point: PathBuf,
     /// The file system, such as `ext4`.
     pub kind: String,
@@ -71,20 +70,16 @@ fn path(word: &[u8]) -> PathBuf {
 }
 
 /// The visible mount at a path: the last one mounted there.
-#[must_use]
 pub fn last_at<'a>(mounts: &'a [Mount], place: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == place)
 }
 
 impl Host {
-    /// The mounts of this process.
-    #[must_use]
     pub fn mounts(&self) -> Vec<Mount> {
         self.mounts_of("self")
     }
 
     /// The mounts of process 1 if it has another root, else those of this process.
-    #[must_use]
     pub fn mounts_of_root(&self) -> Vec<Mount> {
         let first = match self.path("").as_path() {
             root if root == std::path::Path::new("/") => Vec::new(),
@@ -98,15 +93,11 @@ impl Host {
     }
 
     /// A file that signals by poll(2) (`POLLPRI`) that this process's mounts have changed since it was opened.
-    ///
-    /// # Errors
-    /// The error of the system.
     pub fn mount_changes(&self) -> std::io::Result<std::fs::File> {
         std::fs::File::open(self.proc.join("self/mountinfo"))
     }
 
     /// The mounts of a process, by its pid or `self`.
-    #[must_use]
     pub fn mounts_of(&self, process: &str) -> Vec<Mount> {
         let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();
         text.split(|byte| *byte == b'\n')
@@ -116,7 +107,6 @@ impl Host {
 
     /// Inode numbers, on all file systems, with a write lease of some program (fcntl F_SETLEASE, oplocks of Samba): an open by
     /// another process would break it.
-    #[must_use]
     pub fn write_leases(&self) -> BTreeSet<u64> {
         let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
         write_leases(&locks)
@@ -124,9 +114,6 @@ impl Host {
 
     /// The kernel's number of the file system on which a process has locked an inode. stat(2) returns another one
     /// for btrfs.
-    ///
-    /// # Errors
-    /// The list of locks cannot be read.
     pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
         let locks = std::fs::read_to_string(self.proc.join("locks"))?;
         let of_line = |line: &str| {

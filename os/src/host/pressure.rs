@@ -20,7 +20,6 @@ pub struct MemoryPressure {
 
 impl MemoryPressure {
     /// File bytes that were read again soon after they were evicted.
-    #[must_use]
     pub fn refaulted_bytes(&self) -> Option<u64> {
         Some(self.refaults?.saturating_mul(page_bytes()))
     }
@@ -29,19 +28,16 @@ impl MemoryPressure {
 /// Counters of a disk since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Reads that ended.
     pub reads: u64,
     pub read_bytes: u64,
     /// Total milliseconds of its reads.
     pub read_ms: u64,
-    /// Requests in flight.
     pub in_flight: u64,
     /// Milliseconds with at least one request in flight.
     pub busy_ms: u64,
 }
 
 impl Host {
-    #[must_use]
     pub fn memory_pressure(&self) -> MemoryPressure {
         let vmstat = text(&self.proc.join("vmstat")).unwrap_or_default();
         let counter = |name: &str| {
@@ -70,8 +66,6 @@ impl Host {
         Some(percent).filter(|percent| percent.is_finite())
     }
 
-    /// The counters of a disk.
-    #[must_use]
     pub fn disk_counters(&self, name: &str) -> Option<DiskCounters> {
         let text = text(&self.sys.join("block").join(name).join("stat"))?;
         let numbers = text.split_whitespace().map_while(|word| word.parse().ok());

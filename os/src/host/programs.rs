@@ -32,7 +32,6 @@ impl OpenProgram {
 
 impl Host {
     /// Programs with a file on one of these devices, without this process.
-    #[must_use]
     pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {
         // Mount identifiers are unique on the machine, so each is looked up once.
         let mut mounts: HashMap<u64, DeviceNumber> = HashMap::new();
@@ -47,7 +46,6 @@ impl Host {
     }
 
     /// Bytes that each process has read from storage, by pid, for processes that this user may inspect. This process is left out.
-    #[must_use]
     pub fn storage_reads(&self) -> HashMap<u32, u64> {
         let read = |(pid, folder): (u32, PathBuf)| {
             let io = text(&folder.join("io"))?;
@@ -61,7 +59,6 @@ impl Host {
 
     /// Processes with this path among their arguments, and ending processes without arguments: their first
     /// thread has ended, and another may still be in a call. This process is left out.
-    #[must_use]
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
         use std::os::unix::ffi::OsStrExt;
         let has = |folder: &Path| {
@@ -79,7 +76,6 @@ impl Host {
     }
 
     /// Programs that use a mount: they have a file open or mapped, or their working folder is in it. This process is left out.
-    #[must_use]
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
         let mut found = self.programs_on(&[mount.number]);
         for (pid, folder) in self.other_processes() {

@@ -76,7 +76,6 @@ pub struct UdevRecord {
 
 impl Host {
     /// All files, in the order in which they apply at boot.
-    #[must_use]
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
         use SettingKind::{
             Crontab, HdparmConf, Script, SysfsConf, SystemdUnit, Tmpfiles, TunedProfile, UdevRules,
@@ -252,7 +251,6 @@ impl Host {
     }
 
     /// udev's data about a device; `None` if udev has not processed it.
-    #[must_use]
     pub fn udev_record(&self, number: DeviceNumber) -> Option<UdevRecord> {
         let path = self.path("run/udev/data").join(format!("b{number}"));
         let text = text_of(&path)?;
@@ -270,7 +268,6 @@ impl Host {
     }
 
     /// The links in `/dev/disk`, `/dev/mapper` and of volume groups: path and target node.
-    #[must_use]
     pub fn node_links(&self) -> Vec<(String, String)> {
         let disk = entries(&self.path("dev/disk"));
         let folders = disk.chain([self.path("dev/mapper")]);
@@ -284,19 +281,16 @@ impl Host {
     }
 
     /// Whether a udev daemon has processed this machine's devices.
-    #[must_use]
     pub fn has_udev(&self) -> bool {
         self.path("run/udev").is_dir()
     }
 
     /// The kind of system if its `/etc` must not be edited: `NixOS`.
-    #[must_use]
     pub fn is_nixos(&self) -> bool {
         self.path("etc/NIXOS").exists()
     }
 
     /// Whether this process is in a container, as Docker, Podman and systemd mark it.
-    #[must_use]
     pub fn is_container(&self) -> bool {
         [".dockerenv", "run/.containerenv", "run/systemd/container"]
             .iter()

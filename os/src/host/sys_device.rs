@@ -19,7 +19,6 @@ pub struct SysDevice {
     sys: PathBuf,
 }
 
-/// A partition of a disk.
 #[derive(Clone, Debug)]
 pub struct Partition {
     pub name: String,
@@ -28,15 +27,12 @@ pub struct Partition {
 
 impl Host {
     /// The device of a folder below `/sys`, such as `block/sda`.
-    #[must_use]
     pub fn sys_device(&self, folder: &str) -> Option<SysDevice> {
         let sys = fs::canonicalize(&self.sys).ok()?;
         let folder = fs::canonicalize(sys.join(folder)).ok()?;
         Some(SysDevice { folder, sys })
     }
 
-    /// The partitions of a disk.
-    #[must_use]
     pub fn partitions(&self, disk: &str) -> Vec<Partition> {
         let partition = |folder: PathBuf| {
             let name = folder.file_name()?.to_str()?.to_string();
@@ -54,13 +50,11 @@ impl Host {
 
 impl SysDevice {
     /// The name that the kernel gives it.
-    #[must_use]
     pub fn name(&self) -> String {
         last(&self.folder)
     }
 
     /// Its path below `/sys`, with a leading slash.
-    #[must_use]
     pub fn path(&self) -> String {
         let inner = self
             .folder
@@ -70,13 +64,11 @@ impl SysDevice {
     }
 
     /// The name of a link's target: `subsystem`, `driver`.
-    #[must_use]
     pub fn link(&self, name: &str) -> Option<String> {
         Some(last(&fs::read_link(self.folder.join(name)).ok()?))
     }
 
     /// An attribute without trailing blanks.
-    #[must_use]
     pub fn attribute(&self, name: &str) -> Option<String> {
         if let Some(target) = self.link(name) {
             return Some(target);
@@ -86,13 +78,11 @@ impl SysDevice {
     }
 
     /// Whether it has such a file or folder.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.folder.join(name).exists()
     }
 
     /// The devices above it, the nearest first.
-    #[must_use]
     pub fn parents(&self) -> Vec<SysDevice> {
         let device = fs::canonicalize(self.folder.join("device")).ok();
         let own = self.folder.as_path();

@@ -7,7 +7,6 @@ use super::Host;
 pub struct KernelVersion(pub u32, pub u32);
 
 impl KernelVersion {
-    #[must_use]
     pub fn parse(release: &str) -> Option<KernelVersion> {
         let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
         Some(KernelVersion(
@@ -19,7 +18,6 @@ impl KernelVersion {
 
 impl Host {
     /// The kernel version, if the release string starts with one.
-    #[must_use]
     pub fn kernel_version(&self) -> Option<KernelVersion> {
         KernelVersion::parse(&self.kernel_release()?)
     }

@@ -11,9 +11,7 @@
 use super::window::Window;
 use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt};
 
-/// Bytes of a read.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// The default alignment of tensors.
 const DEFAULT_ALIGNMENT: u64 = 32;
 /// Maximum nesting of arrays.
 const MAX_DEPTH: u32 = 4;

@@ -11,7 +11,6 @@ pub struct Window<'a> {
     source: &'a dyn ReadAt,
     /// The end of the readable range.
     end: u64,
-    /// Bytes of a read.
     piece_bytes: u64,
     piece: Vec<u8>,
     piece_at: u64,

@@ -14,7 +14,6 @@ use super::window::Window;
 use super::{LayoutError, MAX_PARTS, Parts, ReadAt};
 use std::ops::Range;
 
-/// Bytes of a read of the directory.
 const DIRECTORY_PIECE_BYTES: u64 = 1 << 20;
 /// Bytes of a read for an entry's header. Small entries share a read.
 const ENTRY_PIECE_BYTES: u64 = 4 << 10;
@@ -70,7 +69,6 @@ fn number(bytes: &[u8], at: Range<usize>) -> u64 {
         .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// The location of the directory.
 struct Directory {
     range: Range<u64>,
     entries: u64,

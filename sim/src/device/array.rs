@@ -44,7 +44,6 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// The defaults of CFQ.
     pub const CFQ: Slices = Slices {
         slice_ns: 100 * 1_000_000,
         round_ns: 300 * 1_000_000,
@@ -63,7 +62,6 @@ impl Slices {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overhead {
-    /// From this many readers on.
     pub from_readers: u32,
     pub ns: u64,
 }
@@ -86,7 +84,6 @@ impl ArrayModel {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// One command with this many readers.
     pub(super) fn command_ns(&self, readers: usize, bytes: u64) -> u64 {
         self.overhead_ns(readers)
             .saturating_add(self.transfer_ns(bytes))

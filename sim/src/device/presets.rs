@@ -40,7 +40,6 @@ pub struct Preset {
     pub capacity_bytes: u64,
     /// Host CPU time for each KiB that a reader gets (system call and copy), in nanoseconds.
     pub host_ns_per_kib: u64,
-    /// Its source.
     pub host_origin: &'static str,
     /// Default number of concurrent commands.
     pub connections: u32,

@@ -21,7 +21,6 @@ pub use super::array::Slices;
 use super::{Arrival, Command, Device};
 use std::collections::VecDeque;
 
-/// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     file: u32,

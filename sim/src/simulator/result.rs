@@ -3,7 +3,6 @@
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
 
-/// One run of one policy.
 #[derive(Clone, Debug)]
 pub struct RunResult {
     /// From the first read to the end of the last, in seconds (virtual ones on a model).

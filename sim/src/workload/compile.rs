@@ -20,7 +20,6 @@ use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-/// Header files.
 const HEADERS: u64 = 1000;
 /// Median and 0.99 quantile of headers and sources, in bytes.
 const TEXT_BYTES: (u64, u64) = (8 << 10, 128 << 10);

@@ -143,7 +143,6 @@ impl Job {
 /// A list of requests and what they are made to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// As it was written.
     pub name: String,
     /// The size of each file in bytes.
     pub files: Vec<u64>,

@@ -31,7 +31,6 @@ const EIO: i32 = 5;
 
 /// Something that a program does, or that happens to its storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Op {
     /// A reader reads.
     Read {
@@ -70,13 +69,10 @@ pub enum Op {
 /// Settings and operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Story {
-    /// Number of the policy.
     pub policy: usize,
     /// Bytes of a cache page, where the policy leaves it open.
     pub page_bytes: u64,
-    /// Pages in the cache.
     pub pages: u64,
-    /// Worker threads.
     pub threads: u32,
     /// The source is a file, read and written by one thread alone; otherwise it is in memory.
     pub file: bool,
@@ -114,7 +110,6 @@ impl Story {
         story
     }
 
-    #[must_use]
     pub fn drawn(seed: u64) -> Story {
         let mut state = seed;
         let mut left = 400;

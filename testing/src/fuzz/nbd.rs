@@ -18,9 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Bytes that a client sends from the beginning on.
-///
-/// # Errors
-/// The handshake wants too much, does not end, or answers what is no answer.
+/// Errors: the handshake wants too much, does not end, or answers what is no answer.
 pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
     let export = Export {
         name: "disk".into(),
@@ -101,9 +99,7 @@ fn replies(mut bytes: &[u8]) -> Result<(), BrokenPromise> {
 }
 
 /// Requests one after another, to exports of several sizes, read-only and not.
-///
-/// # Errors
-/// A request is not read as it was written, or a rule is not kept.
+/// Errors: a request is not read as it was written, or a rule is not kept.
 pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
     let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else {
         return Ok(());
@@ -206,9 +202,7 @@ fn server() -> &'static PathBuf {
 }
 
 /// What a client sends after the handshake, to a whole server: every answer is one that a request of it has a right to.
-///
-/// # Errors
-/// An answer too many, too few, of a wrong form, or with a wrong byte.
+/// Errors: an answer too many, too few, of a wrong form, or with a wrong byte.
 pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     let io = |error: std::io::Error| format!("the socket: {error}");
     let mut stream = UnixStream::connect(server()).map_err(io)?;

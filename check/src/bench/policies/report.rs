@@ -38,7 +38,6 @@ pub fn text(results: &Results, width: usize) -> String {
     block::text(blocks, width, false)
 }
 
-/// The page as HTML.
 pub fn page(results: &Results) -> String {
     let of = |[done, all]: [usize; 2]| format!("{done} of {all}");
     let mut facts = vec![

@@ -34,9 +34,7 @@ pub struct CellSelection {
     pub read_ahead_kib: Vec<u64>,
     /// Without mappings (reads and hints), with them (page faults and readahead(2), reads in between).
     pub mmap: Vec<bool>,
-    /// Operations of each combination.
     pub operations: u64,
-    /// Of the patterns.
     pub seed: u64,
     /// A folder for the recordings.
     pub keep: Option<PathBuf>,
@@ -44,13 +42,11 @@ pub struct CellSelection {
     pub what_there_is: bool,
 }
 
-/// A combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub file_system: FileSystem,
     /// At which `read_ahead_kb`.
     pub read_ahead_kib: u64,
-    /// With mappings.
     pub mmap: bool,
 }
 
@@ -109,15 +105,12 @@ pub struct CellOutcome {
 
 #[derive(Clone, Debug, Default)]
 pub struct CellOutcomes {
-    /// Each combination.
     pub cells: Vec<CellOutcome>,
     pub left_out: Vec<String>,
 }
 
 /// Records and compares everything that is wanted.
-///
-/// # Errors
-/// This machine cannot, a file of ours could not be used, or `stop` was set.
+/// Errors: this machine cannot, a file of ours could not be used, or `stop` was set.
 pub fn check(
     wanted: &CellSelection,
     stop: &AtomicBool,
@@ -364,7 +357,6 @@ impl CellOutcome {
     }
 }
 
-/// Where a recording is kept.
 fn kept(folder: &Path, header: &Header, read_ahead_kib: u64, part: &str) -> PathBuf {
     folder.join(format!(
         "{}-{read_ahead_kib}-{}-{part}.jsonl.gz",

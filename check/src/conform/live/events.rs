@@ -11,7 +11,6 @@ use crate::conform::recording::{Call, Pre};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A decision.
     Decided(Call),
     /// A folio came into the cache: its page frame, first page and order.
     Added(u64, u64, u32),
@@ -30,9 +29,6 @@ pub(super) struct TracedEvent {
 }
 
 /// Reads one line; nothing for an empty one.
-///
-/// # Errors
-/// It has another form, and is returned.
 pub(super) fn parse(line: &str) -> Result<Option<TracedEvent>, String> {
     if line.trim().is_empty() {
         return Ok(None);

@@ -106,12 +106,10 @@ impl FileSystem {
     }
 
     /// As on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.layout().name
     }
 
-    #[must_use]
     pub fn about(self) -> &'static str {
         self.layout().about
     }

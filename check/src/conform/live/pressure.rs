@@ -43,7 +43,6 @@ impl Pressure {
         Ok(pressure)
     }
 
-    /// An episode begins.
     pub fn begin(&mut self) -> Result<(), LiveError> {
         self.look()?;
         self.episode = Instant::now();
@@ -83,7 +82,6 @@ impl Pressure {
     }
 }
 
-/// The sum of those counters.
 fn sum(text: &str) -> u64 {
     let rises = text
         .lines()

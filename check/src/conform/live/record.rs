@@ -377,7 +377,6 @@ fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
 }
 
 /// The running kernel's release.
-#[must_use]
 pub fn kernel() -> String {
     let release = foreread_os::host::Host::here().kernel_release();
     release.unwrap_or_else(|| "unknown".to_string())

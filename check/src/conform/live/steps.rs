@@ -64,8 +64,6 @@ pub(super) struct EpisodeScript {
     pub kind: &'static str,
     /// Which file: an index into [`super::disk::SIZES`].
     pub file: usize,
-    /// Descriptors.
     pub fds: u32,
-    /// In order.
     pub steps: Vec<Step>,
 }

@@ -67,7 +67,6 @@ impl Story {
         self.steps.len() >= self.wanted
     }
 
-    /// Pages of the file.
     pub fn pages(&self) -> u64 {
         self.size.div_ceil(PAGE)
     }

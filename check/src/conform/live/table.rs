@@ -18,7 +18,6 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// The verdict, the table with its sums, each first difference, and what was left out.
-#[must_use]
 pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
     let CellOutcomes { cells, left_out } = checked;
     let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>().to_string();

@@ -35,7 +35,6 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Listens to one device.
     pub fn new(device: DeviceNumber) -> Result<Trace, LiveError> {
         let root = tracefs::root().map_err(refused)?;
         let events = root.path().join("events");

@@ -26,7 +26,6 @@ pub struct ModelFile {
     pub date: Option<String>,
     /// Whether the figures were fitted to measurements.
     pub calibrated: bool,
-    /// The error of the model.
     pub fit_error: String,
     pub capacity_bytes: u64,
     /// Recommended number of concurrent commands.
@@ -35,7 +34,6 @@ pub struct ModelFile {
     pub max_fetch_bytes: Option<u64>,
     /// Host CPU time for each KiB that a reader gets, in nanoseconds.
     pub host_ns_per_kib: u64,
-    /// Its source.
     pub host_origin: String,
     pub disk: Option<DiskFile>,
     pub lanes: Option<LanesModel>,
@@ -107,7 +105,6 @@ impl ModelFile {
         format!("{HEAD}{text}")
     }
 
-    /// A preset as a file.
     pub fn of_preset(preset: &Preset) -> ModelFile {
         let mut file = ModelFile {
             schema: SCHEMA.to_string(),

@@ -21,7 +21,6 @@ use std::collections::VecDeque;
 pub struct BufferModel {
     /// Segments; 0: no buffer.
     pub segments: u32,
-    /// Bytes of each.
     pub segment_bytes: u64,
     /// What a hit costs whatever its length, in nanoseconds.
     pub hit_ns: u64,
