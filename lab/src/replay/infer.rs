@@ -1,6 +1,6 @@
 //! Infers the dependencies of records from a trace with only starts and ends.
 //!
-//! A record is taken to wait for all that had ended before it began, less what these had waited for themselves: the rule of
+//! A record is assumed to depend on all records that ended before it began, without their own dependencies: the rule of
 //! `rbd-replay-prep`, so that a replay without pauses is what `rbd-replay` does at full speed. At depth 1 it is one read after
 //! the other; at greater depth no more are outstanding than had been. Never: a record that waits for one that was under way.
 //!
