@@ -72,7 +72,7 @@ pub struct ServerArgs {
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<NetworkAddress>,
-    /// Print statistics to stderr at this interval, e.g. 5s
+    /// Print statistics to stderr every TIME, e.g. 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
 }

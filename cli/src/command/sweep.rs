@@ -69,10 +69,10 @@ pub struct SweepArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Append finished cells to this file, and reuse those in it
+    /// Append finished cells to this file, and reuse them
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,
-    /// Number of concurrent cells [default: the number of processors]
+    /// Concurrent cells [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     /// Measure nothing; list the keys of missing cells as JSON, large traces first
