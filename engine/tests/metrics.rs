@@ -428,7 +428,22 @@ fn the_port_answers_one_request_and_hangs_up() {
     );
     assert!(get(&url, "GET /metrics?x=1 HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200"));
     assert!(get(&url, "HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
-    assert!(get(&url, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    // A Prometheus names the type; a browser does not, and shows plain text.
+    for (accept, kind) in [
+        (
+            "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+            "application/openmetrics-text;",
+        ),
+        ("ACCEPT: text/html,*/*;q=0.8", "text/plain;"),
+    ] {
+        let got = get(
+            &url,
+            &format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n\r\n"),
+        );
+        assert!(got.contains(&format!("\r\nContent-Type: {kind}")), "{got}");
+    }
+    assert!(get(&url, "GET / HTTP/1.1\r\n\r\n").contains("<a href=\"/metrics\">"));
+    assert!(get(&url, "GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(&url, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(9000));
     assert!(

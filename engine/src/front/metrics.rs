@@ -1,4 +1,4 @@
-//! Serves `GET /metrics` for Prometheus, and nothing else.
+//! Serves `GET /metrics` for Prometheus: OpenMetrics, or plain text for a client that does not ask for it, such as a browser. `/` links to it.
 //!
 //! One thread, one request a connection, two seconds for each: a scraper comes every few seconds, and a slow one is disconnected
 //! before the next one has waited long. Never: reads more than 8 KiB of a request, keeps a connection, or listens to
@@ -28,7 +28,11 @@ pub use text::text;
 const MAX_HEAD: usize = 8 << 10;
 /// For the request, and for the answer to be taken.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Of a client that does not name OpenMetrics: a browser shows it.
+const PLAIN: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const INDEX: &str = "<!doctype html><title>foreread</title><p><a href=\"/metrics\">metrics</a>\n";
 
 /// Answers until it is dropped.
 pub struct MetricsServer {
@@ -98,26 +102,38 @@ impl Drop for MetricsServer {
 fn serve(mut stream: TcpStream, say: &impl Fn() -> String) -> std::io::Result<()> {
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let Some(head) = head(&mut stream)? else {
-        return answer(&mut stream, "431 Request Header Fields Too Large", "");
+        return answer(
+            &mut stream,
+            "431 Request Header Fields Too Large",
+            PLAIN,
+            "",
+        );
     };
-    let mut words = head.split(' ');
+    let mut words = head.split([' ', '\r']);
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = target.split('?').next().unwrap_or(target);
-    match (method, path) {
-        ("GET" | "HEAD", "/metrics") => {
-            let body = say();
-            answer(
-                &mut stream,
-                "200 OK",
-                if method == "GET" { &body } else { "" },
-            )
-        }
-        ("GET" | "HEAD", _) => answer(&mut stream, "404 Not Found", ""),
-        _ => answer(&mut stream, "405 Method Not Allowed", ""),
-    }
+    let (kind, body) = match (method, path) {
+        ("GET" | "HEAD", "/metrics") if accepts_open_metrics(&head) => (OPEN_METRICS, say()),
+        ("GET" | "HEAD", "/metrics") => (PLAIN, say()),
+        ("GET" | "HEAD", "/") => (HTML, INDEX.to_string()),
+        ("GET" | "HEAD", _) => return answer(&mut stream, "404 Not Found", PLAIN, ""),
+        _ => return answer(&mut stream, "405 Method Not Allowed", PLAIN, ""),
+    };
+    let body = if method == "GET" { &body } else { "" };
+    answer(&mut stream, "200 OK", kind, body)
 }
 
-/// The first line of a request, once all of its head is here; nothing when that is too long.
+/// Whether a client may have OpenMetrics: it names the type, or says nothing of types.
+fn accepts_open_metrics(head: &str) -> bool {
+    let accepts = head.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("accept").then_some(value)
+    });
+    let mut accepts = accepts.peekable();
+    accepts.peek().is_none() || accepts.any(|value| value.contains("application/openmetrics-text"))
+}
+
+/// The head of a request, once all of it is here; nothing when that is too long.
 fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
     let until = Instant::now() + CLIENT_TIMEOUT;
     let mut bytes = Vec::new();
@@ -136,14 +152,15 @@ fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
             read => bytes.extend_from_slice(&part[..read]),
         }
     }
-    let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
-    Ok(Some(String::from_utf8_lossy(line).into_owned()))
+    let end = bytes.windows(4).position(|end| end == b"\r\n\r\n");
+    let head = &bytes[..end.unwrap_or(bytes.len())];
+    Ok(Some(String::from_utf8_lossy(head).into_owned()))
 }
 
-fn answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+fn answer(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -> std::io::Result<()> {
     let len = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
     );
     let whole = [head.as_bytes(), body.as_bytes()].concat();
     let until = Instant::now() + CLIENT_TIMEOUT;
