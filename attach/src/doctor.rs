@@ -19,17 +19,18 @@ pub mod verdict;
 
 use fix::{DiskToFix, FixOutcome};
 use foreread_lab::probe::today;
-use foreread_lab::setting::{MANY_FAULTS, SettingLimits};
+use foreread_lab::verdict::Standing;
+use foreread_lab::verdict::disk::{DiskLook, MANY_FAULTS, SettingLimits};
 use foreread_os::failure::Failure;
 use foreread_os::host::pressure::{DiskCounters, MemoryPressure};
 use foreread_os::host::{Host, KernelVersion};
 use foreread_report::number::{percent, size};
 use look::DeviceFacts;
-use measure::{CheckedRate, Measurement, check, measure};
+use measure::{Measurement, measure};
 use pins::{Pin, Settings};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA, Verdict};
+use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA};
 
 /// Reads of all disks below which a share of faults says nothing.
 const MIN_READS: u64 = 1000;
@@ -75,13 +76,13 @@ pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Fai
     let version = host.kernel_version();
     let (examined, pressure) = examine_devices(host, version, options, &mut notes)?;
     let devices: Vec<DeviceVerdict> = examined.into_iter().map(|device| device.verdict).collect();
-    let verdict = devices.iter().map(|device| device.verdict).max();
+    let standing = devices.iter().map(|device| device.verdict.standing).max();
     notes.extend(notes_of(host, version, &devices));
     Ok(DoctorReport {
         schema: SCHEMA,
         foreread: env!("CARGO_PKG_VERSION"),
         kernel,
-        verdict: verdict.unwrap_or(Verdict::Fine),
+        standing: standing.unwrap_or_default(),
         devices,
         pressure,
         notes,
@@ -117,25 +118,20 @@ fn examine_devices(
                 .copied()
                 .or(pressure.faults_of_reads),
         };
-        let judged = |costs, checked: &[CheckedRate]| {
-            judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, checked, &limits)
-        };
-        let mut verdict = judged(judge::assumed(&facts), &[]);
+        let judged = |look: &DiskLook| judge::judge(&facts, rule.as_ref(), pin.as_ref(), look);
+        let mut verdict = judged(&DiskLook {
+            has_bytes: facts.device.read_ahead,
+            costs: judge::assumed(&facts),
+            limits,
+            checked: Vec::new(),
+        });
         // Of what is fine by its class no figure is shown: it is not worth a read, unless it was named.
-        let is_asked = verdict.verdict != Verdict::Fine || !options.devices.is_empty();
+        let is_asked = verdict.verdict.standing != Standing::Fine || !options.devices.is_empty();
         let has_time = !options.devices.is_empty() || began.elapsed() < LAST_MEASURED;
         if options.may_measure && is_asked && has_time && measured < MAX_MEASURED {
-            match measure(host, &facts) {
-                Measurement::Costs(costs, place) => {
-                    verdict = judged(costs, &[]);
-                    // A value is said after a look at it.
-                    if let Some(now) = facts
-                        .device
-                        .read_ahead
-                        .filter(|_| verdict.advised.is_some())
-                    {
-                        verdict = judged(costs, &check(&place, now, &costs, &limits));
-                    }
+            match measure(host, &facts, limits) {
+                Measurement::Look(look) => {
+                    verdict = judged(&look);
                     measured += 1;
                 }
                 Measurement::Busy => {
@@ -172,7 +168,8 @@ pub fn set(
     let (examined, _) = examine_devices(host, version, options, &mut Vec::new())?;
     let is_meant = |device: &&ExaminedDevice| {
         !options.devices.is_empty()
-            || device.verdict.verdict == Verdict::Suspicious && device.facts.device.is_disk
+            || device.verdict.verdict.standing == Standing::Suspicious
+                && device.facts.device.is_disk
     };
     let meant: Vec<&ExaminedDevice> = examined.iter().filter(is_meant).collect();
     let disks: Vec<DiskToFix<'_>> = meant
@@ -414,7 +411,7 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
     }
     let wrong = devices
         .iter()
-        .any(|device| device.verdict == Verdict::Suspicious);
+        .any(|device| device.verdict.standing == Standing::Suspicious);
     if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
         notes.push(format!("A value that is set by hand does not stay: {fate}"));
     }

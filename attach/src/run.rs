@@ -51,6 +51,7 @@ pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_lab::verdict::{Confidence, Means, Step, Verdict, mount_behind, record_lines};
 use foreread_observe::record::Target;
 use gain::{Gain, Reason};
 use waits::Waits;
@@ -179,6 +180,36 @@ impl RunReport {
         self.dropped_by.as_deref().filter(|_| is_dropped)
     }
 
+    /// What else there is for the command, as a shell takes it; empty for a process, which has ended.
+    #[must_use]
+    pub fn verdict(&self, command: &str) -> Verdict {
+        let step = match self.is_dropped_by() {
+            Some(kind) => {
+                let why = "mount what is behind the file system by foreread instead, such as:";
+                Some(Step::new(Means::Policy, why, mount_behind(kind, "")))
+            }
+            None if command.is_empty() => None,
+            None if self.has_no_pattern() => {
+                let why = "where it reads the same each time, a plan of one run can help the next:";
+                Some(Step::new(Means::Plan, why, record_lines(command)))
+            }
+            None => {
+                let why = "what a setting of the kernel and other means would gain for it:";
+                Some(Step::new(
+                    Means::Measure,
+                    why,
+                    format!("foreread tune -- {command}"),
+                ))
+            }
+        };
+        Verdict {
+            why: self.nothing().unwrap_or_default().to_string(),
+            confidence: Confidence::Measured,
+            steps: step.into_iter().collect(),
+            ..Verdict::default()
+        }
+    }
+
     /// Why nothing was gained, where nothing was: next to no byte was there before the command asked for it.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
@@ -188,7 +219,7 @@ impl RunReport {
         }
         Some(match self.reason {
             _ if self.refused.is_some() => "reads could not be watched",
-            Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
+            Some(Reason::Fast) => "the storage answers before another process can read ahead",
             Some(Reason::Busy) => "the command hardly waited for the storage",
             Some(Reason::Random) => NO_PATTERN,
             Some(Reason::Dropped) => DROPPED,
@@ -274,7 +305,7 @@ mod tests {
                 reason: Some(Reason::Fast),
                 ..gained
             },
-            "faster than readahead",
+            "before another process",
         );
     }
 }

@@ -88,7 +88,7 @@ impl Watcher {
     pub fn new(host: Host, options: DoctorOptions) -> Result<Watcher, Failure> {
         let verdicts = doctor::examine(&host, &options)?.devices;
         let before = Counters::now(&host, &host.backing_devices());
-        let is_seen = |verdict: &DeviceVerdict| before.disks.contains_key(&verdict.name);
+        let is_seen = |verdict: &DeviceVerdict| before.disks.contains_key(&verdict.verdict.device);
         if !verdicts.iter().any(is_seen) {
             let remedy = "run it on the host, not in a container";
             return Err(Failure::cannot("no disk is seen here", "", remedy));
@@ -108,8 +108,9 @@ impl Watcher {
     pub fn sample(&mut self) -> Result<WatchSample, Failure> {
         let devices = self.host.backing_devices();
         let is_same = |verdict: &DeviceVerdict| {
-            let mut its = devices.iter().filter(|one| one.name == verdict.name);
-            its.next().map(|one| one.read_ahead) == Some(verdict.readahead_bytes)
+            let verdict = &verdict.verdict;
+            let mut its = devices.iter().filter(|one| one.name == verdict.device);
+            its.next().map(|one| one.read_ahead) == Some(verdict.has_bytes)
         };
         if !self.verdicts.iter().all(is_same) {
             self.verdicts = doctor::examine(&self.host, &self.options)?.devices;
@@ -120,7 +121,7 @@ impl Watcher {
         let pressure = self.host.memory_pressure();
         let refaults = now.refault_bytes.zip(before.refault_bytes);
         let disk = |verdict: &DeviceVerdict| {
-            let name = &verdict.name;
+            let name = &verdict.verdict.device;
             let (now, earlier) = (now.disks.get(name)?, before.disks.get(name)?);
             let reads = now.reads.saturating_sub(earlier.reads);
             let device = devices.iter().find(|device| device.name == *name)?;

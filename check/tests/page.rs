@@ -58,7 +58,10 @@ fn made(word: &str) -> (String, String) {
         ..Table::default()
     };
     let reports = [Report::of(&table)];
-    (page::compare(&reports, None), to_json(&reports))
+    (
+        page::compare(&reports, Some(word), Vec::new()),
+        to_json(&reports),
+    )
 }
 
 fn text(node: Node<'_, '_>) -> String {

@@ -107,7 +107,8 @@ commands! {
 /// reads without use, and whether the difference is more than noise. 'serve' and 'mount' use the same policies.
 ///
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug
-/// of foreread.
+/// of foreread. 'run', 'record', 'replay' and 'tune' end with the code of their command: 126 and 127 where it cannot be run or found, 128 and
+/// the signal where one ended it, such as 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(
     name = "foreread",

@@ -10,6 +10,20 @@ const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list mo
 
 /// Parses a source and checks that it exists.
 pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
+    let path = name.path();
+    if name.scheme().is_empty()
+        && path.extension().is_some_and(|end| end == "frt")
+        && path.is_file()
+    {
+        let remedy = format!(
+            "name it first, and the storage behind --on: foreread compare {name} --on model:NAME"
+        );
+        return Err(Fail::input(
+            "a trace is no storage",
+            format!("--on {name}"),
+            remedy,
+        ));
+    }
     compare::parse(name).map_err(|error| match error {
         NameError::Model(error) => CompareError::from(error).into(),
         NameError::Empty => Fail::input("no source named", format!("'{name}'"), REMEDY),
@@ -73,6 +87,15 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_said_at_once() {
         let dir = tempfile::tempdir().expect("a scratch directory");
+        let trace = dir.path().join("x.frt");
+        std::fs::write(&trace, b"x").expect("written");
+        let trace = trace.to_string_lossy().into_owned();
+        let line = error(&trace);
+        assert!(
+            line.starts_with("a trace is no storage")
+                && line.contains(&format!("foreread compare {trace} --on "))
+        );
+        assert!(parse(&format!("file:{trace}").as_str().into()).is_ok());
         let empty = dir.path().join("empty");
         std::fs::write(&empty, b"").expect("written");
         assert!(error(&empty.to_string_lossy()).starts_with("the file is empty"));

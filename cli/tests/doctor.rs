@@ -69,11 +69,11 @@ fn found(json: &serde_json::Value, name: &str) -> (String, Option<u64>) {
     let devices = json["devices"].as_array().expect("a list");
     let device = devices
         .iter()
-        .find(|device| device["name"] == name)
+        .find(|device| device["device"] == name)
         .expect("it is there");
     let rule = device["rule_bytes"].as_u64().map(|bytes| bytes / 1024);
     (
-        device["verdict"].as_str().expect("a word").to_string(),
+        device["standing"].as_str().expect("a word").to_string(),
         rule,
     )
 }

@@ -52,3 +52,4 @@ mod trace;
 mod tune;
 #[cfg(feature = "mount")]
 mod units;
+mod verdict;

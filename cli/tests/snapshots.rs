@@ -79,9 +79,9 @@ const JSON: &[(&str, &str, &[&str])] = &[
     (
         "tune ../trace/tests/traces/csv/dftracer.csv --on model:nvme",
         "tune",
-        &["storage", "settings", "verdict"],
+        &["storage", "verdict"],
     ),
-    ("probe model:hdd-theory --time 1", "probe", &[]),
+    ("probe model:hdd-theory --time 1", "probe", &["verdict"]),
     ("warm Cargo.toml", "warm", &["fetched_bytes"]),
 ];
 

@@ -102,7 +102,15 @@ const IN_ORDER: [&str; 5] = ["dd", "if=data", "of=/dev/null", "bs=32k", "status=
 #[test]
 fn a_command_is_recorded_and_gets_advice() {
     let bench = Bench::new();
-    let options = ["--on", "model:object-near", "--runs", "5", "--only", "data"];
+    let options = [
+        "--on",
+        "model:object-near",
+        "--runs",
+        "5",
+        "--only",
+        "data",
+        "--details",
+    ];
     let Some(got) = bench.tune(&options, &IN_ORDER) else {
         return;
     };
@@ -189,23 +197,15 @@ fn the_json_is_whole() {
         (json["schema"].as_str(), json["storage"].as_str()),
         (Some("foreread.tune/1"), Some("model:object-near"))
     );
-    assert!(
-        json["policy"]["what"]
-            .as_str()
-            .is_some_and(|what| what == "auto"),
-        "{}",
-        json["policy"]
-    );
-    let places: Vec<_> = json["settings"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|s| s["place"].as_str())
-        .collect();
-    assert!(
-        places.contains(&Some("the kernel")) && places.contains(&Some("foreread")),
-        "{places:?}"
-    );
+    let steps = json["verdict"]["steps"].as_array().expect("a list");
+    let of = |means: &str| {
+        steps
+            .iter()
+            .find(|step| step["means"] == means)
+            .expect("a step")
+    };
+    assert_eq!(of("policy")["gain"]["what"], "auto", "{steps:#?}");
+    assert!(of("setting")["gain"]["ratio"].is_number());
     bench.only_the_traces_are_left(&["foreread-sh.frt"]);
 }
 
@@ -356,23 +356,21 @@ fn what_a_file_system_drops_is_not_advised() {
     let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
     assert_eq!(json["storage"], format!("file:{}", text(&file)), "{json:#}");
     assert_eq!(json["is_dropped"], true);
-    for means in ["kernel", "hint", "run", "replay"] {
-        assert!(json[means].is_null(), "{means}: {json:#}");
-    }
-    let settings = json["settings"].as_array().expect("a list");
-    let lines = settings.iter().filter_map(|one| one["text"].as_str());
+    let steps = json["verdict"]["steps"].as_array().expect("a list");
+    assert!(
+        steps.iter().all(|step| step["means"] == "policy"),
+        "{json:#}"
+    );
+    let lines = steps.iter().filter_map(|one| one["text"].as_str());
     for line in lines {
         let exists = !line.contains("foreread run")
             && !line.contains("/sys/block")
             && !line.contains("replay");
         assert!(exists, "{line}");
     }
-    let first = json["first"]["means"].as_str();
+    let why = json["verdict"]["why"].as_str();
     assert!(
-        first.is_none()
-            || json["verdict"]
-                .as_str()
-                .is_some_and(|said| said.contains("keep_cache")),
+        why.is_some_and(|why| why.contains("keep_cache")),
         "{json:#}"
     );
 }

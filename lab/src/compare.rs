@@ -48,11 +48,11 @@ use usual::{chosen, wide};
 /// What is to be compared. What is left open is chosen here.
 #[derive(Clone, Debug, Default)]
 pub struct ComparePlan {
-    /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] when open.
+    /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] or [`SCRATCH_WORKLOADS`] when open.
     pub workload: Option<String>,
     /// A trace, instead of a workload.
     pub replay: Option<Arc<Replay>>,
-    /// Where; a scratch file and two models when open.
+    /// Where; a scratch file when open.
     pub on: Option<CompareOn>,
     /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
     pub policies: Vec<PolicyDraft>,
@@ -90,7 +90,11 @@ impl ComparePlan {
 
     /// Milliseconds for one table on a named source: all of them, where it is alone.
     fn table_ms(&self) -> u64 {
-        self.limit_ms.unwrap_or(NAMED_SECONDS * 1000)
+        let seconds = match self.on {
+            Some(_) => NAMED_SECONDS,
+            None => SCRATCH_SECONDS,
+        };
+        self.limit_ms.unwrap_or(seconds * 1000)
     }
 
     /// Nanoseconds for one run without readahead there.

@@ -19,8 +19,8 @@ pub use counts::Counts;
 pub use page::page;
 pub use table::{View, render};
 
-use crate::advice::{NextStep, in_shell};
 use crate::compare::{self, ComparePlan};
+use crate::verdict::{Means, Step, in_shell};
 use foreread_core::policy::PolicyDraft;
 use foreread_os::failure::Failure;
 use foreread_report::number::percent;
@@ -67,7 +67,7 @@ pub struct ExplainReport {
     /// Its files, the longest stall first.
     pub files: Vec<File>,
     /// The command that measures other policies.
-    pub next: NextStep,
+    pub next: Step,
 }
 
 /// One file of the trace.
@@ -152,7 +152,7 @@ pub fn explain(
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
         summary: summary(&policy, &total),
-        next: NextStep::new("other policies for the same reads:", line),
+        next: Step::new(Means::Measure, "other policies for the same reads:", line),
         trace,
         source: run.source,
         source_about: run.source_about,

@@ -11,13 +11,13 @@
     )
 )]
 
-pub mod advice;
 pub mod compare;
 pub mod explain;
+pub mod glance;
 pub mod grid;
 pub mod live;
 pub mod probe;
 pub mod replay;
 pub mod report;
-pub mod setting;
 pub mod tune;
+pub mod verdict;

@@ -19,13 +19,12 @@ pub mod verify;
 mod virt;
 
 pub use fit::Fit;
-pub use live::glance::{Glance, glance, in_order};
 pub use live::small_files::{FileTimes, small_files};
 pub use live::today;
-pub use run::{ProbeOptions, ProbeOutcome, costs, model_toml, probe};
+pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
 pub use station::MIN_BYTES;
 
-use crate::setting::Setting;
+use crate::verdict::{Step, Verdict};
 use foreread_report::block::{self, Block};
 use foreread_report::number::{or_dash, percent, size, three};
 use foreread_report::width;
@@ -82,10 +81,8 @@ pub struct Probe {
     pub fit: Fit,
     /// The smallest sequential request, one at a time, that gets 98 % of the best such throughput ([Wu 2010b]'s mark).
     pub plateau_bytes: Option<u64>,
-    /// Which readahead is enough, in one sentence.
-    pub advice: String,
-    /// The line that sets it. Null where nothing is to be set.
-    pub setting: Option<Setting>,
+    /// Which readahead is enough, and the line that sets it.
+    pub verdict: Verdict,
 }
 
 /// Reads of one size in one order, this many of them kept going at once.
@@ -165,7 +162,7 @@ pub fn render(probe: &Probe) -> String {
         false => String::new(),
     };
     let mut blocks = vec![
-        Block::Screen(format!("{}.", probe.advice)),
+        Block::Screen(format!("{}.", probe.verdict.why)),
         Block::Gap,
         Block::Text(format!("Model: {}.", probe.fit.figures)),
         Block::Text(format!("{}.", probe.fit.error_in_words())),
@@ -179,10 +176,6 @@ pub fn render(probe: &Probe) -> String {
         )),
     ];
     blocks.extend(probe.notes.iter().cloned().map(Block::Note));
-    blocks.extend(probe.setting.as_ref().map(|setting| Block::Paste {
-        place: setting.place.clone(),
-        text: setting.text.clone(),
-        why: setting.why.clone(),
-    }));
+    blocks.extend(probe.verdict.steps.iter().map(Step::paste));
     block::text(blocks, width::columns().min(MAX_WIDTH), false)
 }

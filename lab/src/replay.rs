@@ -18,6 +18,7 @@ mod layout;
 mod load;
 mod notes;
 mod scans;
+mod walk;
 
 use foreread_os::failure::Failure;
 use foreread_sim::workload::{Job, Link, Request, Workload};
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 pub use layout::{LayoutError, bases, laid_out};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
+pub use walk::is_walk;
 
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
 /// waiting since its time.

@@ -2,15 +2,13 @@
 //!
 //! ```text
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
-//!                            │     └─────►  screen::screen  the terminal: the verdict, the tables, what to do next
-//!                         verdict    └───►  advice::advise  two sentences
+//!         tests_of_pairs ──┘       └─────►  screen::screen  the terminal: what they come to, the tables, what to do next
 //!   several Reports ────►  series::Series ►  the same for a parameter that varies, and a picture (chart)
 //!   all of these ────────►  page            one HTML file
 //! ```
-//! The table and the advice are made from the [`Report`], so no text can say what the JSON does not.
+//! The table and the verdict are made from the [`Report`], so no text can say what the JSON does not.
 //! Never: runs anything, prints anything, or reads a clock or the environment.
 
-pub mod advice;
 mod fill;
 mod kind;
 pub mod page;
@@ -18,8 +16,8 @@ pub mod row;
 pub mod screen;
 pub mod series;
 pub mod table;
+pub mod tests_of_pairs;
 pub mod trace_info;
-pub mod verdict;
 
 use crate::replay::Mode;
 use foreread_report::number;
@@ -27,7 +25,6 @@ use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
 use serde::{Deserialize, Serialize};
 
-pub use advice::{Decision, advise, by_source, decide, in_walk};
 pub use kind::RowKind;
 pub use row::{Report, Row, to_json};
 pub use screen::screen;

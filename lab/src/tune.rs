@@ -13,31 +13,31 @@
 
 mod candidates;
 mod choose;
-mod disk;
 mod hints;
 mod order;
 mod page;
-mod settings;
+mod steps;
 mod storage;
 mod text;
 
-pub use disk::disk_setting;
 pub use page::page;
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 
-use crate::advice::{self, Means};
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
-use crate::report::{Report, RowKind};
-use crate::setting::Setting;
+use crate::replay::{LoadedTrace, Mode, is_walk};
+use crate::report::Report;
+use crate::verdict::{Confidence, Standing, Verdict};
 use choose::Choices;
 use foreread_os::failure::Failure;
+use foreread_os::host::Host;
 use foreread_os::open::look;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use steps::{Gains, Place};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.tune/1";
@@ -69,6 +69,9 @@ pub struct TuneOptions {
     pub command: Vec<String>,
 }
 
+/// Memory is counted in these, so that the same machine has the same figures.
+const MEMORY_GRAIN: u64 = 256 << 20;
+
 /// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
@@ -93,68 +96,34 @@ pub struct TuneReport {
     pub today_is_known: bool,
     /// The comparison, schema `foreread.compare/1`.
     pub report: Report,
-    /// What the disk should have whatever is read, in bytes: what `doctor` names. Null where it was not measured.
+    /// How long the same reads took when they were recorded. Null where the trace does not tell it, or is of another storage.
     #[serde(default)]
-    pub of_disk_bytes: Option<u64>,
-    /// The best setting of the kernel. Null where none is better than today.
-    pub kernel: Option<Gain>,
-    /// The best hint. Null where none is better than today.
-    pub hint: Option<Gain>,
-    /// The files that the hint is for, by their names in the trace.
+    pub recorded_s: Option<f64>,
+    /// The files that a hint is for, by their names in the trace.
     pub hint_files: Vec<String>,
-    /// The best policy of foreread. Null where none is better than today.
-    pub policy: Option<Gain>,
-    /// What the program gains by `foreread run`. Null where it is nothing.
-    #[serde(default)]
-    pub run: Option<Gain>,
-    /// What it gains by `foreread replay` of a plan, where it reads the same again. Null where it is nothing.
-    #[serde(default)]
-    pub replay: Option<Gain>,
     /// See [`TuneOptions::is_dropped`].
     #[serde(default)]
     pub is_dropped: bool,
-    /// What is advised first; its line is the first of the settings. Null where nothing is.
-    #[serde(default)]
-    pub first: Option<FirstMeans>,
-    /// The conclusion, in a few sentences.
-    pub verdict: String,
-    pub settings: Vec<Setting>,
+    /// What the disk should have, and what each means gains these reads.
+    pub verdict: Verdict,
 }
 
-/// What is advised first, and what it gains.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FirstMeans {
-    pub means: Means,
-    pub gain: Gain,
-}
+/// A model whose time of today is more than this many times the recorded one, or less than its part, is not used for advice.
+const AS_RECORDED: f64 = 1.25;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gain {
-    /// What: a policy with its values, or a hint.
-    pub what: String,
-    /// What the row of a policy is. Null for a hint.
-    #[serde(default)]
-    pub kind: Option<RowKind>,
-    /// The kernel's maximum that it sets, in bytes. Null for all but a setting of the kernel.
-    #[serde(default)]
-    pub max_bytes: Option<u64>,
-    /// Its mean time (in mode open: latency) / that of today.
-    pub ratio: f64,
-    /// Ends of the 95 % interval of it, by bootstrap over the pairs. Null with one run.
-    pub ratio_ci95: Option<[f64; 2]>,
-    /// Means in seconds: today, and with it.
-    pub today_s: f64,
-    /// See there.
-    pub with_s: f64,
-    /// Bytes that it reads from the source / those of today.
-    pub bytes_ratio: Option<f64>,
-}
+impl TuneReport {
+    /// The time of the reads today, by the model.
+    fn today_s(&self) -> Option<f64> {
+        Some(self.report.row(&self.today)?.time_s.as_ref()?.mean)
+    }
 
-impl Gain {
-    /// It is gained by no readahead at all.
-    #[must_use]
-    pub fn is_off(&self) -> bool {
-        self.kind == Some(RowKind::NoReadahead)
+    /// Whether the model says what was recorded of the same reads.
+    fn is_as_recorded(&self) -> bool {
+        let times = self.recorded_s.zip(self.today_s());
+        times.is_none_or(|(recorded_s, today_s)| {
+            let noticed = (today_s - recorded_s).abs() >= MIN_SAVED_S;
+            !noticed || (recorded_s / AS_RECORDED..=recorded_s * AS_RECORDED).contains(&today_s)
+        })
     }
 }
 
@@ -191,16 +160,19 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     let known = probe.as_ref().and_then(|p| p.readahead_bytes);
     let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
     let today = candidates::kernel(today_bytes);
+    let disk = probe.as_ref().map(|probe| &probe.verdict);
+    let of_disk = disk.and_then(|disk| disk.should_bytes);
     let plateau = probe.as_ref().and_then(|p| p.plateau_bytes);
-    let of_disk = probe.as_ref().and_then(|p| settings::of_disk(p, storage));
     let also: Vec<u64> = plateau.into_iter().chain(of_disk).collect();
     let candidates = candidates::all(today_bytes, &also);
     let choices = Choices {
         candidates: &candidates,
         of_disk,
     };
-    let loaded = asked.plan.replay.as_ref().map(|replay| &*replay.loaded);
-    let is_walk = loaded.is_some_and(advice::is_walk);
+    let replay = asked.plan.replay.as_deref();
+    let loaded = replay.map(|replay| &*replay.loaded);
+    let is_walk = loaded.is_some_and(is_walk);
+    let is_here = asked.chosen.is_some();
     let plan = ComparePlan {
         on: Some(compare::preset(preset)),
         policies: candidates
@@ -209,6 +181,11 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .collect(),
         oracle: OracleRow::OnModels,
         runs: Some(asked.plan.runs.unwrap_or(RUNS)),
+        // The kernel keeps what it has read in the memory that programs leave.
+        cache_bytes: asked
+            .plan
+            .cache_bytes
+            .or_else(|| free_memory().filter(|_| is_here)),
         ..asked.plan.clone()
     };
     let tables = compare::run(&plan, progress)?;
@@ -225,6 +202,9 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .filter(|_| is_walk && is_on_fuse)
         .map(|trace| choose::walk(&probe::small_files(&trace.names)?, trace));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
+    let keeps_pauses = replay.filter(|replay| {
+        matches!(replay.mode, Mode::Closed | Mode::Deps) && replay.think.unwrap_or(1.0) == 1.0
+    });
     let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -234,34 +214,74 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
-        // Such a server may not take the parts of a larger window in order, and no model shows it.
-        kernel: choose::kernel(&report, &today, &choices).filter(|_| !asked.is_dropped),
-        policy: match &walk {
-            Some(gain) if asked.is_dropped => gain.clone(),
-            None if asked.is_dropped => choose::run(&report, &today, false)
-                .filter(|gain| choose::is_as_recorded(gain.today_s, loaded)),
-            _ => choose::any(&report, &today, &choices),
-        },
-        run: match &walk {
-            Some(gain) => gain.clone(),
-            None => choose::run(&report, &today, is_walk),
-        }
-        .filter(|_| advice::can_run(loaded) && !asked.is_dropped),
-        replay: choose::foresight(&report, &today).filter(|_| !asked.is_dropped),
+        recorded_s: keeps_pauses
+            .filter(|_| is_here)
+            .and_then(|replay| replay.loaded.seconds()),
         is_dropped: asked.is_dropped,
-        of_disk_bytes: of_disk,
-        probe,
         today,
         today_bytes,
         report,
-        hint: hint.filter(|_| !asked.is_dropped),
         hint_files,
-        first: None,
-        verdict: String::new(),
-        settings: Vec::new(),
+        verdict: Verdict::default(),
+        probe,
     };
-    tuned.first = text::first(&tuned);
-    tuned.verdict = text::verdict(&tuned);
-    tuned.settings = settings::for_paste(&tuned, asked);
+    let (report, today) = (&tuned.report, &tuned.today);
+    let by_run = advice_by_run(asked, loaded);
+    let gains = match (tuned.is_as_recorded(), walk, asked.is_dropped) {
+        // Its server may not take the parts of a larger window in order, and no model shows it.
+        (_, Some(walk), true) => Gains {
+            policy: walk,
+            ..Gains::default()
+        },
+        (_, Some(walk), false) => Gains {
+            run: walk.filter(|_| by_run),
+            ..Gains::default()
+        },
+        (false, None, _) => Gains::default(),
+        (true, None, true) => Gains {
+            policy: choose::run(report, today, false),
+            ..Gains::default()
+        },
+        (true, None, false) => Gains {
+            kernel: choose::kernel(report, today, &choices),
+            run: choose::run(report, today, is_walk).filter(|_| by_run),
+            hint,
+            policy: choose::any(report, today, &choices),
+            plan: choose::foresight(report, today),
+        },
+    };
+    let device = storage
+        .path()
+        .and_then(|path| Host::here().device_of(path).ok());
+    let disk = tuned.probe.as_ref().map(|probe| &probe.verdict);
+    let (steps, ways) = steps::all(&tuned, asked, gains, &Place { device, disk });
+    let is_doubtful = tuned
+        .probe
+        .as_ref()
+        .is_some_and(|probe| probe.fit.median_error > probe::DOUBTFUL);
+    tuned.verdict = Verdict {
+        why: text::verdict(&tuned, &steps, ways),
+        confidence: match is_doubtful || !tuned.is_as_recorded() {
+            true => Confidence::Low,
+            false => Confidence::Simulated,
+        },
+        steps,
+        device: disk.map_or_else(|| tuned.storage.clone(), |disk| disk.device.clone()),
+        has_bytes: known,
+        should_bytes: of_disk,
+        standing: disk.map_or(Standing::Fine, |disk| disk.standing),
+    };
     Ok(tuned)
+}
+
+/// Whether `foreread run` can help: it reads ahead into the page cache.
+fn advice_by_run(asked: &TuneOptions, loaded: Option<&LoadedTrace>) -> bool {
+    !asked.is_dropped && loaded.is_none_or(LoadedTrace::is_through_page_cache)
+}
+
+/// What the page cache may hold: the memory of this machine, or of the control group, less what is in use.
+fn free_memory() -> Option<u64> {
+    let room = Host::here().memory_room()?;
+    let bytes = room.free_bytes / MEMORY_GRAIN * MEMORY_GRAIN;
+    Some(bytes.max(compare::CACHE_BYTES / 4))
 }

@@ -170,7 +170,7 @@ fn a_maximum_by_the_size_of_the_file() {
     );
 }
 
-/// A workload that no file can serve is tried on the two models, and the table says why there is no file.
+/// A workload that no file can serve is tried on a model, and the table says why there is no file.
 #[test]
 fn no_scratch_file_for_nothing() {
     let plan = ComparePlan {
@@ -182,7 +182,7 @@ fn no_scratch_file_for_nothing() {
     let tables = compare::run(&plan, &mut Silent).expect("tables");
     assert_eq!(
         tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(),
-        ["model:rbd", "model:object-near"]
+        ["model:rbd"]
     );
     let why = "No scratch file: readers opens 4 files,";
     assert!(

@@ -657,7 +657,9 @@ fn a_limit_is_no_choice() {
     assert!(score > 0.9 && score <= 1.0, "{score}");
     assert_eq!(report.comparisons.len(), 1, "none and linux-6.18");
     assert_eq!(report.best, ["linux-6.18"]);
-    let advice = foreread_lab::report::advise(std::slice::from_ref(&report));
+    let advice =
+        foreread_lab::verdict::tables::of_tables(std::slice::from_ref(&report), |_| String::new());
+    let advice = advice.expect("a whole table").why;
     assert!(
         advice.starts_with("Use linux-6.18 on model:rbd") && !advice.contains("oracle"),
         "{advice}"

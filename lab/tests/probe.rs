@@ -86,7 +86,7 @@ fn the_plateau_is_where_the_formula_has_it() {
         assert_eq!(plateau, Some(by_hand), "{name}");
         let probe = of(name).probe;
         assert_eq!(probe.plateau_bytes, plateau, "{name}");
-        assert!(probe.advice.starts_with("A readahead of ") && probe.setting.is_none());
+        assert!(probe.verdict.why.starts_with("A readahead of ") && probe.verdict.steps.is_empty());
     }
 }
 

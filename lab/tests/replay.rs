@@ -558,7 +558,9 @@ fn open_loops_are_judged_by_latency() {
         text.contains("wait") && text.contains("wait, ms") && text.contains("since it was due"),
         "{text}"
     );
-    let advice = foreread_lab::report::advise(std::slice::from_ref(&report));
+    let advice =
+        foreread_lab::verdict::tables::of_tables(std::slice::from_ref(&report), |_| String::new());
+    let advice = advice.expect("a whole table").why;
     assert!(
         advice.contains("makes test.trace wait ") && advice.contains(" a read"),
         "{advice}"

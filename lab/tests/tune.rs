@@ -3,11 +3,11 @@
 //! Never: a probe of a real storage (`probe.rs`), or the clock.
 
 use crate::common::replay_of;
-use foreread_lab::advice::{Means, is_walk};
 use foreread_lab::compare::{self, ComparePlan};
-use foreread_lab::replay::Replay;
+use foreread_lab::replay::{Replay, is_walk};
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{TuneOptions, TuneReport, find, render, tune};
+use foreread_lab::verdict::Means;
 use foreread_report::progress::Silent;
 use foreread_trace::{FileInfo, Item, Record};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
         (tuned.today.as_str(), tuned.today_is_known),
         ("linux-6.18:max=128K", false)
     );
-    let kernel = tuned.kernel.as_ref().expect("a gain");
+    let kernel = tuned.verdict.gain(Means::Setting).expect("a gain");
     assert!(
         kernel.ratio < 0.5
             && kernel
@@ -66,37 +66,38 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
     );
     assert!(
         tuned
-            .policy
-            .as_ref()
+            .verdict
+            .gain(Means::Policy)
             .is_some_and(|gain| gain.ratio <= kernel.ratio)
     );
-    let places: Vec<&str> = tuned.settings.iter().map(|s| s.place.as_str()).collect();
-    assert!(
-        places.contains(&"the kernel") && places.contains(&"foreread"),
-        "{places:?}"
-    );
-    let first = tuned.first.as_ref().map(|first| first.means);
-    let lines: Vec<&str> = tuned.settings.iter().map(|s| s.text.as_str()).collect();
-    assert_eq!(first, Some(Means::Run));
+    let steps = &tuned.verdict.steps;
+    let lines: Vec<&str> = steps.iter().map(|s| s.text.as_str()).collect();
+    assert_eq!(steps[0].means, Means::Run);
     assert_eq!(
         lines[0], "foreread run -- CMD",
         "the line of what is said first"
     );
     assert!(lines[1].starts_with("foreread doctor --fix DEVICE --to "));
     assert!(
-        tuned.verdict.starts_with("Run the program by ")
-            && tuned.verdict.contains("Or set the kernel's readahead to ")
-            && tuned.verdict.contains(" times faster"),
+        tuned.verdict.why.starts_with("Run the program by ")
+            && tuned
+                .verdict
+                .why
+                .contains("Or set the kernel's readahead to ")
+            && tuned.verdict.why.contains(" times faster"),
         "{}",
-        tuned.verdict
+        tuned.verdict.why
     );
     let text = render(&tuned, Style::default());
     assert!(
-        text.contains("foreread serve SOURCE --unix") && text.contains("Expected: x0."),
+        lines
+            .iter()
+            .any(|line| line.starts_with("foreread serve SOURCE --unix"))
+            && text.contains("Expected: x0."),
         "{text}"
     );
     assert!(
-        text.lines().all(|line| line.chars().count() <= 100),
+        text.lines().all(|line| line.chars().count() <= 100) && text.lines().count() <= 25,
         "{text}"
     );
 }
@@ -107,20 +108,13 @@ fn random_reads_gain_by_a_plan_alone_and_it_says_so() {
         "rbd",
         (0..200).map(|n| ((n * 7919 + n * n * 131 + 17) % 16_000, 1)),
     );
-    assert_eq!(
-        (&tuned.kernel, &tuned.policy),
-        (&None, &None),
-        "{:#?}",
-        tuned.report.rows
-    );
+    let means: Vec<Means> = tuned.verdict.steps.iter().map(|step| step.means).collect();
+    assert_eq!(means, [Means::Plan], "{:#?}", tuned.report.rows);
+    let why = &tuned.verdict.why;
+    let plan = " Where the program reads the same each time, replay a plan of it: reads take ";
     assert!(
-        tuned.settings.is_empty()
-            && tuned
-                .verdict
-                .starts_with("Where the program reads the same each time, replay a plan")
-            && tuned.verdict.contains(" Else nothing to change"),
-        "{}",
-        tuned.verdict
+        why.starts_with("Nothing to change") && why.contains(plan) && why.contains(" s at best "),
+        "{why}"
     );
 }
 
@@ -132,8 +126,8 @@ fn the_json_has_the_promised_keys() {
         (json["schema"].as_str(), json["storage"].as_str()),
         (Some("foreread.tune/1"), Some("model:rbd"))
     );
-    for key in
-    "foreread trace chosen probe today today_bytes report kernel hint hint_files policy first verdict settings".split(' ')
+    for key in "foreread trace chosen probe today today_bytes report recorded_s hint_files verdict"
+        .split(' ')
     {
         assert!(json.get(key).is_some(), "{key} is missing");
     }

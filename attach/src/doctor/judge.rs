@@ -1,19 +1,19 @@
 //! Whether a setting is right: the advice of the lab about what it costs and gains, and what is suspicious about where it is from.
 
+use super::fix::RULES_FILE;
 use super::look::{DeviceFacts, StorageKind};
-use super::measure::CheckedRate;
 use super::pins::Pin;
 use super::rules::RuleValue;
-use super::verdict::{DeviceVerdict, Verdict};
-use foreread_lab::setting::{SettingLimits, SizeCosts, StorageCosts};
+use super::verdict::DeviceVerdict;
+use foreread_lab::verdict::disk::{DiskFinding, DiskLook, StorageCosts, change};
+use foreread_lab::verdict::{Standing, Step, Verdict, set_readahead};
 use foreread_report::number::{size_in_words as size, three};
+use std::path::Path;
 
 /// An optimal size above this is named wrongly by a device that does not turn.
 const LARGE_OPTIMAL_BYTES: u64 = 2 << 20;
 /// Up to here the readahead of a volume of ZFS is left to ZFS, which sets one page.
 const MAX_ZVOL_BYTES: u64 = 128 << 10;
-/// A gain that is worth a line.
-const MIN_GAIN: f64 = 1.25;
 
 /// The figures of a device that was not measured, by its class: orders of magnitude.
 #[must_use]
@@ -36,77 +36,57 @@ pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     }
 }
 
-/// A larger value that was read this much faster is advised instead.
-const MIN_CHECKED_GAIN: f64 = 1.1;
-
-/// The value to have, and what the present and that one cost: of one reader in order the rates that were read, where they were.
-fn with_checks(
-    now: Option<SizeCosts>,
-    best: SizeCosts,
-    costs: &StorageCosts,
-    checked: &[CheckedRate],
-) -> (Option<SizeCosts>, SizeCosts) {
-    let read = |size: SizeCosts| {
-        let rate = checked
-            .iter()
-            .find(|rate| rate.readahead_bytes == size.readahead_bytes);
-        let [one, four, sixteen] = size.in_order_mb_per_s;
-        let one = rate.map_or(one, |rate| rate.mb_per_s);
-        SizeCosts {
-            in_order_mb_per_s: [one, four.max(one), sixteen.max(one)],
-            ..size
-        }
-    };
-    let best = read(best);
-    let larger = checked.last().filter(|rate| {
-        let advised = best.in_order_mb_per_s[0];
-        let is_other = now.is_none_or(|now| now.readahead_bytes != rate.readahead_bytes);
-        is_other
-            && rate.readahead_bytes > best.readahead_bytes
-            && rate.mb_per_s >= MIN_CHECKED_GAIN * advised
-    });
-    let best = larger.map_or(best, |rate| read(costs.at(rate.readahead_bytes)));
-    (now.map(read), best)
-}
-
 /// Judges a device.
 #[must_use]
 pub fn judge(
     facts: &DeviceFacts,
     rule: Option<&RuleValue>,
     pin: Option<&Pin>,
-    costs: StorageCosts,
-    checked: &[CheckedRate],
-    limits: &SettingLimits,
+    look: &DiskLook,
 ) -> DeviceVerdict {
     let device = &facts.device;
-    let now = device.read_ahead.map(|bytes| costs.at(bytes));
-    let (now, best) = with_checks(now, costs.best(limits), &costs, checked);
-    let Finding {
-        verdict,
-        reason,
-        harm,
-    } = match now {
-        None => Finding::fine("says no readahead".to_string()),
-        Some(now) => finding(facts, rule, pin, &costs, &now, &best, limits),
-    };
+    let found = look.find();
+    let (standing, reason) = standing(facts, rule, pin, look, &found);
+    let is_fine = standing == Standing::Fine;
+    let DiskFinding {
+        harm, has, best, ..
+    } = found;
     let origin = device
         .read_ahead
         .map_or_else(String::new, |bytes| short_origin(bytes, rule, pin));
+    let step = has.filter(|_| !is_fine).map(|has| {
+        let is_disk = device.rotates.is_some();
+        let mut step = set_readahead(&device.name, is_disk, best.readahead_bytes);
+        if is_disk && pin.is_some_and(|pin| pin.path != Path::new(RULES_FILE)) {
+            step.text.push_str(" --force");
+        }
+        Step {
+            what: format!("Set {}", size(best.readahead_bytes)),
+            why: change(&has, &best, &look.basis()),
+            ..step
+        }
+    });
     let places = device
         .mounts
         .iter()
         .map(|mount| mount.point.display().to_string());
-    let mounts = places.take(100).collect();
     DeviceVerdict {
-        name: device.name.clone(),
+        verdict: Verdict {
+            device: device.name.clone(),
+            has_bytes: device.read_ahead,
+            should_bytes: match is_fine {
+                true => device.read_ahead,
+                false => Some(best.readahead_bytes),
+            },
+            standing,
+            why: harm.filter(|_| !is_fine).unwrap_or_default(),
+            confidence: look.confidence(),
+            steps: step.into_iter().collect(),
+        },
         kind: facts.kind,
-        about: about(facts, &costs),
-        verdict,
+        about: about(facts, &look.costs),
         reason,
         origin,
-        harm,
-        readahead_bytes: device.read_ahead,
         rule_bytes: rule.map(|rule| rule.bytes),
         rule: rule.map(|rule| rule.words.clone()),
         rule_source: rule.map(|rule| rule.source),
@@ -118,96 +98,61 @@ pub fn judge(
         size_bytes: device.size,
         scheduler: device.scheduler.clone(),
         model: device.model.clone(),
-        mounts,
+        mounts: places.take(100).collect(),
         is_swap: device.is_swap,
-        costs,
-        is_checked: !checked.is_empty(),
-        now,
-        advised: (verdict != Verdict::Fine).then_some(best),
+        costs: look.costs,
+        now: has,
+        advised: (!is_fine).then_some(best),
     }
 }
 
-/// What is found about a value.
-struct Finding {
-    verdict: Verdict,
-    reason: String,
-    harm: Option<String>,
-}
-
-impl Finding {
-    fn fine(reason: String) -> Finding {
-        Finding {
-            verdict: Verdict::Fine,
-            reason,
-            harm: None,
-        }
-    }
-
-    fn suspicious(reason: String, harm: String) -> Finding {
-        Finding {
-            verdict: Verdict::Suspicious,
-            reason,
-            harm: Some(harm),
-        }
-    }
-}
-
-fn finding(
+/// What is found about a value, and why it is so: what the look at the disk found, unless the device is of a kind or a setting that it knows
+/// nothing of.
+fn standing(
     facts: &DeviceFacts,
     rule: Option<&RuleValue>,
     pin: Option<&Pin>,
-    costs: &StorageCosts,
-    now: &SizeCosts,
-    best: &SizeCosts,
-    limits: &SettingLimits,
-) -> Finding {
-    let bytes = now.readahead_bytes;
+    look: &DiskLook,
+    found: &DiskFinding,
+) -> (Standing, String) {
+    let Some(bytes) = look.has_bytes else {
+        return (Standing::Fine, "says no readahead".to_string());
+    };
     let origin = origin(bytes, rule, pin);
-    if !facts.has_bytes() || facts.kind == StorageKind::Memory {
-        return Finding::fine(origin);
-    }
     if facts.is_hidden() {
         let above = facts.used_by.join(", ");
         let text = format!("reads of files go through {above}, whose readahead counts; {origin}");
-        return Finding::fine(text);
+        return (Standing::Fine, text);
     }
     if facts.kind == StorageKind::Zvol && bytes <= MAX_ZVOL_BYTES {
-        return Finding::fine(format!("{origin}; ZFS reads ahead by itself"));
-    }
-    if bytes == 0 && facts.kind != StorageKind::NineP {
-        let harm = "each read in order waits for the storage".to_string();
-        return Finding::suspicious(format!("it reads nothing ahead; {origin}"), harm);
-    }
-    // btrfs and Ceph mean their large values.
-    let is_own = matches!(facts.kind, StorageKind::Btrfs | StorageKind::Ceph);
-    if costs.is_too_large(bytes, best) && !(is_own && bytes <= 8 << 20) {
-        let harm = format!("random page faults read {} each", size(bytes));
-        return Finding::suspicious(format!("{}{origin}", claim(facts, costs)), harm);
-    }
-    if now.streams_bytes > limits.memory_bytes / 2 {
-        let harm = format!("sixteen streams take {} of memory", size(now.streams_bytes));
-        return Finding::suspicious(format!("{harm}; {origin}"), harm);
+        return (
+            Standing::Fine,
+            format!("{origin}; ZFS reads ahead by itself"),
+        );
     }
     // Its server may read ahead by itself: windows of 2 MiB, which the kernel asks for in parts at once, made rclone 14 times slower.
-    if facts.kind == StorageKind::Fuse && !costs.is_measured {
+    if facts.kind == StorageKind::Fuse
+        && !look.costs.is_measured
+        && found.standing != Standing::Suspicious
+    {
         let text = "its server may read ahead by itself: no larger value is advised unless 'foreread tune -- CMD' finds one";
-        return Finding::fine(format!("{origin}; {text}"));
+        return (Standing::Fine, format!("{origin}; {text}"));
     }
-    let gains = [0, 1].map(|n: usize| best.in_order_mb_per_s[n] / now.in_order_mb_per_s[n]);
-    if gains[0].max(gains[1]) >= MIN_GAIN && best.readahead_bytes > bytes && pin.is_none() {
-        let (readers, gain) = match gains[0] >= gains[1] {
-            true => ("a reader in order", gains[0]),
-            false => ("four readers in order", gains[1]),
-        };
-        let advised = size(best.readahead_bytes);
-        let harm = format!("with {advised} {readers} would be {}x as fast", three(gain));
-        return Finding {
-            verdict: Verdict::Gain,
-            reason: origin,
-            harm: Some(harm),
-        };
+    // btrfs and Ceph mean their large values.
+    let is_own = matches!(facts.kind, StorageKind::Btrfs | StorageKind::Ceph)
+        && (1..=8 << 20).contains(&bytes);
+    let is_meant = match found.standing {
+        Standing::Suspicious => is_own || bytes == 0 && facts.kind == StorageKind::NineP,
+        _ => pin.is_some(),
+    };
+    if is_meant || !facts.has_bytes() || facts.kind == StorageKind::Memory {
+        return (Standing::Fine, origin);
     }
-    Finding::fine(origin)
+    let claim = match found.standing {
+        Standing::Suspicious => claim(facts, &look.costs),
+        _ => String::new(),
+    };
+    (found.standing, format!("{claim}{origin}"))
 }
 
 /// What the device says of itself that is not so; empty where nothing is.

@@ -1,14 +1,13 @@
 //! Measures a disk for a moment, where that is allowed and disturbs nothing.
 //!
 //! ```text
-//!   the node of the disk, where this user may open it ──► latency, rate, and a reader in order at three sizes
+//!   the node of the disk, where this user may open it ──► latency, rate, and a reader in order at four sizes, three times
 //!   else a large file on it that this user may read
 //! ```
 //! On this machine alone. A disk in heavy use is left alone: its readers come first, and the figures would be wrong.
 
 use super::look::{DeviceFacts, StorageKind};
-use foreread_lab::probe::{glance, in_order};
-use foreread_lab::setting::{MIN_TURNING_US, SettingLimits, StorageCosts};
+use foreread_lab::verdict::disk::{DiskLook, SettingLimits};
 use foreread_os::host::{DeviceNumber, Host};
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -31,8 +30,7 @@ const MAX_FILES: usize = 4;
 /// What was measured, or why not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
-    /// What a read costs, and where that was read.
-    Costs(StorageCosts, PathBuf),
+    Look(DiskLook),
     /// It is in heavy use.
     Busy,
     /// Why it could not be read.
@@ -43,7 +41,7 @@ pub enum Measurement {
 
 /// Measures one.
 #[must_use]
-pub fn measure(host: &Host, facts: &DeviceFacts) -> Measurement {
+pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measurement {
     let is_for_it = matches!(
         facts.kind,
         StorageKind::Disk | StorageKind::Loop | StorageKind::Mapped | StorageKind::Md
@@ -67,17 +65,9 @@ pub fn measure(host: &Host, facts: &DeviceFacts) -> Measurement {
     // Looked for only where the node cannot be read.
     let by_file = std::iter::once_with(|| readable_files(host, facts)).flatten();
     for place in by_node.chain(by_file) {
-        match glance(&place) {
-            Ok(Some(glance)) => {
-                let claims = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
-                let costs = StorageCosts {
-                    latency_us: glance.latency_us,
-                    mb_per_s: glance.mb_per_s,
-                    is_measured: true,
-                    turns: claims && glance.latency_us >= MIN_TURNING_US,
-                };
-                return Measurement::Costs(costs, place);
-            }
+        let claims = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
+        match DiskLook::measured(&place, facts.device.read_ahead, claims, limits) {
+            Ok(Some(look)) => return Measurement::Look(look),
             Ok(None) => {}
             Err(failure) => drop(failed.get_or_insert(failure)),
         }
@@ -87,37 +77,6 @@ pub fn measure(host: &Host, facts: &DeviceFacts) -> Measurement {
         Some(failure) => Measurement::Failed(failure.to_string()),
         None => Measurement::Not,
     }
-}
-
-/// What a reader in order gets with windows of a size, in 10^6 bytes a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CheckedRate {
-    pub readahead_bytes: u64,
-    pub mb_per_s: f64,
-}
-
-/// Reads in order with windows of the present size, of the advised one and of a larger one. Nothing where one of them cannot be read.
-#[must_use]
-pub fn check(
-    place: &Path,
-    now: u64,
-    costs: &StorageCosts,
-    limits: &SettingLimits,
-) -> Vec<CheckedRate> {
-    let advised = costs.best(limits).readahead_bytes;
-    let larger = (advised * 4).min(limits.most_bytes(costs));
-    let mut sizes = vec![now, advised, larger];
-    sizes.sort_unstable();
-    sizes.dedup();
-    let rate = |readahead_bytes: u64| {
-        let mb_per_s = in_order(place, readahead_bytes).ok()??;
-        Some(CheckedRate {
-            readahead_bytes,
-            mb_per_s,
-        })
-    };
-    let rates: Option<Vec<CheckedRate>> = sizes.into_iter().map(rate).collect();
-    rates.unwrap_or_default()
 }
 
 /// Large files on a disk, the largest first: of the present folder, then of the places where it is mounted, folder by folder.

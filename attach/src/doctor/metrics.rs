@@ -1,6 +1,7 @@
 //! What `doctor` found, as a text file for the node exporter of Prometheus.
 
-use super::verdict::{DeviceVerdict, DoctorReport, Verdict};
+use super::verdict::{DeviceVerdict, DoctorReport};
+use foreread_lab::verdict::Standing;
 
 type Value = fn(&DeviceVerdict) -> Option<u64>;
 
@@ -8,7 +9,7 @@ const GAUGES: [(&str, &str, Value); 4] = [
     (
         "foreread_doctor_readahead_bytes",
         "read_ahead_kb of the device.",
-        |device| device.readahead_bytes,
+        |device| device.verdict.has_bytes,
     ),
     (
         "foreread_doctor_rule_bytes",
@@ -23,7 +24,7 @@ const GAUGES: [(&str, &str, Value); 4] = [
     (
         "foreread_doctor_suspicious",
         "1 where the present value is suspicious.",
-        |device| Some(u64::from(device.verdict == Verdict::Suspicious)),
+        |device| Some(u64::from(device.verdict.standing == Standing::Suspicious)),
     ),
 ];
 
@@ -35,7 +36,10 @@ pub fn text(report: &DoctorReport) -> String {
         text += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
         for device in &report.devices {
             if let Some(value) = value(device) {
-                text += &format!("{name}{{device=\"{}\"}} {value}\n", label(&device.name));
+                text += &format!(
+                    "{name}{{device=\"{}\"}} {value}\n",
+                    label(&device.verdict.device)
+                );
             }
         }
     }

@@ -1,10 +1,9 @@
 //! What `doctor` found, as blocks: what is wrong and the line that sets it, in at most twelve lines; with `--why` the reasons of each device.
 
-use super::fix::RULES_FILE;
 use super::look::StorageKind;
-use super::verdict::{DeviceVerdict, DoctorReport, Verdict};
-use foreread_lab::setting::{SizeCosts, fault_in_words};
-use foreread_os::host::devices::mount_setting;
+use super::verdict::{DeviceVerdict, DoctorReport};
+use foreread_lab::verdict::Standing;
+use foreread_lab::verdict::disk::ratios;
 use foreread_report::block::Block;
 use foreread_report::number::{plural, size_in_words as size, three};
 
@@ -14,8 +13,6 @@ const MAX_NAMES: usize = 6;
 const MAX_NOTES: usize = 1;
 /// Devices with the same words that get a line of their own in the reasons.
 const MAX_GROUPS: usize = 40;
-/// A difference of this part of a rate is none.
-const SAME: f64 = 0.05;
 
 /// Devices by what was found, those that matter most first.
 struct Sorted<'a> {
@@ -26,14 +23,16 @@ struct Sorted<'a> {
 
 impl<'a> Sorted<'a> {
     fn of(report: &'a DoctorReport) -> Sorted<'a> {
-        let of = |verdict: Verdict| {
+        let of = |standing: Standing| {
             let devices = report.devices.iter();
-            devices.filter(|device| device.verdict == verdict).collect()
+            devices
+                .filter(|device| device.verdict.standing == standing)
+                .collect()
         };
         let mut sorted = Sorted {
-            bad: of(Verdict::Suspicious),
-            gain: of(Verdict::Gain),
-            fine: of(Verdict::Fine),
+            bad: of(Standing::Suspicious),
+            gain: of(Standing::Gain),
+            fine: of(Standing::Fine),
         };
         // What is in use first; a disk before what is made of it.
         sorted.bad.sort_by_key(|device| {
@@ -142,7 +141,10 @@ fn readahead(device: &DeviceVerdict, end: &str) -> String {
 }
 
 fn value(device: &DeviceVerdict) -> String {
-    device.readahead_bytes.map_or_else(|| "-".to_string(), size)
+    device
+        .verdict
+        .has_bytes
+        .map_or_else(|| "-".to_string(), size)
 }
 
 fn is_disk(device: &DeviceVerdict) -> bool {
@@ -151,44 +153,23 @@ fn is_disk(device: &DeviceVerdict) -> bool {
 
 /// A device that is not fine: what is wrong, the line that sets it, what that changes.
 fn one(device: &DeviceVerdict) -> Vec<Block> {
-    let harm = device.harm.as_deref().unwrap_or_default();
-    let mut blocks = vec![Block::Text(readahead(device, &format!("; {harm}.")))];
-    let (Some(now), Some(to)) = (&device.now, &device.advised) else {
-        return blocks;
-    };
-    blocks.push(Block::line(format!("    {}", remedy(device, to))));
-    blocks.push(Block::Indented(
-        4,
-        vec![Block::Text(change(device, now, to))],
-    ));
-    blocks
-}
-
-/// What another value changes, and what says so.
-fn change(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
-    let fault = format!(
-        "A random page fault then takes {} ms instead of {}",
-        three(to.fault_ms),
-        three(now.fault_ms)
-    );
-    let [one, _] = ratios(now, to);
-    let in_order = match one - 1.0 {
-        // The first line has it.
-        _ if device.verdict == Verdict::Gain => String::new(),
-        change if change.abs() <= SAME => "; a reader in order is as fast".to_string(),
-        change if change < 0.0 => format!("; a reader in order loses {} %", three(-change * 100.0)),
-        _ => format!("; a reader in order would be {}x as fast", three(one)),
-    };
-    format!("{fault}{in_order} ({}).", basis(device))
-}
-
-/// What the figures are from.
-fn basis(device: &DeviceVerdict) -> String {
-    let costs = device.costs.in_words();
-    match device.is_checked {
-        true => costs,
-        false => format!("by formula; {costs}"),
+    let verdict = &device.verdict;
+    let mut blocks = vec![Block::Text(readahead(
+        device,
+        &format!("; {}.", verdict.why),
+    ))];
+    for step in &verdict.steps {
+        let after = match is_disk(device) {
+            true => format!("undo: foreread doctor --undo {}", verdict.device),
+            false => "until it is unmounted".to_string(),
+        };
+        blocks.push(Block::line(format!(
+            "    {}:  {}     {after}",
+            step.what, step.text
+        )));
+        blocks.push(Block::Indented(4, vec![Block::Text(step.why.clone())]));
     }
+    blocks
 }
 
 /// Why, what it is, and what else the value costs.
@@ -218,34 +199,31 @@ fn reason(device: &DeviceVerdict) -> String {
 /// The verdict of one device in a line, for a log.
 #[must_use]
 pub fn line(device: &DeviceVerdict) -> String {
-    let value = device
-        .readahead_bytes
-        .map_or_else(|| "-".to_string(), foreread_report::number::size);
-    match (device.verdict, &device.now, &device.advised) {
-        (Verdict::Suspicious, Some(now), Some(to)) => format!(
-            "{value} is suspicious: {}; {}. {} ({})",
-            device.about,
-            device.reason,
-            fault_in_words(now, to),
-            basis(device)
-        ),
-        (Verdict::Gain, Some(now), Some(to)) => format!(
-            "{value} could gain: {}. {} ({})",
-            device.harm.as_deref().unwrap_or_default(),
-            fault_in_words(now, to),
-            basis(device)
-        ),
-        _ => format!("{value} is fine: {}", device.reason),
-    }
+    let verdict = &device.verdict;
+    let value = verdict.has_bytes;
+    let value = value.map_or_else(|| "-".to_string(), foreread_report::number::size);
+    let step = verdict.steps.first();
+    let Some(step) = step else {
+        return format!("{value} is fine: {}", device.reason);
+    };
+    let word = match verdict.standing {
+        Standing::Suspicious => "is suspicious",
+        _ => "could gain",
+    };
+    format!(
+        "{value} {word}: {}. {}: {} ({})",
+        verdict.why, step.what, step.text, step.why
+    )
 }
 
 /// What people call it: a file system without a disk has a number, and the place where it is mounted.
 fn called(device: &DeviceVerdict) -> &str {
-    let is_number = device.name.starts_with(|c: char| c.is_ascii_digit());
+    let name = &device.verdict.device;
+    let is_number = name.starts_with(|c: char| c.is_ascii_digit());
     // Any user may choose the name of a folder: one that a terminal would obey is not shown.
     let is_plain = |place: &&String| !place.chars().any(char::is_control);
     let place = device.mounts.first().filter(|_| is_number);
-    place.filter(is_plain).unwrap_or(&device.name)
+    place.filter(is_plain).unwrap_or(name)
 }
 
 fn names(list: &[&str]) -> String {
@@ -266,32 +244,6 @@ fn factor(device: &DeviceVerdict) -> f64 {
     let sizes = device.now.as_ref().zip(device.advised.as_ref());
     let [one, four] = sizes.map_or([1.0; 2], |(now, to)| ratios(now, to));
     one.max(four)
-}
-
-/// The throughput of a reader and of four of them, with one size / with another.
-fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
-    [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
-}
-
-fn remedy(device: &DeviceVerdict, to: &SizeCosts) -> String {
-    let name = &device.name;
-    if !is_disk(device) {
-        return format!(
-            "Set {}:  echo {} > {}     until it is unmounted",
-            size(to.readahead_bytes),
-            to.readahead_bytes / 1024,
-            mount_setting(name)
-        );
-    }
-    let is_foreign = device
-        .set_by
-        .as_ref()
-        .is_some_and(|path| path != RULES_FILE);
-    let force = if is_foreign { " --force" } else { "" };
-    format!(
-        "Set {}:  foreread doctor --fix {name}{force}     undo: foreread doctor --undo {name}",
-        size(to.readahead_bytes)
-    )
 }
 
 /// Fine devices: those with the same value and the same words in one line.

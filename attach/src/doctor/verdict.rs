@@ -1,7 +1,8 @@
 //! What `doctor` found: its JSON, schema `foreread.doctor/1`. Undefined is null; sizes are bytes.
 
 use super::look::StorageKind;
-use foreread_lab::setting::{SizeCosts, StorageCosts};
+use foreread_lab::verdict::disk::{SizeCosts, StorageCosts};
+use foreread_lab::verdict::{Standing, Verdict};
 use serde::Serialize;
 
 pub const SCHEMA: &str = "foreread.doctor/1";
@@ -13,36 +14,25 @@ pub struct DoctorReport {
     /// The release of the kernel.
     pub kernel: Option<String>,
     /// The worst of the devices.
-    pub verdict: Verdict,
+    pub standing: Standing,
     pub devices: Vec<DeviceVerdict>,
     pub pressure: PressureFacts,
     /// What a reader must know, a sentence each.
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    Fine,
-    /// Another setting would be faster, and this one harms nothing.
-    Gain,
-    Suspicious,
-}
-
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceVerdict {
-    pub name: String,
+    /// What it has and should have; `why` is what is wrong, where something is.
+    #[serde(flatten)]
+    pub verdict: Verdict,
     pub kind: StorageKind,
     /// In words: `a virtio disk`.
     pub about: String,
-    pub verdict: Verdict,
-    /// Why, a sentence.
+    /// Why it is so, a sentence.
     pub reason: String,
     /// Where the value is from, in a few words.
     pub origin: String,
-    /// What is wrong with it, where something is.
-    pub harm: Option<String>,
-    pub readahead_bytes: Option<u64>,
     /// What the kernel's rule gives, and the rule.
     pub rule_bytes: Option<u64>,
     pub rule: Option<String>,
@@ -59,8 +49,6 @@ pub struct DeviceVerdict {
     pub mounts: Vec<String>,
     pub is_swap: bool,
     pub costs: StorageCosts,
-    /// The rates of one reader in order were read, and not computed.
-    pub is_checked: bool,
     /// At the present setting.
     pub now: Option<SizeCosts>,
     /// At the setting that is advised, where one is.

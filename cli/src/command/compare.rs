@@ -14,12 +14,11 @@ use crate::signals;
 use crate::source;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
-use foreread_lab::advice::{NextStep, after_compare, can_run, in_shell, is_walk};
 use foreread_lab::compare::vary::{self, MeasuredSeries, Vary};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
-use foreread_lab::replay::Replay;
+use foreread_lab::replay::{LoadedTrace, Replay, is_walk};
 use foreread_lab::report::{Report, Table, page, screen, table, to_json};
-use foreread_lab::tune::disk_setting;
+use foreread_lab::verdict::{Step, in_shell, tables::of_tables};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +27,8 @@ use std::time::Duration;
 
 /// Measure readahead policies on a file, a disk or a model
 ///
-/// Without arguments it makes a scratch file, removes it again, and runs four workloads on it and on two models.
+/// Without arguments it makes a scratch file on this disk, removes it again, and runs four workloads on it, in half a minute; --on model:NAME takes
+/// a model instead.
 /// The runs are paired and interleaved: run i of every policy has the same reads and, on a model, the same random numbers.
 /// A policy is called the fastest only if the difference is more than noise, and two are called equal only if the interval of their
 /// ratio is within 5 %; --details shows how that was tested.
@@ -53,7 +53,7 @@ pub struct CompareArgs {
     /// Files and block devices are only read; a path may be written file:PATH. 'foreread list models' lists the models;
     /// model-live: runs the engine on a model in real time. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
     /// rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with --features tls, s3://, gs://, az://, hf://
-    /// and http(s):// one with --features object. By default a scratch file and two models.
+    /// and http(s):// one with --features object. By default a scratch file.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// 'all', or a,b:key=value [default: the usual]
@@ -202,7 +202,8 @@ fn print(
     let is_here = |on: &CompareOn| on.path().is_some() || on.is_simulated();
     let trace = plan.replay.as_ref().map(|replay| &*replay.loaded);
     let trace = trace.filter(|_| plan.on.as_ref().is_none_or(is_here));
-    let is_walk = trace.is_some_and(|trace| can_run(Some(trace)) && is_walk(trace));
+    let is_walk =
+        trace.is_some_and(|trace| LoadedTrace::is_through_page_cache(trace) && is_walk(trace));
     let reports: Vec<Report> = tables
         .iter()
         .map(|table| Report {
@@ -210,17 +211,19 @@ fn print(
             ..Report::of(table)
         })
         .collect();
-    let next = after_compare(&reports, |runs| again(args.on.as_ref(), runs));
+    let verdict = of_tables(&reports, |runs| again(args.on.as_ref(), runs));
+    let file = plan.on.as_ref().and_then(|on| on.path());
+    let verdict = verdict.map(|verdict| match file {
+        Some(path) => verdict.with_disk(path),
+        None => verdict,
+    });
+    let why = verdict.as_ref().map(|verdict| verdict.why.as_str());
+    let steps = verdict.as_ref().map_or(&[][..], |verdict| &verdict.steps);
     outputs.emit(
-        || {
-            let file = plan.on.as_ref().and_then(|on| on.path());
-            let setting = file.and_then(|path| disk_setting(path, &reports));
-            let next = setting.iter().chain(&next).flat_map(NextStep::blocks);
-            screen(&reports, next, style)
-        },
+        || screen(&reports, why, steps.iter().flat_map(Step::next), style),
         || to_json(&reports),
         &[("html", &|| {
-            page::compare(&reports, next.as_ref().map(NextStep::copy))
+            page::compare(&reports, why, steps.iter().map(Step::copy).collect())
         })],
     )
 }

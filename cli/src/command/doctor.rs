@@ -7,8 +7,9 @@ use crate::args::values::size;
 use crate::fail::Fail;
 use crate::out::{self, Outputs, force, may_style};
 use foreread_attach::doctor::fix::{FixOutcome, RULES_FILE};
-use foreread_attach::doctor::verdict::{DoctorReport, Verdict};
+use foreread_attach::doctor::verdict::DoctorReport;
 use foreread_attach::doctor::{self, DoctorOptions, fix, metrics, render};
+use foreread_lab::verdict::Standing;
 use foreread_os::host::Host;
 use foreread_os::host::memory::page_bytes;
 use foreread_report::block::Block;
@@ -149,8 +150,8 @@ fn verdict(report: &DoctorReport) -> Result<(), Fail> {
     let bad = report
         .devices
         .iter()
-        .filter(|device| device.verdict == Verdict::Suspicious);
-    let names: Vec<&str> = bad.map(|device| device.name.as_str()).collect();
+        .filter(|device| device.verdict.standing == Standing::Suspicious);
+    let names: Vec<&str> = bad.map(|device| device.verdict.device.as_str()).collect();
     if names.is_empty() {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, exit_code};
 use crate::traces::{passed_over, size_of, written};
-use foreread_lab::advice::in_shell;
+use foreread_lab::verdict::in_shell;
 use foreread_observe::record::Target;
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, possible, start};
 use foreread_observe::record::sampled::{self, SampledRecording};

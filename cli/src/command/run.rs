@@ -13,7 +13,7 @@ use foreread::OpenError;
 use foreread_attach::run::command::start;
 use foreread_attach::run::{RunOptions, RunReport, WatchBy, page};
 use foreread_core::policy::PolicySpec;
-use foreread_lab::advice::{in_shell, mount_behind, record_lines};
+use foreread_lab::verdict::{Means, Step, Verdict, in_shell};
 use foreread_observe::record::Target;
 use foreread_os::ends;
 use serde_json::json;
@@ -89,8 +89,6 @@ fn policy(text: &str) -> Result<PolicySpec, String> {
     PolicySpec::parse(text).map_err(|error| OpenError::Policy(error).to_string())
 }
 
-/// What is done about a file system that keeps nothing.
-const BEHIND: &str = "mount what is behind it by foreread instead, such as:";
 const MIB: f64 = (1 << 20) as f64;
 
 /// Runs.
@@ -122,13 +120,19 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let report = running.finish();
     #[cfg(feature = "otlp")]
     send(began.elapsed(), &report, status);
+    let verdict = report.verdict(&in_shell(
+        args.command.iter().map(|word| word.to_string_lossy()),
+    ));
     if !args.quiet {
         // A closed stderr is not an error.
-        let words = in_words(&report) + &advice(&report, &args.command);
+        let words = in_words(&report) + &advice(&verdict);
         let _ = std::io::stderr().write_all(words.as_bytes());
     }
     let json = || to_json(&report, status);
-    let html = || page(&report, &name(args), next(&report, &args.command), &json());
+    let html = || {
+        let next = verdict.steps.first().map(Step::copy);
+        page(&report, &name(args), next, &json())
+    };
     outputs.emit(String::new, json, &[("html", &html)])?;
     match status.map_or(0, exit_code) {
         0 => Ok(()),
@@ -148,19 +152,17 @@ fn send(took: std::time::Duration, report: &RunReport, status: Option<ExitStatus
     crate::otlp::send_command("run", took, &fields, error);
 }
 
-/// What else there is for a command of which no policy knows what it reads next, or whose file system keeps nothing.
-fn advice(report: &RunReport, command: &[OsString]) -> String {
-    if let Some(kind) = report.is_dropped_by() {
-        return format!("  {BEHIND}\n    {}\n", mount_behind(kind, ""));
-    }
-    if !report.has_no_pattern() || command.is_empty() {
-        return String::new();
-    }
-    let command = in_shell(command.iter().map(|word| word.to_string_lossy()));
-    let lines = record_lines(&command);
-    let lines = lines.lines().map(|line| format!("    {line}\n"));
-    let why = "  where it reads the same each time, a plan of one run can help the next:\n";
-    why.to_string() + &lines.collect::<String>()
+/// What else there is for a command that gained nothing.
+fn advice(verdict: &Verdict) -> String {
+    let steps = verdict
+        .steps
+        .iter()
+        .filter(|step| step.means != Means::Measure);
+    let lines = |step: &Step| {
+        let lines = step.text.lines().map(|line| format!("    {line}\n"));
+        format!("  {}\n{}", step.why, lines.collect::<String>())
+    };
+    steps.map(lines).collect()
 }
 
 /// What it was for, on the page.
@@ -169,27 +171,6 @@ fn name(args: &RunArgs) -> String {
         Some(pid) => format!("process {pid}"),
         None => in_shell(args.command.iter().map(|word| word.to_string_lossy())),
     }
-}
-
-/// What to paste next, where, and why. Nothing for a process: it has ended.
-fn next(report: &RunReport, command: &[OsString]) -> Option<[String; 3]> {
-    let words = command.iter().map(|word| word.to_string_lossy());
-    let command = Some(in_shell(words)).filter(|command| !command.is_empty())?;
-    let [line, why] = match (report.is_dropped_by(), report.has_no_pattern()) {
-        (Some(kind), _) => [
-            mount_behind(kind, ""),
-            "Mount what is behind the file system by foreread instead, such as:".to_string(),
-        ],
-        (None, true) => [
-            record_lines(&command),
-            "Where it reads the same each time, a plan of one run can help the next:".to_string(),
-        ],
-        (None, false) => [
-            format!("foreread tune -- {command}"),
-            "What a setting of the kernel and other means would gain for it:".to_string(),
-        ],
-    };
-    Some([String::new(), line, why])
 }
 
 fn in_words(report: &RunReport) -> String {

@@ -54,7 +54,7 @@ Examples:
   foreread tune app.strace --on model:nvme")]
 pub struct TuneArgs {
     /// A trace in any known format
-    #[arg(value_name = "TRACE", required_unless_present_any = ["command", "pid"], conflicts_with_all = ["command", "pid"])]
+    #[arg(value_name = "TRACE", conflicts_with_all = ["command", "pid"])]
     pub trace: Option<OsString>,
     /// Record this process until it ends or Ctrl-C
     ///
@@ -121,6 +121,10 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let out = outputs.file("out").map(Path::to_path_buf);
     let (trace, exit_code) = match &args.trace {
         Some(text) => (named(text)?, None),
+        None if args.command.is_empty() && args.pid.is_none() => {
+            let remedy = "name a command, such as 'foreread tune -- grep -r TODO src', a process (--pid N) or a trace";
+            return Err(Fail::input("nothing to tune", "", remedy));
+        }
         None => record(args, out, !outputs.has_text())?,
     };
     let replay = Arc::new(reads::ready(&trace, &args.replay)?);

@@ -3,7 +3,7 @@
 //! Never: measures, or decides where.
 
 use super::targets::Description;
-use super::{CompareError, ComparePlan, SPAN_BYTES, USUAL_WORKLOADS};
+use super::{CompareError, ComparePlan, SCRATCH_WORKLOADS, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
 use crate::report::ReplayPace;
@@ -27,6 +27,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     }
     let names: Vec<&str> = match &plan.workload {
         Some(name) => vec![name],
+        None if plan.on.is_none() => SCRATCH_WORKLOADS.to_vec(),
         None => USUAL_WORKLOADS.to_vec(),
     };
     let named = |name| {

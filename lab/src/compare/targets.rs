@@ -19,8 +19,8 @@ pub use source::source;
 
 use super::rows::{OnPage, Row};
 use super::{
-    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, Reads, SCRATCH_BYTES, SPAN_BYTES,
-    SUITE_MODELS, SUITE_RUNS,
+    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, Reads, SCRATCH_BYTES,
+    SCRATCH_MODEL, SPAN_BYTES,
 };
 use crate::live::{self, LiveError, Pace};
 use crate::report::ReplayPace;
@@ -120,8 +120,6 @@ pub struct Description {
     /// Runs, and bytes that a workload spans, unless the plan says so.
     pub runs: u32,
     pub span_bytes: u64,
-    /// The time of a table, where its runs may be fewer than usual.
-    pub seconds: Option<u64>,
     /// How long a read takes, where that is long and only a part may be read.
     pub pace: Option<Pace>,
     /// The device's own `read_ahead_kb`, in bytes.
@@ -144,7 +142,6 @@ impl Description {
             is_wide: true,
             runs: FILE_RUNS,
             span_bytes: SPAN_BYTES,
-            seconds: None,
             pace: None,
             readahead_bytes: None,
             defaults,
@@ -215,8 +212,7 @@ impl Description {
     /// Milliseconds in which a table ends, if it has to.
     pub fn limit_ms(&self, plan: &ComparePlan) -> Option<u64> {
         let is_timed = self.pace.is_some() && plan.runs.is_none();
-        let own = self.seconds.map(|seconds| seconds * 1000);
-        own.or(is_timed.then(|| plan.table_ms()))
+        is_timed.then(|| plan.table_ms())
     }
 
     /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
@@ -329,7 +325,7 @@ pub trait Target {
     }
 }
 
-/// The targets of a plan. Where it names none, a scratch file is among them if `scratch`.
+/// The target of a plan. Where it names none, a scratch file if `scratch`, else a model.
 pub fn all(
     plan: &ComparePlan,
     scratch: bool,
@@ -338,19 +334,15 @@ pub fn all(
     if let Some(on) = &plan.on {
         return Ok(vec![on.open()?]);
     }
-    let mut all: Vec<Box<dyn Target>> = Vec::new();
-    if scratch {
-        let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
-        progress.stage("writing a scratch file");
-        let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
-        all.push(Box::new(file::open_scratch(scratch)?));
+    if !scratch {
+        return Ok(vec![Box::new(model::Model::new(custom::find(
+            SCRATCH_MODEL,
+        )?))]);
     }
-    for name in SUITE_MODELS {
-        let mut model = model::Model::new(custom::find(name)?);
-        model.about.runs = SUITE_RUNS;
-        all.push(Box::new(model));
-    }
-    Ok(all)
+    let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
+    progress.stage("writing a scratch file");
+    let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
+    Ok(vec![Box::new(file::open_scratch(scratch)?)])
 }
 
 /// A run of the engine.
@@ -484,7 +476,10 @@ mod tests {
     fn a_slow_source_is_read_in_part() {
         let mut on = OnSource::new("far".into(), Arc::new(Far(Defaults::OBJECT)));
         let named = |name: &str| Reads::Named(foreread_history::parse_workload(name).expect("one"));
-        let plan = ComparePlan::default();
+        let plan = ComparePlan {
+            on: model("rbd").ok(),
+            ..ComparePlan::default()
+        };
         for (read_ns, sequential, random) in [
             (1_000, SPAN_BYTES, SPAN_BYTES),
             (30_000_000, 16 << 20, 512 << 10),

@@ -11,7 +11,7 @@ use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain"];
 /// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
 /// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes in flight. On the scratch file they
-/// would take time that the 90 seconds do not have.
+/// would take time that the 30 seconds do not have.
 pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 
 /// The larger windows that are tried too, where no policy was named.

@@ -71,7 +71,7 @@ pub fn render(report: &ExplainReport, view: &View) -> String {
     blocks.extend(worst.map(|file| Block::Text(rules_of(file))));
     blocks.push(Block::Gap);
     blocks.extend(report.notes.iter().cloned().map(Block::Note));
-    blocks.extend(report.next.blocks());
+    blocks.extend(report.next.next());
     block::text(blocks, width::columns(), false)
 }
 

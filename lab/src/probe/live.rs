@@ -3,27 +3,24 @@
 //! Reads go through the engine's [`Source`], as the engine's own do: a thread for each read under way. Buffers are
 //! aligned and touched beforehand, so no read is split or copied. It only reads, and leaves nothing behind.
 
-pub mod glance;
 pub mod small_files;
 
 use super::Spread;
 use super::grid::{ARENA_BYTES, Offsets, Task};
 use super::station::{About, Slice, Station, cached, too_small};
+use crate::glance::{ALIGN, read, refused};
 use foreread::source::{FileSource, Source, default_readahead_bytes};
 use foreread::{Options, Reader};
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::stats::{latency_histogram, record_latency};
-use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What buffer addresses are a multiple of: no direct I/O asks for more.
-const ALIGN: usize = 4096;
 /// Bytes that are resident while hits are timed, and of one such hit: what many programs read at once.
 const HIT_SPAN: u64 = 8 << 20;
 const HIT_BYTES: u64 = 128 << 10;
@@ -227,10 +224,6 @@ fn late_rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     }
 }
 
-fn refused(error: std::io::Error) -> Failure {
-    Failure::of(FailureKind::Input, error)
-}
-
 /// One read to begin with, which does not count; then reads until the time is over.
 fn lane(
     source: &dyn Source,
@@ -261,23 +254,6 @@ fn lane(
         done,
         latency,
     })
-}
-
-fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
-    let wanted = buffer.len();
-    let got = source
-        .read_at(&mut [IoSliceMut::new(buffer)], offset)
-        .map_err(|error| {
-            let remedy = "check the storage, or leave the file alone while it is measured";
-            Failure::input("reading the source", "", remedy).caused_by(error)
-        })?;
-    if got == wanted {
-        Ok(())
-    } else {
-        let what = "the source became shorter while it was read, at offset";
-        let what = format!("{what} {offset}");
-        Err(Failure::input(what, "", "leave it alone and try again"))
-    }
 }
 
 /// A watch that says how long it has been running.

@@ -31,6 +31,8 @@ const MAX_OF_TIME: f64 = 0.05;
 /// Part of the whole time in which the fastest point is read without a pause. A disk with a budget, as clouds have them, delivers more than
 /// that for a moment after each pause, and slices are no longer than such a moment.
 const LASTING_PART: f64 = 0.1;
+/// A throughput that lasts is taken for less than the fastest point where it is below this part of it.
+pub(super) const LASTS: f64 = 0.8;
 /// Reads from which on there is a 99th percentile.
 const P99_READS: u64 = 100;
 
@@ -160,7 +162,8 @@ impl Rounds {
         }
     }
 
-    /// Reads the fastest point for longer; gives what the second half of it brought.
+    /// Reads the fastest point for longer; gives what the second half of it brought. Where that is far less than before, one slow moment may be
+    /// the reason: it is read again, and the better of both counts.
     fn lasting(&self, station: &mut dyn Station, seconds: f64) -> Result<Option<f64>, Failure> {
         let first = |task: &Task| {
             self.slices[task]
@@ -173,8 +176,11 @@ impl Rounds {
             return Ok(None);
         };
         let length = Duration::from_secs_f64(seconds * LASTING_PART);
-        let slice = station.slice(task, length, 0)?;
-        Ok(Some(slice.late_bytes_per_s / 1e6).filter(|rate| *rate > 0.0))
+        let mut rate = station.slice(task, length, 0)?.late_bytes_per_s;
+        if rate < first(&task) * LASTS {
+            rate = rate.max(station.slice(task, length, 1)?.late_bytes_per_s);
+        }
+        Ok(Some(rate / 1e6).filter(|rate| *rate > 0.0))
     }
 }
 

@@ -1,23 +1,21 @@
 //! A probe from its beginning to its end: measure, fit, advise.
 
-use super::measure::{MeasuredPoints, measure};
+use super::measure::{LASTS, MeasuredPoints, measure};
 use super::station::{About, Station, cached};
 use super::virt::OnModel;
 use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread, live};
 use crate::compare::CompareOn;
-use crate::setting::{MIN_TURNING_US, Setting, SettingLimits, StorageCosts, to_set};
+use crate::verdict::disk::DiskLook;
+use crate::verdict::{Confidence, Standing, Verdict, to_set};
 use foreread_os::failure::Failure;
-use foreread_os::host::Host;
-use foreread_os::host::devices::Device;
-use foreread_report::number::{self, percent, size};
+use foreread_report::number::{self, size};
 use foreread_report::progress::Progress;
 use foreread_sim::device::custom::{self, FitFile, ModelFile};
 use foreread_sim::device::presets::Preset;
+use std::path::Path;
 
 /// From this spread on the report says that the machine was busy.
 const BUSY: f64 = 0.20;
-/// A throughput that lasts is taken for less than the fastest point where it is below this part of it.
-const LASTS: f64 = 0.8;
 /// Part of the best sequential throughput that a plateau has.
 const PLATEAU: f64 = 0.98;
 /// Rounds that a spread needs.
@@ -73,7 +71,7 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     progress.stage(&format!("probing {}", about.source));
     let measured = measure(&mut *station, asked.seconds, progress)?;
     let host = station.host_ns_per_kib()?;
-    found(&*station, about, measured, host)
+    found(&*station, on.path(), about, measured, host)
 }
 
 /// No model fits so few points.
@@ -88,6 +86,7 @@ fn too_short(seconds: f64) -> Failure {
 
 fn found(
     station: &dyn Station,
+    path: Option<&Path>,
     about: About,
     measured: MeasuredPoints,
     host: Spread,
@@ -111,7 +110,7 @@ fn found(
     }
     let date = (!station.is_virtual()).then(live::today);
     let noise = noise(&points);
-    let mut notes = about.notes;
+    let mut notes = about.notes.clone();
     notes.extend(notes_of(&points, noise, left_out));
     notes.extend(lasting_mb_s.map(|lasts| {
         format!(
@@ -145,12 +144,7 @@ fn found(
         ..ModelFile::default()
     };
     let plateau_bytes = plateau(&points);
-    let (advice, setting) = advise(
-        &points,
-        plateau_bytes,
-        about.disk.as_ref(),
-        about.readahead_bytes,
-    );
+    let verdict = verdict(path, &about, plateau_bytes);
     let probe = Probe {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -168,8 +162,7 @@ fn found(
         points,
         fit,
         plateau_bytes,
-        advice,
-        setting,
+        verdict,
     };
     Ok(ProbeOutcome { probe, model })
 }
@@ -188,67 +181,41 @@ fn plateau(points: &[Point]) -> Option<u64> {
     enough.map(|point| point.request_bytes).min()
 }
 
-/// What a read costs by these points; nothing without any.
-#[must_use]
-pub fn costs(points: &[Point], rotates: bool) -> Option<StorageCosts> {
-    let alone = points.iter().filter(|point| point.depth == 1);
-    let at_random = |point: &&Point| (point.pattern != Pattern::Random, point.request_bytes);
-    let latency_us = alone.min_by_key(at_random)?.latency_us.median;
-    Some(StorageCosts {
-        latency_us,
-        mb_per_s: best_mb_s(points),
-        is_measured: true,
-        turns: rotates && latency_us >= MIN_TURNING_US,
-    })
-}
-
-/// The value of a disk is the one that `doctor` has; of anything else the plateau.
-fn advise(
-    points: &[Point],
-    plateau: Option<u64>,
-    disk: Option<&Device>,
-    now: Option<u64>,
-) -> (String, Option<Setting>) {
-    let limits = SettingLimits {
-        request_bytes: disk.and_then(|device| device.max_request),
-        memory_bytes: Host::here().memory_bytes(),
-        faults_of_reads: None,
-    };
-    let rotates = disk.is_some_and(|device| device.rotates == Some(true));
-    let costs = costs(points, rotates).filter(|_| disk.is_some());
-    let best = costs.map(|costs| costs.best(&limits));
-    let Some(wanted) = best.map(|best| best.readahead_bytes).or(plateau) else {
-        return (
-            "No sequential read was measured, so no readahead is advised".to_string(),
-            None,
-        );
-    };
-    let enough = format!("A readahead of {} is enough", size(wanted));
-    let Some(now) = now else {
-        let more = "a larger one gains less than 2 % for one reader in order";
-        return (format!("{enough}: {more}"), None);
-    };
-    let too_large = costs
-        .zip(best)
-        .filter(|(costs, best)| costs.is_too_large(now, best));
-    match too_large {
-        None if now >= wanted => (
-            format!("{enough}, and it has {}: nothing to set", size(now)),
-            None,
-        ),
-        None => (
-            format!("{enough}; it has {}", size(now)),
-            Some(to_set(disk, wanted)),
-        ),
-        Some((costs, best)) => {
-            let slower = percent(costs.at(now).fault_ms / best.fault_ms - 1.0);
-            let why = format!(
-                "a page fault of a mapping takes {slower} % longer with the {} it has",
-                size(now)
-            );
-            (format!("{enough}; {why}"), Some(to_set(disk, wanted)))
+/// What the storage should have: of a disk what `doctor` says, of anything else the plateau.
+fn verdict(path: Option<&Path>, about: &About, plateau: Option<u64>) -> Verdict {
+    let disk = about.disk.as_ref();
+    let look = path.and_then(|path| DiskLook::of(path, disk).ok()?);
+    let mut verdict = match look {
+        Some(look) => look.verdict(disk),
+        None => {
+            let has = about.readahead_bytes;
+            let more = plateau.filter(|more| has.is_some_and(|has| has < *more));
+            Verdict {
+                device: about.source.clone(),
+                has_bytes: has,
+                should_bytes: plateau,
+                standing: match more {
+                    Some(_) => Standing::Gain,
+                    None => Standing::Fine,
+                },
+                why: "a larger one gains less than 2 % for one reader in order".to_string(),
+                confidence: Confidence::Measured,
+                steps: more.map(|more| to_set(disk, more)).into_iter().collect(),
+            }
         }
-    }
+    };
+    let enough = verdict
+        .should_bytes
+        .map(|should| format!("A readahead of {} is enough", size(should)));
+    verdict.why = match (enough, verdict.has_bytes) {
+        (None, _) => "No sequential read was measured, so no readahead is advised".to_string(),
+        (Some(enough), Some(has)) if verdict.standing != Standing::Fine => {
+            format!("{enough}; it has {}: {}", size(has), verdict.why)
+        }
+        (Some(enough), Some(has)) => format!("{enough}, and it has {}: nothing to set", size(has)),
+        (Some(enough), None) => format!("{enough}: {}", verdict.why),
+    };
+    verdict
 }
 
 fn best_mb_s(points: &[Point]) -> f64 {

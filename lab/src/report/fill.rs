@@ -3,7 +3,7 @@
 //! Never: takes a mean of ratios. Sums over the runs first, one division last.
 
 use super::row::{Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time};
-use super::verdict::{Verdict, WORTH_SAYING};
+use super::tests_of_pairs::{PairTests, WORTH_SAYING};
 use super::{Judge, PolicyRuns, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
 use foreread_report::number;
@@ -26,7 +26,7 @@ impl Report {
     /// Works out everything from the raw runs.
     #[must_use]
     pub fn of(table: &Table) -> Report {
-        let verdict = Verdict::of(table);
+        let tests = PairTests::of(table);
         let none = table
             .policies
             .iter()
@@ -61,7 +61,7 @@ impl Report {
             }
             .to_string(),
             oracle_beaten: oracle_beaten(table),
-            best: verdict
+            best: tests
                 .best
                 .iter()
                 .map(|&i| table.policies[i].policy.clone())
@@ -69,9 +69,9 @@ impl Report {
             shortened: table.shortened,
             is_walk: false,
             rows: (0..table.policies.len())
-                .map(|i| row(table, i, none, &verdict))
+                .map(|i| row(table, i, none, &tests))
                 .collect(),
-            comparisons: comparisons(table, &verdict),
+            comparisons: comparisons(table, &tests),
         }
     }
 }
@@ -127,7 +127,7 @@ fn refault_bytes(policy: &PolicyRuns) -> Option<u64> {
     Some((runs.iter().sum::<u64>() as f64 / runs.len() as f64).round() as u64)
 }
 
-fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> Row {
+fn row(table: &Table, index: usize, none: Option<usize>, tests: &PairTests) -> Row {
     let policy = &table.policies[index];
     let sums = Sums::of(policy);
     let time = |values: Vec<f64>| {
@@ -140,7 +140,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     };
     let judged = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let of_none = none.map(|i| &table.policies[i]);
-    let p_value = none.and_then(|n| verdict.p_value(index, n));
+    let p_value = none.and_then(|n| tests.p_value(index, n));
     let stats = sums.ours();
     let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
     // librbd counts what it plans, and nothing else that is in these rows.
@@ -293,7 +293,7 @@ impl Latency {
     }
 }
 
-fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
+fn comparisons(table: &Table, tests: &PairTests) -> Vec<Comparison> {
     let times = |i: usize| table.policies[i].times_s();
     let judged = |i: usize| table.policies[i].judged_s(table.judge());
     let mean = |i: usize| Summary::of(&times(i)).map(|s| s.mean);
@@ -307,8 +307,8 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
         ratio: mean(b).zip(mean(a)).and_then(|(b, a)| ratio(b, a)),
         ratio_ci95: ratio_ci95(&times(a), &times(b)),
         difference_ci95_s: difference_ci95(&times(a), &times(b)),
-        p_value: verdict.p_value(a, b),
-        differs: verdict.differ(a, b),
+        p_value: tests.p_value(a, b),
+        differs: tests.differ(a, b),
         equivalent: equivalent(&judged(a), &judged(b)),
     };
     pairs.map(compare).collect()

@@ -1,7 +1,7 @@
 //! The text of a comparison: the verdict over all tables, a table for each workload, what their words mean, once, and the next command.
 //!
 //! ```text
-//!   Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast ...    for each source
+//!   Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast ...
 //!
 //!   boot-ide on model:rbd (...): 5 runs ...                                 one screen for each table
 //!   policy  time ...
@@ -11,15 +11,27 @@
 //!   Next: foreread tune -- CMD
 //! ```
 
+use super::Report;
 use super::table::{self, Style};
-use super::{Report, advise, by_source};
 use foreread_report::block::{self, Block};
 use foreread_report::width;
 
-/// All of it, `next` last; ends with a newline.
+/// What they come to, where it is known.
 #[must_use]
-pub fn screen(reports: &[Report], next: impl IntoIterator<Item = Block>, style: Style) -> String {
-    let mut blocks: Vec<Block> = advices(reports).into_iter().map(Block::Screen).collect();
+pub fn lead(why: Option<&str>) -> String {
+    why.unwrap_or("No advice: not every row was measured.")
+        .to_string()
+}
+
+/// All of it, what the tables come to first and `next` last; ends with a newline.
+#[must_use]
+pub fn screen(
+    reports: &[Report],
+    why: Option<&str>,
+    next: impl IntoIterator<Item = Block>,
+    style: Style,
+) -> String {
+    let mut blocks = vec![Block::Screen(lead(why))];
     let said = common(reports);
     for report in reports {
         blocks.push(Block::Gap);
@@ -35,17 +47,6 @@ pub fn screen(reports: &[Report], next: impl IntoIterator<Item = Block>, style: 
     blocks.extend(said.into_iter().map(Block::Note));
     blocks.extend(next);
     block::text(blocks, width::columns(), style.bold)
-}
-
-/// What follows for each source.
-fn advices(reports: &[Report]) -> Vec<String> {
-    // A table that was interrupted in its first round says nothing of the others.
-    let whole = reports.iter().filter(|report| report.is_whole());
-    let reports: Vec<Report> = whole.cloned().collect();
-    if reports.is_empty() {
-        return vec!["No advice: not every row was measured.".to_string()];
-    }
-    by_source(&reports).into_iter().map(advise).collect()
 }
 
 /// Notes that several tables have, and all of them: they are said one time.
@@ -84,22 +85,16 @@ mod tests {
 
     #[test]
     fn the_verdict_is_first_the_next_command_last_and_the_legend_there_once() {
-        let mut reports = reports();
-        let mut cut = reports[0].clone();
-        cut.workload = "cut".to_string();
-        cut.rows[1].time_s = None;
-        reports.push(cut);
+        let reports = reports();
         let next = [
             Block::Screen("Next: what a program needs:".to_string()),
             Block::line("    foreread tune -- CMD"),
         ];
-        let text = screen(&reports, next, Style::default());
-        assert!(!text.contains("No advice"), "{text}");
-        let alone = screen(&reports[3..], None, Style::default());
+        let text = screen(&reports, Some("Use auto."), next, Style::default());
+        let alone = screen(&reports, None, None, Style::default());
         assert!(alone.starts_with("No advice: not every row was measured.\n"));
         let places: Vec<usize> = [
-            "Leave readahead off (none) for random on file:x: 3 runs do not tell",
-            "Use rbd-plain on model:rbd: it makes boot-ide",
+            "Use auto.",
             "random on file:x: 3 runs, cache",
             "Note: in table 0 alone.",
             "boot-ide on model:rbd (",
@@ -123,7 +118,7 @@ mod tests {
             bold: true,
             ..Style::default()
         };
-        assert!(screen(&reports, None, bold).contains('\u{1b}'));
+        assert!(screen(&reports, None, None, bold).contains('\u{1b}'));
     }
 
     /// 80 columns and 24 lines: one workload with what is said of it.
@@ -137,7 +132,7 @@ mod tests {
                 .push(runs(name, &times, 3_932_160, 3_801_088, 4_200_000));
         }
         let next = [Block::Gap, Block::line("why"), Block::line("    line")];
-        let text = screen(&[Report::of(&table)], next, Style::default());
+        let text = screen(&[Report::of(&table)], Some("why"), next, Style::default());
         assert!(text.lines().count() <= 24, "{text}");
     }
 }

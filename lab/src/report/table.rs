@@ -320,7 +320,13 @@ pub(crate) fn limits(report: &Report) -> Vec<String> {
             r.score
                 .map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s })
         };
-        let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(score(r)?)));
+        let part = |r: &Row| {
+            Some(match score(r)? {
+                // A share of a loss says nothing.
+                score if score < 0.0 => format!("{} none (slower than none)", r.policy),
+                score => format!("{} {} %", r.policy, number::percent(score)),
+            })
+        };
         let parts: Vec<String> = report
             .rows
             .iter()

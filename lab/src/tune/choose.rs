@@ -6,11 +6,12 @@
 //! cache, and a model is not exact. Where the runs do not tell the two apart, the mean decides.
 
 use super::candidates::{Candidate, Choice};
-use super::{Gain, MIN_GAIN, MIN_SAVED_S};
+use super::{MIN_GAIN, MIN_SAVED_S};
 use crate::probe::FileTimes;
 use crate::replay::LoadedTrace;
 use crate::report::row::Relation;
 use crate::report::{Report, Row, RowKind};
+use crate::verdict::Gain;
 use foreread_core::policy::DEFAULT;
 
 /// A candidate that gains.
@@ -19,7 +20,7 @@ struct Gaining {
     rank: u64,
 }
 
-/// What is chosen from: the candidates, and the maximum that the disk should have whatever is read ([`crate::setting`]), where it is known.
+/// What is chosen from: the candidates, and the maximum that the disk should have whatever is read ([`crate::verdict::disk`]), where it is known.
 pub(super) struct Choices<'a> {
     pub candidates: &'a [Candidate],
     pub of_disk: Option<u64>,
@@ -121,18 +122,6 @@ pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
         today_s,
         with_s,
         bytes_ratio: None,
-    })
-}
-
-/// A model whose time of today is this many times the recorded one, or less than its part, is none of this storage.
-const AS_RECORDED: f64 = 1.5;
-
-/// Whether a model says what was recorded of the same reads, where none of their bytes was cached. Of `sha256sum` over rclone one said 12.8 s, and
-/// 1.9 s was recorded.
-pub(super) fn is_as_recorded(today_s: f64, trace: Option<&LoadedTrace>) -> bool {
-    let recorded_s = trace.and_then(LoadedTrace::seconds);
-    recorded_s.is_none_or(|recorded_s| {
-        (recorded_s / AS_RECORDED..=recorded_s * AS_RECORDED).contains(&today_s)
     })
 }
 

@@ -5,11 +5,12 @@
 //! kernel's maximum for that descriptor). Both runs of a pair have the same random numbers. Never: a hint for a file that is hinted
 //! already in the trace: its author knew better.
 
+use super::MIN_GAIN;
 use super::order::{self, ReadOrder};
-use super::{Gain, MIN_GAIN};
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::replay::Mode;
 use crate::report::{Judge, PolicyRuns, Table};
+use crate::verdict::Gain;
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicyDraft;
 use foreread_os::failure::Failure;

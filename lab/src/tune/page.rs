@@ -5,7 +5,7 @@
 use super::{TuneReport, text};
 use crate::report::page;
 use crate::report::table;
-use crate::setting::Setting;
+use crate::verdict::Step;
 use foreread_report::block::{self, Block};
 use foreread_report::json;
 use foreread_report::number::{self, size};
@@ -37,10 +37,10 @@ pub fn page(tuned: &TuneReport) -> String {
     }
     let page = Page {
         title: format!("What to set for {} on {}", tuned.trace, tuned.storage),
-        lead: (WHAT_TO_DO, vec![tuned.verdict.clone()]),
+        lead: (WHAT_TO_DO, vec![tuned.verdict.why.clone()]),
         facts,
         sections: vec![compared(tuned)],
-        next: tuned.settings.iter().map(Setting::copy).collect(),
+        next: tuned.verdict.steps.iter().map(Step::copy).collect(),
         ..Page::default()
     };
     page.to_html(&json::pretty(tuned))

@@ -2,9 +2,7 @@
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::rows::{OnPage, ReadBy, Row};
-use crate::compare::{
-    CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES,
-};
+use crate::compare::{CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SPAN_BYTES};
 use crate::live::{self, LiveError, Pace, Scratch};
 use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
@@ -81,10 +79,7 @@ impl TargetName for FileName {
 
     fn open(&self) -> Result<Box<dyn Target>, CompareError> {
         let mut file = OnFile::open(self.0.clone(), &self.shown(), "")?;
-        // A disk on a network may be as slow as a store.
-        file.about.pace = live::file(&self.0)
-            .ok()
-            .and_then(|source| Pace::of(&*source));
+        file.about.pace = file.pace();
         Ok(Box::new(file))
     }
 }
@@ -101,12 +96,17 @@ pub(super) fn open_scratch(scratch: Scratch) -> Result<impl Target, LiveError> {
     let mut file = OnFile::open(scratch.path(), "scratch", &folder)?;
     file.about.runs = SCRATCH_RUNS;
     file.about.span_bytes = SCRATCH_SPAN_BYTES;
-    file.about.seconds = Some(SCRATCH_SECONDS);
+    file.about.pace = file.pace();
     file._scratch = Some(scratch);
     Ok(file)
 }
 
 impl OnFile {
+    /// A disk on a network may be as slow as a store.
+    fn pace(&self) -> Option<Pace> {
+        Pace::of(&*live::file(&self.path).ok()?)
+    }
+
     fn open(path: PathBuf, name: &str, folder: &str) -> Result<OnFile, LiveError> {
         let mut look = live::look(&path)?;
         let kernel = look

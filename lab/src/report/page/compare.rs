@@ -2,16 +2,16 @@
 
 use super::times::times;
 use crate::report::row::{Report, Row, to_json};
+use crate::report::screen::lead;
 use crate::report::table::{self, RowColumn};
-use crate::report::{advise, by_source};
 use foreread_report::block::{self, Block, Table};
 use foreread_report::figure::{Bar, Bars, Figure, Line, Lines, Point};
 use foreread_report::number::{self, latency_us, mb, or_dash};
 use foreread_report::page::{Page, Section, WHAT_TO_DO, fact};
 
-/// The page of these reports, and what to paste next.
+/// The page of these reports, what they come to, and what to paste next.
 #[must_use]
-pub fn compare(reports: &[Report], next: Option<[String; 3]>) -> String {
+pub fn compare(reports: &[Report], why: Option<&str>, next: Vec<[String; 3]>) -> String {
     let alone = reports.len() == 1;
     let sections = reports.iter().map(|report| section(report, alone));
     let title = match reports {
@@ -20,10 +20,7 @@ pub fn compare(reports: &[Report], next: Option<[String; 3]>) -> String {
     };
     let page = Page {
         title,
-        lead: (
-            WHAT_TO_DO,
-            by_source(reports).into_iter().map(advise).collect(),
-        ),
+        lead: (WHAT_TO_DO, vec![lead(why)]),
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         figures: match alone {
             true => Vec::new(),
@@ -33,7 +30,7 @@ pub fn compare(reports: &[Report], next: Option<[String; 3]>) -> String {
                 .collect(),
         },
         sections: sections.collect(),
-        next: next.into_iter().collect(),
+        next,
     };
     page.to_html(&to_json(reports))
 }

@@ -13,7 +13,7 @@ pub const WORTH_SAYING: f64 = 0.005;
 
 /// The tests of one table.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct PairTests {
     rows: usize,
     /// Corrected p values of the pairs (0,1), (0,2), ..., (1,2), ...
     corrected: Vec<Option<f64>>,
@@ -21,10 +21,10 @@ pub struct Verdict {
     pub best: Vec<usize>,
 }
 
-impl Verdict {
+impl PairTests {
     /// Tests every pair of rows.
     #[must_use]
-    pub fn of(table: &Table) -> Verdict {
+    pub fn of(table: &Table) -> PairTests {
         // A limit is not a choice: without times it is neither tested nor best.
         let of = |p: &super::PolicyRuns| {
             if p.kind.is_limit() {
@@ -39,13 +39,13 @@ impl Verdict {
         let family: Vec<Option<f64>> = pairs
             .map(|(a, b)| paired_t_test(&times[a], &times[b]))
             .collect();
-        let mut verdict = Verdict {
+        let mut tests = PairTests {
             rows,
             corrected: holm(&family),
             best: Vec::new(),
         };
-        verdict.best = verdict.find_best(&times);
-        verdict
+        tests.best = tests.find_best(&times);
+        tests
     }
 
     /// Pairs that were tested.
@@ -65,7 +65,7 @@ impl Verdict {
         self.corrected[a * (2 * self.rows - a - 1) / 2 + (b - a - 1)]
     }
 
-    /// Whether rows `a` and `b` differ at [`ALPHA`]. Undefined where [`Verdict::p_value`] is.
+    /// Whether rows `a` and `b` differ at [`ALPHA`]. Undefined where [`PairTests::p_value`] is.
     #[must_use]
     pub fn differ(&self, a: usize, b: usize) -> Option<bool> {
         self.p_value(a, b).map(|p| p < ALPHA)
@@ -104,17 +104,17 @@ mod tests {
     use super::super::samples;
     use super::*;
 
-    fn verdict(rows: &[&[f64]]) -> Verdict {
+    fn tests(rows: &[&[f64]]) -> PairTests {
         let policies = rows
             .iter()
             .map(|times| samples::runs("p", times, 0, 0, 0))
             .collect();
-        Verdict::of(&samples::table("w", "s", policies))
+        PairTests::of(&samples::table("w", "s", policies))
     }
 
     #[test]
     fn every_pair_has_its_place() {
-        let v = verdict(&[
+        let v = tests(&[
             &[1.0, 1.125, 0.875],
             &[1.0, 1.125, 0.875],
             &[2.0, 2.125, 1.875],
@@ -133,28 +133,28 @@ mod tests {
     #[test]
     fn best_is_one_row_only_if_the_test_says_so() {
         assert_eq!(
-            verdict(&[&[3.0, 3.1, 2.9, 3.0], &[1.0, 1.1, 0.9, 1.01]]).best,
+            tests(&[&[3.0, 3.1, 2.9, 3.0], &[1.0, 1.1, 0.9, 1.01]]).best,
             [1]
         );
         // Faster on the mean, but the pairs do not agree.
-        assert_eq!(verdict(&[&[3.0, 1.0, 2.9], &[1.0, 3.1, 2.0]]).best, [0, 1]);
+        assert_eq!(tests(&[&[3.0, 1.0, 2.9], &[1.0, 3.1, 2.0]]).best, [0, 1]);
         // Surely faster, but by a thousandth.
-        assert_eq!(verdict(&[&[1.001, 1.001], &[1.0, 1.0]]).best, [0, 1]);
+        assert_eq!(tests(&[&[1.001, 1.001], &[1.0, 1.0]]).best, [0, 1]);
     }
 
     #[test]
     fn one_run_or_no_row_gives_no_best() {
-        assert!(verdict(&[&[3.0], &[1.0]]).best.is_empty());
-        assert!(verdict(&[]).best.is_empty());
-        assert_eq!(verdict(&[&[1.0, 1.0]]).best, Vec::<usize>::new());
-        assert!(verdict(&[&[], &[]]).best.is_empty());
+        assert!(tests(&[&[3.0], &[1.0]]).best.is_empty());
+        assert!(tests(&[]).best.is_empty());
+        assert_eq!(tests(&[&[1.0, 1.0]]).best, Vec::<usize>::new());
+        assert!(tests(&[&[], &[]]).best.is_empty());
     }
 
     #[test]
     fn a_row_that_cannot_be_paired_is_never_beaten() {
         // Row 2 lost a run: no test with it is possible, so no row may claim to be faster than it.
         assert_eq!(
-            verdict(&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]]).best,
+            tests(&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]]).best,
             [1, 2]
         );
     }

@@ -7,14 +7,16 @@
 //! Together 97 MiB at most. A storage that was idle may answer the first of them faster than it goes on: a link of 200 MB/s that saves 20 MB
 //! shows 490 MB/s in 33 MiB, and 205 in the later two thirds of 96. Never: a read through the page cache.
 
-use super::{ALIGN, read, refused};
 use foreread::source::{FileSource, Source};
-use foreread_os::failure::Failure;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::rng::Rng;
+use std::io::IoSliceMut;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// What buffer addresses are a multiple of: no direct I/O asks for more.
+pub(crate) const ALIGN: usize = 4096;
 const SMALL_BYTES: u64 = 4 << 10;
 const SMALL_READS: usize = 256;
 const SMALL_TIME: Duration = Duration::from_millis(800);
@@ -75,8 +77,8 @@ pub fn glance(path: &Path) -> Result<Option<Glance>, Failure> {
 }
 
 /// Bytes of one look at reads in order, and its time.
-const IN_ORDER_BYTES: u64 = 32 << 20;
-const IN_ORDER_TIME: Duration = Duration::from_millis(250);
+const IN_ORDER_BYTES: u64 = 8 << 20;
+const IN_ORDER_TIME: Duration = Duration::from_millis(80);
 /// A larger window is no faster.
 const MAX_WINDOW_BYTES: u64 = 4 << 20;
 
@@ -131,6 +133,27 @@ fn lasting_rate(ends: &[Duration]) -> f64 {
     let until = ends.last().copied().unwrap_or_default();
     let bytes = (ends.len() - skipped) as u64 * LARGE_BYTES;
     bytes as f64 / 1e6 / (until - since).as_secs_f64().max(1e-9)
+}
+
+pub(crate) fn refused(error: std::io::Error) -> Failure {
+    Failure::of(FailureKind::Input, error)
+}
+
+pub(crate) fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
+    let wanted = buffer.len();
+    let got = source
+        .read_at(&mut [IoSliceMut::new(buffer)], offset)
+        .map_err(|error| {
+            let remedy = "check the storage, or leave the file alone while it is measured";
+            Failure::input("reading the source", "", remedy).caused_by(error)
+        })?;
+    if got == wanted {
+        Ok(())
+    } else {
+        let what = "the source became shorter while it was read, at offset";
+        let what = format!("{what} {offset}");
+        Err(Failure::input(what, "", "leave it alone and try again"))
+    }
 }
 
 /// A read that was made.

@@ -1,0 +1,305 @@
+//! What can be done for the reads of a trace: each means that gains, what it gains, and what to paste.
+//!
+//! First comes the cheapest that is as good as the best, then what is cheaper and less good, then the rest. Example: `grep -r` over 2,000 files of
+//! 3 ms. No setting helps, as no file is long enough; `run` lists the folders ahead of it.
+
+use super::{MIN_GAIN, TuneOptions, TuneReport, candidates, text};
+use crate::report::row::Relation;
+use crate::verdict::{
+    Gain, Means, Standing, Step, Verdict, in_shell, mount_behind, replay_lines, to_set,
+};
+use foreread_core::policy::DEFAULT;
+use foreread_os::host::devices::Device;
+use foreread_os::host::{DeviceNumber, Host};
+use foreread_report::number::{percent, size_in_words as size, span_s};
+use foreread_sim::stats::EQUIVALENCE_MARGIN;
+use std::path::Path;
+
+/// Files that are named in a text; more are counted.
+const NAMED: usize = 3;
+const OFF_BYTES: u64 = 4 << 10;
+
+/// What each means gains over today.
+#[derive(Default)]
+pub(super) struct Gains {
+    pub kernel: Option<Gain>,
+    pub run: Option<Gain>,
+    pub hint: Option<Gain>,
+    pub policy: Option<Gain>,
+    pub plan: Option<Gain>,
+}
+
+/// The storage that is tuned.
+pub(super) struct Place<'a> {
+    pub device: Option<Device>,
+    /// What it should have, whatever is read from it.
+    pub disk: Option<&'a Verdict>,
+}
+
+/// All that gains, in the order of the advice, and how many of them are said: the others gain no more than those.
+pub(super) fn all(
+    tuned: &TuneReport,
+    asked: &TuneOptions,
+    gains: Gains,
+    place: &Place<'_>,
+) -> (Vec<Step>, usize) {
+    let Gains {
+        kernel,
+        run,
+        hint,
+        policy,
+        plan,
+    } = gains;
+    let off = policy.clone().filter(Gain::is_off);
+    // A policy of the kernel needs no foreread.
+    let policy = policy.filter(|gain| kernel.as_ref() != Some(gain) && !gain.is_off());
+    let off_or_kernel = kernel.or(off);
+    let ways = [
+        off_or_kernel.map(|gain| setting(tuned, asked, gain, place)),
+        run.map(|gain| by_run(gain, asked)),
+        hint.map(|gain| by_hint(gain, &tuned.hint_files)),
+        policy.map(|gain| by_foreread(gain, asked, tuned.is_dropped, place.device.as_ref())),
+    ];
+    let ways: Vec<Step> = ways.into_iter().flatten().collect();
+    let gain = |step: &Step| step.gain.clone();
+    let gains = ways.iter().filter_map(gain);
+    let best = gains.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let is_as_good = |gain: &Gain, other: &Gain| is_as_good(tuned, gain, other);
+    let first = best.as_ref().and_then(|best| {
+        let is_good = |way: &&Step| gain(way).is_some_and(|gain| is_as_good(best, &gain));
+        ways.iter().find(is_good).map(|way| way.means)
+    });
+    let (mut said, mut rest): (Vec<Step>, Vec<Step>) = ways
+        .into_iter()
+        .partition(|way| first.is_some_and(|first| way.means <= first));
+    said.sort_by_key(|way| (Some(way.means) != first, way.means));
+    // Of those that gain less, what is dearer and gains no more is not said.
+    said.dedup_by(|dear, cheap| {
+        let is_dearer = dear.means > cheap.means && Some(cheap.means) != first;
+        is_dearer
+            && gain(dear)
+                .zip(gain(cheap))
+                .is_some_and(|(dear, cheap)| is_as_good(&dear, &cheap))
+    });
+    let count = said.len();
+    let limit = said
+        .iter()
+        .chain(&rest)
+        .filter_map(gain)
+        .map(|gain| gain.ratio)
+        .fold(1.0, f64::min);
+    said.extend(
+        plan.filter(|plan| plan.ratio < limit * (1.0 - MIN_GAIN))
+            .map(|gain| by_plan(gain, asked)),
+    );
+    // The disk is wrong for other reads.
+    if !said
+        .iter()
+        .chain(&rest)
+        .any(|step| step.means == Means::Setting)
+    {
+        said.extend(for_others(place));
+    }
+    said.append(&mut rest);
+    (said, count)
+}
+
+/// Whether a way is equal to the best one: a setting of the kernel is then named before a program to run. A hint is measured
+/// in other runs than policies; the ends of both intervals that are farthest apart have to be within the margin.
+fn is_as_good(tuned: &TuneReport, best: &Gain, gain: &Gain) -> bool {
+    if best.what == gain.what {
+        return true;
+    }
+    if let Some(relation) = tuned.report.relation(&best.what, &gain.what) {
+        return relation == Relation::Equivalent;
+    }
+    match best.ratio_ci95.zip(gain.ratio_ci95) {
+        Some(([least, _], [_, most])) => most <= least * (1.0 + EQUIVALENCE_MARGIN),
+        // Perfect foresight is computed.
+        None => gain.ratio <= best.ratio * (1.0 + EQUIVALENCE_MARGIN),
+    }
+}
+
+fn step(means: Means, what: String, line: String, why: String, gain: Gain) -> Step {
+    let why = format!("{why}{}", text::in_words(&gain));
+    Step {
+        means,
+        what,
+        text: line,
+        why,
+        gain: Some(gain),
+    }
+}
+
+fn setting(tuned: &TuneReport, asked: &TuneOptions, gain: Gain, place: &Place<'_>) -> Step {
+    // Without a maximum it is off: a page, which is the least that the line takes.
+    let bytes = gain.max_bytes.unwrap_or(OFF_BYTES);
+    let Step {
+        text: line, why, ..
+    } = to_set(place.device.as_ref(), bytes);
+    let what = format!(
+        "Set the kernel's readahead to {}{}",
+        size(bytes),
+        beside_disk(tuned, bytes, place)
+    );
+    let mut step = step(Means::Setting, what, line, format!("{why} "), gain);
+    step.why.push_str(&reach(tuned, asked.partial));
+    step
+}
+
+/// Why these reads have another value than the disk.
+fn beside_disk(tuned: &TuneReport, bytes: u64, place: &Place<'_>) -> String {
+    let of_disk = place
+        .disk
+        .and_then(|disk| disk.should_bytes)
+        .filter(|of_disk| *of_disk != bytes);
+    let row = of_disk.and_then(|of_disk| tuned.report.row(&candidates::kernel(of_disk)));
+    let Some((of_disk, with)) = of_disk.zip(row.and_then(|row| row.judged())) else {
+        return String::new();
+    };
+    format!(
+        " for these reads (the disk should have {} whatever is read; with that they take {} s)",
+        size(of_disk),
+        span_s(with.mean, None)
+    )
+}
+
+/// The present value gains these reads nothing, and is wrong for others.
+fn for_others(place: &Place<'_>) -> Option<Step> {
+    let disk = place
+        .disk
+        .filter(|disk| disk.standing == Standing::Suspicious)?;
+    let step = disk.steps.first()?;
+    Some(Step {
+        what: format!(
+            "Set {}'s readahead to {} for other programs",
+            disk.device,
+            size(disk.should_bytes?)
+        ),
+        why: format!(
+            "Changes nothing for these reads, but {}; 'foreread doctor' says why.",
+            disk.why
+        ),
+        ..step.clone()
+    })
+}
+
+/// How much of what the storage serves the figures are about.
+fn reach(tuned: &TuneReport, partial: bool) -> String {
+    let mut said = String::new();
+    if let Some(chosen) = &tuned.chosen {
+        let parts = [
+            (chosen.bytes_share, "bytes"),
+            (chosen.time_share, "reading time"),
+        ];
+        let parts = parts.into_iter().filter_map(|(share, of)| {
+            let share = share.filter(|share| *share < 0.995)?;
+            Some(format!("{} % of its {of}", percent(share)))
+        });
+        let parts: Vec<String> = parts.collect();
+        if !parts.is_empty() {
+            said = format!(
+                " Only part of the program's reads is on this storage: {}.",
+                parts.join(" and ")
+            );
+        }
+    }
+    if partial {
+        said.push_str(" Only part of the trace was used (--only, --records).");
+    }
+    said + " Other programs that read from it are not included."
+}
+
+/// The program, as it was recorded, or a word for it.
+fn command(asked: &TuneOptions) -> String {
+    match &asked.command[..] {
+        [] => "CMD".to_string(),
+        words => in_shell(words),
+    }
+}
+
+fn by_run(gain: Gain, asked: &TuneOptions) -> Step {
+    let why = match gain.is_limit() {
+        true => "It reads the files of a folder ahead in their order. ",
+        false => "",
+    };
+    let line = format!("foreread run -- {}", command(asked));
+    let what = "Run the program by 'foreread run'".to_string();
+    step(Means::Run, what, line, why.to_string(), gain)
+}
+
+fn by_plan(gain: Gain, asked: &TuneOptions) -> Step {
+    let trace = asked.trace.as_deref().unwrap_or(Path::new("TRACE"));
+    let line = replay_lines(&trace.to_string_lossy(), &command(asked));
+    let what = "Where the program reads the same each time, replay a plan of it".to_string();
+    step(
+        Means::Plan,
+        what,
+        line,
+        "The plan is of this one run. ".to_string(),
+        gain,
+    )
+}
+
+fn by_hint(gain: Gain, files: &[String]) -> Step {
+    let named: Vec<&str> = files.iter().take(NAMED).map(String::as_str).collect();
+    let more = match files.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!(", and {n} more (--json has all)"),
+    };
+    let what = format!("Call posix_fadvise({}) in the program", gain.what);
+    let line = format!("posix_fadvise(fd, 0, 0, {});", gain.what);
+    step(
+        Means::Hint,
+        what,
+        line,
+        format!("After each open of {}{more}. ", named.join(", ")),
+        gain,
+    )
+}
+
+/// The kind of a file system, as mountinfo has it.
+fn kind_of(number: DeviceNumber) -> String {
+    let mut mounts = Host::here().mounts().into_iter();
+    let mount = mounts.find(|mount| mount.number == number);
+    mount.map_or_else(String::new, |mount| mount.kind)
+}
+
+fn by_foreread(gain: Gain, asked: &TuneOptions, is_dropped: bool, device: Option<&Device>) -> Step {
+    let path = asked.storage.path();
+    let source = path.map_or_else(
+        || "SOURCE".to_string(),
+        |path| in_shell([path.to_string_lossy()]),
+    );
+    let named = |flag: &str| match gain.what.as_str() {
+        DEFAULT => String::new(),
+        policy => flag.replace("POLICY", policy),
+    };
+    let (flag, option) = (named(" --policy POLICY"), named(".policy(\"POLICY\")"));
+    if is_dropped {
+        let kind = device
+            .map(|device| kind_of(device.number))
+            .unwrap_or_default();
+        let what = format!(
+            "Mount what is behind this file system by foreread ({}) instead",
+            gain.what
+        );
+        let why = "In place of this mount, for the bucket or server behind it. Computed with the times of this mount; 'foreread compare --on' \
+            of a file there measures without it. ";
+        return step(
+            Means::Policy,
+            what,
+            mount_behind(&kind, &flag),
+            why.to_string(),
+            gain,
+        );
+    }
+    let what = format!("Use foreread with {}", gain.what);
+    let line = format!(
+        "foreread serve {source} --unix foreread.sock{flag}\nforeread mount {source} DIR{flag}"
+    );
+    let why = format!(
+        "An NBD server, a mount, or the library (Options::default(){option}). The cost of going through a server or a mount is not included. "
+    );
+    step(Means::Policy, what, line, why, gain)
+}

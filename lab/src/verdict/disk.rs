@@ -1,0 +1,598 @@
+//! What a disk should have: what a value of its readahead costs and gains, by a formula that three short reads in order check.
+//!
+//! ```text
+//!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
+//!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one reader in order: two windows are under way
+//! ```
+//! The kernel asks for the next window when the reader comes to the first page of the one that is still under way. A device that answers both in
+//! turn shows the rate of one alone; so the value is chosen by that rate, and what it gains is said by the rate of two.
+//!
+//! The exponent: at 1 reads of a window would not overlap with those of the next at all, at 2 the most that was seen of it. Measured
+//! on Linux 6.18, ext4, 0.08 ms, 2.4 GB/s, MB/s by read_ahead_kb: 128 1080, 256 1346, 512 2141, 1024 2336, 2048 2348, 8192 2438; 1.5
+//! gives 1220, 1750, 2130, 2320, 2390, 2440.
+//!
+//! The advice is the smallest setting that one, four and sixteen readers are within 5 % of their best at, and less where it would take
+//! a quarter of memory for sixteen streams, or where faults are a large part of the reads. Before it is said, windows of 128 KiB, 512 KiB, 2 MiB
+//! and of the present size are read three times in turns: the smallest is taken that no larger one beats by a quarter in the median of the three.
+//! Never: a value above 2 MiB for a device that does not turn.
+
+use super::{Confidence, Standing, Step, Verdict, to_set};
+use crate::glance::{glance, in_order};
+use foreread_os::failure::Failure;
+use foreread_os::host::Host;
+use foreread_os::host::devices::Device;
+use foreread_report::number::{size_in_words as size, three};
+use serde::Serialize;
+use std::path::Path;
+
+/// Sizes that are tried: 128 KiB to 64 MiB.
+const SIZES: std::ops::RangeInclusive<u32> = 17..=26;
+const READERS: [u32; 3] = [1, 4, 16];
+/// How near to its best a reader has to be.
+const NEAR: f64 = 0.95;
+/// How the wait for a window and its transfer overlap.
+const OVERLAP: f64 = 1.5;
+/// Windows of a reader in order that the kernel has under way.
+const WINDOWS: f64 = 2.0;
+/// The largest advice for what does not turn. A larger value of it is suspicious.
+const MAX_STILL_BYTES: u64 = 2 << 20;
+const MAX_TURNING_BYTES: u64 = 16 << 20;
+const MIN_BYTES: u64 = 128 << 10;
+/// Faults of reads from which on programs are said to read by mappings.
+pub const MANY_FAULTS: f64 = 0.2;
+/// Of a first read of a device that turns and is read in order: no move of the head.
+const IN_ORDER_US: f64 = 100.0;
+/// A disk that turns takes half a turn, 4 ms at 7200 rpm, and the move of its head: none answers a random read in less than this.
+pub const MIN_TURNING_US: f64 = 1000.0;
+
+/// What a read of a device costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StorageCosts {
+    /// Of a random read of 4 KiB, in microseconds.
+    pub latency_us: f64,
+    /// Large reads, several at once, in 10^6 bytes a second.
+    pub mb_per_s: f64,
+    /// By reads of this machine; else by the class of the device.
+    pub is_measured: bool,
+    /// A device that turns waits for its head at each change of the reader.
+    pub turns: bool,
+}
+
+/// What a value of `read_ahead_kb` costs and gains.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SizeCosts {
+    pub readahead_bytes: u64,
+    /// A page fault of a mapping at random, in milliseconds.
+    pub fault_ms: f64,
+    /// Readers in order: one, four, sixteen; in 10^6 bytes a second together.
+    pub in_order_mb_per_s: [f64; 3],
+    /// Memory that sixteen streams keep ahead: a window in use and one under way, each.
+    pub streams_bytes: u64,
+}
+
+/// What counts beside what a read costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SettingLimits {
+    /// The largest request of the device.
+    pub request_bytes: Option<u64>,
+    /// Of the machine, or of the control group that limits its programs.
+    pub memory_bytes: u64,
+    /// Major faults / reads.
+    pub faults_of_reads: Option<f64>,
+}
+
+impl SettingLimits {
+    fn is_faulting(&self) -> bool {
+        self.faults_of_reads.is_some_and(|part| part >= MANY_FAULTS)
+    }
+
+    /// The largest value that is ever advised.
+    #[must_use]
+    pub fn most_bytes(&self, costs: &StorageCosts) -> u64 {
+        let most = match costs.turns {
+            // The kernel's rule of 6.17: what was measured for disks that turn.
+            true => self
+                .request_bytes
+                .unwrap_or(MIN_BYTES)
+                .saturating_mul(2)
+                .clamp(512 << 10, MAX_TURNING_BYTES),
+            false if self.is_faulting() => MIN_BYTES,
+            false => MAX_STILL_BYTES,
+        };
+        let of_memory = self.memory_bytes / 4 / (2 * 16);
+        let mut bytes = most;
+        while bytes > MIN_BYTES && bytes > of_memory {
+            bytes /= 2;
+        }
+        bytes.max(MIN_BYTES)
+    }
+}
+
+impl StorageCosts {
+    /// What a value costs and gains.
+    #[must_use]
+    pub fn at(&self, bytes: u64) -> SizeCosts {
+        SizeCosts {
+            readahead_bytes: bytes,
+            fault_ms: (self.latency_us + window(bytes) / self.mb_per_s) / 1e3,
+            in_order_mb_per_s: self.rates(bytes, WINDOWS),
+            streams_bytes: bytes.saturating_mul(2 * 16),
+        }
+    }
+
+    /// One, four, sixteen readers in order, with so many windows of each under way.
+    fn rates(&self, bytes: u64, windows: f64) -> [f64; 3] {
+        READERS.map(|readers| {
+            let wait_us = if self.turns && readers == 1 {
+                IN_ORDER_US
+            } else {
+                self.latency_us
+            };
+            // Bytes in a microsecond are MB/s.
+            let (transfer, wait) = (1.0 / self.mb_per_s, wait_us / window(bytes) / windows);
+            let one = (transfer.powf(OVERLAP) + wait.powf(OVERLAP)).powf(-1.0 / OVERLAP);
+            if self.turns {
+                one
+            } else {
+                (one * f64::from(readers)).min(self.mb_per_s)
+            }
+        })
+    }
+
+    /// The smallest value that is good enough.
+    #[must_use]
+    pub fn best(&self, limits: &SettingLimits) -> SizeCosts {
+        let all: Vec<(u64, [f64; 3])> = SIZES
+            .map(|bits| (1 << bits, self.rates(1 << bits, 1.0)))
+            .collect();
+        let most =
+            [0, 1, 2].map(|n: usize| all.iter().map(|(_, rates)| rates[n]).fold(0.0, f64::max));
+        let is_near = |(_, rates): &&(u64, [f64; 3])| {
+            let mut pairs = rates.iter().zip(most);
+            pairs.all(|(rate, most)| *rate >= NEAR * most)
+        };
+        let near = all
+            .iter()
+            .find(is_near)
+            .map_or(u64::MAX, |(bytes, _)| *bytes);
+        self.at(near.min(limits.most_bytes(self)))
+    }
+
+    /// Whether a value is more than faults of mappings should pay for, and more than readers in order need.
+    #[must_use]
+    pub fn is_too_large(&self, bytes: u64, best: &SizeCosts) -> bool {
+        let large = if self.turns {
+            MAX_TURNING_BYTES
+        } else {
+            MAX_STILL_BYTES
+        };
+        bytes > large && bytes > best.readahead_bytes
+    }
+
+    /// `measured: 0.2 ms, 1200 MB/s`
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let word = if self.is_measured {
+            "measured"
+        } else {
+            "assumed"
+        };
+        format!(
+            "{word}: {} ms, {} MB/s",
+            three(self.latency_us / 1e3),
+            three(self.mb_per_s)
+        )
+    }
+}
+
+/// A fault reads a page at least.
+fn window(bytes: u64) -> f64 {
+    bytes.max(4096) as f64
+}
+
+/// Sizes that are read in order: far enough apart that noise does not exchange them.
+const CHECKED: [u64; 4] = [MIN_BYTES, 512 << 10, MAX_STILL_BYTES, 8 << 20];
+/// Reads of each size, in turns: one slow moment decides nothing.
+const ROUNDS: usize = 3;
+/// A gain that is worth a change, and a larger value: half of it was seen as noise of a busy machine.
+const MIN_GAIN: f64 = 1.25;
+
+/// What a reader in order gets with windows of a size, in 10^6 bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CheckedRate {
+    pub readahead_bytes: u64,
+    pub mb_per_s: [f64; ROUNDS],
+}
+
+impl CheckedRate {
+    fn median(&self) -> f64 {
+        median(self.mb_per_s)
+    }
+
+    fn is_clearly_faster(&self, other: &CheckedRate) -> bool {
+        let ratio = |round: usize| self.mb_per_s[round] / other.mb_per_s[round];
+        median([0, 1, 2].map(ratio)) >= MIN_GAIN
+    }
+}
+
+fn median([a, b, c]: [f64; ROUNDS]) -> f64 {
+    a.max(b).min(a.min(b).max(c))
+}
+
+/// A disk that was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskLook {
+    pub has_bytes: Option<u64>,
+    pub costs: StorageCosts,
+    pub limits: SettingLimits,
+    /// By size; empty where nothing was read in order.
+    pub checked: Vec<CheckedRate>,
+}
+
+/// What was found about the readahead that a disk has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskFinding {
+    pub standing: Standing,
+    /// What is wrong, where something is.
+    pub harm: Option<String>,
+    pub has: Option<SizeCosts>,
+    /// What it would have by its figures alone; the verdict is to keep the present value where that is fine.
+    pub best: SizeCosts,
+}
+
+impl DiskLook {
+    /// Looks at the disk below a file, through it, for three seconds at most. Nothing where it is on no disk or is too small.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Failure> {
+        let Some(device) = device.filter(|device| device.name.is_some()) else {
+            return Ok(None);
+        };
+        let limits = SettingLimits {
+            request_bytes: device.max_request,
+            memory_bytes: Host::here().memory_bytes(),
+            faults_of_reads: None,
+        };
+        DiskLook::measured(
+            path,
+            device.read_ahead,
+            device.rotates == Some(true),
+            limits,
+        )
+    }
+
+    /// The same, of a device whose facts are known. `may_turn`: it says that it does.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn measured(
+        path: &Path,
+        has_bytes: Option<u64>,
+        may_turn: bool,
+        limits: SettingLimits,
+    ) -> Result<Option<DiskLook>, Failure> {
+        let Some(seen) = glance(path)? else {
+            return Ok(None);
+        };
+        let costs = StorageCosts {
+            latency_us: seen.latency_us,
+            mb_per_s: seen.mb_per_s,
+            is_measured: true,
+            turns: may_turn && seen.latency_us >= MIN_TURNING_US,
+        };
+        let mut look = DiskLook {
+            has_bytes,
+            costs,
+            limits,
+            checked: Vec::new(),
+        };
+        if look.find().standing != Standing::Fine {
+            look.checked = look.check(path).unwrap_or_default();
+        }
+        Ok(Some(look))
+    }
+
+    /// Reads in order with windows of the present size and of [`CHECKED`]. Nothing where one of them cannot be read.
+    fn check(&self, path: &Path) -> Option<Vec<CheckedRate>> {
+        let most = self.limits.most_bytes(&self.costs);
+        let sizes = CHECKED.into_iter().filter(|bytes| *bytes <= most);
+        let mut sizes: Vec<u64> = sizes.collect();
+        sizes.extend(self.has_bytes);
+        sizes.sort_unstable();
+        sizes.dedup();
+        let unread = |readahead_bytes| CheckedRate {
+            readahead_bytes,
+            mb_per_s: [0.0; ROUNDS],
+        };
+        let mut rates: Vec<CheckedRate> = sizes.into_iter().map(unread).collect();
+        for round in 0..ROUNDS {
+            for rate in &mut rates {
+                rate.mb_per_s[round] = in_order(path, rate.readahead_bytes).ok()??;
+            }
+        }
+        Some(rates)
+    }
+
+    /// The value to have by its figures: the smallest that no larger one clearly beats.
+    fn best(&self) -> SizeCosts {
+        let most = self.limits.most_bytes(&self.costs);
+        let mut sizes = self
+            .checked
+            .iter()
+            .filter(|rate| (MIN_BYTES..=most).contains(&rate.readahead_bytes));
+        let Some(mut best) = sizes.next() else {
+            return self.costs.best(&self.limits);
+        };
+        for larger in sizes {
+            if larger.is_clearly_faster(best) {
+                best = larger;
+            }
+        }
+        self.read(self.costs.at(best.readahead_bytes))
+    }
+
+    /// Of one reader in order the rate that was read, where it was.
+    fn read(&self, size: SizeCosts) -> SizeCosts {
+        let mut checked = self.checked.iter();
+        let rate = checked.find(|rate| rate.readahead_bytes == size.readahead_bytes);
+        let [one, four, sixteen] = size.in_order_mb_per_s;
+        let one = rate.map_or(one, CheckedRate::median);
+        SizeCosts {
+            in_order_mb_per_s: [one, four.max(one), sixteen.max(one)],
+            ..size
+        }
+    }
+
+    /// Judges the present value.
+    #[must_use]
+    pub fn find(&self) -> DiskFinding {
+        let has = self.has_bytes.map(|bytes| self.read(self.costs.at(bytes)));
+        let best = self.best();
+        let found = |standing, harm| DiskFinding {
+            standing,
+            harm,
+            has,
+            best,
+        };
+        let Some(now) = has else {
+            return found(Standing::Fine, None);
+        };
+        let bytes = now.readahead_bytes;
+        let harm = match bytes {
+            0 => Some("each read in order waits for the storage".to_string()),
+            _ if self.costs.is_too_large(bytes, &best) => {
+                Some(format!("random page faults read {} each", size(bytes)))
+            }
+            _ if now.streams_bytes > self.limits.memory_bytes / 2 => Some(format!(
+                "sixteen streams take {} of memory",
+                size(now.streams_bytes)
+            )),
+            _ => None,
+        };
+        if harm.is_some() {
+            return found(Standing::Suspicious, harm);
+        }
+        let [one, four] = ratios(&now, &best);
+        if one.max(four) < MIN_GAIN || best.readahead_bytes <= bytes {
+            return found(Standing::Fine, None);
+        }
+        let (readers, gain) = match one >= four {
+            true => ("a reader in order", one),
+            false => ("four readers in order", four),
+        };
+        let advised = size(best.readahead_bytes);
+        let harm = format!("with {advised} {readers} would be {}x as fast", three(gain));
+        found(Standing::Gain, Some(harm))
+    }
+
+    /// What follows for a disk by this alone; `doctor` knows more of it, such as what has set the value.
+    #[must_use]
+    pub fn verdict(&self, device: Option<&Device>) -> Verdict {
+        let DiskFinding {
+            standing,
+            harm,
+            has,
+            best,
+        } = self.find();
+        let name = device.and_then(|device| device.name.clone());
+        let should = match standing {
+            Standing::Fine => has.map_or(best, |has| has),
+            _ => best,
+        };
+        let step = |has: SizeCosts| Step {
+            why: change(&has, &best, &self.basis()),
+            ..to_set(device, best.readahead_bytes)
+        };
+        Verdict {
+            device: name.unwrap_or_default(),
+            has_bytes: self.has_bytes,
+            should_bytes: Some(should.readahead_bytes),
+            standing,
+            why: harm.unwrap_or_default(),
+            confidence: self.confidence(),
+            steps: has
+                .filter(|_| standing != Standing::Fine)
+                .map(step)
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    #[must_use]
+    pub fn confidence(&self) -> Confidence {
+        match self.checked.is_empty() {
+            true => Confidence::Formula,
+            false => Confidence::Measured,
+        }
+    }
+
+    /// What the figures are from.
+    #[must_use]
+    pub fn basis(&self) -> String {
+        let costs = self.costs.in_words();
+        match self.confidence() {
+            Confidence::Measured => costs,
+            _ => format!("by formula; {costs}"),
+        }
+    }
+}
+
+/// The throughput of a reader and of four of them, with one size / with another.
+#[must_use]
+pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
+    [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
+}
+
+/// A difference of this part of a rate is none.
+const SAME: f64 = 0.05;
+
+/// What another value changes; `basis` is what the figures are from.
+#[must_use]
+pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
+    let [one, _] = ratios(now, to);
+    let in_order = match one - 1.0 {
+        change if change.abs() <= SAME => "is as fast".to_string(),
+        change if change < 0.0 => format!("loses {} %", three(-change * 100.0)),
+        _ => format!("would be {}x as fast", three(one)),
+    };
+    format!(
+        "A random page fault then takes {} ms instead of {}; a reader in order {in_order} ({basis}).",
+        three(to.fault_ms),
+        three(now.fault_ms)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK_DISK: StorageCosts = StorageCosts {
+        latency_us: 200.0,
+        mb_per_s: 1000.0,
+        is_measured: true,
+        turns: false,
+    };
+    const LIMITS: SettingLimits = SettingLimits {
+        request_bytes: Some(1 << 20),
+        memory_bytes: 16 << 30,
+        faults_of_reads: None,
+    };
+
+    #[test]
+    fn the_smallest_value_within_its_part_of_the_best_is_advised() {
+        let best = QUICK_DISK.best(&LIMITS);
+        assert_eq!(best.readahead_bytes, 2 << 20);
+        let smaller = QUICK_DISK.rates(best.readahead_bytes / 2, 1.0);
+        assert!(smaller[0] < NEAR * QUICK_DISK.rates(64 << 20, 1.0)[0]);
+        let near = StorageCosts {
+            latency_us: 60.0,
+            ..QUICK_DISK
+        };
+        assert_eq!(near.best(&LIMITS).readahead_bytes, 512 << 10);
+    }
+
+    /// `dd` from ext4 on a disk 5 ms away that brings 120 MB/s: 2 MiB is 2.7 times as fast as 128 KiB, and 4.9 times if one window is under way.
+    #[test]
+    fn the_gain_counts_two_windows_under_way() {
+        let far = StorageCosts {
+            latency_us: 5000.0,
+            mb_per_s: 120.0,
+            ..QUICK_DISK
+        };
+        let rate = |bytes| far.at(bytes).in_order_mb_per_s[0];
+        let times = rate(2 << 20) / rate(128 << 10);
+        assert!((2.4..2.9).contains(&times), "{times}");
+    }
+
+    fn look(checked: &[(u64, [f64; 3])]) -> DiskLook {
+        let rate = |(kib, mb_per_s): &(u64, [f64; 3])| CheckedRate {
+            readahead_bytes: kib << 10,
+            mb_per_s: *mb_per_s,
+        };
+        DiskLook {
+            has_bytes: Some(8 << 20),
+            costs: QUICK_DISK,
+            limits: LIMITS,
+            checked: checked.iter().map(rate).collect(),
+        }
+    }
+
+    /// Noise of a tenth does not change the value: a larger one has to be clearly faster.
+    #[test]
+    fn noise_does_not_move_the_advice() {
+        let large = (8192, [950.0, 990.0, 970.0]);
+        let best = |checked: &[(u64, [f64; 3])]| look(checked).find().best.readahead_bytes >> 10;
+        for (half, one, two) in [
+            (
+                [900.0, 850.0, 930.0],
+                [960.0, 940.0, 970.0],
+                [960.0, 990.0, 940.0],
+            ),
+            // One slow moment of the smaller one.
+            (
+                [900.0, 300.0, 930.0],
+                [960.0, 940.0, 970.0],
+                [960.0, 990.0, 940.0],
+            ),
+        ] {
+            assert_eq!(best(&[(512, half), (1024, one), (2048, two), large]), 512);
+        }
+        let slow = (512, [600.0, 580.0, 610.0]);
+        assert_eq!(
+            best(&[slow, (1024, [900.0; 3]), (2048, [930.0; 3]), large]),
+            1024
+        );
+        assert_eq!(
+            look(&[]).find().best.readahead_bytes >> 10,
+            2048,
+            "by formula"
+        );
+        let verdict = look(&[slow, (1024, [900.0; 3]), large]).verdict(None);
+        assert_eq!(verdict.should_bytes, Some(1 << 20));
+        assert_eq!(
+            verdict.steps[0].text,
+            "foreread doctor --fix DEVICE --to 1M"
+        );
+        let right = DiskLook {
+            has_bytes: Some(512 << 10),
+            ..look(&[])
+        };
+        let verdict = right.verdict(None);
+        assert_eq!(
+            (verdict.should_bytes, verdict.steps),
+            (Some(512 << 10), Vec::new())
+        );
+    }
+
+    #[test]
+    fn faults_and_small_memory_take_a_smaller_one() {
+        let faulting = SettingLimits {
+            faults_of_reads: Some(0.3),
+            ..LIMITS
+        };
+        assert_eq!(QUICK_DISK.best(&faulting).readahead_bytes, 128 << 10);
+        let small = SettingLimits {
+            memory_bytes: 64 << 20,
+            ..LIMITS
+        };
+        assert_eq!(QUICK_DISK.best(&small).readahead_bytes, 512 << 10);
+    }
+
+    #[test]
+    fn a_value_above_the_limit_of_its_kind_is_too_large() {
+        let best = QUICK_DISK.best(&LIMITS);
+        assert!(
+            !QUICK_DISK.is_too_large(2 << 20, &best) && QUICK_DISK.is_too_large(4 << 20, &best)
+        );
+        let turning = StorageCosts {
+            latency_us: 12_000.0,
+            mb_per_s: 180.0,
+            turns: true,
+            ..QUICK_DISK
+        };
+        let best = turning.best(&LIMITS);
+        assert_eq!(best.readahead_bytes, 2 << 20);
+        assert!(!turning.is_too_large(8 << 20, &best) && turning.is_too_large(64 << 20, &best));
+    }
+}

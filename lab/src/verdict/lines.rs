@@ -1,0 +1,147 @@
+//! The lines to paste.
+
+use super::{Means, Step};
+use foreread_os::host::devices::{Device, mount_setting};
+use foreread_report::number::exact_size as size;
+
+/// The line that sets the readahead of a device, and what is to be known of it. A disk is set by `doctor`, now and at every boot; a mount by its
+/// number.
+#[must_use]
+pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
+    let number = device.map(|device| device.number.to_string());
+    let is_disk = device.is_none_or(|device| device.name.is_some());
+    let name = device
+        .and_then(|device| device.name.clone())
+        .or(number.filter(|_| !is_disk));
+    set_readahead(name.as_deref().unwrap_or("DEVICE"), is_disk, bytes)
+}
+
+/// The same, of a device that is known by its name.
+#[must_use]
+pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
+    let (text, why) = match is_disk {
+        false => (
+            format!("echo {} > {}", bytes / 1024, mount_setting(name)),
+            "Run as root. Lasts until it is unmounted; files already open keep the old value.",
+        ),
+        true => (
+            format!("foreread doctor --fix {name} --to {}", size(bytes)),
+            "Run as root. Sets it now and at every boot, by a udev rule; --undo puts the old value back. Files already open keep it.",
+        ),
+    };
+    Step::new(Means::Setting, why, text)
+}
+
+/// The line for files of which a file system of FUSE drops what is cached: a mount of what is behind it, by the kind of the file system as
+/// mountinfo has it.
+#[must_use]
+pub fn mount_behind(kind: &str, flag: &str) -> String {
+    let is_of = |word: &str| kind.contains(word);
+    let source = match kind {
+        _ if is_of("nbdfuse") => "nbd://HOST/EXPORT",
+        _ if is_of("gcsfuse") => "gs://BUCKET",
+        _ if is_of("blobfuse") => "az://CONTAINER",
+        _ => "s3://BUCKET",
+    };
+    match cfg!(feature = "fuse") {
+        true => format!("foreread mount {source} DIR{flag}"),
+        false => format!("foreread serve {source} --unix foreread.sock{flag}"),
+    }
+}
+
+/// Arguments as a shell wants them.
+#[must_use]
+pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
+    let quoted = words.into_iter().map(|word| {
+        let word = word.as_ref();
+        if !word.is_empty() && word.chars().all(plain) {
+            word.to_string()
+        } else if word.chars().any(char::is_control) {
+            // A line of a screen is one line, and a paste is what was run.
+            let escaped = word.chars().map(|c| match c {
+                '\'' | '\\' => format!("\\{c}"),
+                c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+                c => c.to_string(),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<String>>().join(" ")
+}
+
+/// The lines of a plan: of a trace, and for its command.
+#[must_use]
+pub fn replay_lines(trace: &str, command: &str) -> String {
+    let plan = format!("{}.plan", trace.strip_suffix(".frt").unwrap_or(trace));
+    // A name is no option.
+    let named = |name: &str| {
+        let dir = if name.starts_with('-') { "./" } else { "" };
+        in_shell([format!("{dir}{name}")])
+    };
+    let (trace, plan) = (named(trace), named(&plan));
+    format!("foreread plan {trace} --out {plan}\nforeread replay {plan} -- {command}")
+}
+
+/// The same from the recording on, for a command of which there is no trace yet.
+#[must_use]
+pub fn record_lines(command: &str) -> String {
+    let trace = "run.frt";
+    format!(
+        "foreread record -o {trace} -- {command}\n{}",
+        replay_lines(trace, command)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreread_os::host::DeviceNumber;
+
+    #[test]
+    fn a_disk_is_set_by_doctor_and_a_mount_by_its_number() {
+        let disk = Device {
+            name: Some("sdb".to_string()),
+            ..Device::default()
+        };
+        let text = |device| to_set(device, 2 << 20).text;
+        assert_eq!(text(Some(&disk)), "foreread doctor --fix sdb --to 2M");
+        assert_eq!(text(None), "foreread doctor --fix DEVICE --to 2M");
+        let number = DeviceNumber {
+            major: 0,
+            minor: 44,
+        };
+        let mount = Device {
+            number,
+            ..Device::default()
+        };
+        let line = "echo 2048 > /sys/class/bdi/0:44/read_ahead_kb";
+        assert_eq!(text(Some(&mount)), line);
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_split_them() {
+        for (words, wanted) in [
+            (&["grep", "-r", "a b"][..], "grep -r 'a b'"),
+            (&["it's", ""][..], "'it'\\''s' ''"),
+            (&["x=1;rm"][..], "'x=1;rm'"),
+            (
+                &["import os\nos.x('\u{1b}')"][..],
+                "$'import os\\u000aos.x(\\'\\u001b\\')'",
+            ),
+            (&["/a/b.img"][..], "/a/b.img"),
+        ] {
+            assert_eq!(in_shell(words), wanted);
+        }
+        assert_eq!(
+            record_lines("./app"),
+            "foreread record -o run.frt -- ./app\nforeread plan run.frt --out run.plan\nforeread replay run.plan -- ./app"
+        );
+        assert_eq!(
+            replay_lines("a b.frt", "./app"),
+            "foreread plan 'a b.frt' --out 'a b.plan'\nforeread replay 'a b.plan' -- ./app"
+        );
+    }
+}

@@ -1,0 +1,949 @@
+//! What tables of one source come to: a policy that gains, the kernel's own readahead, none, or more runs.
+//!
+//! A gain or a loss is named only where the corrected test of its table calls it one, and two policies are equal only where the interval of their
+//! ratio is within 5 %. Several workloads are weighed by the geometric mean of their times, each beside no readahead. Where the default is within
+//! 5 % of the best everywhere, nothing has to be set. A gain is said beside the kernel's own readahead where that was measured: it is what a reader
+//! has today. Example: "Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s)." Never: advice from a
+//! single run.
+
+use super::{Confidence, Means, Standing, Step, Verdict, in_shell};
+use crate::report::SpanCut;
+use crate::report::row::{Relation, Report, Row, more_runs};
+use crate::report::tests_of_pairs::WORTH_SAYING;
+use foreread_core::policy::DEFAULT;
+use foreread_report::number;
+
+/// Reading more than this many times the bytes asked for is worth a warning: a tenth more traffic, which on a
+/// metered or shared source is paid for.
+const OVERFETCH_WARNING: f64 = 1.1;
+/// From this ratio on, "1.5 times as long" reads better than "50 % longer".
+const TIMES_FROM: f64 = 1.5;
+/// A mean below this part of the time of none, in which no test finds a gain, has had too few runs to say "off".
+const UNSETTLED: f64 = 0.9;
+/// Warnings in one sentence; more is not read.
+const WARNINGS: usize = 2;
+
+/// The verdict on tables of one source. `again`: the same comparison with this many runs. Nothing without a whole table.
+#[must_use]
+pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Verdict> {
+    let whole: Vec<&Report> = reports.iter().filter(|report| report.is_whole()).collect();
+    let first = *whole.first()?;
+    let tables = Tables { reports: &whole };
+    let concluded = tables.conclusion();
+    let is_open = matches!(concluded, Conclusion::Open(_));
+    let policy = concluded.gaining(&tables);
+    let walk = whole.iter().find(|report| report.is_walk);
+    let step = match walk {
+        _ if whole.len() < reports.len() => None,
+        Some(walk) => Some(Step::new(
+            Means::Run,
+            format!("{}:", in_walk(walk)),
+            "foreread run -- CMD",
+        )),
+        None if is_open => {
+            let why = "more runs show what these leave open:";
+            Some(Step::new(
+                Means::Measure,
+                why,
+                again(more_runs(tables.runs())),
+            ))
+        }
+        None => for_storage(&first.source, policy),
+    };
+    Some(Verdict {
+        device: first.source.clone(),
+        standing: match policy {
+            Some(_) => Standing::Gain,
+            None => Standing::Fine,
+        },
+        why: tables.in_words(&concluded),
+        confidence: match is_open {
+            true => Confidence::Low,
+            false if first.source.starts_with("model:") => Confidence::Simulated,
+            false => Confidence::Measured,
+        },
+        steps: step.into_iter().collect(),
+        ..Verdict::default()
+    })
+}
+
+/// The line for this kind of storage. Nothing for an export from which nothing gains: its clients speak NBD already.
+fn for_storage(name: &str, policy: Option<&str>) -> Option<Step> {
+    let source = in_shell([name]);
+    let flag = match policy {
+        Some(DEFAULT) => String::new(),
+        policy => format!(" --policy {}", in_shell([policy.unwrap_or("none")])),
+    };
+    let program = |line: String| Step::new(Means::Measure, "what a program of yours needs:", line);
+    let served = |why: &str| {
+        let line = format!("foreread serve {source} --unix foreread.sock{flag}");
+        Step::new(Means::Policy, why, line)
+    };
+    let kind = name.split_once(':').map_or("file", |(kind, _)| kind);
+    let is_export = matches!(kind, "nbd" | "nbd+unix" | "nbds" | "nbds+unix");
+    Some(match kind {
+        _ if is_export && policy.is_none() => return None,
+        "file" => program("foreread tune -- CMD".to_string()),
+        "model" | "model-live" => {
+            let model = source.replacen("model-live:", "model:", 1);
+            program(format!("foreread tune --on {model} -- CMD"))
+        }
+        _ if is_export || kind == "rbd" => {
+            served("serve it so to virtual machines and other clients of NBD:")
+        }
+        _ if cfg!(feature = "fuse") => {
+            let line = format!("foreread mount {source} DIR{flag}");
+            Step::new(Means::Policy, "mount it so for programs:", line)
+        }
+        _ => served("serve it so to clients of NBD:"),
+    })
+}
+
+/// What no row shows of a walk through folders; a sentence without its end.
+fn in_walk(report: &Report) -> String {
+    format!(
+        "{} is a walk through folders, of which no policy knows the next file; 'foreread run' does",
+        report.workload
+    )
+}
+
+/// Tables of one source.
+struct Tables<'a> {
+    reports: &'a [&'a Report],
+}
+
+/// A policy that could be advised.
+struct Choice<'a> {
+    policy: &'a str,
+    /// Mean over the workloads of ln(time / time of none), with 0 where no test calls a difference.
+    score: f64,
+    /// Mean overfetch, to decide between equals.
+    overfetch: f64,
+}
+
+/// The runs do not show whether a policy is faster than another row.
+struct OpenPair<'a> {
+    workload: &'a str,
+    policy: &'a str,
+    /// In words.
+    base: &'static str,
+    ratio: f64,
+}
+
+enum Conclusion<'a> {
+    /// More runs may show it. One run of each compares no pair.
+    Open(Option<OpenPair<'a>>),
+    /// No policy is beside none in every table.
+    NoRow,
+    /// No readahead is as good.
+    Off(Choice<'a>),
+    /// The kernel's own readahead is as good.
+    Kernel(Choice<'a>),
+    /// Workloads have different best policies.
+    Each(Choice<'a>, Vec<Option<&'a Row>>),
+    /// The policy gains, or, as the flag says, it is the default and as good as any.
+    Take(Choice<'a>, bool),
+}
+
+impl<'a> Conclusion<'a> {
+    fn choice(&self) -> Option<&Choice<'a>> {
+        match self {
+            Conclusion::Open(_) | Conclusion::NoRow => None,
+            Conclusion::Off(choice)
+            | Conclusion::Kernel(choice)
+            | Conclusion::Each(choice, _)
+            | Conclusion::Take(choice, _) => Some(choice),
+        }
+    }
+
+    /// The policy that gains.
+    fn gaining(&self, tables: &Tables<'a>) -> Option<&'a str> {
+        match self {
+            Conclusion::Take(choice, _) | Conclusion::Each(choice, _)
+                if !tables.is_kernel_as_good(choice)
+                    && !tables.gains(choice.policy).0.is_empty() =>
+            {
+                Some(choice.policy)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Tables<'a> {
+    fn conclusion(&self) -> Conclusion<'a> {
+        let mut pairs = self.reports.iter().flat_map(|r| &r.comparisons).peekable();
+        if pairs.peek().is_some() && pairs.all(|pair| pair.p_value.is_none()) {
+            return Conclusion::Open(None);
+        }
+        let Some(choice) = self.choose() else {
+            return Conclusion::NoRow;
+        };
+        let best: Vec<Option<&Row>> = self.reports.iter().map(|report| best(report)).collect();
+        let default = self.default_is_enough(&best);
+        let default = default.filter(|default| !self.is_kernel_as_good(default));
+        let is_default = default.is_some();
+        let choice = match default {
+            Some(default) => default,
+            None if self.reports.len() > 1 && !self.serves_all(&choice, &best) => {
+                return Conclusion::Each(choice, best);
+            }
+            None => choice,
+        };
+        if choice.score > -WORTH_SAYING && !is_default {
+            return match self.open_beside(|report| report.none(), "no readahead", None) {
+                open @ Some(_) if !self.has_change() => Conclusion::Open(open),
+                _ => Conclusion::Off(choice),
+            };
+        }
+        let (gains, others) = self.gains(choice.policy);
+        let has_kernel = self.reports.iter().all(|report| report.kernel().is_some());
+        if !has_kernel || !gains.is_empty() {
+            return match self.is_kernel_as_good(&choice) {
+                true => Conclusion::Kernel(choice),
+                false => Conclusion::Take(choice, is_default),
+            };
+        }
+        let open = self.open_beside(
+            Report::kernel,
+            "the kernel's own readahead",
+            Some(choice.policy),
+        );
+        match open {
+            Some(_) => Conclusion::Open(open),
+            // Nothing differs, and the default loses nothing.
+            None if is_default
+                && choice.score > -WORTH_SAYING
+                && others.iter().all(|other| other.1 <= 1.0) =>
+            {
+                Conclusion::Take(choice, true)
+            }
+            None => Conclusion::Kernel(choice),
+        }
+    }
+
+    /// A test calls a difference from none.
+    fn has_change(&self) -> bool {
+        let mut rows = self.reports.iter().flat_map(|report| &report.rows);
+        rows.any(|row| row.kind.is_choice() && change(row) != 1.0)
+    }
+
+    /// The pair of rows that more runs may tell apart: the one with the least time of its base's. Beside none a tenth is noise.
+    fn open_beside(
+        &self,
+        base: impl Fn(&'a Report) -> Option<&'a Row>,
+        name: &'static str,
+        policy: Option<&str>,
+    ) -> Option<OpenPair<'a>> {
+        let most = if policy.is_some() {
+            f64::INFINITY
+        } else {
+            UNSETTLED
+        };
+        let pairs = self.reports.iter().flat_map(|report| {
+            let base = base(report);
+            report
+                .rows
+                .iter()
+                .filter_map(move |row| Some((*report, row, base?)))
+        });
+        let open = pairs.filter_map(|(report, row, base)| {
+            let is_meant = row.kind.is_choice() && policy.is_none_or(|policy| row.policy == policy);
+            let relation = report.relation(&base.policy, &row.policy)?;
+            let ratio = row.judged()?.mean / base.judged()?.mean;
+            let is_open = is_meant && relation == Relation::NotToldApart && ratio < most;
+            is_open.then_some(OpenPair {
+                workload: &report.workload,
+                policy: &row.policy,
+                base: name,
+                ratio,
+            })
+        });
+        open.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    }
+
+    /// The best policy that is in every table; the leaner one of two that are as fast.
+    fn choose(&self) -> Option<Choice<'a>> {
+        let candidates = self.reports[0].rows.iter().filter(|r| r.kind.is_choice());
+        let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
+        let least = choices.iter().map(|c| c.score).min_by(f64::total_cmp)?;
+        choices.retain(|c| c.score < least + WORTH_SAYING);
+        let leaner = |a: &Choice, b: &Choice| a.overfetch.total_cmp(&b.overfetch);
+        choices.into_iter().min_by(leaner)
+    }
+
+    fn choice(&self, policy: &'a str) -> Option<Choice<'a>> {
+        let rows: Option<Vec<&Row>> = self.reports.iter().map(|r| r.row(policy)).collect();
+        let rows = rows?;
+        let n = rows.len() as f64;
+        let choice = Choice {
+            policy,
+            score: rows.iter().map(|r| change(r).ln()).sum::<f64>() / n,
+            overfetch: rows.iter().filter_map(|r| r.overfetch).sum::<f64>() / n,
+        };
+        rows.iter()
+            .all(|r| r.ratio_to_none.is_some())
+            .then_some(choice)
+    }
+
+    /// The default policy, where it is within 5 % of the best one in every table.
+    fn default_is_enough(&self, best: &[Option<&Row>]) -> Option<Choice<'a>> {
+        let mut tables = self.reports.iter().zip(best);
+        let is_enough = tables.all(|(report, best)| {
+            let other = best.or(report.none());
+            let row = report.row(DEFAULT);
+            row.zip(other)
+                .is_some_and(|(row, other)| as_good(report, other, row))
+        });
+        self.choice(DEFAULT).filter(|_| is_enough)
+    }
+
+    /// Whether no workload has a better policy than this one.
+    fn serves_all(&self, choice: &Choice<'_>, best: &[Option<&Row>]) -> bool {
+        let mut tables = self.reports.iter().zip(best);
+        tables.all(|(report, best)| match (report.row(choice.policy), best) {
+            (None, _) => false,
+            (Some(row), Some(best)) => {
+                let relation = report.relation(&best.policy, &row.policy);
+                best.policy == row.policy
+                    || matches!(
+                        relation,
+                        Some(Relation::Equivalent | Relation::NotToldApart)
+                    )
+            }
+            (Some(row), None) => change(row) == 1.0,
+        })
+    }
+
+    /// The kernel's own readahead gains as much.
+    fn is_kernel_as_good(&self, choice: &Choice<'_>) -> bool {
+        let kernel = self.reports[0].kernel();
+        choice.score <= -WORTH_SAYING
+            && kernel.is_some_and(|row| {
+                self.relation(choice.policy, &row.policy) == Some(Relation::Equivalent)
+            })
+    }
+
+    /// What holds of two policies in all tables together.
+    fn relation(&self, one: &str, other: &str) -> Option<Relation> {
+        let each = self.reports.iter().map(|r| r.relation(one, other));
+        let each: Vec<Relation> = each.collect::<Option<_>>()?;
+        let worst = [Relation::Different, Relation::NotToldApart].into_iter();
+        Some(
+            worst
+                .into_iter()
+                .find(|worst| each.contains(worst))
+                .unwrap_or(Relation::Equivalent),
+        )
+    }
+
+    /// What a policy gains, a workload each in words, and the others with their times beside today's.
+    fn gains(&self, policy: &str) -> (Vec<String>, Vec<(String, f64)>) {
+        let (mut gains, mut others) = (Vec::new(), Vec::new());
+        for report in self.reports {
+            let Some(row) = report.row(policy) else {
+                continue;
+            };
+            match beside_today(report, row) {
+                ratio if ratio < 1.0 => gains.push(format!(
+                    "{} {}",
+                    report.workload,
+                    faster(ratio, report, row)
+                )),
+                ratio => others.push((report.workload.clone(), ratio)),
+            }
+        }
+        (gains, others)
+    }
+
+    fn runs(&self) -> u32 {
+        self.reports
+            .iter()
+            .map(|report| report.runs)
+            .min()
+            .unwrap_or(0)
+    }
+
+    fn source(&self) -> &str {
+        &self.reports[0].source
+    }
+
+    /// All of it in sentences.
+    fn in_words(&self, concluded: &Conclusion<'a>) -> String {
+        let source = self.source();
+        let workloads = || list(self.reports.iter().map(|r| r.workload.clone()).collect());
+        let mut said = match concluded {
+            Conclusion::Open(open) => self.undecided(open.as_ref()),
+            Conclusion::NoRow => format!(
+                "No advice for {source}: no policy was measured beside none on every workload. Add policies with --policy, or --policy all."
+            ),
+            Conclusion::Off(_) if self.has_change() => {
+                format!(
+                    "Leave readahead off (none) for {} on {source}: nothing gained more than it lost.",
+                    workloads()
+                )
+            }
+            Conclusion::Off(_) => format!(
+                "Leave readahead off (none) for {} on {source}: no policy is significantly faster.",
+                workloads()
+            ),
+            Conclusion::Kernel(choice) => format!(
+                "Nothing to change on {source}: the kernel's own readahead is as fast as {} or faster for {}.",
+                choice.policy,
+                workloads()
+            ),
+            Conclusion::Each(choice, best) => self.each(choice, best),
+            Conclusion::Take(choice, is_default) => self.take(choice, *is_default),
+        };
+        if let Some(choice) = concluded.choice() {
+            said.push_str(&format!(" {}", self.warning(choice)));
+        }
+        let shortened = self.reports.iter().filter_map(|report| {
+            let SpanCut {
+                span_bytes,
+                usual_bytes,
+            } = report.shortened?;
+            let [span, usual] = [span_bytes, usual_bytes].map(number::size_b);
+            Some(format!(
+                "{} spans {span} here and not {usual}",
+                report.workload
+            ))
+        });
+        let shortened: Vec<String> = shortened.collect();
+        if !shortened.is_empty() {
+            said.push_str(&format!(
+                " To end in time, {}; --size sets it.",
+                list(shortened)
+            ));
+        }
+        if let Some(walk) = self.reports.iter().find(|report| report.is_walk) {
+            said.push_str(&format!(" {}.", in_walk(walk)));
+        }
+        said
+    }
+
+    fn undecided(&self, open: Option<&OpenPair<'_>>) -> String {
+        let (source, more) = (self.source(), more_runs(self.runs()));
+        let Some(open) = open else {
+            return format!(
+                "One run of each cannot separate a gain from noise on {source}: measure again with --runs {more} or more."
+            );
+        };
+        let OpenPair {
+            workload,
+            policy,
+            base,
+            ratio,
+        } = open;
+        let runs = number::plural(self.runs().into(), "run");
+        let ratio = number::times(*ratio);
+        format!(
+            "Not decided on {source}: {runs} do not tell {policy} and {base} apart for {workload} ({policy} took {ratio} of its time); \
+             measure again with --runs {more}."
+        )
+    }
+
+    fn take(&self, choice: &Choice<'_>, is_default: bool) -> String {
+        let (source, (gains, others)) = (self.source(), self.gains(choice.policy));
+        let has_kernel = self.reports.iter().any(|report| report.kernel().is_some());
+        let level = others.into_iter().filter(|(_, ratio)| *ratio == 1.0);
+        let level: Vec<String> = level.map(|(workload, _)| workload).collect();
+        let gain = match (gains.is_empty(), level.is_empty()) {
+            (true, _) => format!("it makes no difference for {}", list(level)),
+            (false, true) => format!("it makes {}", list(gains.clone())),
+            (false, false) => format!(
+                "it makes {}, and no difference for {}",
+                list(gains.clone()),
+                list(level)
+            ),
+        };
+        let what = match has_kernel && !gains.is_empty() {
+            _ if !is_default => return format!("Use {} on {source}: {gain}.", choice.policy),
+            true => format!("Read {source} through foreread, and set nothing"),
+            false => format!("Nothing to set on {source}"),
+        };
+        format!(
+            "{what}: {DEFAULT}, the default, is within 5 % of the best policy measured; {gain}."
+        )
+    }
+
+    /// The best policy for each workload, and the one for all of them.
+    fn each(&self, choice: &Choice<'_>, best: &[Option<&'a Row>]) -> String {
+        let (mut gains, mut off) = (Vec::new(), Vec::new());
+        for (report, best) in self.reports.iter().zip(best) {
+            let workload = &report.workload;
+            match best.map(|row| (row, beside_today(report, row))) {
+                Some((_, ratio)) if ratio >= 1.0 => {
+                    gains.push(format!("the kernel's own readahead for {workload}"))
+                }
+                Some((row, ratio)) => {
+                    gains.push(format!(
+                        "{} for {workload}, {}",
+                        row.policy,
+                        faster(ratio, report, row)
+                    ));
+                }
+                None => off.push(workload.clone()),
+            }
+        }
+        if !off.is_empty() {
+            gains.push(format!("no readahead (none) for {}", list(off)));
+        }
+        let all = if choice.score > -WORTH_SAYING {
+            "no single setting gains more than it loses".to_string()
+        } else {
+            let each = self.reports.iter().filter_map(|report| {
+                let ratio = change(report.row(choice.policy)?);
+                (ratio != 1.0).then(|| format!("{} {}", report.workload, number::times(ratio)))
+            });
+            let each = list(each.collect());
+            format!(
+                "as one setting for all, {} ({each} of the time of none)",
+                choice.policy
+            )
+        };
+        format!("On {} use {}; {all}.", self.source(), gains.join("; "))
+    }
+
+    /// Where the choice, the other policies or foreread itself disappoint.
+    fn warning(&self, choice: &Choice<'_>) -> String {
+        let kernel = self.reports.iter().filter_map(|report| {
+            let ratio = apart(report, choice.policy, &report.kernel()?.policy)
+                .filter(|ratio| *ratio < 1.0)?;
+            let how = match ratio.recip() {
+                times if times >= TIMES_FROM => {
+                    format!("{} times as fast as", number::three(times))
+                }
+                _ => format!("in {:.0} % less time than", (1.0 - ratio) * 100.0),
+            };
+            Some(format!(
+                "the kernel's own page cache reads {} {how} {}, so nothing here beats it there",
+                report.workload, choice.policy
+            ))
+        });
+        let mut found: Vec<String> = kernel.collect();
+        for is_choice in [true, false] {
+            let of = |row: &Row| (row.policy == choice.policy) == is_choice;
+            found.extend(self.slower(of));
+            found.extend(self.over_reads(of));
+        }
+        if found.is_empty() {
+            return format!(
+                "No policy took significantly longer than none or read more than {OVERFETCH_WARNING} times the bytes asked for."
+            );
+        }
+        found.truncate(WARNINGS);
+        format!("Beware: {}.", found.join("; "))
+    }
+
+    /// The worst slow-down of the policies that `of` picks, in words.
+    fn slower(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
+        let (workload, row, ratio) = self.worst(of, |row| Some(change(row)))?;
+        let how = match ratio {
+            ratio if ratio >= TIMES_FROM => {
+                format!("takes {} times as long as none", number::three(ratio))
+            }
+            _ => format!("takes {:.0} % longer than none", (ratio - 1.0) * 100.0),
+        };
+        (ratio > 1.0).then(|| format!("{} {how} on {workload}", row.policy))
+    }
+
+    /// The worst overfetch of the policies that `of` picks, in words.
+    fn over_reads(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
+        let (workload, row, overfetch) = self.worst(of, in_vain)?;
+        // As in the table, with what was not used yet at the end.
+        let shown = number::three(row.overfetch.unwrap_or(overfetch));
+        let said = format!(
+            "{} reads {shown} times the bytes that {workload} asks for",
+            row.policy
+        );
+        (overfetch > OVERFETCH_WARNING).then_some(said)
+    }
+
+    fn worst(
+        &self,
+        of: impl Fn(&Row) -> bool,
+        measure: impl Fn(&Row) -> Option<f64>,
+    ) -> Option<(&'a str, &'a Row, f64)> {
+        let rows = self.reports.iter().flat_map(|report| {
+            let workload = report.workload.as_str();
+            report.rows.iter().map(move |row| (workload, row))
+        });
+        let ours = rows.filter(|(_, row)| row.kind.is_choice() && of(row));
+        let measured = ours.filter_map(|(workload, row)| Some((workload, row, measure(row)?)));
+        measured.max_by(|a, b| a.2.total_cmp(&b.2))
+    }
+}
+
+/// The policy that a workload gains most by: of those as good as the best, the one that reads the fewest bytes. Nothing where no readahead is as
+/// good.
+fn best(report: &Report) -> Option<&Row> {
+    let gains = || {
+        report
+            .rows
+            .iter()
+            .filter(|row| row.kind.is_choice() && change(row) < 1.0)
+    };
+    let best = gains().min_by(|a, b| change(a).total_cmp(&change(b)))?;
+    let overfetch = |row: &Row| row.overfetch.unwrap_or(1.0);
+    let fit = gains().filter(|row| as_good(report, best, row));
+    fit.min_by(|a, b| overfetch(a).total_cmp(&overfetch(b)))
+}
+
+fn as_good(report: &Report, best: &Row, row: &Row) -> bool {
+    row.policy == best.policy
+        || report.relation(&best.policy, &row.policy) == Some(Relation::Equivalent)
+}
+
+/// Time as a ratio to none, or 1 where no test calls a difference or it is not worth saying.
+fn change(row: &Row) -> f64 {
+    let is_called =
+        |ratio: &f64| row.differs_from_none == Some(true) && (ratio - 1.0).abs() >= WORTH_SAYING;
+    row.ratio_to_none.filter(is_called).unwrap_or(1.0)
+}
+
+/// Time of `to` as a ratio to that of `from`, 1 where no test calls a difference. Undefined without a test.
+fn apart(report: &Report, from: &str, to: &str) -> Option<f64> {
+    let compared = report.comparison(from, to)?;
+    let ratio = compared.ratio?;
+    let ratio = if compared.a == from {
+        ratio
+    } else {
+        ratio.recip()
+    };
+    let is_called = compared.differs? && (ratio - 1.0).abs() >= WORTH_SAYING;
+    Some(if is_called { ratio } else { 1.0 })
+}
+
+/// Bytes read from the source / bytes asked for, without those that were not used yet when the run ended: a longer one uses them.
+fn in_vain(row: &Row) -> Option<f64> {
+    let (read, open) = (
+        row.source_bytes? as f64,
+        row.unresolved_bytes.unwrap_or(0) as f64,
+    );
+    Some(row.overfetch? * (read - open).max(0.0) / read.max(1.0))
+}
+
+/// Time beside today's, the kernel's own readahead's where that was measured, or 1 where no test calls a difference.
+fn beside_today(report: &Report, row: &Row) -> f64 {
+    match report.kernel() {
+        Some(kernel) => apart(report, &kernel.policy, &row.policy).unwrap_or(1.0),
+        None => change(row),
+    }
+}
+
+/// "4.05 times as fast (11.42 s instead of 46.20 s)".
+fn faster(ratio: f64, report: &Report, row: &Row) -> String {
+    let (by, today) = match report.kernel() {
+        Some(kernel) => (" as the kernel's readahead", Some(kernel)),
+        None => ("", report.none()),
+    };
+    let how = format!("{} times as fast{by}", number::three(ratio.recip()));
+    let mean = |row: Option<&Row>| row.and_then(Row::judged).map(|time| time.mean);
+    let Some((now, before)) = mean(Some(row)).zip(mean(today)) else {
+        return how;
+    };
+    if row.latency_s.is_some() {
+        let [now, before] = [now, before].map(|s| number::latency_us(s * 1e6));
+        return format!("wait {now} instead of {before} a read");
+    }
+    let [now, before] = [now, before].map(|s| number::span_s(s, None));
+    format!("{how} ({now} s instead of {before} s)")
+}
+
+/// "a", "a and b", "a, b and c".
+fn list(mut words: Vec<String>) -> String {
+    match (words.pop(), words.is_empty()) {
+        (None, _) => String::new(),
+        (Some(last), true) => last,
+        (Some(last), false) => format!("{} and {last}", words.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Table;
+    use crate::report::samples::{boot, runs, table};
+
+    fn verdict(tables: &[Table]) -> Option<Verdict> {
+        let reports: Vec<Report> = tables.iter().map(Report::of).collect();
+        of_tables(&reports, |runs| format!("foreread compare --runs {runs}"))
+    }
+
+    fn said(tables: &[Table]) -> String {
+        verdict(tables).expect("a whole table").why
+    }
+
+    fn measured(source: &str, rows: &[(&str, [f64; 3])]) -> Table {
+        let rows = rows
+            .iter()
+            .map(|(name, times)| runs(name, times, 0, 0, 4_096_000));
+        table("w", source, rows.collect())
+    }
+
+    /// With a row more at this place.
+    fn with(mut table: Table, policy: &str, times: &[f64], source: u64) -> Table {
+        table
+            .policies
+            .push(runs(policy, times, 3_932_160, 3_801_088, source));
+        table
+    }
+
+    const NONE: (&str, [f64; 3]) = ("none", [1.0, 1.1, 0.9]);
+    const WIDE: &str = "linux-6.18:max=4M";
+    const FAST_S: [f64; 3] = [0.104, 0.106, 0.105];
+
+    #[test]
+    fn one_workload() {
+        let beware = "Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for.";
+        assert_eq!(
+            said(&[boot()]),
+            format!(
+                "Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s). {beware}"
+            )
+        );
+        let auto = |seconds: f64| {
+            said(&[with(
+                boot(),
+                "auto",
+                &[-0.1, 0.1, 0.0, -0.1, 0.2].map(|d| seconds + d),
+                4_096_000,
+            )])
+        };
+        let enough = "Nothing to set on model:rbd: auto, the default, is within 5 % of the best policy measured; it makes boot-ide 3.94 times as fast";
+        assert!(auto(11.7).starts_with(enough), "{}", auto(11.7));
+        assert!(
+            auto(12.7).starts_with("Use rbd-plain on model:rbd"),
+            "{}",
+            auto(12.7)
+        );
+        let mut equal = boot();
+        equal.policies[1] = runs(
+            "linux-6.18",
+            &[11.3, 11.5, 11.4, 11.3, 11.6],
+            3_932_160,
+            3_801_088,
+            4_096_000,
+        );
+        assert!(said(&[equal]).starts_with("Use linux-6.18 on model:rbd"));
+    }
+
+    #[test]
+    fn what_the_runs_do_not_show_is_open() {
+        let open = |rows: &[(&str, [f64; 3])]| {
+            let verdict = verdict(&[measured("s3://b/k", rows)]).expect("a table");
+            assert_eq!(
+                (verdict.confidence, verdict.standing),
+                (Confidence::Low, Standing::Fine),
+                "{}",
+                verdict.why
+            );
+            assert_eq!(verdict.steps[0].text, "foreread compare --runs 6");
+            verdict.why
+        };
+        let text = open(&[
+            ("none", [8.0, 8.1, 7.9]),
+            ("auto", [0.248, 0.250, 0.246]),
+            ("kernel", [0.2, 1.6, 0.4]),
+        ]);
+        let start = "Not decided on s3://b/k: 3 runs do not tell auto and the kernel's own readahead apart for w";
+        assert!(text.starts_with(start), "{text}");
+        let text = open(&[("none", [1.0, 3.0, 2.0]), ("auto", [0.1, 2.9, 0.4])]);
+        assert!(
+            text.contains("do not tell auto and no readahead apart for w (auto took x0.5"),
+            "{text}"
+        );
+        let tenth = said(&[measured(
+            "s",
+            &[("none", [1.0, 3.0, 2.0]), ("auto", [0.9, 2.9, 1.9])],
+        )]);
+        assert!(!tenth.contains("Not decided"), "a tenth is noise: {tenth}");
+        let wide = said(&[measured(
+            "model:s",
+            &[NONE, (WIDE, FAST_S), ("auto", [0.143, 0.859, 0.285])],
+        )]);
+        let start = "Use linux-6.18:max=4M on model:s: it makes w 9.52 times as fast";
+        assert!(wide.starts_with(start), "{wide}");
+        let mut once = boot();
+        once.policies.iter_mut().for_each(|p| p.runs.truncate(1));
+        once.runs = 1;
+        let once = verdict(&[once]).expect("a table");
+        assert!(
+            once.why
+                .starts_with("One run of each cannot separate a gain from noise on model:rbd")
+        );
+        assert_eq!(once.steps[0].text, "foreread compare --runs 5");
+        let elsewhere = measured("model:rbd", &[("none", [2.0, 2.1, 2.2])]);
+        assert!(said(&[boot(), elsewhere]).starts_with("No advice for model:rbd"));
+        assert_eq!(verdict(&[]), None);
+    }
+
+    #[test]
+    fn no_gain_is_said_as_such() {
+        let off = said(&[measured(
+            "model:rbd",
+            &[NONE, ("linux-6.18", [1.01, 1.09, 0.91])],
+        )]);
+        assert!(
+            off.starts_with("Leave readahead off (none) for w on model:rbd: no policy is"),
+            "{off}"
+        );
+        let rows = vec![
+            runs("none", &[1.0, 1.1, 0.9], 0, 0, 4_096_000),
+            runs("linux-6.18", &[2.0, 2.1, 1.9], 8_192_000, 0, 12_288_000),
+        ];
+        assert_eq!(
+            said(&[table("random", "model:rbd", rows)]),
+            "Leave readahead off (none) for random on model:rbd: nothing gained more than it lost. Beware: linux-6.18 \
+             takes 2.00 times as long as none on random; linux-6.18 reads 3.00 times the bytes that random asks for."
+        );
+        // Equal runs have no spread: the ratio decides.
+        let of = |auto: f64| {
+            said(&[measured(
+                "model:s",
+                &[("none", [1.0; 3]), (WIDE, [0.5; 3]), ("auto", [auto; 3])],
+            )])
+        };
+        assert!(of(0.52).starts_with("Nothing to set on model:s"));
+        assert!(of(0.53).starts_with("Use linux-6.18:max=4M on model:s"));
+    }
+
+    /// The kernel's own readahead is what a reader has today.
+    #[test]
+    fn a_gain_is_beside_the_kernel_where_that_was_measured() {
+        let of = |kernel: f64| {
+            let around = |seconds: f64| [seconds, seconds * 1.005, seconds * 0.995];
+            let rows = [
+                ("none", around(8.0)),
+                ("auto", around(0.248)),
+                ("kernel", around(kernel)),
+            ];
+            verdict(&[measured("file:disk", &rows)]).expect("a table")
+        };
+        let slow = of(3.88);
+        let start = "Read file:disk through foreread, and set nothing: auto, the default, is within 5 % of the best policy measured; it makes w \
+            15.6 times as fast as the kernel's readahead (0.248 s instead of 3.880 s).";
+        assert!(slow.why.starts_with(start), "{}", slow.why);
+        assert_eq!(slow.standing, Standing::Gain);
+        for kernel in [0.249, 0.149] {
+            let fast = of(kernel);
+            let start = "Nothing to change on file:disk: the kernel's own readahead is as fast as auto or faster for w.";
+            assert!(fast.why.starts_with(start), "{}", fast.why);
+            assert_eq!(fast.standing, Standing::Fine);
+        }
+        assert!(
+            of(0.149)
+                .why
+                .contains("Beware: the kernel's own page cache reads w 1.66 times as fast as auto")
+        );
+        let nearly = said(&[with(boot(), "kernel", &[10.3, 10.5, 10.4, 10.2, 10.6], 0)]);
+        assert!(
+            nearly.contains("reads boot-ide in 9 % less time than rbd-plain"),
+            "{nearly}"
+        );
+    }
+
+    #[test]
+    fn several_workloads_are_weighed_together() {
+        let random = |auto: f64| {
+            let rows = [
+                ("none", 1.0),
+                ("linux-6.18", 1.0),
+                ("rbd-plain", 1.2),
+                ("auto", auto),
+            ];
+            let rows = rows
+                .map(|(name, mean)| runs(name, &[mean, mean * 1.1, mean * 0.9], 0, 0, 4_096_000));
+            table("random", "model:rbd", rows.to_vec())
+        };
+        let fast = with(boot(), "auto", &[11.3, 11.5, 11.4, 11.3, 11.6], 4_096_000);
+        let text = said(&[fast.clone(), random(1.001)]);
+        assert!(
+            text.contains("instead of 46.20 s), and no difference for random. "),
+            "{text}"
+        );
+        let text = said(&[fast, random(1.2)]);
+        // What the others lose on random is more than they gain on boot-ide.
+        let start = "On model:rbd use auto for boot-ide, 4.05 times as fast (11.42 s instead of 46.20 s); no readahead (none) for \
+            random; as one setting for all, linux-6.18 (boot-ide x0.28 of the time of none).";
+        assert!(text.starts_with(start), "{text}");
+        assert!(
+            text.contains("takes 20 % longer than none on random."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_a_short_run_has_not_used_yet_is_no_waste_and_a_cut_is_said() {
+        let mut cut = measured(
+            "file:disk",
+            &[("none", [8.0, 8.1, 7.9]), ("auto", [0.248, 0.250, 0.246])],
+        );
+        for run in &mut cut.policies[1].runs {
+            run.stats.source_bytes = 9 * 4_096_000;
+            run.stats.unresolved_bytes = 8 * 4_096_000;
+        }
+        cut.shortened = Some(SpanCut {
+            span_bytes: 16 << 20,
+            usual_bytes: 1 << 30,
+        });
+        let text = said(&[cut]);
+        assert!(!text.contains("Beware"), "{text}");
+        assert!(
+            text.ends_with(" To end in time, w spans 16M here and not 1G; --size sets it."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn only_lines_that_exist_for_the_storage() {
+        let tables = |source: &str, auto: f64| {
+            measured(
+                source,
+                &[("none", [1.0; 3]), (WIDE, [0.5; 3]), ("auto", [auto; 3])],
+            )
+        };
+        let line = |source: &str, auto: f64| {
+            verdict(&[tables(source, auto)]).expect("a table").steps[0]
+                .text
+                .clone()
+        };
+        let mount = |flag: &str| match cfg!(feature = "fuse") {
+            true => format!("foreread mount s3://b/k DIR{flag}"),
+            false => format!("foreread serve s3://b/k --unix foreread.sock{flag}"),
+        };
+        for (source, auto, wanted) in [
+            ("file:/a b", 0.5, "foreread tune -- CMD"),
+            ("model-live:rbd", 0.5, "foreread tune --on model:rbd -- CMD"),
+            (
+                "nbd://h/x y",
+                0.5,
+                "foreread serve 'nbd://h/x y' --unix foreread.sock",
+            ),
+            (
+                "rbd:p/i",
+                0.6,
+                "foreread serve rbd:p/i --unix foreread.sock --policy linux-6.18:max=4M",
+            ),
+            ("s3://b/k", 0.5, &mount("")),
+            ("s3://b/k", 0.6, &mount(" --policy linux-6.18:max=4M")),
+        ] {
+            assert_eq!(line(source, auto), wanted);
+        }
+        let mut walk = Report::of(&measured("file:x", &[NONE, ("auto", NONE.1)]));
+        walk.is_walk = true;
+        let walk = of_tables(&[walk], |_| String::new()).expect("a table");
+        assert_eq!(walk.steps[0].text, "foreread run -- CMD");
+        assert!(
+            walk.why
+                .ends_with("no policy knows the next file; 'foreread run' does.")
+        );
+        // Nothing gains, and clients of NBD need no other server for that.
+        let same = verdict(&[measured(
+            "nbd://h/x",
+            &[("none", [1.0; 3]), ("auto", [1.0; 3])],
+        )]);
+        assert!(same.expect("a table").steps.is_empty());
+    }
+}
