@@ -7,13 +7,13 @@
 //!                                                             while a run of 2 MiB or more goes on, an eighth of the cache more
 //!   wasted =  unused + unread - held                          what left the cache unread, and what no active stream holds any more
 //! ```
-//! The second line is hard: nothing goes out that could break it if all that is out should be wasted, whatever is expected. `part` is what
+//! The second line is hard: but for the floor of a run, nothing goes out that could break it if all that is out should be wasted, whatever is expected. `part` is what
 //! `max-overfetch` says beyond one: at 2, the default, a byte may be wasted for each that is demanded. Below 1.25 the debt `d` shrinks with it,
 //! and at 1 nothing is read ahead. What hints ask for (`asked`) is not the policy's choice.
 //!
 //! What a stream has read ahead is wasted with some chance (`survival.rs`). That part of it is its *bet*, and it is made only while
 //! there is free credit; the price of bets rises with what was wasted. A run in order has a floor: `part` of what it has run, up to 512 KiB, may be ahead
-//! whatever the price is, so that no loss elsewhere leaves it without readahead.
+//! whatever the price is and whatever was wasted, so that no loss elsewhere leaves it without readahead.
 //!
 //! Example: 100 files of which the first 64 KiB are read by 4 KiB, with 448 KiB more read ahead at each start, at 2 and with a debt of
 //! 4 MiB. Each file earns 64 KiB. After ten files the debt is wasted: then 64 KiB go out at each further one.
