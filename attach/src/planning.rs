@@ -15,8 +15,7 @@ pub use headers::of_headers;
 
 use crate::warm::{LeftOut, mounted_device};
 use foreread_os::open::look;
-use foreread_plan::account::{Account, Full};
-use foreread_plan::runs::{Runs, Selection, Touch};
+use foreread_plan::runs::{Account, Full, Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};
 use foreread_trace::error::TracePosition;
 use foreread_trace::{Flags, Import, Item, Op, Record, TraceError};

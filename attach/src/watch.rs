@@ -11,9 +11,8 @@
 use crate::doctor::verdict::DeviceVerdict;
 use crate::doctor::{self, DoctorOptions};
 use foreread_os::failure::Failure;
-use foreread_os::host::Host;
 use foreread_os::host::backing::BackingDevice;
-use foreread_os::host::pressure::DiskCounters;
+use foreread_os::host::{DiskCounters, Host};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Instant;

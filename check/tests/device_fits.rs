@@ -2,7 +2,7 @@
 
 use foreread_check::reproduce::published::Paper;
 use foreread_check::reproduce::sweep::{self, Sweep};
-use foreread_sim::device::fit::Form;
+use foreread_sim::device::disk::Form;
 use foreread_sim::device::presets::{self, Preset};
 use foreread_sim::device::{Command, alone_ns};
 

@@ -90,7 +90,7 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     #[cfg(feature = "lab")]
     {
         let words = arguments.get(1..).unwrap_or_default();
-        if foreread_observe::tracefs::guard::run_if_asked(words) {
+        if foreread_observe::tracefs::instance::run_if_asked(words) {
             return 0;
         }
     }

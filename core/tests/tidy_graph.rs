@@ -115,7 +115,7 @@ fn no_circle_among_the_files_of_a_room() {
     for room in ROOMS {
         let end = room.find("/src").expect("a crate") + "/src".len();
         let (graph, _) = graph(room, &room[..end]);
-        assert!(graph.len() > 2, "{room}: the rule must reach files");
+        assert!(graph.len() > 1, "{room}: the rule must reach files");
         imports += edges(&graph);
         let found = tree::circle(&graph);
         assert!(

@@ -6,13 +6,14 @@
 //! Nothing is created or deleted in a store. A volume is its identifier and the class's parameters, so there is no state. Its
 //! capacity is unknown (0), and any requested capacity gives the same volume.
 
-use crate::arguments::Arguments;
 use crate::refusal::{invalid, refused};
 use crate::secrets::{OF_KUBERNETES, SecretKeys};
+use crate::server::Arguments;
 use crate::spec;
-use crate::spec::controller_service_capability::{Rpc, Type, rpc};
+use crate::spec::{controller_service_capability as controller_capability, plugin_capability};
 use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use tonic::{Code, Request, Response, Status};
 
 /// Prefix of the identifiers of provisioned volumes.
@@ -132,6 +133,7 @@ impl spec::controller_server::Controller for ControllerService {
         &self,
         _: Request<spec::ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<spec::ControllerGetCapabilitiesResponse>, Status> {
+        use controller_capability::{Rpc, Type, rpc};
         let kind = rpc::Type::CreateDeleteVolume;
         let offered = self
             .arguments
@@ -214,5 +216,70 @@ impl spec::controller_server::Controller for ControllerService {
         _: Request<spec::ControllerModifyVolumeRequest>,
     ) -> Result<Response<spec::ControllerModifyVolumeResponse>, Status> {
         no("attributes that change")
+    }
+}
+
+// The identity service: the plugin's name, its capabilities, and whether it can mount.
+
+const FUSE_DEVICE: &str = "/dev/fuse";
+
+#[derive(Clone)]
+pub struct IdentityService {
+    pub arguments: Arguments,
+    pub program: PathBuf,
+}
+
+/// Why this node cannot mount.
+pub fn obstacle(program: &Path) -> Option<String> {
+    if !Path::new(FUSE_DEVICE).exists() {
+        let what = "there is no /dev/fuse: load the module fuse on the node, and let the container be privileged";
+        return Some(what.to_string());
+    }
+    let is_there = program.components().count() == 1 || program.is_file();
+    (!is_there).then(|| {
+        format!(
+            "there is no {}: name the command by --foreread",
+            program.display()
+        )
+    })
+}
+
+#[tonic::async_trait]
+impl spec::identity_server::Identity for IdentityService {
+    async fn get_plugin_info(
+        &self,
+        _: Request<spec::GetPluginInfoRequest>,
+    ) -> Result<Response<spec::GetPluginInfoResponse>, Status> {
+        Ok(Response::new(spec::GetPluginInfoResponse {
+            name: self.arguments.driver_name.clone(),
+            vendor_version: env!("CARGO_PKG_VERSION").to_string(),
+            ..spec::GetPluginInfoResponse::default()
+        }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<spec::GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<spec::GetPluginCapabilitiesResponse>, Status> {
+        use plugin_capability::{Service, Type, service};
+        let kind = service::Type::ControllerService;
+        let offered = self.arguments.controller.then(|| spec::PluginCapability {
+            r#type: Some(Type::Service(Service {
+                r#type: kind.into(),
+            })),
+        });
+        Ok(Response::new(spec::GetPluginCapabilitiesResponse {
+            capabilities: offered.into_iter().collect(),
+        }))
+    }
+
+    async fn probe(
+        &self,
+        _: Request<spec::ProbeRequest>,
+    ) -> Result<Response<spec::ProbeResponse>, Status> {
+        match obstacle(&self.program) {
+            None => Ok(Response::new(spec::ProbeResponse { ready: Some(true) })),
+            Some(why) => Err(Status::failed_precondition(why)),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The binary `foreread-csi`: parses its arguments and serves until SIGTERM. An error is one line.
 
 use clap::Parser;
-use foreread_csi::arguments::Arguments;
+use foreread_csi::Arguments;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

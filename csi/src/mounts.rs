@@ -7,8 +7,8 @@
 //! A system call on a hung mount may never return. So each call runs on a thread that is abandoned after a time limit, and a path with
 //! such a thread does not get a second one.
 
-use crate::claims::Claims;
 use crate::refusal::{one_line, refused};
+use crate::state::Claims;
 use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::threads::Task;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -8,13 +8,12 @@
 //! An inline volume is not staged: `foreread mount` mounts on the pod's folder. Each call reads the mount table. A volume has one
 //! call at a time; another is refused (ABORTED), and the kubelet retries it.
 
-use crate::arguments::Arguments;
-use crate::claims::{Claim, Claims};
 use crate::command::MountCommand;
 use crate::metrics::CallCounts;
 use crate::mounts::{MountAnswer, MountTable, is_ours, make_folder, remove_folder, resolved};
 use crate::refusal::{invalid, one_line, refused};
 use crate::secrets::SecretKeys;
+use crate::server::Arguments;
 use crate::spec;
 use crate::spec::node_service_capability::{Rpc, Type, rpc};
 use crate::spec::{
@@ -23,7 +22,7 @@ use crate::spec::{
     NodeUnstageVolumeRequest, NodeUnstageVolumeResponse, VolumeCondition, VolumeUsage,
     volume_usage,
 };
-use crate::state::number;
+use crate::state::{Claim, Claims, number};
 use crate::volume::{
     VolumeRequest, VolumeSpec, checked_capability, checked_id, file_name, is_inline_name,
 };

@@ -9,14 +9,13 @@
 //!
 //! Unknown attributes are refused, never passed on.
 
-use crate::arguments::{Arguments, quantity};
 use crate::refusal::{invalid, one_line};
 use crate::secrets::{CREDENTIALS, OF_KUBERNETES, SecretKeys};
+use crate::server::{Arguments, quantity};
 use crate::spec::VolumeCapability;
 use crate::spec::volume_capability::AccessType;
 use crate::spec::volume_capability::access_mode::Mode;
 use crate::state::number;
-use crate::stores;
 use foreread_os::secrets;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -269,7 +268,7 @@ impl VolumeSpec {
             return Err(without_tls());
         }
         if allows_http {
-            let allowed = stores::allow_http().map(|name| (name, "true".to_string()));
+            let allowed = allow_http().map(|name| (name, "true".to_string()));
             self.variables.extend(allowed);
         }
         if let Some(account) = attributes.text("storageAccount") {
@@ -281,7 +280,7 @@ impl VolumeSpec {
         }
         // Removes what the plugin allows for other volumes, because a TLS server may redirect to any server.
         if request.is_inline && !arguments.inline_http {
-            self.withheld.extend(stores::allow_http());
+            self.withheld.extend(allow_http());
         }
         if keys.endpoint().is_some() {
             // It overrides that of the Secret.
@@ -441,7 +440,7 @@ impl<'a> Attributes<'a> {
             return local(&source, is_inline, arguments);
         };
         let scheme = &scheme.to_ascii_lowercase();
-        let Some(store) = stores::of(scheme) else {
+        let Some(store) = store_of(scheme) else {
             let what = format!("'{}' is not a source of a volume", one_line(&source));
             return Err(invalid(
                 &what,
@@ -523,3 +522,64 @@ fn sized(name: &str, value: &str, most: u64) -> Result<u64, Status> {
 
 #[cfg(test)]
 mod tests;
+
+// The stores for volumes (docs/stores.md), one row each.
+
+/// A store, as volumes name it.
+pub struct VolumeStore {
+    pub schemes: &'static [&'static str],
+    /// A Secret with all variables of one of these sets has the first link of the store's chain, so no other link is used.
+    pub keys: &'static [&'static [&'static str]],
+    /// Its chain ends with the machine's identity, whatever the Secret contains.
+    pub asks_machine: bool,
+    /// The variable that allows plain HTTP.
+    allow_http: Option<&'static str>,
+}
+
+/// Every store. `http` is refused for inline volumes.
+const STORES: [VolumeStore; 5] = [
+    VolumeStore {
+        schemes: &["s3"],
+        keys: &[&["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]],
+        asks_machine: false,
+        allow_http: Some("AWS_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["gs", "gcs"],
+        keys: &[&["GOOGLE_APPLICATION_CREDENTIALS"]],
+        asks_machine: false,
+        allow_http: Some("GOOGLE_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["az", "abfs", "abfss"],
+        keys: &[
+            &["AZURE_STORAGE_KEY"],
+            &["AZURE_STORAGE_SAS_TOKEN"],
+            &["AZURE_STORAGE_CONNECTION_STRING"],
+            &["AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"],
+        ],
+        asks_machine: true,
+        allow_http: Some("AZURE_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["hf"],
+        keys: &[&["HF_TOKEN"]],
+        asks_machine: false,
+        allow_http: Some("HF_ALLOW_HTTP"),
+    },
+    VolumeStore {
+        schemes: &["https", "http"],
+        keys: &[],
+        asks_machine: false,
+        allow_http: None,
+    },
+];
+
+/// Variables that allow a store without TLS.
+pub fn allow_http() -> impl Iterator<Item = &'static str> {
+    STORES.iter().filter_map(|store| store.allow_http)
+}
+
+pub fn store_of(scheme: &str) -> Option<&'static VolumeStore> {
+    STORES.iter().find(|store| store.schemes.contains(&scheme))
+}

@@ -1,7 +1,7 @@
 //! The chart: what it renders is valid, and the binary takes the arguments that it gives.
 
 use clap::Parser;
-use foreread_csi::arguments::Arguments;
+use foreread_csi::Arguments;
 use std::path::Path;
 use std::process::Command;
 

@@ -4,7 +4,6 @@
 //! Never: threads or time, or I/O other than those files.
 
 pub mod handshake;
-pub(crate) mod keepalive;
 #[cfg(feature = "tls")]
 pub(crate) mod pem;
 pub mod validate;

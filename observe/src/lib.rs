@@ -15,7 +15,6 @@
     )
 )]
 
-mod look;
 pub mod record;
 pub mod recorder;
 pub mod sample;

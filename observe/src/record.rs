@@ -8,7 +8,6 @@
 //! lost event that is not reported.
 
 pub mod active;
-mod blocks;
 pub mod drain;
 pub mod event;
 pub mod names;
@@ -23,7 +22,7 @@ use event::Decoder;
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_pagecache::page_bytes;
 use foreread_trace::error::TracePosition;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use foreread_trace::follow::{Counts, Follow, LearnedFiles, LearnedRun, Names, OpenBefore};
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};

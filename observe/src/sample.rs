@@ -19,8 +19,7 @@ mod calls;
 mod mappings;
 mod threads;
 
-use crate::look::{family, threads_of};
-use crate::touch::Touch;
+use crate::touch::{Touch, family, threads_of};
 use crate::tracefs::now_ns;
 pub use mappings::BLOCK_BYTES;
 use mappings::MappedFiles;

@@ -1,8 +1,11 @@
 //! A program's page cache accesses, observed by tracepoints or by samples.
 
 use foreread_pagecache::page_bytes;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
@@ -34,4 +37,61 @@ impl Touch {
         let page = page_bytes();
         first.saturating_mul(page)..last.saturating_add(1).saturating_mul(page)
     }
+}
+
+// Queries the kernel about processes and files: the threads and children of a process, the device and inode of a file.
+//
+// Processes change meanwhile: one that has ended has no data.
+
+pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks
+        .filter_map(|task| task.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A process and all its descendants.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut next = vec![pid];
+    while let Some(pid) = next.pop() {
+        let threads = threads_of(pid);
+        if threads.is_empty() || all.contains(&pid) {
+            continue;
+        }
+        all.push(pid);
+        for thread in threads {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"))
+                .unwrap_or_default();
+            next.extend(
+                text.split_whitespace()
+                    .filter_map(|word| word.parse::<u32>().ok()),
+            );
+        }
+    }
+    all
+}
+
+/// The file at `path`, links followed, if it is one that can be read ahead.
+pub(crate) fn place_of(path: &Path) -> Option<(FileKey, u64)> {
+    place(path, AtFlags::empty())
+}
+
+/// The same for a descriptor's link in /proc: no server is asked, and the size may be that of a moment ago.
+pub(crate) fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
+    place(link, AtFlags::STATX_DONT_SYNC)
+}
+
+fn place(path: &Path, flags: AtFlags) -> Option<(FileKey, u64)> {
+    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).ok()?;
+    let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
+    is_file.then(|| {
+        (
+            FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
+            stat.stx_size,
+        )
+    })
 }

@@ -7,22 +7,18 @@
 //! must be within the file.
 //! The bytes come through [`ReadAt`], so that sources other than local files work too.
 
-mod gguf;
-mod names;
-mod parquet;
-mod safetensors;
-mod window;
-mod zarr;
-mod zip;
-
-pub use names::Names;
-pub use zarr::{ZarrFile, zarr};
-
-use crate::account::{Account, Full};
+use crate::runs::{Account, Full};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+pub use zarr::{ZarrFile, zarr};
+
+mod gguf;
+mod parquet;
+mod safetensors;
+mod zarr;
+mod zip;
 
 /// Maximum bytes of a header, as in the safetensors library.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -190,4 +186,143 @@ fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
     const START: &[u8] = b"version https://git-lfs.github.com/spec/";
     let mut head = [0; START.len()];
     source.read_at(&mut head, 0).is_ok() && head == START
+}
+
+// Names of parts, with `*` for any characters.
+//
+// `model.layers.0.*,lm_head.weight` matches `model.layers.0.w` and `lm_head.weight`. An empty list matches every name.
+
+#[derive(Clone, Debug, Default)]
+pub struct Names(Vec<String>);
+
+impl Names {
+    /// Parses patterns; an empty list matches every name.
+    pub fn new(patterns: Vec<String>) -> Names {
+        Names(patterns)
+    }
+
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.is_all() || self.0.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+impl std::fmt::Display for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// The parts between the stars must occur in order, the first at the start of the name and the last at its end.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut name) = name.strip_prefix(first) else {
+        return false;
+    };
+    let mut pieces: Vec<&str> = rest.split('*').collect();
+    let last = pieces.pop().unwrap_or_default();
+    for piece in pieces {
+        let Some(at) = name.find(piece) else {
+            return false;
+        };
+        name = &name[at + piece.len()..];
+    }
+    name.ends_with(last)
+}
+
+// Reads a source sequentially in pieces, so that a header is scanned without holding it in memory.
+//
+// ```text
+//   take(4) ──► in the current piece? ── no ──► read the next piece (1 MiB, or the requested length) ──► 4 bytes
+//   pass(4096) ──► nothing is read
+// ```
+
+pub struct Window<'a> {
+    source: &'a dyn ReadAt,
+    /// The end of the readable range.
+    end: u64,
+    piece_bytes: u64,
+    piece: Vec<u8>,
+    piece_at: u64,
+    pub at: u64,
+    /// The error for reads beyond the end.
+    beyond: fn() -> LayoutError,
+}
+
+impl<'a> Window<'a> {
+    pub fn new(
+        source: &'a dyn ReadAt,
+        end: u64,
+        piece_bytes: u64,
+        beyond: fn() -> LayoutError,
+    ) -> Window<'a> {
+        Window {
+            source,
+            end,
+            piece_bytes,
+            piece: Vec::new(),
+            piece_at: 0,
+            at: 0,
+            beyond,
+        }
+    }
+
+    fn end_of(&self, len: u64) -> Result<u64, LayoutError> {
+        self.at
+            .checked_add(len)
+            .filter(|end| *end <= self.end)
+            .ok_or_else(self.beyond)
+    }
+
+    pub fn take(&mut self, len: u64) -> Result<&[u8], LayoutError> {
+        let end = self.end_of(len)?;
+        if self.at < self.piece_at || end > self.piece_at.saturating_add(self.piece.len() as u64) {
+            let bytes = self.piece_bytes.max(len).min(self.end - self.at);
+            self.piece.resize(bytes as usize, 0);
+            // A partly read piece is discarded.
+            self.piece_at = u64::MAX;
+            self.source.read_at(&mut self.piece, self.at)?;
+            self.piece_at = self.at;
+        }
+        let start = (self.at - self.piece_at) as usize;
+        self.at = end;
+        Ok(&self.piece[start..start + len as usize])
+    }
+
+    /// Skips bytes without reading them.
+    pub fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
+        self.at = self.end_of(len)?;
+        Ok(())
+    }
+
+    pub fn u32(&mut self) -> Result<u32, LayoutError> {
+        Ok(self.take(4)?.try_into().map_or(0, u32::from_le_bytes))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, LayoutError> {
+        Ok(self.take(8)?.try_into().map_or(0, u64::from_le_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_match_any_characters() {
+        let names = ["layer.0.*", "*.bias", "a*b*c", "lm_head"];
+        let names = Names::new(names.map(str::to_string).to_vec());
+        for name in "layer.0. layer.0.w x.bias abc a1b2c abbc lm_head".split(' ') {
+            assert!(names.has(name), "{name}");
+        }
+        for name in "layer.1.w bias ac ab acb lm_head2 ".split(' ') {
+            assert!(!names.has(name), "{name}");
+        }
+        assert!(Names::default().has("anything") && !Names::new(vec!["ab*ba".into()]).has("aba"));
+    }
 }

@@ -9,8 +9,6 @@
 //!
 //! This crate does not read the planned bytes, check the identity of files (the caller does), or use a clock.
 
-pub mod account;
-pub mod intervals;
 pub mod layout;
 pub mod runs;
 pub mod text;

@@ -15,7 +15,7 @@
 //! Sizes are bytes, times are nanoseconds. `at` counts from the start of the program. Unknown keys of the head are
 //! ignored; another version, a missing `end` or a wrong count is an error.
 
-use crate::account::Account;
+use crate::runs::Account;
 use crate::{MAX_END, MAX_FILES, MAX_PATH_BYTES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use foreread_os::failure::Failure;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};

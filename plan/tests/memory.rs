@@ -1,7 +1,7 @@
 //! Memory has a cap, whatever a header holds. Alone in its binary: it looks at the process as a whole.
 
-use foreread_plan::account::MAX_BYTES;
 use foreread_plan::layout::{Format, Names, parts};
+use foreread_plan::runs::MAX_BYTES;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;

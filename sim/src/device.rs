@@ -23,7 +23,6 @@
 pub mod array;
 pub mod custom;
 pub mod disk;
-pub mod fit;
 pub mod hdd;
 pub mod lanes;
 pub mod net;

@@ -13,6 +13,5 @@ pub mod rng;
 pub mod scheduler;
 pub mod simulator;
 pub mod stats;
-mod time_queue;
+pub mod time_queue;
 pub mod workload;
-pub mod zero_latency;

@@ -20,7 +20,7 @@
 
 use crate::time_queue::TimeQueue;
 use crate::workload::Job;
-use crate::workload::waits::Waits;
+use crate::workload::model::Waits;
 use std::collections::VecDeque;
 
 /// A request that a slot issues.

@@ -10,14 +10,8 @@
 //!      └── think, copy ──────┘  └───────────────Serve───────────────┘  └──Done─────────┘
 //! ```
 //!
-//! Opening a file, a hint, and a touch of a mapped page (`mapped.rs`) take no time. A fault
+//! Opening a file, a hint, and a touch of a mapped page take no time. A fault
 //! costs the host as much as a read of a page.
-
-pub mod mapped;
-mod refaults;
-mod result;
-
-pub use result::RunResult;
 
 use crate::device::{Arrival, Command, Device};
 use crate::scheduler::{Issue, JobScheduler, Step};
@@ -26,13 +20,11 @@ use crate::workload::{Job, RequestKind, Workload};
 use foreread_core::event::{Action, Event, FirstRead};
 use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
-use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
+use foreread_core::stats::Stats;
+use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
 use hdrhistogram::Histogram;
-use mapped::MappedPages;
-use refaults::Refaults;
-pub use refaults::bits;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 pub struct Setup<'a> {
     pub workload: &'a Workload,
@@ -462,5 +454,177 @@ impl<'a> Sim<'a> {
             // A model completes cancelled commands too.
             Action::Cancel { .. } => {}
         }
+    }
+}
+
+// The result of a run of a policy, for simulated, oracle and live runs.
+
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// From the first read to the end of the last, in seconds (virtual ones on a model).
+    pub time_s: f64,
+    /// The machine's counters at the end. A `kernel` run has only `demand_reads` and `demand_bytes`.
+    pub stats: Stats,
+    /// Latency of each demand read, in nanoseconds ([`crate::stats::latency_histogram`]).
+    pub latency: Histogram<u64>,
+    /// Distinct bytes demanded, rounded out to whole cache pages and clipped to the end of the file.
+    pub distinct_bytes: u64,
+    /// The kernel's page cache served the reads, so foreread's counters are null.
+    pub kernel: bool,
+    /// 99th percentile of the delay with which the reader issued reads, in nanoseconds; only for a live replay.
+    pub late_p99_ns: Option<u64>,
+    /// Bytes read again after eviction; only for a simulation.
+    pub refault_bytes: Option<u64>,
+}
+
+// The page tables of the simulated processes.
+//
+// A served fault maps its page. With policies of Linux 3.15 and later, cached pages around it are
+// mapped too ([`foreread_core::machine::Machine::around`]). Eviction unmaps a page. This module issues no requests. A
+// touch of a mapped page makes no fault, but counts as a use for the cache, like the accessed bit in a kernel.
+//
+// ```text
+//   (file, open) ──► a bit for each page of the file, 64 in a word: the groups of the cache
+// ```
+
+#[derive(Default)]
+pub struct MappedPages {
+    tables: BTreeMap<(u32, u32), Vec<u64>>,
+}
+
+impl MappedPages {
+    /// Whether a touch of this page is none of the machine's business.
+    pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
+        let word = self
+            .tables
+            .get(&(file, open))
+            .and_then(|t| t.get((page / 64) as usize));
+        word.is_some_and(|w| w >> (page % 64) & 1 != 0)
+    }
+
+    /// A fault was served that maps these pages, of the 64 from `64 * number` on.
+    pub fn map(&mut self, file: u32, open: u32, number: u64, pages: u64) {
+        let table = self.tables.entry((file, open)).or_default();
+        let word = number as usize;
+        if table.len() <= word {
+            table.resize(word + 1, 0);
+        }
+        table[word] |= pages;
+    }
+
+    /// These pages of the file, of the 64 from `64 * number` on, left the cache.
+    pub fn unmap(&mut self, file: u32, number: u64, pages: u64) {
+        for (_, table) in self.tables.range_mut((file, 0)..=(file, u32::MAX)) {
+            if let Some(word) = table.get_mut(number as usize) {
+                *word &= !pages;
+            }
+        }
+    }
+
+    /// The mapping is gone. Returns what was mapped: pages of the 64 from `64 * number` on.
+    pub fn close(&mut self, file: u32, open: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let table = self.tables.remove(&(file, open)).unwrap_or_default();
+        (0..).zip(table).filter(|(_, pages)| *pages != 0)
+    }
+}
+
+// Counts refaults: bytes read again after eviction, as in the kernel's `workingset_refault_file`.
+//
+// ```text
+//   Drop ──► gone: a bit for each page ──Submit──► refaulted, and here again
+// ```
+//
+// Pages dropped by a hint do not count. The module only observes.
+
+pub struct Refaults {
+    page: PageSize,
+    gone: HashMap<(u32, u64), u64>,
+    bytes: u64,
+}
+
+impl Refaults {
+    pub fn new(page: PageSize) -> Refaults {
+        Refaults {
+            page,
+            gone: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes that were read again.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// An action of the machine; `hinted`: it follows from a hint.
+    pub fn see(&mut self, action: &Action, hinted: bool) {
+        match *action {
+            Action::Drop {
+                file,
+                number,
+                pages,
+                ..
+            } if !hinted => *self.gone.entry((file.0, number)).or_insert(0) |= pages,
+            Action::Submit { file, range, .. } if !self.gone.is_empty() => {
+                self.read(file.0, range);
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, file: u32, range: ByteRange) {
+        let pages = self.page.cover(range);
+        for number in pages.first / 64..pages.end.div_ceil(64) {
+            let Some(gone) = self.gone.get_mut(&(file, number)) else {
+                continue;
+            };
+            let mask = foreread_core::machine::mask_of(number, pages.first, pages.end);
+            let back = *gone & mask;
+            *gone &= !mask;
+            let starts = bits(back).map(|page| self.page.start_of(number * 64 + page as u64));
+            // The last page of a file counts as far as the file goes.
+            self.bytes += starts
+                .map(|start| range.end().min(start + self.page.bytes()) - start)
+                .sum::<u64>();
+        }
+    }
+}
+
+/// The bits that are set, from the lowest.
+pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_has_its_own_pages() {
+        let mut mapped = MappedPages::default();
+        assert!(!mapped.has(1, 1, 0));
+        mapped.map(1, 1, 1, 1 << 6);
+        mapped.map(1, 2, 1, 1 << 6);
+        mapped.map(2, 3, 1, 1 << 6);
+        mapped.map(1, 1, 1, 1 << 7);
+        assert!(
+            mapped.has(1, 1, 70)
+                && mapped.has(1, 2, 70)
+                && !mapped.has(1, 2, 71)
+                && !mapped.has(1, 1, 6)
+        );
+        mapped.unmap(1, 1, 1 << 6);
+        mapped.unmap(1, 9, u64::MAX);
+        assert!(
+            !mapped.has(1, 1, 70) && !mapped.has(1, 2, 70),
+            "gone from all mappings of the file"
+        );
+        assert!(mapped.has(1, 1, 71) && mapped.has(2, 3, 70));
+        assert_eq!(mapped.close(1, 1).collect::<Vec<_>>(), [(1, 1 << 7)]);
+        assert!(!mapped.has(1, 1, 71));
     }
 }

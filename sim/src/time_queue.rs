@@ -1,5 +1,8 @@
 //! What is due at times of a virtual clock, the earliest first.
 
+use foreread_core::event::{Action, Event};
+use foreread_core::machine::Machine;
+use foreread_core::units::{ByteRange, Nanos};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -45,5 +48,31 @@ impl<T: Ord> TimeQueue<T> {
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<(u64, T)> {
         self.next_time().filter(|at_ns| *at_ns <= now_ns)?;
         self.entries.pop().map(|Reverse(e)| (e.at_ns, e.what))
+    }
+}
+
+// A storage that answers at once: for decisions that do not depend on time.
+//
+// Never: bytes, time, or a read that waits. Waiting is the simulator's.
+
+/// Gives the machine one event, answers every fetch that follows and gives back every lease. `fetched` sees what is
+/// fetched, in order.
+pub fn tell(machine: &mut Machine, event: Event, mut fetched: impl FnMut(ByteRange)) {
+    machine.handle(Nanos(0), event);
+    while let Some(action) = machine.poll() {
+        match action {
+            Action::Submit { fetch, range, .. } => {
+                fetched(range);
+                machine.handle(
+                    Nanos(0),
+                    Event::Done {
+                        fetch,
+                        bytes: range.len(),
+                    },
+                );
+            }
+            Action::Serve { lease, .. } => machine.handle(Nanos(0), Event::Release { lease }),
+            _ => {}
+        }
     }
 }

@@ -15,8 +15,7 @@
 //! To add a workload, write its file and add it to the list at the end of this file. Another crate may have a list of its own: it creates
 //! [`Info`]s and parses their names with [`parse_among`].
 
-mod model;
-pub mod waits;
+pub mod model;
 
 use foreread_core::notation::Spec;
 use foreread_core::policy::spec::SpecError;
@@ -24,8 +23,7 @@ use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 use std::num::NonZero;
 
-pub use model::{Job, Request, RequestKind, Workload};
-pub use waits::Link;
+pub use model::{Job, Link, Request, RequestKind, Workload};
 
 /// The page of a workload whose reads are those of a program above a page cache.
 const PAGE_BYTES: u64 = 4096;

@@ -14,7 +14,6 @@
 mod engine;
 #[cfg(feature = "nbd")]
 mod nbd;
-mod storage;
 
 pub use engine::{Op, Story, engine};
 #[cfg(feature = "nbd")]

@@ -8,12 +8,10 @@
 //!   http_server  what the servers below have in common: wrong answers, edits, a link, and the requests that they saw
 //!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
-//!   exact     any source, wrapped: says exactly which version it reads
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
 //!   hub_server  a Hugging Face Hub: signed addresses that expire, trees by pages, refusals, and what each of its two servers saw
-//!   range_server  an HTTP server for one object
-//!   lying_proxy  a proxy in front of any server of HTTP
+//!   range_server  an HTTP server for one object, and a proxy in front of any server of HTTP
 //!   link      a round trip and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
 //!   fuzz      what the fuzz targets run
@@ -26,29 +24,24 @@
 
 mod bucket_server;
 mod ceph;
-mod exact;
 mod faulty;
 pub mod fuzz;
 mod hanging;
 mod http_server;
-mod hub_api;
 mod hub_server;
 mod link;
-mod lying_proxy;
 mod pattern;
 mod queued;
 mod range_server;
 
 pub use bucket_server::{BucketServer, Requests};
 pub use ceph::{CephCluster, CephError, run_ceph};
-pub use exact::ExactSource;
 pub use faulty::{Call, FaultAction, Faulty, Other};
 pub use foreread::system::{SystemRequest, is_due, refuse};
 pub use hanging::{HangingSource, Latch, Method};
 pub use http_server::{HttpServer, Lie, ServedAnswer, ServedRequest};
 pub use hub_server::{HubMirror, HubRoute, HubServer};
 pub use link::{Link, Proxy};
-pub use lying_proxy::LyingProxy;
-pub use pattern::{Wrong, check, fill, name_of, pattern};
+pub use pattern::{ExactSource, Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;
-pub use range_server::RangeServer;
+pub use range_server::{LyingProxy, RangeServer};

@@ -7,7 +7,9 @@
 //!   offset / 8 + version * 2^48  ──× odd──► ──swap bytes──► ──× odd──►  8 bytes, little end first
 //! ```
 
+use foreread::source::{Defaults, ExactVersion, Source, SourceError};
 use std::fmt;
+use std::io::IoSliceMut;
 
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 const MIX: u64 = 0xD6E8_FEB8_6659_FD93;
@@ -126,6 +128,49 @@ pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
         }
     }
     Ok(())
+}
+
+// Any source, wrapped so that it says exactly which version it reads, as an object of a store does: what a cache on disk keeps it by.
+//
+// Never: changes what it reads.
+
+/// A source with a name and a version.
+pub struct ExactSource<S> {
+    source: S,
+    exact: ExactVersion,
+}
+
+impl<S: Source> ExactSource<S> {
+    pub fn new(source: S, name: &str, version: &str) -> ExactSource<S> {
+        let exact = ExactVersion {
+            source: name.to_string(),
+            version: version.to_string(),
+            shown: name.to_string(),
+        };
+        ExactSource { source, exact }
+    }
+}
+
+impl<S: Source> Source for ExactSource<S> {
+    fn size(&self) -> u64 {
+        self.source.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        self.source.read_at(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        self.exact.shown.clone()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::OBJECT
+    }
+
+    fn exact_version(&self) -> Option<ExactVersion> {
+        Some(self.exact.clone())
+    }
 }
 
 #[cfg(test)]

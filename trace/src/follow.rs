@@ -12,20 +12,17 @@
 
 pub mod call;
 mod data;
-pub mod event;
 pub(crate) mod fds;
 mod maps;
 mod metadata;
-mod state;
 mod touch;
 
-pub use state::O_DIRECT;
+pub use data::O_DIRECT;
 
 use crate::error::Fault;
 use crate::order::HeldRecords;
 use crate::{FileInfo, Flags, Item, LeftOut, Op, Record};
-use call::Call;
-use event::{CLONE_FILES, CLONE_VM, Event, FileKey, What};
+use call::{CLONE_FILES, CLONE_VM, Call, Event, FileKey, What};
 use fds::{Description, Tables};
 use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -12,14 +12,11 @@ mod darshan;
 mod fio;
 mod ftrace;
 mod perf_trace;
-mod preset;
 mod published;
 mod rbd_replay;
 mod scan;
-mod spc;
 pub mod step;
 mod strace;
-mod table;
 
 use crate::format::Format;
 

@@ -8,19 +8,9 @@
 //! One pass, in memory that does not grow with the trace; each part says what it estimates when there is too much.
 //! Figures that the trace does not contain are null.
 
-mod lacks;
-mod reuse;
-mod spread;
-mod streams;
-
-pub use spread::Summary;
-
 use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
-use reuse::Reuse;
 use serde::Serialize;
-use spread::Spread;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use streams::Streams;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Different opens, or threads, that are counted and followed. Beyond that there are "at least" this many.
 pub const MAX_FOLLOWED: usize = 1 << 16;
@@ -245,7 +235,7 @@ impl Counter {
             self.reuse.distinct(),
         );
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
-        let lacks = lacks::lacks(&header, self.first_ns.is_some(), self.with_end > 0);
+        let lacks = lacks(&header, self.first_ns.is_some(), self.with_end > 0);
         Info {
             schema: "foreread.trace-info/1",
             format: header.format,
@@ -275,7 +265,7 @@ impl Counter {
                 forgotten: self.streams.forgotten,
             },
             reuse: ReuseInfo {
-                distinct_bytes: distinct.saturating_mul(reuse::BLOCK),
+                distinct_bytes: distinct.saturating_mul(BLOCK),
                 again_share: share(touched - distinct, touched),
                 followed_share: (-f64::from(self.reuse.level)).exp2(),
             },
@@ -303,3 +293,439 @@ fn mix(mut bits: u64) -> u64 {
 
 #[cfg(test)]
 mod tests;
+
+// What a trace lacks, in a sentence each, and what follows from that.
+
+/// What a trace lacks, and what follows from that. `starts` and `ends`: whether any record had one.
+pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
+    let l = header.lacks;
+    let below = "taken below a cache: hits are missing and someone's readahead is already in it";
+    let unknown = "it does not say where it was taken: below a cache hits would be missing";
+    let all = [
+        (
+            !starts && !ends,
+            "no times: compare runs it as fast as possible",
+        ),
+        (
+            starts && !ends,
+            "no end times: no think time is known, so compare runs it as fast as possible",
+        ),
+        (
+            l.opens,
+            "not which open file it was: several readers of one file look like one that jumps",
+        ),
+        (
+            l.threads,
+            "not which thread it was: what ran side by side looks like one after the other",
+        ),
+        (l.ops, "not what was done: everything counts as a read"),
+        (header.level == Level::BelowCache, below),
+        (header.level == Level::Unknown, unknown),
+    ];
+    all.iter()
+        .filter(|(lacking, _)| *lacking)
+        .map(|(_, text)| (*text).to_string())
+        .collect()
+}
+
+impl Info {
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and texts can always be written") + "\n"
+    }
+}
+
+// Reuse: how much of what is read has been read before, in blocks of 4 KiB.
+//
+// ```text
+//   (file, 64 blocks) ──► a bit for each block, exact for MAX_GROUPS groups
+//                         beyond that: of all groups those whose hash ends in this many zeros, and one zero more each time
+// ```
+// A read that goes on within the block in which the one before it ended does not read that block again. Never: more
+// than [`MAX_GROUPS`] groups, or work without bound for one hostile record.
+
+/// What is counted: a page.
+pub const BLOCK: u64 = 4096;
+/// Groups of 64 blocks whose bits are kept: exact up to 32 GiB that are read in order, or 512 MiB at random.
+pub const MAX_GROUPS: usize = 1 << 17;
+/// Of one read this much is followed.
+pub const MAX_LEN: u64 = 1 << 30;
+
+/// Counts blocks.
+#[derive(Debug, Default)]
+pub struct Reuse {
+    groups: HashMap<(u32, u64), u64>,
+    /// One of 2^this groups is followed.
+    pub level: u32,
+    /// Blocks that were read, again or not.
+    pub touched: u64,
+}
+
+impl Reuse {
+    /// A read of at least one byte; `continues` one that ended where it begins.
+    pub fn read(&mut self, file: u32, offset: u64, len: u64, continues: bool) {
+        let len = len.min(MAX_LEN);
+        let half = u64::from(continues && !offset.is_multiple_of(BLOCK));
+        let first = offset / BLOCK + half;
+        let end = offset.saturating_add(len).div_ceil(BLOCK);
+        self.touched += end.saturating_sub(first);
+        let mut at = first;
+        while at < end {
+            let group = at / 64;
+            let stop = end.min((group + 1) * 64);
+            if mix(u64::from(file) << 40 ^ group).trailing_zeros() >= self.level {
+                let bits = u64::MAX >> (64 - (stop - at)) << (at % 64);
+                *self.groups.entry((file, group)).or_default() |= bits;
+            }
+            at = stop;
+        }
+        while self.groups.len() > MAX_GROUPS {
+            self.level += 1;
+            let level = self.level;
+            self.groups.retain(|(file, group), _| {
+                mix(u64::from(*file) << 40 ^ group).trailing_zeros() >= level
+            });
+        }
+    }
+
+    /// Different blocks: exact at level 0, an estimate above.
+    pub fn distinct(&self) -> u64 {
+        let kept: u64 = self
+            .groups
+            .values()
+            .map(|bits| u64::from(bits.count_ones()))
+            .sum();
+        // Nothing can be more often different than it was read.
+        kept.saturating_mul(1 << self.level.min(63))
+            .min(self.touched)
+    }
+}
+
+// How values are spread: every value counted while there are few different ones, then rounded ones.
+//
+// Never: more than [`MAX_VALUES`] counters, or a rounded figure that is called exact.
+
+/// Different values that are counted exactly. Beyond that each is rounded down to its 8 highest bits: at most 0.8 % off.
+pub const MAX_VALUES: usize = 1 << 14;
+const KEPT_BITS: u32 = 8;
+/// Values that are named as the commonest.
+const COMMONEST: usize = 3;
+
+/// Counts values.
+#[derive(Debug, Default)]
+pub struct Spread {
+    counts: HashMap<u64, u64>,
+    rounded: bool,
+    least: u64,
+    most: u64,
+    number: u64,
+    sum: u128,
+}
+
+/// What they come to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many values.
+    pub number: u64,
+    /// The smallest, always exact.
+    pub min: u64,
+    /// Half of them are at most this.
+    pub p50: u64,
+    /// 95 % of them are at most this.
+    pub p95: u64,
+    /// 99 % of them are at most this.
+    pub p99: u64,
+    /// The largest, always exact.
+    pub max: u64,
+    /// Their mean, always exact.
+    pub mean: f64,
+    /// The commonest values, the commonest first, each with its count.
+    pub commonest: Vec<(u64, u64)>,
+    /// False where there were too many different ones: percentiles and the commonest are up to 0.8 % low then.
+    pub exact: bool,
+}
+
+impl Spread {
+    /// One more value.
+    pub fn add(&mut self, value: u64) {
+        (self.least, self.most) = match self.number {
+            0 => (value, value),
+            _ => (self.least.min(value), self.most.max(value)),
+        };
+        self.number += 1;
+        self.sum += u128::from(value);
+        let key = if self.rounded { rounded(value) } else { value };
+        *self.counts.entry(key).or_default() += 1;
+        if self.counts.len() > MAX_VALUES && !self.rounded {
+            self.rounded = true;
+            let mut counts = HashMap::new();
+            self.counts
+                .drain()
+                .for_each(|(value, n)| *counts.entry(rounded(value)).or_default() += n);
+            self.counts = counts;
+        }
+    }
+
+    /// Nothing where there was no value.
+    pub fn summary(&self) -> Option<Summary> {
+        if self.number == 0 {
+            return None;
+        }
+        let mut sorted: Vec<(u64, u64)> =
+            self.counts.iter().map(|(value, n)| (*value, *n)).collect();
+        sorted.sort_unstable();
+        // The nearest rank: the smallest value that this many are not above.
+        let at = |percent: u64| {
+            let wanted = (u128::from(self.number) * u128::from(percent)).div_ceil(100);
+            let mut seen = 0_u128;
+            let found = sorted.iter().find(|(_, n)| {
+                seen += u128::from(*n);
+                seen >= wanted
+            });
+            found.map_or(self.most, |(value, _)| *value)
+        };
+        let (p50, p95, p99) = (at(50), at(95), at(99));
+        sorted.sort_by_key(|(value, n)| (std::cmp::Reverse(*n), *value));
+        sorted.truncate(COMMONEST);
+        Some(Summary {
+            number: self.number,
+            min: self.least,
+            p50,
+            p95,
+            p99,
+            max: self.most,
+            mean: self.sum as f64 / self.number as f64,
+            commonest: sorted,
+            exact: !self.rounded,
+        })
+    }
+}
+
+/// Its highest bits.
+fn rounded(value: u64) -> u64 {
+    let bits = u64::BITS - value.leading_zeros();
+    let drop = bits.saturating_sub(KEPT_BITS);
+    value >> drop << drop
+}
+
+// Streams: chains of reads, each of which begins exactly where the one before it ended.
+//
+// ```text
+//   ends that were reached lately, by file and open ──► a read that begins at one continues its chain,
+//                                                       any other begins a chain; from 2 reads on that is a stream
+// ```
+// Never: more than [`MAX_CHAINS`] chains; the one that was longest not continued is forgotten, and counted.
+
+/// Chains that may be continued.
+pub const MAX_CHAINS: usize = 1 << 16;
+
+type Key = (u32, u32, u64);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Chain {
+    reads: u64,
+    bytes: u64,
+    /// Which touch this was, to tell old entries of the queue.
+    touch: u64,
+}
+
+/// Follows chains.
+#[derive(Debug, Default)]
+pub struct Streams {
+    chains: HashMap<Key, Chain>,
+    order: VecDeque<(Key, u64)>,
+    touches: u64,
+    /// Reads that continued a chain, and their bytes.
+    pub continued: (u64, u64),
+    /// Streams that have ended: how many bytes each had.
+    ended: Spread,
+    /// The most reads of one stream.
+    pub longest_reads: u64,
+    /// Chains that were forgotten.
+    pub forgotten: u64,
+}
+
+impl Streams {
+    /// The next read of at least one byte; whether it continues a chain.
+    pub fn read(&mut self, record: &Record) -> bool {
+        let bytes = record.returned.unwrap_or(record.len);
+        let key = |at| (record.file, record.open, at);
+        let before = self.chains.remove(&key(record.offset));
+        let mut chain = before.unwrap_or_default();
+        if before.is_some() {
+            self.continued = (self.continued.0 + 1, self.continued.1 + bytes);
+        }
+        self.touches += 1;
+        chain = Chain {
+            reads: chain.reads + 1,
+            bytes: chain.bytes.saturating_add(bytes),
+            touch: self.touches,
+        };
+        let end = key(record.offset.saturating_add(bytes));
+        // Two chains that meet go on as one.
+        if let Some(other) = self.chains.insert(end, chain) {
+            self.close(other);
+        }
+        self.order.push_back((end, self.touches));
+        self.bound();
+        before.is_some()
+    }
+
+    fn bound(&mut self) {
+        let alive = |chains: &HashMap<Key, Chain>, entry: &(Key, u64)| {
+            chains
+                .get(&entry.0)
+                .is_some_and(|chain| chain.touch == entry.1)
+        };
+        while self.chains.len() > MAX_CHAINS {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            if alive(&self.chains, &oldest)
+                && let Some(chain) = self.chains.remove(&oldest.0)
+            {
+                self.forgotten += 1;
+                self.close(chain);
+            }
+        }
+        if self.order.len() > 2 * MAX_CHAINS {
+            let chains = &self.chains;
+            self.order.retain(|entry| alive(chains, entry));
+        }
+    }
+
+    fn close(&mut self, chain: Chain) {
+        if chain.reads >= 2 {
+            self.ended.add(chain.bytes);
+            self.longest_reads = self.longest_reads.max(chain.reads);
+        }
+    }
+
+    /// Bytes of the streams, once the trace has ended.
+    pub fn end(&mut self) -> Option<Summary> {
+        let left: Vec<Chain> = self.chains.drain().map(|(_, chain)| chain).collect();
+        left.into_iter().for_each(|chain| self.close(chain));
+        self.ended.summary()
+    }
+}
+
+#[cfg(test)]
+mod part_tests {
+    use super::*;
+    use foreread_sim::rng::Rng;
+
+    #[test]
+    fn blocks_are_counted_once() {
+        let mut reuse = Reuse::default();
+        // 512 bytes at a time, in order: no block is read again.
+        (0..80).for_each(|i| reuse.read(0, i * 512, 512, i > 0));
+        assert_eq!((reuse.touched, reuse.distinct()), (10, 10));
+        reuse.read(0, 4095, 2, false);
+        assert_eq!((reuse.touched, reuse.distinct()), (12, 10));
+        reuse.read(1, 0, 1 << 20, false);
+        reuse.read(1, 4096 * 63, 4096 * 2, false);
+        assert_eq!((reuse.touched, reuse.distinct()), (270, 266));
+        reuse.read(2, u64::MAX - 5000, 5000, false);
+        assert_eq!(reuse.distinct(), 268);
+    }
+
+    #[test]
+    fn a_large_trace_is_estimated_in_bounded_memory() {
+        let (mut reuse, mut rng) = (Reuse::default(), Rng::new(1));
+        // 2^21 blocks of which half a million are drawn: 2^21 * (1 - exp(-1/4)) are different.
+        for _ in 0..1 << 19 {
+            reuse.read(0, rng.below(1 << 21) * 64 * BLOCK, 1, false);
+            assert!(reuse.groups.len() <= MAX_GROUPS);
+        }
+        let expected = f64::from(1 << 21) * (1.0 - (-0.25_f64).exp());
+        let ratio = reuse.distinct() as f64 / expected;
+        assert!(
+            reuse.level == 2 && (0.98..1.02).contains(&ratio),
+            "{} {ratio}",
+            reuse.level
+        );
+        reuse.read(0, 0, u64::MAX, false);
+        assert_eq!(reuse.touched, (1 << 19) + MAX_LEN / BLOCK);
+    }
+
+    #[test]
+    fn few_values_are_exact_and_many_are_near() {
+        let mut spread = Spread::default();
+        assert_eq!(spread.summary(), None);
+        for value in (1..=100).chain([7, 7, 8]) {
+            spread.add(value);
+        }
+        let s = spread.summary().expect("values");
+        assert_eq!(
+            (s.number, s.min, s.p50, s.p95, s.p99, s.max),
+            (103, 1, 49, 95, 99, 100)
+        );
+        assert_eq!(s.commonest, [(7, 3), (8, 2), (1, 1)]);
+        assert!(s.exact);
+        for value in 1..=MAX_VALUES as u64 + 1 {
+            spread.add(value << 30 | 1);
+        }
+        let s = spread.summary().expect("values");
+        assert!(
+            !s.exact && spread.counts.len() < MAX_VALUES,
+            "{}",
+            spread.counts.len()
+        );
+        let middle = (MAX_VALUES as f64 / 2.0 - 51.0) * f64::from(1 << 30);
+        assert!(
+            (0.99..1.0).contains(&(s.p50 as f64 / middle)),
+            "{} {middle}",
+            s.p50
+        );
+        assert_eq!((s.min, s.max), (1, (MAX_VALUES as u64 + 1) << 30 | 1));
+        assert_eq!(
+            (rounded(255), rounded(511), rounded(u64::MAX)),
+            (255, 510, 0xff << 56)
+        );
+    }
+
+    #[test]
+    fn interleaved_readers_are_distinguished_and_memory_is_bounded() {
+        let mut streams = Streams::default();
+        for i in 0..100_u64 {
+            for reader in 0..3_u32 {
+                let record = Record {
+                    open: reader,
+                    ..Record::read(0, i * 10, 10)
+                };
+                assert_eq!(streams.read(&record), i > 0);
+            }
+            // Random reads: none continues another.
+            assert!(!streams.read(&Record::read(1, i * 1000, 10)));
+        }
+        assert_eq!(streams.continued, (297, 2970));
+        // A short read goes on where it stopped.
+        streams.read(&Record {
+            returned: Some(4),
+            ..Record::read(2, 0, 10)
+        });
+        assert!(streams.read(&Record::read(2, 4, 10)));
+        for i in 0..3 * MAX_CHAINS as u64 {
+            streams.read(&Record::read(3, i * 1000, 10));
+            assert!(streams.chains.len() <= MAX_CHAINS && streams.order.len() <= 2 * MAX_CHAINS);
+        }
+        assert_eq!(streams.forgotten, 2 * MAX_CHAINS as u64 + 104);
+        let bytes = streams.end().expect("streams");
+        assert_eq!(
+            (bytes.number, bytes.min, bytes.max, streams.longest_reads),
+            (4, 14, 1000, 100)
+        );
+    }
+
+    /// One chain that never moves must not keep the queue from being cleared.
+    #[test]
+    fn an_idle_chain_costs_nothing() {
+        let mut streams = Streams::default();
+        streams.read(&Record::read(0, 1 << 40, 10));
+        for i in 0..5 * MAX_CHAINS as u64 {
+            streams.read(&Record::read(0, i * 10, 10));
+            assert!(streams.order.len() <= 2 * MAX_CHAINS);
+        }
+        assert!(streams.read(&Record::read(0, (1 << 40) + 10, 10)));
+    }
+}

@@ -4,9 +4,9 @@
 //! file, or a byte skipped without being counted.
 
 use super::error::{TraceError, TracePosition};
-use super::unpack::unpack;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io;
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest line. Lines of strace with long file names and those of blkparse stay far below.
@@ -197,6 +197,87 @@ impl Input {
     }
 }
 
+// Unpacks a file that is compressed: gzip, zstd, xz and bzip2, recognised by their first bytes and never by a name.
+//
+// ```text
+//   bytes ──► its head ──► a magic that is read here      ──► decoder ──► plain bytes
+//                     ├──► a magic that is known, not read ──► error: "compressed by lz4; unpack it first: lz4 -d FILE"
+//                     └──► anything else                   ──► the bytes as they are
+// ```
+// Used for traces, recordings of decisions, and event logs. A decoder's memory has a limit, so a bomb costs time and
+// never memory; how much comes out is for the caller to limit. Sources of the magic numbers: RFC 1952 (gzip), RFC 8878
+// (zstd), the .xz file format 1.2.1, and the file formats of bzip2, lz4, 7-Zip, zip and compress.
+
+/// Bytes that are read before the kind is known. A magic needs seven; a detector of formats looks at all of them.
+const PACKED_HEAD_BYTES: u64 = 64 << 10;
+
+/// Largest window of a zstd frame, as a power of two: 8 MiB, what the command zstd writes up to level 19.
+const MAX_ZSTD_WINDOW_LOG: u32 = 23;
+
+/// Most memory of an xz block's dictionary: xz -9 writes 64 MiB, and the decoder needs a little more.
+const MAX_XZ_KIB: u32 = 80 << 10;
+
+/// What is recognised and not read: its first bytes, its name, the command that unpacks it.
+const UNREAD: &[(&[u8], &str, &str)] = &[
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -d FILE"),
+    (b"PK\x03\x04", "zip", "unzip FILE"),
+    (&[b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c], "7-Zip", "7z x FILE"),
+    (&[0x1f, 0x9d, 0x90], "compress", "gzip -d FILE"),
+    (b"LZIP", "lzip", "lzip -d FILE"),
+];
+
+/// The plain bytes of `bytes`, whatever they are wrapped in. Damage inside is an error of a later read.
+pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let mut head = Vec::new();
+    (&mut bytes)
+        .take(PACKED_HEAD_BYTES)
+        .read_to_end(&mut head)?;
+    if let Some((_, name, command)) = UNREAD.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        let what = format!(
+            "it is compressed by {name}, which is not read here; unpack it first: {command}"
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+    }
+    let kind = Compression::of(&head);
+    let whole =
+        BufReader::with_capacity(PACKED_HEAD_BYTES as usize, Cursor::new(head).chain(bytes));
+    Ok(match kind {
+        Compression::Plain => Box::new(whole),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, MAX_XZ_KIB)),
+        Compression::Zstd => zstd_reader(whole)?,
+    })
+}
+
+enum Compression {
+    Plain,
+    Gzip,
+    Bzip2,
+    Xz,
+    Zstd,
+}
+
+impl Compression {
+    fn of(head: &[u8]) -> Compression {
+        match head {
+            [0x1f, 0x8b, 8, ..] => Compression::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
+            // The level, then the magic of a block, or of the end where there is none.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, ..] => Compression::Bzip2,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, ..] => Compression::Bzip2,
+            _ => Compression::Plain,
+        }
+    }
+}
+
+fn zstd_reader(whole: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+    let mut decoder = zstd::Decoder::with_buffer(whole)?;
+    decoder.window_log_max(MAX_ZSTD_WINDOW_LOG)?;
+    Ok(Box::new(decoder))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,5 +341,85 @@ mod tests {
         encoder.write_all(&vec![1; 1 << 20]).expect("memory");
         let mut input = of(encoder.finish().expect("memory"));
         assert!(input.head().is_err());
+    }
+
+    fn plain(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut plain = Vec::new();
+        unpack(Box::new(Cursor::new(bytes.to_vec())))?.read_to_end(&mut plain)?;
+        Ok(plain)
+    }
+
+    /// Two parts, one behind the other, as `cat a.gz b.gz` makes them.
+    #[test]
+    fn four_wrappings_and_none_give_the_same_bytes() {
+        let text: Vec<u8> = (0..100_000_u32)
+            .flat_map(|n| n.to_string().into_bytes())
+            .collect();
+        let (first, second) = text.split_at(text.len() / 3);
+        let gz = |part: &[u8]| {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(part).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        let bz = |part: &[u8]| {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(part).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        let zst = |part: &[u8]| zstd::encode_all(part, 1).expect("memory");
+        for wrap in [&gz as &dyn Fn(&[u8]) -> Vec<u8>, &bz, &zst, &|part| {
+            part.to_vec()
+        }] {
+            assert!(plain(&[wrap(first), wrap(second)].concat()).expect("whole") == text);
+        }
+        assert_eq!(plain(b"").expect("empty"), b"");
+        assert_eq!(plain(&bz(b"")).expect("empty"), b"");
+        assert!(plain(&gz(first)[..1000]).is_err(), "a cut is no end");
+    }
+
+    /// Written by `xz -6`: "hello\n".
+    const XZ: &[u8] = &[
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
+        0x01, 0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x05, 0x68, 0x65, 0x6c,
+        0x6c, 0x6f, 0x0a, 0x00, 0x00, 0x00, 0xa5, 0x60, 0x97, 0xf1, 0x94, 0xf6, 0xfd, 0xe0, 0x00,
+        0x01, 0x1e, 0x06, 0xc1, 0x2f, 0xa4, 0x1d, 0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00,
+        0x00, 0x04, 0x59, 0x5a,
+    ];
+
+    #[test]
+    fn xz_is_read_and_its_memory_has_a_limit() {
+        assert_eq!(
+            plain(&[XZ, XZ].concat()).expect("two streams"),
+            b"hello\nhello\n"
+        );
+        assert!(plain(&XZ[..XZ.len() - 20]).is_err(), "a cut is no end");
+        // The header of the block as `xz --lzma2=dict=1GiB` writes it.
+        let mut large = XZ.to_vec();
+        large[16] = 0x24;
+        large[20..24].copy_from_slice(&[0x5e, 0x1f, 0xc7, 0xf9]);
+        let error = plain(&large)
+            .expect_err("too large a dictionary")
+            .to_string();
+        assert!(error.contains("mem"), "{error}");
+    }
+
+    #[test]
+    fn a_compression_that_is_not_read_is_named_with_its_command() {
+        let error = plain(&[0x04, 0x22, 0x4d, 0x18, 0x64, 0x40])
+            .expect_err("lz4")
+            .to_string();
+        assert_eq!(
+            error,
+            "it is compressed by lz4, which is not read here; unpack it first: lz4 -d FILE"
+        );
+        for (magic, name, command) in UNREAD {
+            let error = plain(&[*magic, &[0; 20]].concat())
+                .expect_err("not read")
+                .to_string();
+            assert!(error.contains(name) && error.ends_with(command), "{error}");
+        }
+        // Text that begins as bzip2's name does, and no more.
+        assert_eq!(plain(b"BZh9 is a name").expect("text"), b"BZh9 is a name");
     }
 }

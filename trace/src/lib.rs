@@ -28,7 +28,6 @@ pub mod order;
 pub mod own;
 #[cfg(test)]
 mod test_bytes;
-pub mod unpack;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;

@@ -4,8 +4,8 @@
 use foreread::source::{self, Source, SourceName};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::look;
-use foreread_plan::account::Account;
 use foreread_plan::layout::{self, Format, LayoutError, Names, Part};
+use foreread_plan::runs::Account;
 use foreread_plan::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;

@@ -25,7 +25,7 @@ use foreread_observe::tracefs;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
 use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;

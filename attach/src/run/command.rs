@@ -27,7 +27,7 @@ use foreread_os::failure::Failure;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::poll::readable;
 use foreread_os::threads::{END_PATIENCE, Task};
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;

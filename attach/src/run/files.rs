@@ -16,7 +16,7 @@ use super::seek::{FinishedSearch, SearchedFile};
 use super::walk::ListedFile;
 use foreread_core::units::FileId;
 use foreread_pagecache::advisor::Advisor;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;

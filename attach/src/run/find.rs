@@ -18,12 +18,11 @@
 
 use super::leases;
 use foreread_observe::record::names::file_key;
-use foreread_os::host::maps::mapped_files;
-use foreread_os::host::{DeviceNumber, Host};
+use foreread_os::host::{DeviceNumber, Host, mapped_files};
 use foreread_os::open::{UnopenedFile, descriptor_path, look};
 use foreread_pagecache::kept::Dropping;
 use foreread_pagecache::{handle, readahead};
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use rustix::fs::{OFlags, fstat};
 use std::collections::HashMap;
 use std::fs::{self, File};

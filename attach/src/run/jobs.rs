@@ -12,7 +12,7 @@ use super::find::{Way, key_of};
 use super::tasks::{TaskKind, Tasks};
 use foreread_pagecache::advisor::{Job, Outcome};
 use foreread_pagecache::resident;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::IoSliceMut;

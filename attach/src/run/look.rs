@@ -16,7 +16,7 @@ use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use super::waits::{WaitUnion, Waits};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_pagecache::page_bytes;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::collections::HashMap;
 
 /// Bytes that are read before their rate is believed. Chosen: two windows of the largest readahead that is usual.

@@ -8,7 +8,7 @@
 use super::find::{Finder, FoundFile, Way};
 use super::tasks::{TaskKind, Tasks};
 use foreread_pagecache::resident;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::ops::Range;
 use std::path::PathBuf;
 

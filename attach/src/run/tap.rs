@@ -14,12 +14,11 @@
 
 use foreread_observe::record::follow_family;
 use foreread_observe::touch::{Touch, TouchKind};
-use foreread_observe::tracefs::format::Field;
 use foreread_observe::tracefs::ring::{Page, empty_page, read_pages};
-use foreread_observe::tracefs::{Instance, Root};
+use foreread_observe::tracefs::{Field, Instance, Root};
 use foreread_os::failure::Failure;
 use foreread_os::poll::readable;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -13,7 +13,7 @@
 
 use foreread_observe::record::names::file_key;
 use foreread_os::threads;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;

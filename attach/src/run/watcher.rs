@@ -15,7 +15,7 @@ use foreread_observe::sample::{Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::poll::readable;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

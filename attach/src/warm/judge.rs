@@ -10,7 +10,7 @@
 
 use super::filler::FillReport;
 use super::state::Fetch;
-use foreread_plan::intervals::Intervals;
+use foreread_plan::runs::Intervals;
 use foreread_trace::{Flags, Item, Items, Op, TraceError};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

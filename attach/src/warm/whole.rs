@@ -2,7 +2,7 @@
 
 use super::left_out::{LeftOut, MAX_LEFT_OUT};
 use foreread_os::open::look;
-use foreread_plan::account::{Account, Full};
+use foreread_plan::runs::{Account, Full};
 use foreread_plan::{MAX_FILES, Plan, PlanFile, PlanRange};
 use std::ffi::OsString;
 use std::fs;
@@ -151,7 +151,7 @@ mod tests {
             .map(|file| file.path.capacity())
             .sum();
         assert!(
-            walk.is_full && bytes <= foreread_plan::account::MAX_BYTES,
+            walk.is_full && bytes <= foreread_plan::runs::MAX_BYTES,
             "{bytes}"
         );
         assert!(

@@ -8,7 +8,7 @@ use foreread_cli::fail::Fail;
 use foreread_cli::out;
 use foreread_history::{OPPONENTS, policies};
 use foreread_os::open::stream;
-use foreread_trace::unpack::unpack;
+use foreread_trace::input::unpack;
 use std::io::BufReader;
 use std::path::PathBuf;
 

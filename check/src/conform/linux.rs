@@ -22,7 +22,7 @@ use super::recording::{Act, Call, CheckError, Episode, Header, Item, Lines, Op, 
 use super::world::{EpisodeEffects, World};
 use super::worlds::Worlds;
 use foreread_core::policy::PolicySpec;
-use foreread_trace::unpack::unpack;
+use foreread_trace::input::unpack;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};

@@ -16,7 +16,7 @@
 //! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
 //! | the backing file | memory, held by a descriptor and by the loop device |
 //! | the loop device | detaches itself once no process has it open; `read_ahead_kb` is the default again from then on |
-//! | the tracing instance | a guard process removes it ([`foreread_observe::tracefs::guard`]); where that was killed too, the next run does |
+//! | the tracing instance | a guard process removes it ([`foreread_observe::tracefs::instance`]); where that was killed too, the next run does |
 
 pub mod cell;
 mod disk;

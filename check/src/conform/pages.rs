@@ -11,7 +11,7 @@ use foreread_core::event::{Advice, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_sim::zero_latency;
+use foreread_sim::time_queue;
 use std::collections::BTreeSet;
 
 pub struct PageMachine {
@@ -102,7 +102,7 @@ impl PageMachine {
     /// Sends an event and answers every fetch at once. Returns the pages fetched.
     fn send(&mut self, event: Event) -> BTreeSet<u64> {
         let mut pages = BTreeSet::new();
-        zero_latency::tell(&mut self.machine, event, |range| {
+        time_queue::tell(&mut self.machine, event, |range| {
             pages.extend(range.start() / PAGE..range.end().div_ceil(PAGE));
         });
         pages

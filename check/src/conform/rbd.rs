@@ -14,7 +14,7 @@ use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_lab::live::librbd::counters;
-use foreread_sim::zero_latency;
+use foreread_sim::time_queue;
 use foreread_testing::CephError;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -207,7 +207,7 @@ pub fn ours(case: &Case) -> DecisionLog {
             range,
             random: false,
         };
-        zero_latency::tell(&mut machine, read, |_| ());
+        time_queue::tell(&mut machine, read, |_| ());
     }
     let stats = machine.stats();
     let decisions = machine.take_decisions();

@@ -9,7 +9,7 @@ use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::capacity::Cap;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_sim::zero_latency;
+use foreread_sim::time_queue;
 
 const PAGE: u64 = 4096;
 const FILE_BYTES: u64 = 4 << 30;
@@ -68,7 +68,7 @@ fn read(machine: &mut Machine, number: u64, start: u64, len: u64) -> Vec<u64> {
         range: ByteRange::between(start, start + len),
         random: false,
     };
-    zero_latency::tell(machine, read, |_| ());
+    time_queue::tell(machine, read, |_| ());
     let windows = machine.take_decisions().into_iter().flat_map(|d| d.windows);
     windows.map(|window| window.range.len() / PAGE).collect()
 }

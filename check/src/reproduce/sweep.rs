@@ -16,8 +16,7 @@
 use super::published::Paper;
 use super::verdict::FigureKind;
 use super::{ReproduceError, asked, bytes};
-use foreread_sim::device::disk::DiskModel;
-use foreread_sim::device::fit::Form;
+use foreread_sim::device::disk::{DiskModel, Form};
 use foreread_sim::device::presets::{Model, Preset};
 
 /// What each run of `dd bs=4k count=102400` reads.

@@ -71,7 +71,7 @@ fn attributes_and_mount_options_become_options_of_the_command() {
     assert_eq!(volume.options, expected);
     assert_eq!(volume.source, "s3://models/7b/");
     assert_eq!(volume.disk_cache.as_deref(), Some(Path::new(&folder)));
-    assert_eq!(volume.variables.len(), stores::allow_http().count());
+    assert_eq!(volume.variables.len(), allow_http().count());
     assert!(volume.withheld.is_empty());
     for (prefix, source) in [
         ("", "s3://b/"),

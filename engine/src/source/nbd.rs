@@ -13,10 +13,8 @@
 //!                                                                  accept: all connections are replaced
 //! ```
 
-mod blocks;
 mod failure;
 mod link;
-mod redial;
 mod socket;
 mod stream;
 mod terms;
@@ -27,8 +25,7 @@ mod uri;
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use crate::log;
 use failure::{ETIMEDOUT, LinkError};
-use link::NbdLink;
-use redial::Redial;
+use link::{NbdLink, Redial};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

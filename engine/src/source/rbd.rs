@@ -19,14 +19,12 @@
 //! | `flight` | reads in flight and their memory |
 
 mod address;
-mod api;
 mod client;
 
 use super::{Defaults, EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
 use address::Address;
-use api::{Api, LibraryError};
 pub use client::RbdLayout;
-use client::{Image, Pool, RbdError, ReadOutcome, Step, Ticket};
+use client::{Api, Image, LibraryError, Pool, RbdError, ReadOutcome, Step, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};

@@ -9,7 +9,7 @@
 
 use super::Point;
 use foreread_report::number::{percent, plural, three};
-use foreread_sim::device::fit::relative_least_squares;
+use foreread_sim::device::disk::relative_least_squares;
 use foreread_sim::device::lanes::LanesModel;
 use serde::{Deserialize, Serialize};
 

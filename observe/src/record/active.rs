@@ -15,7 +15,7 @@ use super::processes::{
     Followed, before_of, descriptors_of, follow_family, no_process, processes, unsure,
 };
 use super::{Before, Capture, SwitchedOff, Target, refused, with_other_ways};
-use crate::look::family;
+use crate::touch::family;
 use crate::tracefs::{self, Instance, now_ns, thread_cpu_seconds};
 use foreread_os::failure::Failure;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};

@@ -13,7 +13,7 @@
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};
 use foreread_os::poll::readable;
-use foreread_trace::follow::event::{CLONE_UNTRACED, Event, What};
+use foreread_trace::follow::call::{CLONE_UNTRACED, Event, What};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -2,12 +2,10 @@
 //!
 //! `foreread_trace::follow` interprets events for files and descriptors.
 
-use super::blocks::BlockDevices;
-use crate::tracefs::Instance;
-use crate::tracefs::format::{EventFormat, Field};
+use super::names::BlockDevices;
+use crate::tracefs::{EventFormat, Field, Instance};
 use foreread_os::failure::Failure;
-use foreread_trace::follow::call::{Call, ENTRIES};
-use foreread_trace::follow::event::{Event, FileKey, What};
+use foreread_trace::follow::call::{Call, ENTRIES, Event, FileKey, What};
 
 /// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
 const IOCB_WRITE: u64 = 1 << 18;

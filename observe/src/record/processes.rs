@@ -3,14 +3,14 @@
 //! All data is read from /proc and may change meanwhile: a process that has ended has none.
 
 use super::Before;
-use crate::look::{family, place_of_open, threads_of};
 use crate::sample::{place_of_descriptor, process_of};
+use crate::touch::{family, place_of_open, threads_of};
 use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
 use foreread_os::poll::readable;
 use foreread_pagecache::program;
 use foreread_trace::follow::OpenBefore;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;

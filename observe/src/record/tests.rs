@@ -3,10 +3,9 @@
 //!
 //! Needs root, tracefs and python3, else it is skipped. Never: a row of the list that no step of the program needs.
 
-use super::Capture;
-use super::Target;
 use super::active::{RecordOptions, start};
-use crate::look::place_of;
+use super::{Capture, Target};
+use crate::touch::place_of;
 use foreread_core::event::Advice;
 use foreread_trace::follow::LearnedFiles;
 use foreread_trace::follow::call::ENTRIES;

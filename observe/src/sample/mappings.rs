@@ -11,10 +11,9 @@
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::now_ns;
-use foreread_os::host::DeviceNumber;
-use foreread_os::host::maps::{FileMapping, mapped_files};
+use foreread_os::host::{DeviceNumber, FileMapping, mapped_files};
 use foreread_pagecache::page_bytes;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;

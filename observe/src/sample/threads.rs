@@ -10,11 +10,10 @@
 
 use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};
-use crate::look::place_of_open;
-use crate::touch::{Touch, TouchKind};
+use crate::touch::{Touch, TouchKind, place_of_open};
 use crate::tracefs::now_ns;
 use foreread_pagecache::page_bytes;
-use foreread_trace::follow::event::FileKey;
+use foreread_trace::follow::call::FileKey;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;

@@ -7,8 +7,7 @@
 //! No file system is accessed, because its server may hang. Only root sees processes of other users.
 
 use super::devices::entries;
-use super::maps::mapped_files;
-use super::{DeviceNumber, Host, Mount, text};
+use super::{DeviceNumber, Host, Mount, mapped_files, text};
 use std::collections::HashMap;
 use std::fs::read_link;
 use std::path::{Path, PathBuf};

@@ -8,8 +8,7 @@
 //! A tensor ends where the next one begins, so the types of tensors need not be known. Versions 2 and 3, little-endian.
 //! Source: the format's public description (ggml, docs/gguf.md).
 
-use super::window::Window;
-use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt};
+use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt, Window};
 
 const CHUNK_BYTES: u64 = 1 << 20;
 const DEFAULT_ALIGNMENT: u64 = 32;

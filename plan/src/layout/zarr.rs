@@ -8,13 +8,12 @@
 //! files of an array except its metadata are chunks, so shapes and codecs need not be parsed.
 
 use super::{LayoutError, MAX_PARTS, Names};
-use crate::account::Account;
+use crate::runs::Account;
 use foreread_os::open::read_small;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Maximum bytes of a metadata file.
 const MAX_METADATA_BYTES: u64 = 16 << 20;

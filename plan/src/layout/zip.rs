@@ -10,8 +10,7 @@
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 
-use super::window::Window;
-use super::{LayoutError, MAX_PARTS, Parts, ReadAt};
+use super::{LayoutError, MAX_PARTS, Parts, ReadAt, Window};
 use std::ops::Range;
 
 const DIRECTORY_PIECE_BYTES: u64 = 1 << 20;

@@ -13,7 +13,6 @@
 //! Files that are not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`] or not fully
 //! valid are refused.
 
-mod check;
 mod file;
 
 pub use file::{ArrayFile, DiskFile, FitFile, ModelFile};

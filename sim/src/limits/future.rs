@@ -13,7 +13,7 @@
 //!
 //! Never: bytes that no job reads.
 
-use crate::workload::waits::links;
+use crate::workload::model::links;
 use crate::workload::{Job, Link, Request, Workload};
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //!
 //! Source: `sb_bread` and `sb_breadahead` of Linux read through the page cache of the block device.
 
-use super::event::FileKey;
+use super::call::FileKey;
 use crate::Record;
 use crate::order::HeldRecords;
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ fn finish(wait: &Wait, page_bytes: u64, end_ns: Option<u64>, held: &mut Slots) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::follow::event::{Event, What};
+    use crate::follow::call::{Event, What};
     use crate::follow::{DEFAULT_PAGE_BYTES as PAGE_BYTES, Follow, LearnedFiles};
     use crate::{FileInfo, Flags, Item, LeftOut, Op};
     use std::collections::VecDeque;

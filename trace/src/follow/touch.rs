@@ -14,7 +14,7 @@
 //! Never: a page as the touched one that the address does not name.
 
 use super::Counts;
-use super::event::FileKey;
+use super::call::FileKey;
 use crate::Record;
 use crate::check::MAX_END;
 use crate::order::HeldRecords;

@@ -12,8 +12,9 @@
 //! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
 
 use super::block::{BlockKind, rwbs};
+use super::published;
+use super::published::Row;
 use super::scan::{MS_NS, SECOND_NS, SECTOR, decimal_ns, number, word};
-use super::table::{self, Row};
 use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
@@ -77,7 +78,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         &notes,
     );
     let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
-    Ok(table::import(input, about, name, move |line| {
+    Ok(published::import_table(input, about, name, move |line| {
         row(line, between)
     }))
 }

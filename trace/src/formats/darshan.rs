@@ -12,11 +12,10 @@
 //! Times are seconds since the start of the job with four decimals or more. Columns after the end time are ignored.
 //! Source: the darshan-util documentation, "darshan-dxt-parser".
 
+use super::published::lines_fit;
 use super::scan::{self, Names, SECOND_NS, decimal_ns};
 use super::step::{Step, items};
-use super::table::lines_fit;
-use crate::error::Fault;
-use crate::error::TraceError;
+use crate::error::{Fault, TraceError};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};

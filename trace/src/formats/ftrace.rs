@@ -16,8 +16,7 @@ use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Lines};
-use crate::follow::call::ENTRIES;
-use crate::follow::event::{Event, FileKey, What};
+use crate::follow::call::{ENTRIES, Event, FileKey, What};
 use crate::follow::{DEFAULT_PAGE_BYTES, Follow, LearnedFiles};
 use std::collections::VecDeque;
 

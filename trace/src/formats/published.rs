@@ -1,11 +1,16 @@
 //! The tables of published block traces: a row for each (see `preset`).
 
-use super::preset::{Clock, Column, Ops, Preset};
-use super::scan::{SECOND_NS, SECTOR, US_NS, number};
-use super::spc;
-use super::table::lines_fit;
-use crate::Level;
-use crate::format::{Fit, Format};
+use super::scan::{Names, SECOND_NS, SECTOR, US_NS, decimal_ns, number, whole_lines};
+use super::step::{Lines, Text, items};
+use crate::error::{Fault, TracePosition};
+use crate::format::{ExportFn, ExportReport, Fit, Format, Output, Pairs};
+use crate::input::Input;
+use crate::{
+    FileInfo, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record, TraceError, order,
+};
+use std::collections::VecDeque;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
 
 macro_rules! published {
     ($($(#[$doc:meta])* $format:ident { $($key:ident: $value:expr,)* })*) => {$(
@@ -125,7 +130,7 @@ published! {
         fit: |table, head| table.lines(head, |line, _| {
             line.rsplit(|b| *b == b',').next().is_some_and(|stamp| stamp.contains(&b'.'))
         }),
-        export: Some(spc::export),
+        export: Some(export_spc),
     }
 
     /// The virtual desktops of SYSTOR 2017. Of the nine decimals six are measured. A blank IOType is a request whose reply was not seen.
@@ -198,4 +203,410 @@ fn counted(table: &Preset, head: &[u8]) -> Fit {
     });
     let few = head.iter().filter(|b| **b == b'\n').count() < SURE_LINES;
     if few { fit.min(Fit::Maybe) } else { fit }
+}
+
+// Writing `spc`, the form of the Storage Performance Council; `published` has how it is read.
+//
+// The form needs times, so a trace without them is not written, and has no place for names.
+
+pub fn export_spc(
+    _header: &Header,
+    pairs: Pairs,
+    items: Items,
+    output: Output,
+) -> Result<ExportReport, TraceError> {
+    pairs.finish(&output.path, "spc", &[])?;
+    let mut to = BufWriter::with_capacity(1 << 16, output.to);
+    let (mut all, mut written) = (0, 0);
+    let left_out = LeftOut::default();
+    let count = |reason| left_out.count(reason);
+    for item in items {
+        let record = match item? {
+            Item::File(_) => {
+                count("names of files");
+                continue;
+            }
+            Item::Record(record) => record,
+        };
+        all += 1;
+        let op = match record.op {
+            Op::Read => 'r',
+            Op::Write => 'w',
+            Op::Fault => {
+                count("page faults, written as reads");
+                'r'
+            }
+            Op::Hint(_) => {
+                count("hints");
+                continue;
+            }
+        };
+        let Some(start) = record.start_ns else {
+            let remedy = "write it as csv or in the own format";
+            return Err(TraceError::new(
+                &output.path,
+                TracePosition::Record(all),
+                "spc needs times, and this has none",
+                remedy,
+            ));
+        };
+        let before = record.offset % SECTOR;
+        if before > 0 {
+            count("reads and writes that now begin at the start of their block");
+        }
+        if record.end_ns.is_some() {
+            count("ends");
+        }
+        if !record.after.is_empty() {
+            count("dependencies");
+        }
+        let (block, len) = (record.offset / SECTOR, record.len + before);
+        let (s, ns) = (start / SECOND_NS, start % SECOND_NS);
+        let line = writeln!(to, "{},{block},{len},{op},{s}.{ns:09}", record.file);
+        line.map_err(|error| TraceError::not_written(&output.path, &error))?;
+        written += 1;
+    }
+    to.flush()
+        .map_err(|error| TraceError::not_written(&output.path, &error))?;
+    Ok(ExportReport {
+        records: written,
+        left_out: left_out.so_far(),
+    })
+}
+
+// Shared by the published tables of block requests: a line is a row with a fixed number of fields, a volume is a file.
+//
+// Never: a float; quotes (the tables have none; `csv` has).
+
+/// Lines that a detector looks at.
+const DETECT_LINES: usize = 100;
+/// How well the lines of `head` fit: each must do, as `line` says of it. The last one may be cut and does not count.
+pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
+    let lines = whole_lines(head).take(DETECT_LINES).enumerate();
+    let fits = lines.map(|(i, text)| line(i, text.strip_suffix(b"\r").unwrap_or(text)));
+    fits.min().filter(|_| !head.is_empty()).unwrap_or(Fit::No)
+}
+
+pub enum Row<'a> {
+    /// A record of the volume of this name; its number is still to be filled in.
+    Record(&'a [u8], Record),
+    /// Nothing to keep, for this reason (a plural).
+    LeftOut(&'static str),
+    /// Nothing at all: a header.
+    Nothing,
+}
+
+struct Table<R> {
+    row: R,
+    name: fn(&[u8]) -> String,
+    volumes: Names,
+    left_out: LeftOut,
+}
+
+impl<R> Lines for Table<R>
+where
+    R: FnMut(&[u8]) -> Result<Row<'_>, Fault> + Send,
+{
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if line.is_empty() {
+            return Ok(true);
+        }
+        match (self.row)(line)? {
+            Row::Record(volume, mut record) => {
+                let named = || FileInfo {
+                    name: (self.name)(volume),
+                    size: None,
+                };
+                let file = self.volumes.file(volume, out, named);
+                record.file =
+                    file.ok_or(("too many names of volumes", "cut the trace in parts"))?;
+                record.open = record.file;
+                out.push_back(Item::Record(record));
+            }
+            Row::LeftOut(reason) => self.left_out.count(reason),
+            Row::Nothing => {}
+        }
+        Ok(true)
+    }
+}
+
+/// Reads a table whose keys are taken: `row` makes a row of a line, `name` a file's name of a volume. Where it has times,
+/// the records come in their order, and the first begins at 0.
+pub fn import_table<R>(input: Input, header: Header, name: fn(&[u8]) -> String, row: R) -> Import
+where
+    R: FnMut(&[u8]) -> Result<Row<'_>, Fault> + Send + 'static,
+{
+    let left_out = LeftOut::default();
+    let path = input.path().to_path_buf();
+    let lines = Table {
+        row,
+        name,
+        volumes: Names::default(),
+        left_out: left_out.clone(),
+    };
+    let mut items = items(Text { input, lines });
+    if !header.lacks.starts {
+        items = order::by_start(items, &path);
+    }
+    Import::new(header, items, left_out)
+}
+
+// A description of a published table: columns with units, separator, names of reads and writes.
+//
+// ```text
+//   0,R,126703661056,4096,1577808000000046      a line of `alibaba`
+//   │ │ │            │    └ Start: us            ──► file 0 "device 0"
+//   │ │ │            └ Len: bytes                    Read at 126703661056 len 4096 start ...
+//   │ │ └ Offset: bytes
+//   │ └ Op: R and W
+//   └ Volume
+// ```
+// The rows are in `published`; a table that cannot be described this way has its own file. Without floats and quotes.
+
+pub const DAMAGED: &str = "the file is damaged or of another format; see --format";
+const MAX_COLUMNS: usize = 8;
+
+pub struct Ops {
+    pub reads: &'static [&'static str],
+    pub writes: &'static [&'static str],
+    /// A skipped operation, and its name in the report (a plural).
+    pub left_out: Option<(&'static str, &'static str)>,
+    pub refusal: &'static str,
+}
+
+impl Ops {
+    pub const fn of(
+        reads: &'static [&'static str],
+        writes: &'static [&'static str],
+        refusal: &'static str,
+    ) -> Ops {
+        Ops {
+            reads,
+            writes,
+            left_out: None,
+            refusal,
+        }
+    }
+}
+
+pub struct Clock {
+    pub unit_ns: u64,
+    pub decimals: bool,
+    /// The valid range of times, in units, and the error for others.
+    pub range: Option<(Range<u64>, &'static str)>,
+}
+
+impl Clock {
+    pub const fn whole(unit_ns: u64) -> Clock {
+        Clock {
+            unit_ns,
+            decimals: false,
+            range: None,
+        }
+    }
+
+    pub const fn decimal(unit_ns: u64) -> Clock {
+        Clock {
+            decimals: true,
+            ..Clock::whole(unit_ns)
+        }
+    }
+
+    fn ns(&self, text: &[u8], bad: Fault) -> Result<u64, Fault> {
+        if self.decimals {
+            return decimal_ns(text, self.unit_ns).ok_or(bad);
+        }
+        let units = number(text).ok_or(bad)?;
+        match &self.range {
+            Some((range, why)) if !range.contains(&units) => {
+                Err((why, "the file is of another format; see --format"))
+            }
+            _ => units.checked_mul(self.unit_ns).ok_or(bad),
+        }
+    }
+}
+
+pub enum Column {
+    /// Part of the volume's name. Columns beside each other make one name, with the separator in it.
+    Volume,
+    /// The volume's name, which is a number.
+    VolumeNumber,
+    Op(Ops),
+    /// First byte, in units of this many bytes.
+    Offset(u64),
+    /// Bytes asked for, in units of this many bytes.
+    Len(u64),
+    Start(Clock),
+    Dur(Clock),
+    /// How long it took; unknown where the field is empty.
+    DurOrNothing(Clock),
+    /// A number without a meaning here.
+    Number,
+}
+
+pub struct Preset {
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub columns: &'static [Column],
+    /// Between the columns; none: any number of spaces and tabs.
+    pub separator: Option<u8>,
+    /// The line that names the columns, where there is one.
+    pub header: Option<&'static str>,
+    /// Why a line without this shape is refused.
+    pub refusal: &'static str,
+    /// Why a place is refused that is too far.
+    pub too_far: &'static str,
+    pub time_unit: &'static str,
+    pub offset_unit: &'static str,
+    pub level: Level,
+    pub notes: &'static [&'static str],
+    /// The file's name of a volume.
+    pub volume: fn(&[u8]) -> String,
+    pub fit: fn(&Preset, &[u8]) -> Fit,
+    pub export: Option<ExportFn>,
+}
+
+impl Preset {
+    /// Most tables: without a header, in bytes, of requests to a device.
+    pub const CSV: Preset = Preset {
+        name: "",
+        summary: "",
+        columns: &[],
+        separator: Some(b','),
+        header: None,
+        refusal: "",
+        too_far: "a place beyond 2^64 bytes",
+        time_unit: "none",
+        offset_unit: "bytes",
+        level: Level::BelowCache,
+        notes: &[],
+        volume: |volume| String::from_utf8_lossy(volume).into_owned(),
+        fit: |_, _| Fit::No,
+        export: None,
+    };
+
+    fn has(&self, is: impl Fn(&Column) -> bool) -> bool {
+        self.columns.iter().any(is)
+    }
+
+    /// Where the fields of a line are, if there is one for each column.
+    pub fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
+        let mut places = [const { 0..0 }; MAX_COLUMNS];
+        let mut found = 0;
+        let mut put = |place: Range<usize>| {
+            let free = places.get_mut(found).map(|free| *free = place);
+            found += 1;
+            free
+        };
+        let is_between = |byte: &u8| match self.separator {
+            Some(by) => *byte == by,
+            None => matches!(byte, b' ' | b'\t'),
+        };
+        let mut at = 0;
+        for field in line.split(is_between) {
+            if self.separator.is_some() || !field.is_empty() {
+                put(at..at + field.len())?;
+            }
+            at += field.len() + 1;
+        }
+        (found == self.columns.len()).then_some(places)
+    }
+
+    pub fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>, Fault> {
+        let bad = (self.refusal, DAMAGED);
+        if self.header.is_some_and(|header| header.as_bytes() == line) {
+            return Ok(Row::Nothing);
+        }
+        let places = self.split(line).ok_or(bad)?;
+        let mut record = Record::read(0, 0, 0);
+        for (column, place) in self.columns.iter().zip(&places) {
+            let Column::Op(ops) = column else { continue };
+            let word = &line[place.clone()];
+            let is = |words: &[&str]| words.iter().any(|known| known.as_bytes() == word);
+            record.op = match ops.left_out {
+                _ if is(ops.reads) => Op::Read,
+                _ if is(ops.writes) => Op::Write,
+                Some((known, what)) if is(&[known]) => return Ok(Row::LeftOut(what)),
+                _ => return Err((ops.refusal, DAMAGED)),
+            };
+        }
+        let (mut volume, mut dur) = (None::<Range<usize>>, None);
+        // A line of another shape is refused for that, whatever else is wrong with it.
+        let mut is_far = false;
+        for (column, place) in self.columns.iter().zip(&places) {
+            let field = &line[place.clone()];
+            let mut bytes = |unit: u64| {
+                let bytes = number(field).ok_or(bad)?.checked_mul(unit);
+                is_far |= bytes.is_none();
+                Ok::<u64, Fault>(bytes.unwrap_or(0))
+            };
+            match column {
+                Column::Op(_) => {}
+                Column::Volume => {
+                    let start = volume.map_or(place.start, |volume| volume.start);
+                    volume = Some(start..place.end);
+                }
+                Column::VolumeNumber => {
+                    number(field).ok_or(bad)?;
+                    volume = Some(place.clone());
+                }
+                Column::Offset(unit) => record.offset = bytes(*unit)?,
+                Column::Len(unit) => record.len = bytes(*unit)?,
+                Column::Start(clock) => record.start_ns = Some(clock.ns(field, bad)?),
+                Column::DurOrNothing(_) if field.is_empty() => {}
+                Column::Dur(clock) | Column::DurOrNothing(clock) => {
+                    dur = Some(clock.ns(field, bad)?)
+                }
+                Column::Number => {
+                    number(field).ok_or(bad)?;
+                }
+            }
+        }
+        if is_far {
+            return Err((self.too_far, DAMAGED));
+        }
+        if let (Some(start), Some(dur)) = (record.start_ns, dur) {
+            record.end_ns = Some(start.checked_add(dur).ok_or(bad)?);
+        }
+        Ok(Row::Record(&line[volume.unwrap_or(0..0)], record))
+    }
+
+    /// The fit of each line, where it has the shape of this table, as `sure` says.
+    pub fn lines(&self, head: &[u8], sure: impl Fn(&[u8], &Record) -> bool) -> Fit {
+        lines_fit(head, |_, line| match self.row(line) {
+            Ok(Row::Record(_, record)) if sure(line, &record) => Fit::Sure,
+            Ok(Row::Record(..)) => Fit::Maybe,
+            _ => Fit::No,
+        })
+    }
+
+    pub fn import(&'static self, inputs: Vec<Input>, pairs: &Pairs) -> Result<Import, TraceError> {
+        let input = Input::only(inputs, self.name)?;
+        pairs.finish(input.path(), self.name, &[])?;
+        let lacks = Lacks {
+            starts: !self.has(|column| matches!(column, Column::Start(_))),
+            ends: !self.has(|c| matches!(c, Column::Dur(_) | Column::DurOrNothing(_))),
+            ops: !self.has(|column| matches!(column, Column::Op(_))),
+            ..Lacks::REQUEST
+        };
+        let units = [self.time_unit, self.offset_unit];
+        let header = Header::of(self.name, units, lacks, self.level, self.notes);
+        Ok(import_table(input, header, self.volume, |line| {
+            self.row(line)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_line_decides_and_a_cut_one_does_not_count() {
+        let fit = |_: usize, line: &[u8]| if line == b"x" { Fit::Sure } else { Fit::No };
+        assert_eq!(lines_fit(b"x\r\nx\ny", fit), Fit::Sure);
+        assert_eq!(lines_fit(b"x\ny\nx\n", fit), Fit::No);
+        assert_eq!(lines_fit(b"x", fit), Fit::Sure);
+        assert_eq!(lines_fit(b"", fit), Fit::No);
+    }
 }

@@ -11,8 +11,6 @@
 //! page faults of mappings. Positions are never guessed, and buffer contents are ignored.
 
 mod calls;
-mod clock;
-mod numbers;
 mod text;
 
 use super::super::error::{Fault, TraceError, TracePosition};
@@ -24,12 +22,9 @@ use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
 use super::scan::{self, Names};
 use super::step::{self, Lines, Text};
 use calls::{Call, Name};
-use clock::Clock;
-pub(super) use clock::Stamp;
-use numbers::{Numbers, announcement};
 use std::collections::{HashMap, VecDeque};
-use text::Arguments;
-pub(super) use text::StraceEntry;
+use text::{Arguments, Clock, Numbers, announcement};
+pub(super) use text::{Stamp, StraceEntry};
 
 pub static FORMAT: Format = Format {
     name: "strace",

@@ -8,8 +8,10 @@
 //! Never: holds more than one block, or reads on after an error.
 
 use super::codec::{Bytes, CodecState};
-use super::head::{BLOCK, BlockHead, DONE, End, HEAD_BYTES};
-use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES, MAX_STORED_BYTES, VERSION};
+use super::{
+    BLOCK, BlockHead, DONE, End, HEAD_BYTES, MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS,
+    MAX_JSON_BYTES, MAX_STORED_BYTES, VERSION,
+};
 use crate::error::{TraceError, TracePosition};
 use crate::format::Pairs;
 use crate::input::Input;

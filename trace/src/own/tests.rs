@@ -1,7 +1,6 @@
 //! Round trips of foreread's format, and the errors of invalid files.
 
-use super::head::{BLOCK, BlockHead, DONE};
-use super::*;
+use super::{BLOCK, BlockHead, DONE, *};
 use crate::error::TraceError;
 use crate::format::Output;
 use crate::input::Input;

@@ -3,8 +3,7 @@
 //! Never: holds more than one block, or leaves the counts out (a file without its end is a cut one).
 
 use super::codec::{CodecState, put};
-use super::head::{BLOCK, BlockHead, DONE, End};
-use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
+use super::{BLOCK, BlockHead, DONE, End, MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
 use crate::check::CheckedItems;
 use crate::error::TraceError;
 use crate::format::{ExportReport, Output, Pairs};

@@ -4,7 +4,7 @@
 
 use crate::front::unix::UnixSocket;
 use crate::front::{FrontError, FrontErrorKind};
-use crate::nbd::keepalive::keep_alive;
+use crate::nbd::wire::keep_alive;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};

@@ -4,7 +4,7 @@
 
 use super::failure::NO_ADDRESS;
 use super::uri::ServerPlace;
-use crate::nbd::keepalive::keep_alive;
+use crate::nbd::wire::keep_alive;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;

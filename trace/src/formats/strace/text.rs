@@ -8,8 +8,10 @@
 //!
 //! Never: looks into a quoted buffer, or allocates for a line.
 
-use super::super::scan;
-use super::clock::Stamp;
+use crate::error::Fault;
+use crate::formats::scan;
+use crate::formats::scan::SECOND_NS as NS;
+use std::collections::BTreeSet;
 
 /// Arguments of a call that are looked at.
 pub const MAX_ARGUMENTS: usize = 8;
@@ -326,6 +328,178 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+// When a line of strace is from, in nanoseconds since the first line.
+//
+// | option | a line begins with | which is |
+// |---|---|---|
+// | `-ttt` | `1700000000.123456` | since 1970 |
+// | `-tt`, `-t` | `13:05:59.123456`, `13:05:59` | the time of day; where it falls by more than half a day, midnight has passed |
+// | `-r` | `0.000123` | since the line before, of whatever thread |
+// | none | | unknown |
+//
+// With `-t` many calls have one time. `-r` beside another time is passed over: the other is absolute.
+
+/// Times before 1973 are not times since 1970 but since the line before.
+const OLDEST_NS: u64 = 100_000_000 * NS;
+const DAY_NS: u64 = 86_400 * NS;
+
+const BACKWARDS: Fault = (
+    "time goes backwards",
+    "the clock was set; cut the trace before this line",
+);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamp {
+    /// Nanoseconds since 1970.
+    Epoch(u64),
+    /// Nanoseconds since midnight.
+    Day(u64),
+    /// Nanoseconds since the line before.
+    Since(u64),
+}
+
+impl Stamp {
+    /// Reads a word; nothing where it is no time.
+    pub fn of(word: &[u8]) -> Option<Stamp> {
+        let mut parts = word.splitn(3, |b| *b == b':');
+        let (first, minutes, seconds) = (parts.next()?, parts.next(), parts.next());
+        let Some((minutes, seconds)) = minutes.zip(seconds) else {
+            return match scan::decimal_ns(word, NS)? {
+                ns if ns >= OLDEST_NS => Some(Stamp::Epoch(ns)),
+                ns => Some(Stamp::Since(ns)),
+            };
+        };
+        let (hours, minutes, ns) = (
+            scan::number(first)?,
+            scan::number(minutes)?,
+            scan::decimal_ns(seconds, NS)?,
+        );
+        // A leap second is the sixtieth.
+        let is_time = hours < 24 && minutes < 60 && ns < 61 * NS;
+        is_time.then_some(Stamp::Day((hours * 3600 + minutes * 60) * NS + ns))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// The first stamp, whose kind all others have.
+    first: Stamp,
+    /// Of the line before, from the first.
+    now_ns: u64,
+}
+
+impl Clock {
+    pub fn new(first: Stamp) -> Clock {
+        Clock { first, now_ns: 0 }
+    }
+
+    /// The time of the next line, from the first. Nothing where it is of another kind.
+    pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
+        let at_ns = match (self.first, stamp) {
+            (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
+            (Stamp::Day(first), Stamp::Day(at)) => {
+                let (before, now) = (
+                    first + self.now_ns,
+                    at + (first + self.now_ns) / DAY_NS * DAY_NS,
+                );
+                let passed = if now + DAY_NS / 2 < before { DAY_NS } else { 0 };
+                (now + passed).checked_sub(first)
+            }
+            (Stamp::Since(_), Stamp::Since(passed)) if !is_first => {
+                Some(self.now_ns.saturating_add(passed))
+            }
+            (Stamp::Since(_), Stamp::Since(_)) => Some(0),
+            _ => return Ok(None),
+        };
+        self.now_ns = at_ns.filter(|at| *at >= self.now_ns).ok_or(BACKWARDS)?;
+        Ok(Some(self.now_ns))
+    }
+}
+
+// Which thread a line belongs to when strace writes to the terminal, and not to a file by `-o`.
+//
+// ```text
+//   1700000000.1 clone(child_stack=NULL, flags=SIGCHLDstrace: Process 12 attached     the number of the new thread
+//    <unfinished ...>                                                                 the rest of the line before
+//   [pid    12] 1700000000.2 read(3</a>, ""..., 7) = 7 <0.000010>                     numbers while there are several
+//   [pid    11] 1700000000.3 <... clone resumed>) = 12 <0.000450>                     11 is what had no number so far
+//   [pid    12] 1700000000.4 +++ exited with 0 +++
+//   1700000000.5 read(3</a>, ""..., 5) = 5 <0.000010>                                 11 again
+// ```
+// strace numbers its lines only while it follows more than one thread. Once a thread was announced, a number that no line
+// has announced is the thread without a number; a line without one belongs to the only thread that is left. Never: a file
+// written by `-o`, where each line has its number.
+
+/// The thread of lines without a number.
+const FIRST: u32 = 0;
+
+/// The threads of a trace that was written to the terminal.
+#[derive(Default)]
+pub struct Numbers {
+    /// A line without a number was seen.
+    unnumbered: bool,
+    /// A thread was announced, so lines without a number and lines with one go together.
+    several: bool,
+    /// The number of the first thread, once there was a line with it.
+    first: Option<u32>,
+    first_gone: bool,
+    /// Threads that were announced and have not ended.
+    attached: BTreeSet<u32>,
+}
+
+impl Numbers {
+    /// The thread of a line whose number is `pid`, 0 where it has none.
+    pub fn thread(&mut self, pid: u32) -> u32 {
+        if pid == FIRST {
+            self.unnumbered = true;
+            return match self.attached.first() {
+                Some(left) if self.first_gone && self.attached.len() == 1 => *left,
+                _ => FIRST,
+            };
+        }
+        if !(self.unnumbered && self.several) || self.attached.contains(&pid) {
+            return pid;
+        }
+        if *self.first.get_or_insert(pid) == pid {
+            FIRST
+        } else {
+            pid
+        }
+    }
+
+    /// Whether a thread was announced and has not ended.
+    pub fn knows(&self, thread: u32) -> bool {
+        self.attached.contains(&thread)
+    }
+
+    /// A thread has ended; `thread` is what [`Numbers::thread`] called it.
+    pub fn gone(&mut self, thread: u32) {
+        if thread == FIRST {
+            self.first_gone = true;
+        } else {
+            self.attached.remove(&thread);
+        }
+    }
+
+    /// The text before the announcement of a thread, where the line ends with one.
+    pub fn announced<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let (before, number) = announcement(line)?;
+        self.several = true;
+        self.attached.insert(number);
+        Some(before)
+    }
+}
+
+/// `...strace: Process 12 attached`, or without `strace: ` before version 4.21.
+pub fn announcement(line: &[u8]) -> Option<(&[u8], u32)> {
+    let text = line.trim_ascii_end().strip_suffix(b" attached")?;
+    let digits = text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let (text, digits) = text.split_at(text.len() - digits);
+    let number = scan::small(digits)?;
+    let before = text.strip_suffix(b"Process ")?;
+    Some((before.strip_suffix(b"strace: ").unwrap_or(before), number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -463,5 +637,96 @@ mod tests {
         let mut name = Vec::new();
         unescape(br#"a\n\"\74\x3e\303\244\\"#, &mut name);
         assert_eq!(name, b"a\n\"<>\xc3\xa4\\");
+    }
+
+    #[test]
+    fn times_of_every_kind() {
+        let stamps = |words: &[&str]| -> Vec<Option<u64>> {
+            let stamps: Vec<Stamp> = words
+                .iter()
+                .map(|word| Stamp::of(word.as_bytes()).expect("a time"))
+                .collect();
+            let mut clock = Clock::new(stamps[0]);
+            stamps
+                .iter()
+                .enumerate()
+                .map(|(i, stamp)| clock.at(*stamp, i == 0).ok().flatten())
+                .collect()
+        };
+        assert_eq!(
+            stamps(&["1700000000.5", "1700000001.25"]),
+            [Some(0), Some(750_000_000)]
+        );
+        assert_eq!(
+            stamps(&["10:00:00", "10:00:01", "10:00:01"]),
+            [Some(0), Some(NS), Some(NS)]
+        );
+        let midnight = ["23:59:59.5", "00:00:00.25", "13:00:00", "00:00:01"];
+        let one = 13 * 3600 * NS + NS / 2;
+        assert_eq!(
+            stamps(&midnight),
+            [
+                Some(0),
+                Some(NS / 4 * 3),
+                Some(one),
+                Some(one + 11 * 3600 * NS + NS)
+            ]
+        );
+        // The first one is since the start of strace.
+        assert_eq!(
+            stamps(&["0.5", "0.25", "0.000001"]),
+            [Some(0), Some(NS / 4), Some(NS / 4 + 1000)]
+        );
+        assert_eq!(
+            stamps(&["10:00:01", "10:00:00"]),
+            [Some(0), None],
+            "backwards"
+        );
+        assert_eq!(
+            stamps(&["10:00:01", "0.5"]),
+            [Some(0), None],
+            "another kind"
+        );
+        for word in [
+            "x", "24:00:00", "10:60:00", "10:00:61", "10:00", "1:2:3:4", ":",
+        ] {
+            assert_eq!(Stamp::of(word.as_bytes()), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn announcements() {
+        assert_eq!(
+            announcement(b"strace: Process 12 attached"),
+            Some((&b""[..], 12))
+        );
+        assert_eq!(announcement(b"Process 12 attached\n"), Some((&b""[..], 12)));
+        let cut = b"1.0 read(3<pipe:[1]>, strace: Process 7 attached";
+        assert_eq!(announcement(cut), Some((&b"1.0 read(3<pipe:[1]>, "[..], 7)));
+        for other in [
+            &b"strace: Process x attached"[..],
+            b"12 attached",
+            b"Process 12 detached",
+            b"",
+        ] {
+            assert_eq!(announcement(other), None);
+        }
+    }
+
+    #[test]
+    fn a_number_that_was_not_announced_is_the_first_thread() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.thread(0), 0);
+        numbers.announced(b"strace: Process 12 attached");
+        assert_eq!(
+            (numbers.thread(12), numbers.thread(11), numbers.thread(0)),
+            (12, 0, 0)
+        );
+        // The first one ends before the other: lines without a number are the other's.
+        numbers.gone(0);
+        assert_eq!(numbers.thread(0), 12);
+        // Where each line has its number nothing is the first.
+        let mut numbers = Numbers::default();
+        assert_eq!((numbers.thread(5), numbers.thread(6)), (5, 6));
     }
 }
