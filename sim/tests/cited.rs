@@ -45,6 +45,26 @@ struct Cited {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
+const fn reads_per_s(bytes: u64, depth: usize, value: f64) -> Figure {
+    Figure::ReadsPerS {
+        bytes,
+        depth,
+        value,
+    }
+}
+
+const fn mb_per_s(bytes: u64, depth: usize, value: f64) -> Figure {
+    Figure::MbPerS {
+        bytes,
+        depth,
+        value,
+    }
+}
+
+const fn median_ms(bytes: u64, value: f64) -> Figure {
+    Figure::MedianMs { bytes, value }
+}
+
 /// Every comparison, in the order of the presets.
 static CITED: &[Cited] = &[
     Cited {
@@ -56,32 +76,16 @@ static CITED: &[Cited] = &[
                 bytes: 4 * KIB,
                 value: 7.4 + 4.16,
             },
-            Figure::MbPerS {
-                bytes: MIB,
-                depth: 2,
-                value: 255.0,
-            },
+            mb_per_s(MIB, 2, 255.0),
         ],
     },
     Cited {
         preset: "ssd-sata",
         publication: "Samsung's figures of the 870 EVO, quoted in KitGuru, Samsung SSD 870 EVO 1TB Review (2021)",
         figures: &[
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 1,
-                value: 13_000.0,
-            },
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 32,
-                value: 98_000.0,
-            },
-            Figure::MbPerS {
-                bytes: MIB,
-                depth: 2,
-                value: 560.0,
-            },
+            reads_per_s(4 * KIB, 1, 13_000.0),
+            reads_per_s(4 * KIB, 32, 98_000.0),
+            mb_per_s(MIB, 2, 560.0),
         ],
     },
     Cited {
@@ -89,26 +93,10 @@ static CITED: &[Cited] = &[
         // One and four threads with one and eight reads each.
         publication: "KitGuru, Lexar NM790 with Heatsink 4TB SSD Review, page 11: random reads at depth 1 to 8",
         figures: &[
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 1,
-                value: 20_176.0,
-            },
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 4,
-                value: 87_037.0,
-            },
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 8,
-                value: 132_941.0,
-            },
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 32,
-                value: 479_318.0,
-            },
+            reads_per_s(4 * KIB, 1, 20_176.0),
+            reads_per_s(4 * KIB, 4, 87_037.0),
+            reads_per_s(4 * KIB, 8, 132_941.0),
+            reads_per_s(4 * KIB, 32, 479_318.0),
         ],
     },
     Cited {
@@ -120,62 +108,25 @@ static CITED: &[Cited] = &[
         preset: "object-far",
         publication: "AWS, Best Practices Design Patterns: Optimizing Amazon S3 Performance",
         // The middles of 100 to 200 ms and of 85 to 90 MB/s.
-        figures: &[
-            Figure::MedianMs {
-                bytes: KIB,
-                value: 150.0,
-            },
-            Figure::MbPerS {
-                bytes: 256 * MIB,
-                depth: 1,
-                value: 87.5,
-            },
-        ],
+        figures: &[median_ms(KIB, 150.0), mb_per_s(256 * MIB, 1, 87.5)],
     },
     Cited {
         preset: "ebs-gp3",
         publication: "AWS, Amazon EBS volume types: gp3",
         figures: &[
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 32,
-                value: 3000.0,
-            },
-            Figure::ReadsPerS {
-                bytes: 16 * KIB,
-                depth: 32,
-                value: 3000.0,
-            },
-            Figure::MbPerS {
-                bytes: 256 * KIB,
-                depth: 32,
-                value: 131.072,
-            },
-            Figure::MbPerS {
-                bytes: MIB,
-                depth: 8,
-                value: 131.072,
-            },
+            reads_per_s(4 * KIB, 32, 3000.0),
+            reads_per_s(16 * KIB, 32, 3000.0),
+            mb_per_s(256 * KIB, 32, 131.072),
+            mb_per_s(MIB, 8, 131.072),
         ],
     },
     Cited {
         preset: "nfs",
         publication: "AWS, Amazon EFS performance: performance summary",
         figures: &[
-            Figure::MedianMs {
-                bytes: 4 * KIB,
-                value: 0.25,
-            },
-            Figure::MbPerS {
-                bytes: MIB,
-                depth: 32,
-                value: 524.288,
-            },
-            Figure::ReadsPerS {
-                bytes: 4 * KIB,
-                depth: 64,
-                value: 35_000.0,
-            },
+            median_ms(4 * KIB, 0.25),
+            mb_per_s(MIB, 32, 524.288),
+            reads_per_s(4 * KIB, 64, 35_000.0),
         ],
     },
     Cited {
@@ -188,27 +139,11 @@ static CITED: &[Cited] = &[
 /// Times by 30 ms and 20 ms/MiB, the medians that the paper uses; 200 to 250 requests of 16 MiB at once for 100 Gbit/s.
 const ANYBLOB: &str = "Durner, Leis, Neumann: Exploiting Cloud Object Storage for High-Performance Analytics, VLDB 2023";
 const ANYBLOB_ALL: &[Figure] = &[
-    Figure::MedianMs {
-        bytes: KIB,
-        value: 30.0,
-    },
-    Figure::MedianMs {
-        bytes: MIB,
-        value: 50.0,
-    },
-    Figure::MedianMs {
-        bytes: 8 * MIB,
-        value: 190.0,
-    },
-    Figure::MedianMs {
-        bytes: 16 * MIB,
-        value: 350.0,
-    },
-    Figure::MbPerS {
-        bytes: 16 * MIB,
-        depth: 225,
-        value: 12_500.0,
-    },
+    median_ms(KIB, 30.0),
+    median_ms(MIB, 50.0),
+    median_ms(8 * MIB, 190.0),
+    median_ms(16 * MIB, 350.0),
+    mb_per_s(16 * MIB, 225, 12_500.0),
 ];
 const ANYBLOB_TIMES: &[Figure] = ANYBLOB_ALL.split_at(4).0;
 
