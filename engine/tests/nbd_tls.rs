@@ -476,7 +476,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     refused(
         some.path(),
         true,
-        &["missing", "ca-cert.pem", "; the directory must contain"],
+        &["missing", "ca-cert.pem", "; the folder must contain"],
     );
     refused(
         certificates.only(&own[..1]).path(),
@@ -503,7 +503,11 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
         ],
     );
     std::fs::write(some.path().join("server-key.pem"), "no key").expect("written");
-    refused(some.path(), false, &["holds no such thing", "no password"]);
+    refused(
+        some.path(),
+        false,
+        &["without a certificate or key", "without a password"],
+    );
     std::fs::write(
         some.path().join("server-cert.pem"),
         "-----BEGIN CERTIFICATE-----\n!\n",

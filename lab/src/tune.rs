@@ -194,10 +194,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .map(Report::of)
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
     // Of small files of FUSE the model says nothing: it is of one large file.
-    let is_on_fuse = storage
-        .path()
-        .and_then(|path| look(path).ok())
-        .is_some_and(|looked| looked.is_on_fuse());
+    let looked = storage.path().and_then(|path| look(path).ok());
+    let is_on_fuse = looked.is_some_and(|looked| looked.is_on_fuse());
     let walk = loaded
         .filter(|_| is_walk && is_on_fuse)
         .map(|trace| choose::walk(&probe::small_files(&trace.names)?, trace));
@@ -250,28 +248,37 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             plan: choose::foresight(report, today),
         },
     };
-    let device = storage
-        .path()
-        .and_then(|path| Host::here().device_of(path).ok());
+    tuned.verdict = verdict(&tuned, asked, gains, (known, of_disk));
+    Ok(tuned)
+}
+
+/// What follows from the gains. `sizes`: the readahead that the disk has, and what it should have.
+fn verdict(
+    tuned: &TuneReport,
+    asked: &TuneOptions,
+    gains: Gains,
+    (has_bytes, should_bytes): (Option<u64>, Option<u64>),
+) -> Verdict {
+    let path = asked.storage.path();
+    let device = path.and_then(|path| Host::here().device_of(path).ok());
     let disk = tuned.probe.as_ref().map(|probe| &probe.verdict);
-    let (steps, ways) = steps::all(&tuned, asked, gains, &Place { device, disk });
+    let (steps, ways) = steps::all(tuned, asked, gains, &Place { device, disk });
     let is_doubtful = tuned
         .probe
         .as_ref()
         .is_some_and(|probe| probe.fit.median_error > probe::DOUBTFUL);
-    tuned.verdict = Verdict {
-        why: text::verdict(&tuned, &steps, ways),
+    Verdict {
+        why: text::verdict(tuned, &steps, ways),
         confidence: match is_doubtful || !tuned.is_as_recorded() {
             true => Confidence::Low,
             false => Confidence::Simulated,
         },
         steps,
         device: disk.map_or_else(|| tuned.storage.clone(), |disk| disk.device.clone()),
-        has_bytes: known,
-        should_bytes: of_disk,
+        has_bytes,
+        should_bytes,
         standing: disk.map_or(Standing::Fine, |disk| disk.standing),
-    };
-    Ok(tuned)
+    }
 }
 
 /// Whether `foreread run` can help: it reads ahead into the page cache.

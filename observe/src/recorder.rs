@@ -473,7 +473,7 @@ mod tests {
         let late = "requests answered too late to be sorted";
         assert_eq!(
             done.left_out,
-            [("flushes", 1), ("requests that failed", 1), (late, 1)]
+            [("flushes", 1), (late, 1), ("requests that failed", 1)]
         );
         assert_eq!(
             (done.records, items.len() as u64),

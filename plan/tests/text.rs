@@ -73,7 +73,7 @@ fn every_cut_is_an_error() {
         let cut = error(&whole[..len]);
         assert!(cut.contains("p.plan") && cut.contains("; "), "{len}: {cut}");
     }
-    assert!(error(&whole[..whole.len() - 4]).contains("cut short: p.plan, line 12"));
+    assert!(error(&whole[..whole.len() - 4]).contains("truncated: p.plan, line 12"));
 }
 
 #[test]

@@ -32,6 +32,8 @@ const USUAL_DEBT: u64 = 4 << 20;
 
 /// What may be wasted of 1000 bytes from which on there is all of the debt.
 const FULL_DEBT: u64 = 250;
+/// A run of so many bytes has its floor whatever was wasted. Chosen: programs that look at a file here and there read less in a row.
+const MIN_FLOOR_RUN: u64 = 128 << 10;
 
 /// The part of what reads missed that counts as demanded.
 const MISSES: u64 = 8;
@@ -110,6 +112,15 @@ impl Credit {
             run.min(source.room / 8)
         };
         self.left(source, mul_div(more, self.part.min(FULL_DEBT), FULL_DEBT))
+    }
+
+    /// The part of its floor that a run in order has beyond the bound: none if the run is short, or if little waste is allowed.
+    pub fn beyond(&self, run: u64, floor: u64) -> u64 {
+        if run >= MIN_FLOOR_RUN && self.part >= FULL_DEBT {
+            floor
+        } else {
+            0
+        }
     }
 
     /// What a run of `run` bytes in order may be ahead whatever was wasted elsewhere.

@@ -200,14 +200,14 @@ fn unreadable(path: &Path, error: &PemError) -> FrontError {
     let (what, remedy) = match error {
         PemError::Io(error) if error.kind() == ErrorKind::NotFound => (
             "a file for TLS is missing".to_string(),
-            "the directory must contain server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer",
+            "the folder must contain server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer",
         ),
         PemError::Io(error) => (
             format!("a file for TLS cannot be read ({error})"),
             "let the user that serves read it",
         ),
         PemError::NoItemsFound => (
-            "a file for TLS holds no such thing".to_string(),
+            "a file for TLS is without a certificate or key".to_string(),
             "it must be PEM text with a certificate, or with a key without a password",
         ),
         error => (
