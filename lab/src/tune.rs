@@ -200,9 +200,6 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .filter(|_| is_walk && is_on_fuse)
         .map(|trace| choose::walk(&probe::small_files(&trace.names)?, trace));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
-    let keeps_pauses = replay.filter(|replay| {
-        matches!(replay.mode, Mode::Closed | Mode::Deps) && replay.think.unwrap_or(1.0) == 1.0
-    });
     let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -212,9 +209,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
-        recorded_s: keeps_pauses
-            .filter(|_| is_here)
-            .and_then(|replay| replay.loaded.seconds()),
+        recorded_s: recorded_s(asked),
         is_dropped: asked.is_dropped,
         today,
         today_bytes,
@@ -250,6 +245,14 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     };
     tuned.verdict = verdict(&tuned, asked, gains, (known, of_disk));
     Ok(tuned)
+}
+
+/// How long the recording took, if it was made here and its pauses are kept.
+fn recorded_s(asked: &TuneOptions) -> Option<f64> {
+    let replay = asked.plan.replay.as_deref()?;
+    let keeps_pauses = matches!(replay.mode, Mode::Closed | Mode::Deps);
+    let is_like_it = keeps_pauses && replay.think.unwrap_or(1.0) == 1.0 && asked.chosen.is_some();
+    is_like_it.then(|| replay.loaded.seconds())?
 }
 
 /// What follows from the gains. `sizes`: the readahead that the disk has, and what it should have.
