@@ -118,7 +118,7 @@ fn a_file_is_probed() {
     let ask = |seconds| {
         foreread(
             format!(
-                "probe {} --seconds {seconds} -o {} --json -",
+                "probe {} --seconds {seconds} -o {} --force --json -",
                 path.display(),
                 model.display()
             )
