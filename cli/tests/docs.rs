@@ -22,9 +22,9 @@ const PAGES: [&str; 6] = [
 
 /// How a command begins that does not run here, and the reason why.
 const NOT_RUN: &str = "\
-cargo run --release -p foreread | It builds a profile of its own; every test run compiles the examples.
+cargo run --release -p foreread | It builds another profile than the tests; every test run compiles the examples.
 cargo run --release -- compare | It measures for half a minute; cli/tests/compare.rs has shorter runs.
-cargo run --release -- | It builds a profile of its own; what follows -- is parsed, and runs below.
+cargo run --release -- | It builds another profile than the tests; what follows -- is parsed, and runs below.
 cargo install | It builds everything again; ./test-long features builds these features.
 pip install | It builds a wheel; ./test-long wheel does that.
 ./release | It makes packages for many minutes; ./test-long release does that.

@@ -331,7 +331,7 @@ impl WriteError {
 /// A failed read without the name of its source yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The machine refused, or the source did without an error of its own.
+    /// The machine refused, or the source refused and gave no error.
     Read(Error),
     /// The source refused with an error.
     Source(Error, Cause),

@@ -161,7 +161,7 @@ const KINDS: [&str; 4] = ["A submit", "A serve", "A drop", "A fail"];
 
 /// A whole log for the tests of what is wrong with one, with a line of each kind.
 fn sample() -> String {
-    let logs = (3..103).map(|seed| {
+    let mut logs = (3..103).map(|seed| {
         let dir = tempfile::tempdir().expect("a directory");
         let log = dir.path().join("log");
         live(seed, &log);
@@ -171,7 +171,7 @@ fn sample() -> String {
         let has = |kind| text.lines().any(|line| line.starts_with(kind));
         KINDS.into_iter().all(has)
     };
-    logs.into_iter().find(has_all).expect("one has all")
+    logs.find(has_all).expect("one has all")
 }
 
 #[test]

@@ -33,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Background requests, by the kernel's count: nearly every buffered read. Its default of 12 for all files
@@ -73,16 +73,10 @@ struct MountPlace {
 }
 
 impl MountPlace {
-    /// Whether the kernel has ended the connection: the mount is gone, or was aborted.
-    fn is_over(&self) -> bool {
-        let connection = self.connection.lock();
-        let connection = connection.unwrap_or_else(PoisonError::into_inner);
-        let Some(connection) = connection.as_ref() else {
-            return false;
-        };
-        let mut polled = [PollFd::new(connection, PollFlags::empty())];
-        poll(&mut polled, Some(&Timespec::default()))
-            .is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
+    fn connection(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what is mounted there is this mount; so it is taken where that cannot be seen, without /proc.
@@ -95,13 +89,8 @@ impl MountPlace {
 
     /// Keeps the crate from unmounting what is not ours: the thread stays where it is, and [`KernelMount::run`] returns.
     fn ended(&self) {
-        let is_over = self.is_over();
-        drop(
-            self.connection
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        let connection = self.connection().take();
+        let is_over = connection.is_some_and(|connection| is_over(&connection));
         if self.given_up.load(Ordering::Acquire) || (!is_over && self.is_ours()) {
             return;
         }
@@ -116,6 +105,13 @@ impl MountPlace {
             }
         }
     }
+}
+
+/// Whether the kernel has ended a connection: its mount is gone, or was aborted.
+fn is_over(connection: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(connection, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default()))
+        .is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
 }
 
 struct Kernel {
@@ -203,10 +199,7 @@ impl KernelMount {
             .id
             .store(own.map_or(0, |mount| mount.id), Ordering::Release);
         let connection = session.as_fd().try_clone_to_owned();
-        *place
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = connection.ok();
+        *place.connection() = connection.ok();
         Ok(KernelMount { session, place })
     }
 
@@ -238,7 +231,8 @@ impl KernelMount {
 
 impl Unmounter {
     pub fn unmount(&mut self) -> std::io::Result<()> {
-        if self.place.is_over() || !self.place.is_ours() {
+        let is_over = self.place.connection().as_ref().is_some_and(is_over);
+        if is_over || !self.place.is_ours() {
             let why = "it was unmounted already, or another mount is over it";
             return Err(std::io::Error::other(why));
         }

@@ -1,8 +1,7 @@
 //! Requests in tasks of the runtime, whose threads also drive the connections: the reader is woken for a group of bytes.
 //!
-//! A body arrives in pieces of a few KiB to 400 KiB. A reader that waits for each of them on a thread of its own costs two switches of
-//! threads a piece; within the runtime a piece costs none. The reader gets the bytes up to the end of a group, which is what one buffer of the
-//! cache takes.
+//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waits for each of them, a piece costs two switches of threads;
+//! within the runtime it costs none. The reader gets the bytes up to the end of a group, which is what one buffer of the cache takes.
 //!
 //! ```text
 //!   connection ──piece, piece, piece──► task ──pieces up to the end of a group──► reader, which copies them
@@ -75,7 +74,7 @@ struct Arrived {
 struct OwnTask(JoinHandle<()>);
 
 impl OwnTask {
-    /// It has ended. Its panic is one of its owner.
+    /// Waits for its end. If it panicked, so does the caller.
     async fn ended(&mut self) {
         if let Err(error) = (&mut self.0).await
             && let Ok(panic) = error.try_into_panic()
