@@ -28,11 +28,6 @@ pub enum Event {
         after: Option<FileId>,
         planned: bool,
     },
-    /// The file's name as a number that is the same in every process: the key for learned data. Files without one
-    /// are forgotten with the machine.
-    Named { file: FileId, name: u64 },
-    /// An earlier session of this source read these pages first, after those of the event of this kind before.
-    Learned { step: FirstRead },
     /// A demand read of these bytes. `random`: the caller states that this read does not predict the next one.
     Read {
         read: ReadId,
@@ -96,20 +91,6 @@ pub enum Event {
     Pressure { pages: u64 },
     /// A time asked for with [`Action::WakeAt`] has come.
     Timer,
-}
-
-/// Bytes of a [`FirstRead`].
-pub const BLOCK: u64 = 64 << 10;
-
-/// The part of a file that a session read first, which a learning policy keeps for the next session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FirstRead {
-    /// That of [`Event::Named`].
-    pub name: u64,
-    /// Which block of [`BLOCK`] bytes.
-    pub block: u32,
-    /// Bit `n`: the `n`-th sixteenth of it was read.
-    pub pages: u16,
 }
 
 /// Something to do outside, in this order.

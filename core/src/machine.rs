@@ -35,7 +35,7 @@ mod slab;
 mod watching;
 
 use crate::cache::Cache;
-use crate::event::{Action, Error, Event, FirstRead};
+use crate::event::{Action, Error, Event};
 use crate::files::FileTable;
 use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
@@ -396,18 +396,6 @@ impl Machine {
     pub fn handle(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         match event {
-            Event::Named { file, name } => {
-                if file.0 < MAX_IDS
-                    && let Some(stream) = self.source_policy()
-                {
-                    self.streams[stream].policy.on_named(file, name);
-                }
-            }
-            Event::Learned { step } => {
-                if let Some(stream) = self.source_policy() {
-                    self.streams[stream].policy.on_learned(step);
-                }
-            }
             Event::Read {
                 read,
                 open,
@@ -487,15 +475,6 @@ impl Machine {
             self.source_stream = Some(self.add_stream());
         }
         self.source_stream
-    }
-
-    /// What this session read first, for [`Event::Learned`] of the next one; nothing of policies that do not learn.
-    #[must_use]
-    pub fn learned(&self) -> Vec<FirstRead> {
-        let stream = self.source_stream.and_then(|at| self.streams.get(at));
-        stream
-            .map(|stream| stream.policy.learned())
-            .unwrap_or_default()
     }
 
     fn open(&mut self, open: OpenId, file: FileId, size: u64) {

@@ -47,7 +47,7 @@ pub mod rbd_eager;
 pub mod rbd_plain;
 
 use crate::cache::Cache;
-use crate::event::{Advice, Error, FirstRead, Mapping};
+use crate::event::{Advice, Error, Mapping};
 use crate::files::{FileTable, NextFile};
 use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
@@ -125,20 +125,6 @@ pub trait Policy: Send {
 
     /// A file has its first open description; `before` is the one before it in the order of a listing ([`Scope::Source`]).
     fn on_file_opened(&mut self, _file: FileId, _before: Option<FileId>) {}
-
-    /// The name of a file, the same in every process ([`Scope::Source`]).
-    fn on_named(&mut self, _file: FileId, _name: u64) {}
-
-    /// The file is gone, and its number may be given to another one ([`Scope::Source`]).
-    fn on_forgotten(&mut self, _file: FileId) {}
-
-    /// The reads of an earlier session, in order ([`Scope::Source`]).
-    fn on_learned(&mut self, _step: FirstRead) {}
-
-    /// The first reads of this session, for the next one ([`Scope::Source`]).
-    fn learned(&self) -> Vec<FirstRead> {
-        Vec::new()
-    }
 
     /// No open description of this file is left, or a listed one is forgotten ([`Scope::Source`]).
     fn on_file_closed(&mut self, _file: FileId) {}
@@ -275,12 +261,6 @@ impl<'a> Probe<'a> {
     #[must_use]
     pub fn of(&self, file: FileId) -> Probe<'a> {
         Probe { file, ..*self }
-    }
-
-    /// Size of the file, if it is known.
-    #[must_use]
-    pub fn file_size(&self) -> Option<u64> {
-        self.files.get(self.file).map(|file| file.size)
     }
 
     /// Size of a cache page in bytes.

@@ -17,14 +17,14 @@ use crate::device::{Arrival, Command, Device};
 use crate::scheduler::{Issue, JobScheduler, Step};
 use crate::stats::record_latency;
 use crate::workload::{Job, RequestKind, Workload};
-use foreread_core::event::{Action, Event, FirstRead};
+use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 pub struct Setup<'a> {
     pub workload: &'a Workload,
@@ -81,7 +81,7 @@ struct Sim<'a> {
 /// # Panics
 /// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
-    Sim::new(setup, device, &Memory::default()).run().result()
+    Sim::new(setup, device).run().result()
 }
 
 /// An observer of each event before the machine handles it, and of the machine's notes about it.
@@ -103,35 +103,10 @@ pub fn run_watched<'a>(
     device: Box<dyn Device>,
     watch: &'a mut dyn Watch,
 ) -> RunResult {
-    run_session(setup, device, &Memory::default(), watch).0
-}
-
-/// Names of files, and the reads of earlier sessions with such files; both empty by default.
-#[derive(Default)]
-pub struct Memory<'a> {
-    /// The name of each file of the workload.
-    pub names: &'a [u64],
-    /// In their order; nothing before the first session.
-    pub steps: &'a [FirstRead],
-}
-
-/// The same as [`run_watched`] with a memory; also what the next session may be given. Files whose names were learned are known from the
-/// start, as by a listing.
-///
-/// # Panics
-/// Panics as [`run`] does.
-pub fn run_session<'a>(
-    setup: &'a Setup<'a>,
-    device: Box<dyn Device>,
-    memory: &Memory<'_>,
-    watch: &'a mut dyn Watch,
-) -> (RunResult, Vec<FirstRead>) {
-    let mut sim = Sim::new(setup, device, memory);
+    let mut sim = Sim::new(setup, device);
     sim.machine.observe();
     sim.watch = Some(watch);
-    let sim = sim.run();
-    let learned = sim.machine.learned();
-    (sim.result(), learned)
+    sim.run().result()
 }
 
 impl Sim<'_> {
@@ -168,7 +143,7 @@ impl Sim<'_> {
 }
 
 impl<'a> Sim<'a> {
-    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>, memory: &Memory<'_>) -> Sim<'a> {
+    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>) -> Sim<'a> {
         let mut sim = Sim {
             device,
             machine: Machine::new(setup.machine_config(), setup.policy.clone()),
@@ -184,7 +159,6 @@ impl<'a> Sim<'a> {
             setup,
         };
         sim.list();
-        sim.remember(memory);
         sim.run_steps(0);
         sim
     }
@@ -203,27 +177,6 @@ impl<'a> Sim<'a> {
                     planned: false,
                 },
             );
-        }
-    }
-
-    fn remember(&mut self, memory: &Memory<'_>) {
-        let known: BTreeSet<u64> = memory.steps.iter().map(|step| step.name).collect();
-        let files = (0..).zip(memory.names).zip(&self.setup.workload.files);
-        for ((file, name), size) in files {
-            let file = FileId(file);
-            if known.contains(name) {
-                let list = Event::List {
-                    file,
-                    size: *size,
-                    after: None,
-                    planned: false,
-                };
-                self.tell(0, list);
-            }
-            self.tell(0, Event::Named { file, name: *name });
-        }
-        for step in memory.steps {
-            self.tell(0, Event::Learned { step: *step });
         }
     }
 

@@ -6,5 +6,4 @@ mod device_least;
 mod device_today;
 mod files;
 mod network;
-mod sessions;
 mod simulator;

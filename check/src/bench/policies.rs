@@ -13,8 +13,7 @@
 mod report;
 
 use crate::evaluation::cells::TRACE;
-use crate::evaluation::measure::NamedWorkload;
-use crate::evaluation::opponents::{self, Earlier};
+use crate::evaluation::opponents;
 use crate::evaluation::verdict::{self, Runs};
 use crate::evaluation::{
     Cell, Design, Figures, Key, Report, Row, SCHEMA, Target, devices, measure, targets,
@@ -227,12 +226,7 @@ pub fn run(
     progress: &mut (dyn Progress + Send),
 ) -> Result<Results, BenchError> {
     for policy in &options.judged {
-        // Other designs have no second sessions.
-        let name = match options.design {
-            Design::Validation => opponents::session(policy).0,
-            _ => policy,
-        };
-        opponents::build(name, ANY_CAPACITY)?;
+        opponents::build(policy, ANY_CAPACITY)?;
     }
     let keys = options.design.keys(cells(options)?, &options.judged);
     let recorded = Recorded::of(options);
@@ -266,27 +260,9 @@ impl<'a> Recorded<'a> {
         Recorded(options.recordings.iter().map(entry).collect())
     }
 
-    /// The recording of a key, and the one that is read in the session before, where the policy is judged in a second one.
-    fn inputs(&self, key: &Key) -> [Option<&(&'a Replay, u64)>; 2] {
-        let Some(name) = key.cell.workload.strip_prefix(TRACE) else {
-            return [None; 2];
-        };
-        let earlier = opponents::session(&key.policy).1;
-        let first = earlier.and_then(|earlier| self.first_session(name, earlier));
-        [self.0.get(name), first]
-    }
-
-    /// The recording that is read before `name`: of the same program, or of the next one.
-    fn first_session(&self, name: &str, earlier: Earlier) -> Option<&(&'a Replay, u64)> {
-        let program = |recording: &str| {
-            let (program, _) = recording.trim_end_matches(".frt").rsplit_once('-')?;
-            Some(program.to_string())
-        };
-        let after = self.0.iter().filter(|it| *it.0 > name);
-        let mut round = after.chain(self.0.iter().filter(|it| *it.0 < name));
-        let is_same = |other: &str| program(other) == program(name);
-        let found = round.find(|it| is_same(it.0) == (earlier == Earlier::Again));
-        found.map(|it| it.1)
+    /// The recording of a key.
+    fn input(&self, key: &Key) -> Option<&(&'a Replay, u64)> {
+        self.0.get(key.cell.workload.strip_prefix(TRACE)?)
     }
 
     fn cell_key(&self, options: &BenchOptions, key: &Key) -> CellKey {
@@ -295,11 +271,11 @@ impl<'a> Recorded<'a> {
             true => format!("{version} {}", options.build),
             false => version.to_string(),
         };
-        let inputs = self.inputs(key).into_iter().flatten();
-        let hashes: String = inputs.map(|(_, hash)| format!(" {hash:016x}")).collect();
+        let input = self.input(key);
+        let hash = input.map_or(String::new(), |(_, hash)| format!(" {hash:016x}"));
         CellKey {
             foreread,
-            trace: key.cell.workload.clone() + &hashes,
+            trace: key.cell.workload.clone() + &hash,
             trace_bytes: 0,
             policy: key.policy.clone(),
             device: key.cell.device.clone(),
@@ -310,22 +286,11 @@ impl<'a> Recorded<'a> {
     }
 
     fn measure(&self, key: &Key) -> Result<Option<Figures>, SpecError> {
-        let (policy, earlier) = opponents::session(&key.policy);
-        match self.inputs(key) {
-            [None, _] => measure::measure(key),
-            [Some((replay, _)), None] if earlier.is_none() => {
-                measure::measure_workload(key, &replay.workload)
-            }
-            [Some(_), None] => Ok(None),
-            [Some((second, _)), Some((first, _))] => {
-                measure::measure_second(key, policy, &named(first), &named(second))
-            }
+        match self.input(key) {
+            None => measure::measure(key),
+            Some((replay, _)) => measure::measure_workload(key, &replay.workload),
         }
     }
-}
-
-fn named(replay: &Replay) -> NamedWorkload<'_> {
-    NamedWorkload::new(&replay.workload, &replay.loaded.names)
 }
 
 /// Repeats of each opponent the shortest run that is in the file.
@@ -367,9 +332,7 @@ fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
         true => options.design.cells(),
         false => options.design.cells_of_traces(names, options.draw),
     };
-    // A second session follows one that was recorded.
-    let is_second = |policy: &String| opponents::session(policy).1.is_some();
-    if options.design == Design::Validation && !options.judged.iter().any(is_second) {
+    if options.design == Design::Validation {
         cells.extend(Design::cells_of_small_files(options.draw));
     }
     let is_missing = |filter: &&CellFilter| !cells.iter().any(|cell| filter.matches(cell));

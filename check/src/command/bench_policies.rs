@@ -5,7 +5,7 @@
 //! is lost either way.
 
 use crate::bench::policies::{self, BenchOptions, CellFilter};
-use crate::evaluation::{Design, opponents, verdict};
+use crate::evaluation::{Design, verdict};
 use clap::ValueEnum;
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::{self, Outputs};
@@ -77,8 +77,7 @@ pub struct BenchPoliciesArgs {
     pub draw: Option<u64>,
     /// The policy to judge [default: auto]
     ///
-    /// May be repeated. The opponents are those of the set of cells. In the validation, auto@again is auto after the other
-    /// recording of each program, and auto@other after another program.
+    /// May be repeated. The opponents are those of the set of cells.
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
     /// Append finished runs to this file, and reuse those in it
@@ -208,12 +207,9 @@ fn recordings(
     let text = foreread_os::open::read_small_text(&index, MAX_INDEX_BYTES)
         .map_err(|error| refused("cannot read the list of recordings", &error))?;
     let names = traces_of(&text).map_err(|why| refused("no list of recordings", &why))?;
-    // A second session needs the recording of the first.
-    let is_second = |policy: &String| opponents::session(policy).1.is_some();
-    let all = args.policy.iter().any(is_second);
     let chosen = names
         .iter()
-        .filter(|name| all || CellFilter::any_of(only, name, draw));
+        .filter(|name| CellFilter::any_of(only, name, draw));
     let replays = chosen.map(|name| trace(&folder.join(name)));
     Ok((replays.collect::<Result<_, _>>()?, names.len()))
 }

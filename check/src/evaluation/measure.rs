@@ -9,14 +9,12 @@
 
 use super::watcher::Watcher;
 use super::{Cell, devices, opponents, workloads};
-use foreread_core::event::FirstRead;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::PageSize;
 use foreread_history::parse_spec;
 use foreread_sim::limits::{ORACLE, bound::Bound, oracle};
-use foreread_sim::rng::mix;
-use foreread_sim::simulator::{self, Memory, RunResult, Setup};
+use foreread_sim::simulator::{self, RunResult, Setup};
 use foreread_sim::stats::percentile_ns;
 use foreread_sim::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -94,47 +92,6 @@ pub fn simulate(
     key: &Key,
     policy: &PolicySpec,
 ) -> Figures {
-    session(workload, device, key, policy, &Memory::default()).0
-}
-
-/// What is read and what its files are called.
-pub(crate) struct NamedWorkload<'a> {
-    pub workload: &'a Workload,
-    pub names: Vec<u64>,
-}
-
-impl<'a> NamedWorkload<'a> {
-    pub fn new(workload: &'a Workload, names: &[String]) -> NamedWorkload<'a> {
-        let number = |name: &String| name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
-        let names = names.iter().map(number).collect();
-        NamedWorkload { workload, names }
-    }
-}
-
-/// The second of two sessions, each with an empty cache.
-/// Errors: as [`measure`].
-pub(crate) fn measure_second(
-    key: &Key,
-    policy: &str,
-    first: &NamedWorkload<'_>,
-    second: &NamedWorkload<'_>,
-) -> Result<Option<Figures>, SpecError> {
-    let device = devices::find(&key.cell.device)?;
-    let policy = opponents::build(policy, device.preset.capacity_bytes)?;
-    let run = |of: &NamedWorkload<'_>, steps: &[FirstRead]| {
-        let names = &of.names;
-        session(of.workload, &device, key, &policy, &Memory { names, steps })
-    };
-    Ok(Some(run(second, &run(first, &[]).1).0))
-}
-
-fn session(
-    workload: &Workload,
-    device: &devices::DeviceChoice,
-    key: &Key,
-    policy: &PolicySpec,
-    memory: &Memory<'_>,
-) -> (Figures, Vec<FirstRead>) {
     let config = config(
         &key.cell,
         device,
@@ -150,20 +107,16 @@ fn session(
         config.page.bytes(),
         workloads::antagonist(&key.cell.workload),
     );
-    let (result, learned) = simulator::run_session(
-        &setup,
-        device.build(key.seed, workload.bytes()),
-        memory,
-        &mut watcher,
-    );
-    (figures(&result, &watcher), learned)
+    let device = device.build(key.seed, workload.bytes());
+    let result = simulator::run_watched(&setup, device, &mut watcher);
+    figures(&result, &watcher)
 }
 
 /// Whether `auto` wasted no more than its bound allows: what `max-overfetch` says of the bytes that were demanded, missed or read ahead, and the
 /// debt (at most a quarter of the cache, at least 1 MiB).
 pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
-    let spec = parse_spec(opponents::session(policy).0)
-        .unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
+    let spec =
+        parse_spec(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
     let excess = u128::from(spec.values[0].saturating_sub(1000));
     let demanded = u128::from(figures.used_bytes) + u128::from(figures.missed_bytes);
     let earned = excess * demanded / 1000;

@@ -56,24 +56,6 @@ pub const VALIDATION: [&str; 12] = [
     "peer-mountpoint-s3",
 ];
 
-/// What a policy has learned before a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Earlier {
-    /// The other recording of the same program.
-    Again,
-    /// A recording of another program.
-    Other,
-}
-
-/// A policy without what says that it is judged in a second session: `auto@again`, `auto@other`.
-pub(crate) fn session(policy: &str) -> (&str, Option<Earlier>) {
-    match policy.split_once('@') {
-        Some((policy, "again")) => (policy, Some(Earlier::Again)),
-        Some((policy, "other")) => (policy, Some(Earlier::Other)),
-        _ => (policy, None),
-    }
-}
-
 /// The policy of this name on a device of `capacity` bytes.
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
     parse(name)?.ready(Some(capacity))

@@ -31,7 +31,6 @@ pub(crate) const JUDGED: &str = "auto";
 
 /// Whether a policy is [`JUDGED`], with whatever parameters.
 pub(crate) fn is_judged(policy: &str) -> bool {
-    let (policy, _) = super::opponents::session(policy);
     policy.split(':').next() == Some(JUDGED)
 }
 

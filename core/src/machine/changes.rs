@@ -76,7 +76,6 @@ impl Machine {
         self.files.remove(file);
         if let Some(stream) = self.source_stream {
             self.streams[stream].policy.on_file_closed(file);
-            self.streams[stream].policy.on_forgotten(file);
         }
     }
 

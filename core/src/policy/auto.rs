@@ -27,9 +27,8 @@
 //! | `view.rs` | its figures, for reports |
 //! | `files.rs` | the files behind the one that is read, in the order of a listing |
 //! | `walks.rs` | which readers go from file to file |
-//! | `sessions.rs` | what an earlier session read next |
 //!
-//! It keeps nothing between processes but what it is given a place for.
+//! It keeps nothing between processes.
 //! Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
@@ -42,13 +41,12 @@ mod files;
 mod joins;
 mod pace;
 mod regions;
-mod sessions;
 mod streams;
 mod survival;
 mod view;
 mod walks;
 
-use crate::event::{Advice, FirstRead, Mapping};
+use crate::event::{Advice, Mapping};
 use crate::policy::{
     Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
@@ -56,7 +54,6 @@ use crate::storage::RunKind;
 use crate::units::{ByteRange, FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use blocks::Kinds;
 use candidates::{Candidates, Detection, DisplacedRun};
 use credit::{Credit, Holding};
@@ -64,7 +61,6 @@ use distance::Readers;
 use effort::Effort;
 use pace::Pace;
 use regions::Regions;
-use sessions::Sessions;
 use streams::{Stream, Streams};
 use survival::Survival;
 use walks::{Walk, WalkFile, Walks};
@@ -117,7 +113,6 @@ struct Auto {
     credit: Credit,
     effort: Effort,
     kinds: Kinds,
-    sessions: Sessions,
     clock: u64,
     births: u64,
     runs: u64,
@@ -143,7 +138,6 @@ impl Policy for Auto {
     fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         self.credit.begin_answer();
         self.clock += 1;
-        let is_followed = self.follow_session(ask, answer);
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.get_mut(&ask.file.0);
         if let Some((at, file)) =
@@ -154,9 +148,8 @@ impl Policy for Auto {
             stream.advance(start, end);
             self.go_on(ask, at, Why::NextWindow, answer);
         } else if self.is_passed(ask, start) {
-            answer.why = answer.why.or(Some(Why::NotYet));
-        } else if !is_followed
-            && !self.begin_stepping(ask, (start, end), answer)
+            answer.why = Some(Why::NotYet);
+        } else if !self.begin_stepping(ask, (start, end), answer)
             && !self.run_from_region(ask, (start, end), answer)
         {
             self.begin_in_walk(ask, answer);
@@ -211,22 +204,6 @@ impl Policy for Auto {
         Some(self.view(source))
     }
 
-    fn on_named(&mut self, file: FileId, name: u64) {
-        self.sessions.name(file, name);
-    }
-
-    fn on_forgotten(&mut self, file: FileId) {
-        self.sessions.forget(file);
-    }
-
-    fn on_learned(&mut self, step: FirstRead) {
-        self.sessions.learn(step);
-    }
-
-    fn learned(&self) -> Vec<FirstRead> {
-        self.sessions.steps()
-    }
-
     fn on_file_opened(&mut self, file: FileId, before: Option<FileId>) {
         self.opened(file, before);
     }
@@ -257,7 +234,6 @@ impl Auto {
             credit: Credit::new(max_overfetch),
             effort: Effort::default(),
             kinds: Kinds::default(),
-            sessions: Sessions::default(),
             clock: 0,
             births: 0,
             runs: 0,
@@ -268,8 +244,7 @@ impl Auto {
 
     /// Readahead was demanded: by the reader of its stream, or by others after that has ended.
     fn used(&mut self, file: FileId, at: u64, bytes: u64) {
-        let bytes = self.used_by_session(file, at, bytes);
-        if bytes == 0 || self.used_by_region(file.0, at, bytes) {
+        if self.used_by_region(file.0, at, bytes) {
             return;
         }
         let streams = self
@@ -333,7 +308,6 @@ impl Auto {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
-        self.follow_session(ask, answer);
         // What is near a fault says more than a stream; what is near a read does where no stream goes on.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;

@@ -75,7 +75,7 @@ impl Pattern {
             }
             Why::NextWindow | Why::WindowEnd | Why::NextFile => Some(Pattern::Subsequent),
             Why::Context | Why::FoundMark | Why::Thrashed => Some(Pattern::Context),
-            Why::Around | Why::Code | Why::Region | Why::Remembered => Some(Pattern::Around),
+            Why::Around | Why::Code | Why::Region => Some(Pattern::Around),
             Why::Asked => Some(Pattern::Hint),
             Why::Large => Some(Pattern::Oversize),
             Why::NoHistory | Why::HintRandom | Why::Shrunk | Why::Broken => Some(Pattern::Random),

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
-//!         Around  Code  NextFile  Region  Remembered  Asked
+//!         Around  Code  NextFile  Region  Asked
 //!   off   NoHistory  HintRandom  Shrunk  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  RunsEnd  NoCredit  NoRoom
 //!         SpentBytes  ManyMisses
 //! ```
@@ -41,8 +41,6 @@ pub enum Why {
     NextFile,
     /// Nearly all of what is near earlier reads of its file was read: it is read with all that is near.
     Region,
-    /// An earlier session read it next.
-    Remembered,
     /// A hint asked for just these bytes.
     Asked,
     /// It does not continue a read, and too few cached pages precede it: considered random.
@@ -77,7 +75,7 @@ pub enum Why {
 
 impl Why {
     /// Every rule, those that read ahead first.
-    pub const ALL: [Why; 30] = [
+    pub const ALL: [Why; 29] = [
         Why::FileStart,
         Why::Sequential,
         Why::Large,
@@ -92,7 +90,6 @@ impl Why {
         Why::Code,
         Why::NextFile,
         Why::Region,
-        Why::Remembered,
         Why::Asked,
         Why::NoHistory,
         Why::HintRandom,
@@ -134,7 +131,6 @@ impl Why {
             Why::Code => "fault-in-code",
             Why::NextFile => "next-file",
             Why::Region => "region",
-            Why::Remembered => "remembered",
             Why::Asked => "hint-willneed",
             Why::NoHistory => "no-history",
             Why::HintRandom => "hint-random",
@@ -171,7 +167,6 @@ impl Why {
             Why::Code => "a page fault in code",
             Why::NextFile => "a file opened behind the one before it in its listing",
             Why::Region => "a read near which such files are read",
-            Why::Remembered => "a read of an earlier session comes next",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => {
                 "a read that follows no read and too few cached pages (taken for random)"
@@ -203,7 +198,7 @@ mod tests {
         let names: BTreeSet<&str> = Why::ALL.iter().map(|why| why.name()).collect();
         let words: BTreeSet<&str> = Why::ALL.iter().map(|why| why.words()).collect();
         assert_eq!((names.len(), words.len()), (Why::ALL.len(), Why::ALL.len()));
-        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 16);
+        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 15);
         assert!(Why::ALL.is_sorted());
     }
 }

@@ -229,9 +229,7 @@ fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
     };
     match *event {
         Event::Open { open, .. } if open.0 > MAX_ID => over("the number of the open description"),
-        Event::Open { file, .. } | Event::List { file, .. } | Event::Named { file, .. }
-            if file.0 > MAX_ID =>
-        {
+        Event::Open { file, .. } | Event::List { file, .. } if file.0 > MAX_ID => {
             over("the number of the file")
         }
         _ => Ok(()),

@@ -2,7 +2,6 @@
 //!
 //! Never: forgives. A field too many, too few or out of range is an error.
 
-mod learned;
 #[cfg(test)]
 mod tests;
 
@@ -88,8 +87,6 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
             let after = after.map_or("-".to_string(), |after| after.0.to_string());
             writeln!(out, "list {} {size} {after} {}", file.0, u8::from(planned))
         }
-        Event::Named { file, name } => writeln!(out, "named {} {name}", file.0),
-        Event::Learned { step } => learned::write_step(out, step),
         Event::Read {
             read,
             open,
@@ -271,13 +268,6 @@ impl<'a> Fields<'a> {
         number(self.text(what)?, what)
     }
 
-    fn named(&mut self) -> Result<Event, LineError> {
-        Ok(Event::Named {
-            file: self.file()?,
-            name: self.number("a name")?,
-        })
-    }
-
     fn fault(&mut self) -> Result<Event, LineError> {
         let (read, open, at) = (self.read()?, self.open()?, self.number("an offset")?);
         let map = Mapping {
@@ -403,8 +393,6 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
                 planned: f.flag("0 or 1")?,
             }
         }
-        "named" => f.named()?,
-        "learned" => learned::step(&mut f)?,
         "read" => Event::Read {
             read: f.read()?,
             open: f.open()?,

@@ -1,7 +1,6 @@
 //! Every event and action comes back from its line.
 
 use super::*;
-use foreread_core::event::FirstRead;
 
 const READ: ReadId = ReadId(u64::MAX);
 const OPEN: OpenId = OpenId(u32::MAX);
@@ -37,17 +36,6 @@ fn events_of_readers() -> Vec<Event> {
             size: 0,
             after: Some(FileId(u32::MAX)),
             planned: true,
-        },
-        Event::Named {
-            file,
-            name: u64::MAX,
-        },
-        Event::Learned {
-            step: FirstRead {
-                name: u64::MAX,
-                block: u32::MAX,
-                pages: u16::MAX,
-            },
         },
         Event::Read {
             read,
