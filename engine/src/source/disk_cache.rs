@@ -12,6 +12,7 @@
 //! |---|---|
 //! | folder, account, claims | the folder: paths without links, total bytes, running fetches |
 //! | hash, object | names and checksums; the two files of a version |
+//! | whole | versions that the kernel reads by FUSE passthrough |
 //! | cached, sinks | split a fetch into parts from disk and from the store |
 //! | tier, disk, bucket, runs | a folder or a bucket as the place of bytes |
 //! | parts | a tier with its writer, and the shared tier below it |
@@ -51,6 +52,7 @@ mod shared;
 mod sinks;
 mod speed;
 mod tier;
+mod whole;
 mod writer;
 
 use super::tree::Tree;

@@ -16,6 +16,7 @@ use super::shared::{CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices};
 use super::speed::TimedRead;
 use super::tier::Part;
+use super::whole::Look;
 use super::writer::{Tee, VersionCount};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
@@ -418,9 +419,9 @@ impl Source for CachedSource {
             return None;
         }
         if version.size <= LOOKED_AT_ONCE {
-            return Some(tier.whole(&version, Some(&|| true))?);
+            return Some(tier.whole(&version, Look::Verify(&|| true))?);
         }
-        if let Some(file) = tier.whole(&version, None) {
+        if let Some(file) = tier.whole(&version, Look::Synced) {
             return Some(file);
         }
         let is_large = version.size > Host::here().memory_bytes() / LARGE_PART;
@@ -428,7 +429,8 @@ impl Source for CachedSource {
             let tier = Arc::clone(tier);
             let looks = move || {
                 // As long as a reader has the version open.
-                tier.whole(&version, Some(&|| Arc::strong_count(&version) > 1));
+                let is_open = || Arc::strong_count(&version) > 1;
+                tier.whole(&version, Look::Verify(&is_open));
                 version.is_looked_at.store(false, Ordering::Relaxed);
             };
             // Without a thread it is read the ordinary way.

@@ -7,21 +7,23 @@ use super::folder::{CacheFolder, FolderError};
 use super::hash::{BLOCK_BYTES, VersionHash};
 use super::latest;
 use super::names::{ListingsRoom, NewListing};
-use super::object::{self, Fault, MAX_BLOCKS, ObjectFiles, SMALL_BYTES, WholeFile};
+use super::object::{self, Fault, MAX_BLOCKS, ObjectFiles, SMALL_BYTES};
 use super::settings::DiskCacheSettings;
 use super::shared::{CachedVersion, Counts, TierState, is_full};
 use super::sinks::FillPlace;
 use super::tier::{Part, Tier};
+use super::whole::{Look, Syncs, WholeFile};
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 /// Maximum number of versions with open files.
 const MAX_OPEN: usize = 64;
-/// Number of fully verified files kept for the next open.
+/// Number of whole files kept for the next open.
 const MAX_WHOLE: usize = 16;
 /// A cached gap shorter than this between two absent ranges is fetched with them: a second request would cost a round trip, in which a
 /// server sends more.
@@ -32,9 +34,17 @@ pub struct DiskTier {
     opened: RwLock<Arc<OpenFolder>>,
     state: TierState,
     open: Mutex<VecDeque<Weak<CachedVersion>>>,
-    whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
+    whole: Mutex<WholeFiles>,
+    syncs: Arc<Syncs>,
     evictor: Mutex<Evictor>,
     listings: Mutex<ListingsRoom>,
+}
+
+#[derive(Default)]
+struct WholeFiles {
+    /// One was asked for: written versions are synced.
+    are_wanted: bool,
+    kept: VecDeque<(VersionHash, Arc<WholeFile>)>,
 }
 
 /// The folder and the files of it that are locked.
@@ -69,6 +79,7 @@ impl DiskTier {
             state: TierState::new(name),
             open: Mutex::default(),
             whole: Mutex::default(),
+            syncs: Arc::default(),
             evictor: Mutex::default(),
             listings: Mutex::default(),
         })
@@ -119,6 +130,10 @@ impl DiskTier {
             counts: &self.state.counts,
             holder: self,
         })
+    }
+
+    fn wholes(&self) -> MutexGuard<'_, WholeFiles> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // ---- files ----
@@ -251,6 +266,9 @@ impl DiskTier {
             let (files, made) = self.files_to_write(&self.opened(), version)?;
             evictor.wrote(version.hash, made);
             evictor.wrote(version.hash, files.write(offset, bytes)?);
+            if version.size > SMALL_BYTES && files.is_own() && self.wholes().are_wanted {
+                self.syncs.push(files);
+            }
             Ok(())
         };
         match put() {
@@ -266,6 +284,7 @@ impl DiskTier {
 
 impl FileHolder for DiskTier {
     fn close_removed(&self) {
+        self.wholes().kept.retain(|(_, file)| file.is_linked());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|version| {
             let Some(version) = version.upgrade() else {
@@ -418,31 +437,29 @@ impl Tier for DiskTier {
         true
     }
 
-    fn whole(
-        &self,
-        version: &CachedVersion,
-        looks: Option<&dyn Fn() -> bool>,
-    ) -> Option<Arc<WholeFile>> {
+    fn whole(&self, version: &CachedVersion, look: Look<'_>) -> Option<Arc<WholeFile>> {
         if version.size <= SMALL_BYTES || !self.state.reads.is_on() {
             return None;
         }
-        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        whole.retain(|(_, file)| file.is_linked());
-        let known = whole.iter().find(|(known, _)| *known == version.hash);
+        let mut whole = self.wholes();
+        whole.are_wanted = true;
+        let known = whole.kept.iter().find(|(known, _)| *known == version.hash);
         let known = known.map(|(_, file)| Arc::clone(file));
         drop(whole);
-        let (None, Some(looks)) = (&known, looks) else {
+        if known.as_ref().is_some_and(|file| file.is_linked()) {
             return known;
-        };
+        }
         let opened = self.opened();
-        match WholeFile::open(&opened.folder, version.hash, version.size, looks) {
+        match WholeFile::open(&opened.folder, version.hash, version.size, look) {
             Ok(file) => {
-                Counts::add(&self.state.counts.verified, 1);
+                Counts::add(&self.state.counts.verified, u64::from(file.is_verified));
                 let file = Arc::new(file);
-                let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-                whole.push_back((version.hash, Arc::clone(&file)));
-                if whole.len() > MAX_WHOLE {
-                    whole.pop_front();
+                let mut whole = self.wholes();
+                // A removed file takes its room until it is closed.
+                whole.kept.retain(|(known, _)| *known != version.hash);
+                whole.kept.push_back((version.hash, Arc::clone(&file)));
+                if whole.kept.len() > MAX_WHOLE {
+                    whole.kept.pop_front();
                 }
                 Some(file)
             }
@@ -502,5 +519,9 @@ impl Tier for DiskTier {
         if let Some((account, _)) = &self.opened().writable {
             self.evictor().settle(account);
         }
+    }
+
+    fn sync(&self, most: Duration) -> bool {
+        self.syncs.wait(most)
     }
 }

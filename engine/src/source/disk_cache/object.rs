@@ -1,8 +1,9 @@
 //! One version of a source on disk: a file of its bytes, and a file of their checksums.
 //!
 //! ```text
-//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 size of the source | 16 version | 8 checksum of the header but for it and the next
+//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 size of the source | 16 version | 8 checksum of the header but for it and the next two
 //!                     48    8 where the next eviction of a part begins (evict.rs)
+//!                     56    8 the file of the bytes as it was when all of them were on the disk, 0 before (whole.rs)
 //!                     64    text for people: the name of the source without secrets, its version and its size
 //!                     2048  8 for each block of 4 KiB: its checksum, 0 where the block is absent
 //!                     ...   a last odd byte: the version was used again after it had been written
@@ -18,26 +19,26 @@
 use super::folder::{CacheFolder, disk_bytes, inside, read_full, used_ns};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
 use super::sinks::FillPlace;
+use super::whole::PIN_AT;
 use crate::source::descriptor::{lock, write_all};
 use nix::libc;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub const HEADER_BYTES: u64 = 2048;
 const TEXT_AT: usize = 64;
 const CURSOR_AT: u64 = 48;
+const SYNCED_AT: u64 = 56;
 const MAGIC: [u8; 8] = *b"foreobje";
 const FORMAT: u32 = 2;
 /// A source of so many bytes has one file.
 pub const SMALL_BYTES: u64 = 32 << 10;
-/// The byte of the file of checksums that is locked while the bytes must not be taken away: shared by those that pass a file through, alone
-/// by an eviction of a part.
-const PIN_AT: i64 = 1 << 60;
 /// Number of blocks verified together.
 pub const MAX_BLOCKS: u64 = 4096;
 /// A file that another process has removed is found out that late.
@@ -76,6 +77,8 @@ pub struct ObjectFiles {
     /// Nothing for a small source.
     data: Option<OwnedFd>,
     is_writable: bool,
+    /// Blocks that this process has written, if it has made the file of the bytes.
+    own_blocks: Option<AtomicU64>,
     looked: Mutex<Look>,
 }
 
@@ -200,6 +203,7 @@ impl ObjectFiles {
             sums,
             data: data.map(|(file, _)| file),
             is_writable: is_writable && is_data_writable,
+            own_blocks: None,
             looked: Mutex::new(Look {
                 at: Instant::now(),
                 noted: None,
@@ -255,6 +259,7 @@ impl ObjectFiles {
             sums,
             data,
             is_writable: true,
+            own_blocks: has_new_data.then(AtomicU64::default),
             looked: Mutex::new(Look {
                 at: Instant::now(),
                 noted: Some(Instant::now()),
@@ -350,7 +355,7 @@ impl ObjectFiles {
     }
 
     /// Reads whole blocks and verifies each.
-    fn read_blocks(&self, first: u64, buffer: &mut [u8], sums: &[u64]) -> Result<(), Fault> {
+    pub fn read_blocks(&self, first: u64, buffer: &mut [u8], sums: &[u64]) -> Result<(), Fault> {
         let (file, data_at) = self.data();
         let len = read_full(file, buffer, data_at + first * BLOCK_BYTES)?;
         for (index, bytes) in buffer.chunks(BLOCK_BYTES as usize).enumerate() {
@@ -382,6 +387,9 @@ impl ObjectFiles {
         let (file, data_at) = self.data();
         write_all(file, bytes, data_at + offset)?;
         write_all(&self.sums, &sums, HEADER_BYTES + 8 * first)?;
+        if let Some(own) = &self.own_blocks {
+            own.fetch_add(absent as u64, Ordering::Relaxed);
+        }
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         looked.noted = Some(Instant::now());
         let block = if self.data.is_some() {
@@ -390,6 +398,36 @@ impl ObjectFiles {
             0
         };
         Ok(absent as u64 * block)
+    }
+
+    /// Has this process written all of the bytes?
+    pub fn is_own(&self) -> bool {
+        let own = self.own_blocks.as_ref();
+        own.is_some_and(|own| own.load(Ordering::Relaxed) == blocks_of(self.size))
+    }
+
+    pub fn checksums(&self) -> &OwnedFd {
+        &self.sums
+    }
+
+    pub fn data_stat(&self) -> Result<Stat, Errno> {
+        rustix::fs::fstat(self.data().0)
+    }
+
+    /// Waits until the bytes are on the disk.
+    pub fn sync(&self) -> Result<(), Errno> {
+        rustix::fs::fdatasync(self.data().0)
+    }
+
+    /// What [`ObjectFiles::note_synced`] has noted, or 0.
+    pub fn synced(&self) -> Result<u64, Errno> {
+        let mut identity = [0; 8];
+        read_full(&self.sums, &mut identity, SYNCED_AT)?;
+        Ok(u64::from_le_bytes(identity))
+    }
+
+    pub fn note_synced(&self, identity: u64) -> Result<(), Errno> {
+        write_all(&self.sums, &identity.to_le_bytes(), SYNCED_AT)
     }
 
     /// Marks blocks as absent.
@@ -525,68 +563,6 @@ fn open_any(folder: &CacheFolder, path: &str) -> Result<(OwnedFd, bool), Fault> 
     }
 }
 
-/// A fully verified version that is locked while this is held, for FUSE passthrough.
-pub struct WholeFile {
-    data: OwnedFd,
-    sums: OwnedFd,
-}
-
-impl WholeFile {
-    /// Verifies all blocks while `goes_on` returns true.
-    pub fn open(
-        folder: &CacheFolder,
-        hash: VersionHash,
-        size: u64,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<WholeFile, Fault> {
-        let files = ObjectFiles::open(folder, hash, size)?;
-        // This file was opened separately, so that the lock does not end with a writer's.
-        lock(&files.sums, libc::F_RDLCK, PIN_AT, 1).map_err(|_| Fault::Absent)?;
-        let path = inside(&hash.folder(), &data_name(hash));
-        let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;
-        let own = files.data.as_ref().map(rustix::fs::fstat).transpose()?;
-        let is_same = own.is_some_and(|own| own.st_ino == stat.st_ino);
-        if stat.st_size.cast_unsigned() != size || !is_same {
-            return Err(Fault::Absent);
-        }
-        let (mut first, blocks) = (0, blocks_of(size));
-        let mut buffer = vec![0; 256 * BLOCK_BYTES as usize];
-        while first < blocks {
-            if !goes_on() {
-                return Err(Fault::Absent);
-            }
-            let sums = files.sums(first, 256)?;
-            if sums.is_empty() || sums.contains(&0) {
-                return Err(Fault::Absent);
-            }
-            let len = (size - first * BLOCK_BYTES).min(buffer.len() as u64);
-            files.read_blocks(first, &mut buffer[..len as usize], &sums)?;
-            first += sums.len() as u64;
-        }
-        let whole = WholeFile {
-            data,
-            sums: files.sums,
-        };
-        // Else a lock of this file keeps nothing.
-        if whole.is_linked() {
-            Ok(whole)
-        } else {
-            Err(Fault::Absent)
-        }
-    }
-
-    /// Is it still there under its name?
-    pub fn is_linked(&self) -> bool {
-        rustix::fs::fstat(&self.sums).is_ok_and(|stat| stat.st_nlink > 0)
-    }
-}
-
-impl AsFd for WholeFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.data.as_fd()
-    }
-}
-
 /// A version as a look at its folder shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundObject {
@@ -630,6 +606,7 @@ mod tests {
     use super::*;
     use crate::source::disk_cache::settings::DiskCacheSettings;
     use crate::source::disk_cache::sinks::Slices;
+    use crate::source::disk_cache::whole::{Look, WholeFile};
     use std::io::IoSliceMut;
 
     const SIZE: u64 = 3 * (8 << 20) + 5000;
@@ -674,6 +651,14 @@ mod tests {
         let read = (place.at - at) as usize;
         buffer.truncate(read);
         (buffer, done)
+    }
+
+    fn opened_whole(
+        folder: &CacheFolder,
+        hash: VersionHash,
+        size: u64,
+    ) -> Result<WholeFile, Fault> {
+        WholeFile::open(folder, hash, size, Look::Verify(&|| true))
     }
 
     #[test]
@@ -776,7 +761,7 @@ mod tests {
         let (_dir, folder) = folder();
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, SIZE);
-        let whole = WholeFile::open(&folder, hash, SIZE, &|| true).expect("whole");
+        let whole = opened_whole(&folder, hash, SIZE).expect("whole");
         let evictor = ObjectFiles::open(&folder, hash, SIZE).expect("opened");
         assert_eq!(evictor.give_part(8 << 20), None, "it is passed through");
         drop(whole);
@@ -789,10 +774,7 @@ mod tests {
         assert_eq!(read(&files, 8 << 20, 4096).1, Ok(()));
         assert!(evictor.give_part(8 << 20).is_some());
         assert_eq!(files.sums(2048, 1), Ok(vec![0]));
-        assert!(
-            WholeFile::open(&folder, hash, SIZE, &|| true).is_err(),
-            "not whole"
-        );
+        assert!(opened_whole(&folder, hash, SIZE).is_err(), "not whole");
         // What is fetched again is not what makes way next.
         files.write(0, &bytes(0, 4096)).expect("written");
         assert!(evictor.give_part(8 << 20).is_some());
@@ -804,11 +786,11 @@ mod tests {
         let (_dir, folder) = folder();
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, 100_000);
-        let whole = WholeFile::open(&folder, hash, 100_000, &|| true).expect("whole");
+        let whole = opened_whole(&folder, hash, 100_000).expect("whole");
         assert!(whole.is_linked() && files.is_written());
         remove(&folder, hash).expect("removed");
         assert!(!whole.is_linked() && !files.is_written());
-        assert!(WholeFile::open(&folder, hash, 100_000, &|| true).is_err());
+        assert!(opened_whole(&folder, hash, 100_000).is_err());
         let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
         assert_eq!(again.sums(0, 1), Ok(vec![0]));
         // Bytes that are gone, beside checksums that are not.

@@ -30,9 +30,12 @@ impl Parts {
 
     pub fn flush(&self, most: Duration) -> bool {
         let began = Instant::now();
-        let own = self.writer.flush(most);
-        let left = most.saturating_sub(began.elapsed());
-        own & self.below.as_ref().is_none_or(|below| below.0.flush(left))
+        let left = || most.saturating_sub(began.elapsed());
+        let own = self.writer.flush(most) & self.tier.sync(left());
+        own & self
+            .below
+            .as_ref()
+            .is_none_or(|below| below.0.flush(left()))
     }
 }
 

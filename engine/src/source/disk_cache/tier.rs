@@ -10,11 +10,13 @@
 
 use super::claims::Claim;
 use super::names::NewListing;
-use super::object::{Fault, WholeFile};
+use super::object::Fault;
 use super::shared::{CachedVersion, TierState};
 use super::sinks::FillPlace;
+use super::whole::{Look, WholeFile};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The next part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +59,8 @@ pub trait Tier: Send + Sync {
     /// Writes whole blocks. Returns whether they are cached now.
     fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool;
 
-    /// A version as a file that the kernel may read by itself: all of it is here, and was looked at. With `looks` that is done now, where it was
-    /// not, as long as that does not say false.
-    fn whole(
-        &self,
-        _: &CachedVersion,
-        _looks: Option<&dyn Fn() -> bool>,
-    ) -> Option<Arc<WholeFile>> {
+    /// A version as a file that the kernel may read by itself, if it is whole.
+    fn whole(&self, _: &CachedVersion, _: Look<'_>) -> Option<Arc<WholeFile>> {
         None
     }
 
@@ -83,4 +80,9 @@ pub trait Tier: Send + Sync {
 
     /// All that was queued is written.
     fn settle(&self) {}
+
+    /// Waits until what was written is synced where it is to be, at most this long. Returns whether it is.
+    fn sync(&self, _most: Duration) -> bool {
+        true
+    }
 }
