@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 pub struct GlobalArgs {
     /// What to report on stderr: off, error, warn, info, debug, trace
     ///
-    /// Clients, reconnections and errors of sources, one line each. Default: FOREREAD_LOG, or warn.
+    /// Reports clients, reconnections and errors of sources, one line each. Default: FOREREAD_LOG, or warn.
     #[arg(
         id = "log-level",
         long = "log",
@@ -50,12 +50,13 @@ pub struct GlobalArgs {
 pub struct StoreArgs {
     /// The profile of the AWS tools
     ///
-    /// A profile of ~/.aws/config and ~/.aws/credentials. Default: AWS_PROFILE, or 'default'. docs/stores.md lists where credentials come from.
+    /// Names a profile of ~/.aws/config and ~/.aws/credentials. Default: AWS_PROFILE, or 'default'. docs/stores.md
+    /// lists where credentials come from.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     profile: Option<String>,
     /// The region of S3
     ///
-    /// Default: AWS_REGION, the profile's region, or us-east-1. A bucket in another region is found.
+    /// Default: AWS_REGION, the profile's region, or us-east-1. foreread also finds a bucket that is in another region.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     region: Option<String>,
     /// URL of an S3-compatible server
@@ -72,7 +73,7 @@ pub struct StoreArgs {
     requester_pays: bool,
     /// PEM file of certificates to trust in addition to the system's
     ///
-    /// Default AWS_CA_BUNDLE.
+    /// Default: AWS_CA_BUNDLE.
     #[arg(long, value_name = "PATH", global = true, hide_short_help = true)]
     ca_file: Option<String>,
 }

@@ -106,9 +106,9 @@ commands! {
 /// readahead policies, on a file, a block device or a storage model, and shows what each one gains, how much it
 /// reads without use, and whether the difference is more than noise. 'serve' and 'mount' use the same policies.
 ///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug
-/// of foreread. 'run', 'record', 'replay' and 'tune' end with the code of their command: 126 and 127 where it cannot be run or found, 128 and
-/// the signal where one ended it, such as 130 after Ctrl-C.
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug of
+/// foreread. 'run', 'record', 'replay' and 'tune' exit with the code of their command: 127 if it is not found, 126 if
+/// it cannot be run, 128 plus the signal that ended it, such as 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(
     name = "foreread",

@@ -21,15 +21,16 @@ use std::sync::Arc;
 /// Which part of a trace is replayed, and how. Flattened into the arguments of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReplayArgs {
-    /// How the replay of a trace keeps time [default: the best that the trace allows]
+    /// How a replay is timed [default: the best mode that the trace allows]
     ///
     /// Times of different modes cannot be compared.
     #[arg(long, value_name = "MODE", hide_short_help = true)]
     pub mode: Option<Mode>,
     /// A factor on the recorded pauses of a trace: 0, 0.5, 1, 2
     ///
-    /// In mode asap, which has none, the factor is on the gaps between the starts of reads: for a trace whose think time
-    /// is unknown, 0, 0.5, 1 and 2 show how much it matters ('foreread compare TRACE --vary think=0,0.5,1,2').
+    /// Mode asap has no pauses; there, the factor scales the gaps between the starts of reads. For a trace whose think
+    /// time is unknown, the factors 0, 0.5, 1 and 2 show how much it matters ('foreread compare TRACE --vary
+    /// think=0,0.5,1,2').
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     pub think: Option<f64>,
     /// Replay only the first N records of a trace
@@ -38,7 +39,7 @@ pub struct ReplayArgs {
     /// Replay only the files of a trace whose names contain TEXT
     #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub only: Option<String>,
-    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
+    /// The format of the trace, NAME[:key=value,...] [default: detected by content]
     #[arg(long, value_name = "FORMAT", hide_short_help = true)]
     pub format: Option<String>,
 }

@@ -36,18 +36,19 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 pub struct ServerArgs {
     /// NAME[:key=value,...] [default: auto]
     ///
-    /// The fallbacks are FOREREAD_POLICY, the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, and that of
-    /// /etc/foreread.toml. docs/policies.md lists all keys of these files.
+    /// If not given, foreread uses FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml,
+    /// then that of /etc/foreread.toml. docs/policies.md lists all keys of these files.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Maximum ratio of bytes fetched to bytes demanded, such as 1.1
     ///
-    /// A bound for auto, the same as --policy auto:max-overfetch=R. It may be exceeded by 1 MB or two round trips. Default 2; 1 means no readahead.
+    /// Limits auto, like --policy auto:max-overfetch=R. The limit may be exceeded by 1 MB or two round trips. Default
+    /// 2; 1 means no readahead.
     #[arg(long, value_name = "R", hide_short_help = true)]
     pub max_overfetch: Option<String>,
     /// A hint for all open files: normal, sequential, random
     ///
-    /// Like posix_fadvise for all reads. The librbd policies ignore hints.
+    /// Has the effect of posix_fadvise(2) on all reads. The librbd policies ignore hints.
     #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
     pub hint: Option<Advice>,
     /// Size of the cache, such as 64M
@@ -62,7 +63,7 @@ pub struct ServerArgs {
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
-    /// Treat growth of a file as an append: clients continue
+    /// Treat growth of a file as an append, so that clients continue
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
     /// Record all reads as a trace, complete at the end

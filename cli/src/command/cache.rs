@@ -30,8 +30,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// List, verify or trim a disk cache
 ///
-/// DIR is the folder of --disk-cache of 'foreread mount', 'serve' and 'warm'. Other processes may keep using the cache: they fetch removed
-/// data again. 'rm -r' deletes a whole cache.
+/// DIR is the folder of --disk-cache of 'foreread mount', 'serve' and 'warm'. Other processes may keep using the cache
+/// meanwhile; they fetch removed data again. To delete a whole cache, use 'rm -r'.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 #[command(after_help = "\
@@ -99,8 +99,8 @@ pub struct StatArgs {
 
 /// Read every byte and remove invalid blocks
 ///
-/// Readers verify every block that they read. This command finds a failing disk earlier. Ctrl-C stops it and prints what was found so
-/// far. Exit code 1 if a block is invalid.
+/// Readers verify every block that they read. This command finds a failing disk earlier. Ctrl-C stops it and prints
+/// what was found so far. The exit code is 1 if a block is invalid.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     #[command(flatten)]
@@ -114,8 +114,8 @@ pub struct VerifyArgs {
 
 /// Remove versions until the cache is no larger than a size
 ///
-/// In the order in which the cache evicts: versions used once before versions used again, least recently used first. A version with
-/// more than a 16th of the size is removed in parts of 8 MiB.
+/// Removes versions in the order in which the cache evicts them: versions used once before versions used again, and the
+/// least recently used first. A version that takes more than a 16th of the size is removed in parts of 8 MiB.
 #[derive(Debug, clap::Args)]
 pub struct TrimArgs {
     /// The folder of --disk-cache
@@ -135,7 +135,8 @@ pub struct TrimArgs {
 pub struct RemoveArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Do not ask
+    /// Do not ask for confirmation
+
     #[arg(long)]
     pub yes: bool,
 }

@@ -1,7 +1,8 @@
 //! `foreread compare`: passes a checked plan to the lab, prints the advice, the tables and the JSON.
 //!
-//! The text is printed at the end, the verdict over all tables first. Of several tables each is a line on stderr as soon as it is complete.
-//! Ctrl-C and a source that fails end it with what there is. Never: prints in a measurement.
+//! The text is printed at the end, the verdict over all tables first. If there are several tables, a line on stderr
+//! reports each as soon as it is complete. After Ctrl-C or a failed source, the results so far are printed. Nothing is
+//! printed during a measurement.
 
 use crate::args::values::{page_size, size, time};
 use crate::config;
@@ -27,14 +28,15 @@ use std::time::Duration;
 
 /// Measure readahead policies on a file, a disk or a model
 ///
-/// Without arguments it makes a scratch file on this disk, removes it again, and runs four workloads on it, in half a minute; --on model:NAME takes
-/// a model instead.
-/// The runs are paired and interleaved: run i of every policy has the same reads and, on a model, the same random numbers.
-/// A policy is called the fastest only if the difference is more than noise, and two are called equal only if the interval of their
-/// ratio is within 5 %; --details shows how that was tested.
+/// Without arguments it creates a scratch file on this disk, runs four workloads on it, and removes it; this takes half
+/// a minute. --on model:NAME uses a model instead. The runs are paired and interleaved: run i of every policy has the
+/// same reads and, on a model, the same random numbers. A policy is called the fastest only if the difference is more
+/// than noise, and two are called equal only if the confidence interval of the ratio of their times is within 5 %;
+/// --details shows how that was tested.
 ///
-/// On a file the storage is read past the page cache (O_DIRECT), and a row 'kernel' reads the same through it, at
-/// the device's own read_ahead_kb, with the file's pages dropped before each run.
+/// If the source is a file, the policies read it with O_DIRECT, bypassing the page cache. The row 'kernel' does the
+/// same reads through the page cache, with the device's own read_ahead_kb; the file's cached pages are dropped before
+/// each run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,31 +54,33 @@ pub struct CompareArgs {
     ///
     /// Files and block devices are only read; a path may be written file:PATH. 'foreread list models' lists the models;
     /// model-live: runs the engine on a model in real time. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
-    /// rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with --features tls, s3://, gs://, az://, hf://
-    /// and http(s):// one with --features object. By default a scratch file.
+    /// rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with --features tls; s3://, gs://,
+    /// az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// 'all', or a,b:key=value [default: the usual]
     ///
-    /// 'foreread list policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
-    /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list
-    /// names others: the best schedule found with perfect foresight. It is a search and may lose a run; a note says by how much.
+    /// 'foreread list policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added
+    /// if it is missing, because the others are compared with it. On a model, 'oracle' is included by default and can
+    /// be in the list: it is the best schedule found with perfect foresight. Because it is found by a search, a policy
+    /// may beat it in a run; a note then says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; a single run allows no test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Time for all tables of --on [default: 90s]
+    /// Time limit for all tables of --on [default: 90s]
     ///
-    /// Such as 30s or 5m. A slow source is read in part, and fewer runs are made, but three at least. --runs and --size are kept, whatever they take. Models
-    /// are virtual, and take what they take.
+    /// For example 30s or 5m. For a slow source, only part of it is read and fewer runs are made, but at least three.
+    /// --runs and --size are always respected, however long they take. The limit does not apply to models, which run in
+    /// virtual time.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "on", conflicts_with = "runs")]
     pub time: Option<Duration>,
-    /// Memory for what is cached, such as 512M
+    /// Memory for cached data, such as 512M
     ///
-    /// The engine's cache. With a workload of mappings ('mapped-random', 'mapped-lookup', 'compile') it is the kernel's page cache on a
-    /// model: what is left of a limit of memory when programs have taken theirs. Bytes that are read again because there was no
-    /// room to keep them are refault_bytes of the JSON.
+    /// The size of the engine's cache. For a workload that uses mappings ('mapped-random', 'mapped-lookup', 'compile')
+    /// on a model, it is the size of the kernel's page cache: the part of the memory limit that programs leave free. In
+    /// the JSON, refault_bytes counts bytes that were read again because there was no room to keep them.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Size of a cache page: a power of two from 512 to 1M
@@ -92,15 +96,16 @@ pub struct CompareArgs {
     /// Also the size of the scratch file. Default: the size of the file, or the workload's usual size.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Write the event log of every run on a file to this directory
+    /// Write each run's event log to this directory (runs on files)
     ///
-    /// The directory is made if needed. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread check replay-log' checks that a fresh core decides the same. Writing
-    /// it makes the runs slower.
+    /// The directory is created if needed. Each run writes one log, WORKLOAD-POLICY-RUN.log; 'foreread check
+    /// replay-log' replays it and checks that the policy makes the same decisions. Writing the logs makes the runs
+    /// slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
     /// Treat growth of the file as an append
     ///
-    /// Without it growth ends the comparison if bytes that were read before have changed.
+    /// Without this option, growth ends the comparison if bytes that were read before have changed.
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
     /// Repeat for each of several values of a parameter
@@ -112,13 +117,14 @@ pub struct CompareArgs {
     pub vary: Option<String>,
     /// Print how differences were tested
     ///
-    /// A line below the table: the test, its correction, how many pairs of rows, and the level.
+    /// Adds a line below the table: the statistical test, the correction for multiple tests, the number of pairs of
+    /// rows, and the significance level.
     #[arg(long)]
     pub details: bool,
     /// Write a page with charts to this file
     ///
-    /// One file of HTML that loads nothing and runs no script: times with 95 % intervals, bytes, latencies, with --vary
-    /// the plateaus; every value, and the JSON inside.
+    /// A single HTML file that loads nothing and runs no script. It shows times with 95 % confidence intervals, bytes,
+    /// latencies, every value and, with --vary, the plateaus, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout

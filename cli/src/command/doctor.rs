@@ -1,6 +1,4 @@
-//! `foreread doctor`: has the attach room look at the machine's readahead, and prints what it found.
-//!
-//! Never: a decision.
+//! `foreread doctor`: inspects the machine's readahead and prints the result. The crate `attach` does the work and makes the decisions.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;
@@ -21,11 +19,12 @@ use std::time::Duration;
 
 /// Find out what is wrong with this machine's readahead
 ///
-/// Looks at read_ahead_kb of every disk and mount, explains it by the rule of the kernel or by the udev rule, profile or unit that sets it,
-/// and judges it: what a page fault of a mapping costs, how fast readers in order are, how much memory sixteen of them need. Virtual disks
-/// that claim to rotate, or that name a wrong optimal size, get up to 64 MiB since Linux 6.17. Looking needs no root.
+/// For every disk and mount, shows read_ahead_kb and where it comes from (the kernel's rule, or the udev rule, profile
+/// or unit that sets it), and rates it: what a page fault in a mapping costs, how fast sequential readers are, and how
+/// much memory sixteen of them need. Since Linux 6.17, virtual disks that claim to be rotational, or that report a
+/// wrong optimal I/O size, get a readahead of up to 64 MiB. Inspecting needs no root.
 ///
-/// Exit codes: 0, or with --exit-code 1 if a device is suspicious; 2 bad input; 3 this machine cannot.
+/// Exit codes: 0 done; 1 with --exit-code, if a device is suspicious; 2 bad input; 3 not possible on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,33 +34,35 @@ pub struct DoctorArgs {
     /// Disks, such as sdb, or files on them [default: all]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
-    /// Set what is advised, now and by a udev rule
+    /// Set the recommended value, now and by a udev rule
     ///
-    /// Of the devices that are named, or with --all of all suspicious disks. Writes /etc/udev/rules.d/61-foreread-readahead.rules, then the values. A
-    /// device whose value another file sets is left alone without --force. Needs root.
+    /// Sets it for the named devices, or with --all for all suspicious disks. Writes
+    /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file sets the value of a device, it
+    /// is changed only with --force. Needs root.
     #[arg(long, conflicts_with = "undo")]
     pub fix: bool,
-    /// With --fix: of all suspicious disks
+    /// With --fix: set it for all suspicious disks
     #[arg(long, requires = "fix", conflicts_with = "devices")]
     pub all: bool,
-    /// With --fix: set this instead of what is advised
+    /// With --fix: set this value instead
     ///
-    /// 4K to 1G, of the devices that are named.
+    /// From 4K to 1G; applies to the named devices.
     #[arg(long, value_name = "SIZE", requires = "fix", value_parser = readahead)]
     pub to: Option<u64>,
-    /// Put back what --fix has set
+    /// Restore the values from before --fix
     #[arg(long)]
     pub undo: bool,
     /// With --fix or --undo: print what would be done
     #[arg(long)]
     pub dry_run: bool,
-    /// Say what sets each value, and what it costs
+    /// Show what sets each value, and what it costs
     #[arg(long)]
     pub why: bool,
     /// Read nothing from the disks
     ///
-    /// Up to four disks are measured, each by at most 193 MiB of direct reads in three seconds: of its node, or of a large file on it that this
-    /// user may read. One in heavy use is not. What could not be measured is that of the disk's class, and said to be by formula.
+    /// By default up to four disks are measured, each with at most 193 MiB of direct reads in three seconds, from its
+    /// device node or from a large file on it that this user may read. A disk in heavy use is not measured. Values that
+    /// could not be measured are typical ones for the disk's class, and are marked "by formula".
     #[arg(long)]
     pub no_measure: bool,
     /// Exit with 1 if a device is suspicious
@@ -70,19 +71,19 @@ pub struct DoctorArgs {
     /// Write gauges for Prometheus' node exporter to a file
     #[arg(long, value_name = "FILE.prom")]
     pub metrics: Option<OsString>,
-    /// Look at the proc, sys, etc, run and usr of this folder
+    /// Use the proc, sys, etc, run and usr below this folder
     ///
-    /// Such as the root of a host that a container has mounted.
+    /// For example the root of the host, if it is mounted in a container.
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
     #[command(flatten)]
     pub output: JsonArgs,
 }
 
-/// How long page faults and reads are counted, of this machine.
+/// How long page faults and reads of this machine are counted.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
-/// Looks and prints, or sets.
+/// Inspects and prints, or sets values.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
         ("json", args.output.json.as_deref()),
@@ -92,7 +93,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let host = Host::below(&args.root);
     let options = DoctorOptions {
         devices: args.devices.clone(),
-        // The nodes of another root are those of this machine.
+        // Device nodes below another root would still be devices of this machine.
         may_measure: !args.no_measure && args.root == Path::new("/") && args.to.is_none(),
         to: args.to,
         counted_for: if args.root == Path::new("/") {

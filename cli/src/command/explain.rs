@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 /// Show file by file what readahead did in a trace, and why
 ///
-/// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source. Each read, and each page that was
-/// read ahead, is counted for its file: reads that hit, were late or missed, bytes read ahead, and bytes that were never read. The rules are
-/// those that the policy itself named, with how often each decided.
+/// The trace is replayed on a storage model, or with --on on a file, a disk or another source. For each file it counts
+/// the reads that hit, were late or missed, the bytes read ahead, and the bytes read ahead but never used. The rules
+/// are the reasons that the policy itself gave, with the number of decisions made by each.
 ///
-/// The files add up to the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows. The replay begins
-/// with an empty cache; it is not the recorded run.
+/// The totals over all files match the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows.
+/// The replay starts with an empty cache, so its hits and times differ from those of the recorded run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,20 +36,22 @@ pub struct ExplainArgs {
     pub trace: OsString,
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
-    /// What 'foreread compare --on' takes. A file or block device is only read, past the page cache; the files of a trace
-    /// are laid out in it one after the other, so it has to be as large as all of them, or --only selects one. Such a
-    /// run is explained from its event log, which is kept in an unnamed temporary file until the end. 'foreread list models'
-    /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
+    /// Takes the same values as --on of 'foreread compare'. A file or block device is only read, bypassing the page
+    /// cache. The files of the trace are mapped onto it one after the other, so it must be as large as all of them
+    /// together; otherwise select one file with --only. Such a run is explained from its event log, which is kept in an
+    /// unnamed temporary file until the end. 'foreread list models' lists the models; 'foreread probe PATH -o
+    /// FILE.toml' makes a model of your storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,
     /// Policy to explain [default: auto]
     ///
-    /// Without it FOREREAD_POLICY, then what a configuration file sets ('foreread serve --help'), then auto.
+    /// If not given, foreread uses FOREREAD_POLICY, then the policy that a configuration file sets (see 'foreread serve
+    /// --help'), then auto.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Show only files whose names contain this; * is any text
     ///
-    /// All files are replayed and count in the sums. To replay only some, use --only.
+    /// All files are replayed and included in the totals. To replay only some, use --only.
     #[arg(long, value_name = "PATTERN")]
     pub file: Option<String>,
     /// Rows of the table of files
@@ -57,7 +59,7 @@ pub struct ExplainArgs {
     /// The file with the longest stall comes first.
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Memory for what is cached, such as 512M
+    /// Memory for cached data, such as 512M
     #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     #[command(flatten)]
@@ -67,14 +69,14 @@ pub struct ExplainArgs {
     pub seed: u64,
     /// Write a page with charts to this file
     ///
-    /// One file of HTML that loads nothing and runs no script: what the reads of each file found, how long they
-    /// waited, the rules, every value, and the JSON inside.
+    /// A single HTML file that loads nothing and runs no script. It shows hits, late reads and misses of each file, how
+    /// long the reads waited, the rules and every value, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.explain/1, with every file whatever --file and --limit show. With '-' the JSON takes the
-    /// place of the text.
+    /// Schema foreread.explain/1. It always contains every file, regardless of --file and --limit. With '-', the JSON
+    /// replaces the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

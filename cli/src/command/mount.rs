@@ -64,7 +64,7 @@ pub struct MountArgs {
     pub detach: bool,
     /// Do nothing if DIR shows this source already; fail if it shows another
     ///
-    /// For mount(8), so that a line of fstab is mounted once.
+    /// For mount(8), so that a line of fstab is mounted only once.
     #[arg(long, hide = true)]
     pub once: bool,
     /// Options of mount(8), such as allow_other,cache=1G
@@ -77,8 +77,9 @@ pub struct MountArgs {
     pub server: ServerArgs,
     /// How long to trust folder listings of an earlier mount: TIME, check, off [default: check]
     ///
-    /// The disk cache keeps the listings of a prefix. check: the next mount shows a kept listing at once and lists the folder in the background;
-    /// until that is done, an open asks the store. TIME, such as 10m: files in younger listings open without a request. off: no listings are kept.
+    /// The disk cache keeps the listings of a prefix. check: the next mount shows a kept listing at once and lists the
+    /// folder in the background; until that is done, an open checks with the store. TIME, such as 10m: files in
+    /// listings younger than that open without a request. off: no listings are kept.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = names)]
     pub disk_cache_names: Option<String>,
@@ -90,13 +91,14 @@ pub struct MountArgs {
     pub attr_ttl: Option<Duration>,
     /// Accept the names of the next files on this unix socket, each ending with a 0 byte
     ///
-    /// Only this user can connect to the socket. It needs a prefix of a store, because only listings have versions.
+    /// Only this user can connect to the socket. SOURCE must be a prefix of a store, because only listings have
+    /// versions.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub control: Option<PathBuf>,
     /// Read the ranges of this plan ahead, in its order
     ///
-    /// Its names are relative to the mount point, as in a plan made from 'mount --record'. The ranges are read through the mount, into
-    /// its cache and the kernel's.
+    /// File names in the plan are relative to the mount point, as in a plan made from 'mount --record'. The ranges are
+    /// read through the mount, into its cache and the kernel's.
     #[arg(long, value_name = "PLAN", hide_short_help = true)]
     pub plan: Option<PathBuf>,
 }

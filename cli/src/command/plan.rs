@@ -1,4 +1,4 @@
-//! `foreread plan`: makes a plan with the lab, writes it, and reports what it contains and what it leaves out.
+//! `foreread plan`: makes a plan, writes it, and reports what it contains and what it leaves out.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;
@@ -18,20 +18,23 @@ use std::path::{Path, PathBuf};
 
 /// Make a readahead plan from recorded runs or file headers
 ///
-/// A plan is a text file: which ranges of which files a program needs, in which order and how soon. 'foreread replay' reads
-/// them into the page cache while the program runs, 'serve --plan' and 'mount --plan' into foreread's own cache.
+/// A plan is a text file that lists which ranges of which files a program needs, in which order and how soon. 'foreread
+/// replay' reads the ranges into the page cache while the program runs; 'serve --plan' and 'mount --plan' read them
+/// into foreread's own cache.
 ///
-/// From several runs, it takes ranges that at least two thirds of them read (--at-least). With --format no recording is needed, because the
-/// headers of model and table files say where their parts are. A file that has changed since the recording is left out and reported.
+/// A plan from several runs has the ranges that at least two thirds of the runs read (--at-least). With --format no
+/// recording is needed, because the headers of model and table files say where their parts are. A file that has changed
+/// since the recording is left out and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foreread record -o a.frt -- ./app; foreread plan a.frt -o app.plan
   foreread plan --format safetensors model/*.safetensors -o model.plan")]
 pub struct PlanArgs {
-    /// Recorded runs (a trace each); with --format, files or sources
+    /// Traces, one for each run; with --format, files or sources
     ///
-    /// A source is named as for --on, such as hf://USER/REPO/model.safetensors. Only its header is read.
+    /// A source is written as for --on of 'foreread compare', for example hf://USER/REPO/model.safetensors. Only its
+    /// header is read.
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
     /// Where to write the plan
@@ -42,15 +45,15 @@ pub struct PlanArgs {
     pub at_least: (u32, u32),
     /// Maximum bytes of the plan; keeps the ranges with the longest waits
     ///
-    /// Ranges are ranked by wait time for each byte, then by time.
+    /// Ranges are ranked by wait time per byte, then by time.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
     /// safetensors, gguf, parquet, zip or zarr: read headers
     #[arg(long, value_name = "NAME", value_parser = format)]
     pub format: Option<Format>,
-    /// With --format: only parts whose names match, such as 'layers.0.*'
+    /// With --format: only parts with matching names, e.g. 'layers.0.*'
     ///
-    /// Names of tensors, columns, archive entries or zarr arrays.
+    /// Matches names of tensors, columns, archive entries or zarr arrays.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "format")]
     pub tensors: Vec<String>,
     /// The format of the traces, if it cannot be detected
@@ -74,7 +77,7 @@ fn format(text: &str) -> Result<Format, String> {
         .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
 }
 
-/// Maximum number of files named on stderr; JSON has all.
+/// Maximum number of files listed on stderr; the JSON lists all.
 const MAX_NAMED: usize = 10;
 
 /// Makes the plan and writes it.

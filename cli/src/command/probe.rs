@@ -1,4 +1,5 @@
-//! `foreread probe`: measures a source, prints which readahead is enough, writes the model and the JSON. The source is only read.
+//! `foreread probe`: measures a source, prints how much readahead is enough, and writes the model and the JSON. It only
+//! reads the source.
 
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;
@@ -12,11 +13,12 @@ use foreread_report::json;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Measure a storage, fit a model to it, say which readahead is enough
+/// Measure storage, fit a model to it, say how much readahead is enough
 ///
-/// Reads only. Latency and throughput are measured by request size and by depth, in short slices of every point, round
-/// after round, so that a slow minute hits all alike. The model has four figures: the latency of a read, the rate of one read, how many
-/// are worked on at once (lanes), and the rate of all together (link); its error is printed beside it.
+/// Only reads. Latency and throughput are measured for each combination of request size and queue depth, in short time
+/// slices over several rounds, so that a slow minute affects all combinations equally. The model has four parameters:
+/// the latency of a read, the transfer rate of a single read, how many reads the storage serves at once (lanes), and
+/// the total rate of all reads (link). The model's error is printed beside them.
 ///
 /// With --verify nothing is fitted: the same reads run on the source and on the model file, and the ratio of their times is printed.
 #[derive(Debug, clap::Args)]
@@ -52,7 +54,7 @@ pub struct ProbeArgs {
     pub verify: Option<String>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.probe/1, or foreread.verify/1 with --verify. With '-' the JSON takes the place of the text.
+    /// Schema foreread.probe/1, or foreread.verify/1 with --verify. With '-', the JSON replaces the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

@@ -31,19 +31,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Record the reads of a program as a trace
 ///
-/// Every read of the command and its children: read, pread, readv, preadv, sendfile, copy_file_range, splice,
-/// faults of mapped pages, hints; io_uring if it uses the page cache. With file, descriptor, offset, length, times and
-/// thread, from the kernel's tracepoints, which needs root and tracefs. File names are found by device and inode.
+/// Records every read of the command and its children: read, pread, readv, preadv, sendfile, copy_file_range, splice,
+/// page faults in mappings, hints, and io_uring reads that use the page cache. Each record has the file, descriptor,
+/// offset, length, times and thread. They come from the kernel's tracepoints, which needs root and tracefs. File names
+/// are looked up by device and inode.
 ///
-/// Without root it samples what the command's threads wait for (--by sample) and sees the reads and faults that wait. For reads
-/// served from the page cache it counts the bytes and guesses the offsets; the trace and the summary say how many.
+/// Without root it samples what the command's threads are waiting for (--by sample), and sees the reads and faults that
+/// block. For reads served from the page cache it counts the bytes and guesses the offsets; the trace and the summary
+/// say how many.
 ///
 /// The command has the terminal. The exit code is that of the command, or 128 plus the signal that ended it. Before it
 /// runs: 2 bad input, 3 not possible on this machine. After it: 1 with --strict if events were lost or another program
 /// stopped the recording, 2 if the trace cannot be written.
 ///
-/// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import a text that root
-/// recorded with ftrace or perf.
+/// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import
+/// text that root recorded with ftrace or perf.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -60,18 +62,18 @@ pub struct RecordArgs {
     pub pid: Option<u32>,
     /// How to observe reads [default: trace if permitted]
     ///
-    /// trace: the kernel's tracepoints, as root. sample: samples /proc, as the command's user.
+    /// trace: uses the kernel's tracepoints; needs root. sample: samples /proc, as the command's user.
     #[arg(long, value_name = "HOW")]
     pub by: Option<By>,
     /// Total memory for event buffers of all CPUs
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     pub buffer: u64,
-    /// Exit code 1 if events were lost or the recording was stopped
+    /// Exit with 1 if events were lost or the recording was stopped
     #[arg(long)]
     pub strict: bool,
     /// Record the kernel's own readahead too
     ///
-    /// They are recorded as reads with flag 1 (readahead), which a replay skips.
+    /// It is recorded as reads with flag 1 (readahead), which a replay skips.
     #[arg(long)]
     pub kernel_decisions: bool,
     /// Print no summary

@@ -4,8 +4,8 @@
 //!   CMD starts ──► the plan is read ──► CMD ends ──► reading stops ──► report
 //!   a signal to us ──► CMD gets it; without CMD, reading stops; after CMD has ended, we end
 //! ```
-//! At the end, it waits at most 1.5 s for a storage that does not answer.
-//! If this process is killed, CMD continues. stdout belongs to CMD unless output was requested there.
+//! At the end, it waits at most 1.5 s for storage that does not answer. If this process is killed, CMD continues.
+//! stdout belongs to CMD unless output was requested there.
 
 use super::plan::{left_out_json, name, objects};
 use crate::args::JsonArgs;
@@ -34,12 +34,12 @@ use std::time::Duration;
 
 /// Read a plan into the page cache while a command runs
 ///
-/// The ranges are read in the plan's order, with as many concurrent requests as the storage serves; cached ranges are skipped. CMD
-/// starts at once and has the terminal. When it ends, reading stops, and its exit code is returned (126 or 127 if it
-/// cannot be started). Without CMD the command returns when the plan is cached.
+/// The ranges are read in the plan's order, with as many concurrent requests as the storage can serve at once; cached
+/// ranges are skipped. CMD starts at once and has the terminal. When it ends, reading stops, and its exit code is
+/// returned (126 or 127 if it cannot be started). Without CMD, foreread returns when the ranges of the plan are cached.
 ///
-/// It fills at most seven eighths of the memory that the control group and the machine have; with CMD it continues as CMD uses
-/// the cached data. Files that have changed since the plan was made are skipped and reported.
+/// It fills at most seven eighths of the memory of the control group and the machine; with CMD, it continues when CMD
+/// has used cached data. Files that have changed since the plan was made are skipped and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -24,14 +24,17 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Read ahead for a program that is not changed, while it runs
+/// Read ahead for an unmodified program while it runs
 ///
-/// The reads and page faults of the command and its children are watched, and what comes next is read into the page cache: of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays on, and what is cached
-/// is not read again. As root by the kernel's tracepoints; otherwise by looks from outside at what the command's threads wait for, which
-/// sees the reads that wait. Where there is nothing to gain it stops watching, and says so at the end.
+/// Watches the reads and page faults of the command and its children, and reads what comes next into the page cache:
+/// the next parts of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays
+/// on, and cached data is not read again. As root it uses the kernel's tracepoints. Otherwise it samples what the
+/// command's threads are waiting for, and sees the reads that block. If there is nothing to gain, it stops watching,
+/// and says so at the end.
 ///
-/// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it); 127 and 126 where it cannot
-/// be found or run. Before it runs: 2 bad input, 3 this machine cannot.
+/// The command has the terminal. foreread exits with the command's exit code, or with 128 plus the signal that ended
+/// it; with 127 if the command is not found, 126 if it cannot be run. Before the command runs: 2 bad input, 3 not
+/// possible on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,13 +42,13 @@ Examples:
   foreread run -- grep -r TODO /mnt/src
   foreread run --pid 4711")]
 pub struct RunArgs {
-    /// Which policy decides; see 'foreread list policies'
+    /// The readahead policy; see 'foreread list policies'
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     pub policy: PolicySpec,
-    /// How reads are seen [default: trace where it is allowed]
+    /// How to observe reads [default: trace if permitted]
     ///
-    /// trace: the kernel's tracepoints, as root. sample: looks from outside at what the threads of the command wait for; needs no
-    /// root, works in containers, and sees the reads that wait.
+    /// trace: uses the kernel's tracepoints; needs root. sample: samples what the command's threads are waiting for; it
+    /// needs no root, works in containers, and sees the reads that block.
     #[arg(long, value_name = "HOW")]
     pub by: Option<By>,
     /// Print no summary
@@ -53,8 +56,8 @@ pub struct RunArgs {
     pub quiet: bool,
     /// Write a page with charts to this file
     ///
-    /// One file of HTML that loads nothing and runs no script: how long the command waited, what became of the readahead, every value, and
-    /// the JSON inside.
+    /// A single HTML file that loads nothing and runs no script. It shows how long the command waited, how much of the
+    /// readahead was used and every value, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write a summary in JSON to a file, or '-' for stdout
@@ -62,7 +65,10 @@ pub struct RunArgs {
     /// Schema foreread.run/1.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
-    /// A process that runs already, and what it begins, until its end or Ctrl-C
+        /// Watch this process until it ends or Ctrl-C
+    ///
+    /// Its children are watched too.
+
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// The command and its arguments
@@ -107,7 +113,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
     let enough = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&enough);
-    // They reach the command, or end the run beside a process.
+    // Signals are passed to the command; with --pid they end the run.
     let signals = CommandSignals::begin(&heard, move |signal, _| {
         flag.fetch_or(ENDING_COMMAND.contains(&signal), Ordering::Release);
     })?;

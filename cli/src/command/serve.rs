@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 /// Serve a source over NBD, with readahead and a cache
 ///
-/// Each client has its own readahead state on one shared cache, and may only read unless --writable is given. The addresses are printed when clients can
-/// connect. Ctrl-C, SIGTERM and SIGHUP end it; requests in flight are still answered. When the source changes, connected
-/// clients get errors and must reconnect.
+/// Each client has its own readahead state on one shared cache, and may only read unless --writable is given. The
+/// addresses are printed when clients can connect. Ctrl-C, SIGTERM and SIGHUP end the server; it still answers requests
+/// in flight. When the source changes, connected clients get errors and must reconnect.
 ///
-/// There is no password, and no encryption without --tls-certificates. Only its owner can connect to a unix socket. A TCP
-/// port without an address is bound to 127.0.0.1. Sockets passed by systemd (LISTEN_FDS) are served as well.
+/// There is no password, and no encryption without --tls-certificates. Only the owner of a unix socket can connect to
+/// it. A TCP port without an address is bound to 127.0.0.1. Sockets passed by systemd (LISTEN_FDS) are served as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,12 +51,12 @@ pub struct ServeArgs {
     pub tcp: Option<SocketAddr>,
     /// Encrypt, with the certificate in this folder
     ///
-    /// It holds server-cert.pem and server-key.pem. --tls-verify-peer also needs ca-cert.pem and, if certificates were revoked,
-    /// ca-crl.pem. nbdkit and libnbd use the same names.
+    /// The folder holds server-cert.pem and server-key.pem. --tls-verify-peer also needs ca-cert.pem and, if
+    /// certificates were revoked, ca-crl.pem. nbdkit and libnbd use the same names.
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "DIR")]
     pub tls_certificates: Option<PathBuf>,
-    /// 'require': serve only clients with TLS; 'on': serve others too
+    /// 'require': serve only clients with TLS; 'on': also without
     #[cfg(feature = "tls")]
     #[arg(
         long,
@@ -83,8 +83,9 @@ pub struct ServeArgs {
     pub server: ServerArgs,
     /// Read the ranges of this plan ahead, in its order
     ///
-    /// The plan must have one file, or one with the name of the export, of the source's size: make it with 'foreread plan' from 'serve
-    /// --record'. At most a quarter of the cache holds data that no client has read.
+    /// The plan must contain a single file, or a file with the name of the export, and the file must have the source's
+    /// size. Make it with 'foreread plan' from a trace of 'serve --record'. At most a quarter of the cache holds data
+    /// that no client has read.
     #[arg(long, value_name = "PLAN", hide_short_help = true)]
     pub plan: Option<PathBuf>,
 }

@@ -1,10 +1,10 @@
-//! `foreread tune`: records a command or takes a trace, has the lab measure and compare, prints what to set.
+//! `foreread tune`: records a command or takes a trace, calls the lab to measure and compare, and prints what to set.
 //!
 //! ```text
 //!   -- CMD, --pid N ──► foreread record, a child ──► trace, kept ─┐
 //!   TRACE ────────────────────────────────────────────────────────┴─► storage (--on, or found) ──► lab ──► what to set
 //! ```
-//! Never: sets anything.
+//! It changes no setting.
 
 use crate::args::JsonArgs;
 use crate::args::values::{measuring, size};
@@ -35,16 +35,17 @@ use std::time::Duration;
 
 /// Record a program, measure its storage, advise settings
 ///
-/// All steps in one command: records the reads of a command ('foreread record'), or takes a trace; measures the disk
-/// that its reads waited for ('foreread probe'), or takes a model; compares the kernel's readahead at several settings,
-/// hints and foreread's policies on a model of it, in pairs of runs ('foreread compare'); and prints what to set and what to
-/// expect, with a 95 % interval. Where a change would save less than 10 % of the time it says so.
+/// Does all steps in one command. It records the reads of a command ('foreread record'), or takes a trace. It measures
+/// the disk that the reads waited for ('foreread probe'), or takes a model. On the model it compares several settings
+/// of the kernel's readahead, hints, and foreread's policies, in paired runs ('foreread compare'). It prints what to
+/// set and what gain to expect, with a 95 % confidence interval, and says so if no change would save 10 % of the time.
 ///
-/// The recorded trace is kept. Ctrl-C ends the command, or the recording of --pid; the advice still follows. The exit
-/// code is that of the command.
+/// The recorded trace is kept. Ctrl-C ends the command, or the recording of --pid; the advice is still printed. The
+/// exit code is that of the command.
 ///
-/// Everything is compared with today: the kernel's readahead at the present read_ahead_kb of the disk. All of it is
-/// simulated, from an empty cache: 'foreread probe --verify' shows the ratio to measured times.
+/// The baseline of every comparison is the present state: the kernel's readahead with the disk's current read_ahead_kb.
+/// All times are simulated and start with an empty cache; 'foreread probe --verify' shows how they compare with
+/// measured times.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -61,11 +62,11 @@ pub struct TuneArgs {
     /// Its children are recorded too.
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// Storage: PATH, model:NAME [default: found by the trace]
+    /// Storage: PATH, model:NAME [default: from the trace]
     ///
-    /// A file or block device is probed; its reads bypass the page cache. A model is taken as it is, also model:FILE.toml.
-    /// By default the disk that the reads of the trace took longest on: the file there that most was read of, or the disk
-    /// itself where the files are small.
+    /// A file or block device is probed; its reads bypass the page cache. A model (model:NAME or model:FILE.toml) is
+    /// used as it is. The default is the disk on which the reads of the trace took longest. On that disk, tune probes
+    /// the file from which most was read, or the disk itself if the files are small.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// Time to measure the storage
@@ -74,10 +75,10 @@ pub struct TuneArgs {
     /// Runs of each policy on the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Memory for what is cached, such as 512M
+    /// Memory for cached data, such as 512M
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
-    /// The recorded trace [default: foreread-CMD.frt]
+    /// Where to write the trace [default: foreread-CMD.frt]
     #[arg(short, long, value_name = "TRACE", conflicts_with = "trace")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -87,13 +88,14 @@ pub struct TuneArgs {
     pub seed: u64,
     /// Print how differences were tested
     ///
-    /// A line below the table: the test, its correction, how many pairs of rows, and the level.
+    /// Adds a line below the table: the statistical test, the correction for multiple tests, the number of pairs of
+    /// rows, and the significance level.
     #[arg(long)]
     pub details: bool,
     /// Write a page with charts to this file
     ///
-    /// One file of HTML that loads nothing and runs no script: the verdict, times with 95 % intervals, what to set, every value, and
-    /// the JSON inside.
+    /// A single HTML file that loads nothing and runs no script. It shows the verdict, times with 95 % confidence
+    /// intervals, what to set and every value, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     #[command(flatten)]
@@ -103,14 +105,14 @@ pub struct TuneArgs {
     pub command: Vec<OsString>,
 }
 
-/// Bytes of a recorder's summary.
+/// Maximum bytes of a recorder's summary.
 const MAX_SUMMARY_BYTES: u64 = 1 << 20;
-/// Names that are tried for a trace without one.
+/// Maximum number of names tried for a trace without --out.
 const MAX_NAMES: u32 = 1000;
 
 /// Records, measures and prints.
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
-    // What is wrong with it is said before a program is run for it.
+    // Check --on before the program runs, so that a wrong name is reported at once.
     let on = args.on.as_ref().map(storage).transpose()?;
     let trace = args.out.as_ref().map(|path| path.as_os_str());
     let outputs = Outputs::new(&[

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Unmount mounts of 'foreread mount'
 ///
-/// Like 'fusermount3 -u DIR' or 'umount DIR'. The serving command then ends, after it has saved its state. A busy mount stays, and
-/// the programs that use it are listed as far as this user may see them. With --lazy the mount is detached at once, and ends
-/// when the last file is closed.
+/// Works like 'fusermount3 -u DIR' or 'umount DIR'. The command that serves the mount then saves its state and ends. A
+/// busy mount stays mounted, and the programs that use it are listed as far as this user may see them. With --lazy the
+/// mount is detached at once, and ends when the last file is closed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub struct UmountArgs {
 /// Maximum number of programs listed.
 const MAX_NAMED: usize = 5;
 
-/// Unmounts all that are named, and fails if one remains mounted.
+/// Unmounts the given mounts, and fails if one remains mounted.
 pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     let host = Host::here();
     let all = host.mounts();

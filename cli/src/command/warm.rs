@@ -25,8 +25,9 @@ use std::time::Duration;
 /// Reads whole files, and folders recursively, at the full rate of the storage. Cached data is not read again, so an interrupted command continues
 /// where it stopped. It stops when seven eighths of the memory of the control group or the machine are used, and reports that.
 ///
-/// Objects (s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ for all below it) go to the disk cache of --disk-cache, which 'mount' and 'serve'
-/// read. It stops when that cache reaches its size limit or its free-space reserve.
+/// Objects (s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ for all objects below it) go to the disk cache of --disk-cache,
+/// from which 'mount' and 'serve' read. The command stops when that cache reaches its size limit or its free-space
+/// reserve.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! `foreread watch`: prints at an interval what disks read, and what `doctor` says of them.
+//! `foreread watch`: prints at each interval what was read from each disk, and the verdict of `doctor`.
 
 use crate::args::values::time;
 use crate::command::doctor::COUNTED_FOR;
@@ -14,10 +14,12 @@ use std::time::{Duration, SystemTime};
 
 /// Show what disks read, and how long the reads wait
 ///
-/// At an interval, for each disk that was read: its reads, how long each took, the programs that read, bytes of files that were read again soon after they were dropped (memory is short), and the verdict of 'foreread
-/// doctor'. Changes and records nothing. Programs of other users are named for root alone.
+/// At each interval, prints for every disk that was read: the number of reads, how long each took, which programs read,
+/// how many bytes of files were read again soon after they had been dropped from the page cache (a sign that memory is
+/// short), and the verdict of 'foreread doctor'. Changes and records nothing. Only root sees the names of other users'
+/// programs.
 ///
-/// Exit codes: 0; 2 bad input; 3 no disk is seen, as in some containers.
+/// Exit codes: 0 done; 2 bad input; 3 no disk found, as in some containers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,18 +29,18 @@ pub struct WatchArgs {
     /// Disks, such as sdb, or files on them [default: all]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
-    /// From one look to the next
+    /// Interval between reports
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub every: Duration,
-    /// Look once, after one interval
+    /// Report once, after one interval, and exit
     #[arg(long)]
     pub once: bool,
-    /// Print a line of JSON for each look
+    /// Print one line of JSON per interval
     ///
     /// Schema foreread.watch/1.
     #[arg(long)]
     pub json: bool,
-    /// Look at the proc, sys, etc, run and usr of this folder
+    /// Use the proc, sys, etc, run and usr below this folder
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
 }
