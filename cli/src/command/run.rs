@@ -65,10 +65,9 @@ pub struct RunArgs {
     /// Schema foreread.run/1.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
-        /// Watch this process until it ends or Ctrl-C
+    /// Watch this process until it ends or Ctrl-C
     ///
     /// Its children are watched too.
-
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// The command and its arguments
