@@ -6,7 +6,7 @@
         head = file.read(4096)
         parts = file.read_ranges([(1 << 20, 4096), (5 << 20, 4096)])
 
-With fsspec: `import foreread.fsspec`, then `cache_type="foreread"` of any filesystem, or `foreread::s3://bucket/key`.
+With fsspec, use the URL `foreread::s3://bucket/key`, or `import foreread.fsspec` and `cache_type="foreread"` for any filesystem.
 """
 
 import atexit as _atexit
@@ -33,7 +33,7 @@ if _os.environ.get("FOREREAD_DISK_CACHE"):
 
 
 def __getattr__(name: str) -> object:
-    # Not imported before they are used: the interpreter starts sooner.
+    # These modules are imported on first use, so that the interpreter starts faster.
     if name in {"aio", "lab", "plan"}:
         import importlib
 

@@ -1,4 +1,4 @@
-"""The command `foreread`: the same as the binary, in this interpreter. `python -m foreread` runs it too."""
+"""The command `foreread`. It runs the same code as the binary, in this interpreter; `python -m foreread` runs it too."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from . import _native
 
 
 def main() -> int:
-    """Runs the command with the arguments of the process. Returns its exit code."""
-    # Ctrl-C ends the command as it ends any other; commands that have something to put away first set it themselves.
+    """Runs the command with the arguments of this process. Returns its exit code."""
+    # Ctrl-C ends the command like any other program; commands that must clean up first set their own handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.command(["foreread", *sys.argv[1:]], [sys.executable, "-m", "foreread"], _native.__file__)
 

@@ -1,6 +1,6 @@
-"""Files without a buffer: the `io.RawIOBase` below what `foreread.open` returns (`_open.py`), and the settings of all files.
+"""Files without a buffer: the `io.RawIOBase` below the files that `foreread.open` returns (`_open.py`), and the settings of all files.
 
-The bytes, the cache, the readahead and the position are in the extension module; this file has the rules of Python's files.
+The extension module holds the bytes, the cache, the readahead and the position; this module implements Python's file interface.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cache_bytes(cache: int | str | None) -> int | None:
-    """Bytes of a size that is a number or a text such as "256 MiB"."""
+    """Converts a size to bytes: a number, or a string such as "256 MiB"."""
     if cache is None:
         return None
     if isinstance(cache, str):
@@ -40,14 +40,14 @@ ACCOUNT = {
     "region": "region",
     "no_sign_request": "no_sign_request",
 }
-"""What `open` takes of an account of S3, and its name in the extension module."""
+"""The S3 account arguments of `open`, and their names in the extension module."""
 
 OTHER_NAMES = {"endpoint_url": "endpoint", "anon": "no_sign_request"}
-"""What s3fs calls them."""
+"""Alternative names, as used by s3fs."""
 
 
 class Account(TypedDict, total=False):
-    """Whose credentials a file of `s3://` is read with, and from which server; what is left out is the environment's."""
+    """The credentials and the server for an `s3://` file; defaults come from the environment."""
 
     key: str | None
     secret: str | None
@@ -62,16 +62,16 @@ class Account(TypedDict, total=False):
 
 
 class File(io.RawIOBase):
-    """A file, object or image that is read with readahead, without a buffer of Python's. Made by `foreread.open(name, buffering=0)`;
-    `raw` of a buffered file is one.
+    """A file, object or image that is read with readahead, without Python's buffer. Made by `foreread.open(name, buffering=0)`;
+    the attribute `raw` of a buffered file is a `File` too.
 
     Positions and lengths are in bytes. `read_at`, `read_ranges` and `prefetch` do not move the position and may be called
-    from any number of threads. `read`, `readinto` and `seek` share one position: threads that read one file at the same time
-    get bytes that follow each other, each once, so for the same bytes give each thread a separate file.
-    A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`.
+    from any number of threads. `read`, `readinto` and `seek` share one position: if several threads read one file at the
+    same time, each byte goes to only one of them. To read the same bytes in each thread, give each thread a separate file.
+    A read that fails raises `OSError` with `errno` and `filename`; a read of a closed file raises `ValueError`.
     """
 
-    # A slot: Python's buffered readers ask for `closed` at each line, and that of `io.RawIOBase` takes longer than the line.
+    # `closed` is a slot because Python's buffered readers read it at each line, and the property of `io.RawIOBase` is slower than the line.
     __slots__ = ("_above", "_handle", "closed")
 
     def __init__(self, handle: _native.Handle) -> None:
@@ -80,14 +80,14 @@ class File(io.RawIOBase):
         self._handle = handle
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # A program may not set what Python's own files do not let it set.
+        # Python's own files do not allow a program to set `closed` either.
         if name == "closed":
             raise AttributeError("attribute 'closed' of 'foreread.File' objects is not writable")
         super().__setattr__(name, value)
 
     @property
     def name(self) -> str:
-        """What was opened, without passwords and tokens."""
+        """The name that was opened, without passwords and tokens."""
         return self._handle.name
 
     @property
@@ -97,7 +97,7 @@ class File(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Bytes of the source, as far as is known; a file that is appended to grows when it is read to its end."""
+        """Size of the source in bytes, as far as it is known; if a file was appended to, it grows when it is read to its end."""
         return self._handle.size()
 
     def readable(self) -> bool:
@@ -111,13 +111,13 @@ class File(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes from the position on, fewer only at the end; all that are left without a size."""
+        """Returns `size` bytes from the position on, or fewer at the end of the file. Without a size, returns all remaining bytes."""
         if size is None or size < 0:
             return self.readall()
         return self._handle.read(size)
 
     def readall(self) -> bytes:
-        """The bytes from the position to the end."""
+        """Returns the bytes from the position to the end."""
         data = self._handle.read(max(self._handle.size() - self._handle.position, 1))
         # The source may have grown.
         parts = [data]
@@ -126,9 +126,9 @@ class File(io.RawIOBase):
         return b"".join(parts) if len(parts) > 1 else parts[0]
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills a writable buffer (bytearray, memoryview, array) from the position on, without a copy between.
+        """Fills a writable buffer (bytearray, memoryview, array) from the position on, without an intermediate copy.
 
-        Returns how many bytes there were: fewer than the buffer holds only at the end.
+        Returns the number of bytes read; it is smaller than the buffer only at the end of the file.
         """
         return self._handle.read_next_into(buffer)
 
@@ -137,36 +137,34 @@ class File(io.RawIOBase):
         raise io.UnsupportedOperation("write: the file is open for reading")
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on, `length` of them unless the end comes first."""
+        """Returns `length` bytes from `offset` on, or fewer if the file ends first."""
         return self._handle.read_at(offset, length)
 
     def readinto_at(self, buffer: Any, offset: int) -> int:
-        """Fills a writable buffer with the bytes from `offset` on. Returns how many there were."""
+        """Fills a writable buffer with the bytes from `offset` on. Returns the number of bytes read."""
         return self._handle.read_into(buffer, offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each `(offset, length)`, in the order of the list; they are fetched several at once.
+        """Returns the bytes of each `(offset, length)`, in the order of the list. Several ranges are fetched at once.
 
-        A range that reaches beyond the end gives what there is. At most 64 MiB, or a quarter of the cache, are fetched
-        before they are read.
+        A range that extends beyond the end of the file is cut there. At most 64 MiB, or a quarter of the cache, are fetched ahead.
         """
         return self._handle.read_ranges(list(ranges))
 
     def readinto_ranges(self, buffer: Any, ranges: Iterable[tuple[int, int]]) -> list[int]:
-        """Fills a writable buffer with the bytes of each `(offset, length)`, one behind the other.
+        """Fills a writable buffer with the bytes of each `(offset, length)`, one range after the other.
 
-        Returns how many there were of each: fewer than its length only where the end comes first. Fetched as by
-        `read_ranges`, in pieces of 8 MiB, and copied to their place as they arrive. Raises `ValueError` for a buffer
-        that is too small.
+        Returns the number of bytes of each range; it is smaller than the length only if the file ends first. The ranges are fetched
+        as by `read_ranges`, in pieces of 8 MiB, and copied as they arrive. Raises `ValueError` if the buffer is too small.
         """
         return self._handle.read_ranges_into(list(ranges), buffer)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Says that each `(offset, length)` will be read: they are fetched in the background, as far as there is room."""
+        """Announces that each `(offset, length)` will be read: the ranges are fetched in the background, as far as there is room."""
         self._handle.prefetch(list(ranges))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Moves the position: from the start, the position (`SEEK_CUR`) or the end (`SEEK_END`). Returns the new one."""
+        """Moves the position, relative to the start, the position (`SEEK_CUR`) or the end (`SEEK_END`). Returns the new position."""
         handle = self._handle
         while True:
             before = handle.position
@@ -190,19 +188,19 @@ class File(io.RawIOBase):
         return self._handle.position
 
     def stats(self) -> dict[str, int]:
-        """The counters of this file since it was opened. Keys that end in `_bytes` are bytes, in `_ns` nanoseconds,
-        the others count. `hits`, `late_hits` and `misses` are reads that found all bytes cached, that waited for
-        readahead in flight, and that had to fetch; `ra_bytes` were read ahead, of which `used_bytes` were read by the
-        program and `unused_bytes` dropped before; `stall_ns` is the time that reads waited.
+        """Returns the counters of this file since it was opened. Values of keys that end in `_bytes` are in bytes, those of keys that end
+        in `_ns` in nanoseconds; the others are counts. `hits` are reads that found all bytes cached, `late_hits` waited for readahead in
+        flight, and `misses` had to fetch. `ra_bytes` were read ahead; the program read `used_bytes` of them, and `unused_bytes` were
+        dropped unread. `stall_ns` is the time that reads waited.
         """
         return self._handle.stats()
 
     def explain(self) -> str:
-        """What readahead does for this file, and why, in a few lines for people."""
+        """Returns a few lines of text that say what readahead does for this file, and why."""
         return self._handle.explain()
 
     def close(self) -> None:
-        """Closes it. Reads that other threads are in end well; later ones raise `ValueError`."""
+        """Closes the file. Reads in progress in other threads still succeed; later reads raise `ValueError`."""
         handle = getattr(self, "_handle", None)
         if handle is not None:
             handle.close()
@@ -227,7 +225,7 @@ _set_closed = File.__dict__["closed"].__set__
 
 
 def _given(name: str, account: Account) -> list[tuple[str, str]]:
-    """What is said of an account, as the extension module has it."""
+    """Checks the account arguments, and converts them to the form that the extension module takes."""
     options: dict[str, Any] = dict(account)
     stores = options.pop("stores", None)
     given: dict[str, str] = {}
@@ -256,7 +254,7 @@ def _given(name: str, account: Account) -> list[tuple[str, str]]:
     if ("key" in given) != ("secret" in given) or ("token" in given and "key" not in given):
         raise ValueError("key and secret belong together, and token to both; give key and secret, or none")
     if "key" in given:
-        # Not the token of another key.
+        # Do not combine the key with the environment's token, which belongs to another key.
         given.setdefault("token", "")
     settings = [(ACCOUNT[key], value) for key, value in given.items()]
     if stores:
@@ -267,11 +265,11 @@ def _given(name: str, account: Account) -> list[tuple[str, str]]:
 
 
 OF_OBJECTS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf", "http", "https")
-"""What the names of objects begin with."""
+"""The schemes of object names."""
 
 
 def _notation(stores: Mapping[str, str | bool | int]) -> str:
-    """Settings of stores as the extension module has them: `first-byte=5,no-sign-request=true`."""
+    """Converts store settings to the form that the extension module takes: `first-byte=5,no-sign-request=true`."""
     parts = []
     for key, value in stores.items():
         word = str(value).lower() if isinstance(value, bool) else str(value)
@@ -289,7 +287,7 @@ def open_raw(
     policy: str | None = None,
     **account: Unpack[Account],
 ) -> File:
-    """A file without a buffer; arguments and errors are those of `foreread.open`."""
+    """Opens a file without a buffer; arguments and errors are those of `foreread.open`."""
     text = os.fsdecode(os.fspath(name))
     if "\0" in text:
         raise ValueError("name with a null character; write a path or a URL")
@@ -310,18 +308,19 @@ def configure(
     disk_cache: str | os.PathLike[str] | None = None,
     disk_cache_size: int | str | None = None,
 ) -> None:
-    """Sets the caches and the policy of files that are opened from now on and say nothing else, and how stores are asked.
+    """Sets the defaults for files that are opened from now on: cache size, policy, disk cache, and settings for object stores.
 
-    `stores` replaces what was set before: `profile`, `region`, `endpoint_url`, `ca_file` (texts), `no_sign_request` (or `anon`) and
-    `requester_pays` (True or False), such as `{"profile": "dev"}`; `{}` is nothing. Without it the conventions of each
-    store hold: variables, files of its tools, the role of the machine. How long a server is waited for is set there, too: `first_byte`,
-    `stall` and `total` (seconds, default 10, 10 and 60), and `retries` (4).
+    `stores` replaces all store settings of earlier calls: `profile`, `region`, `endpoint_url`, `ca_file` (strings), `no_sign_request` (or
+    `anon`) and `requester_pays` (True or False). Example: `{"profile": "dev"}`; `{}` removes all settings. Anything not set follows the
+    conventions of each store: variables, files of its tools, the role of the machine. `stores` also takes the timeouts `first_byte`,
+    `stall` and `total` (seconds, default 10, 10 and 60), and the number of `retries` (4).
 
-    `disk_cache` is a folder in which bytes of objects are kept between runs and for other processes, of at most
-    `disk_cache_size` bytes (a number, or a text such as "50 GiB", which it is without). A text may have the other keys of
-    `--disk-cache` behind a comma; "" is none. Default what the variable FOREREAD_DISK_CACHE names.
+    `disk_cache` is a folder in which bytes of objects are kept between runs and for other processes. It takes at most
+    `disk_cache_size` bytes (a number, or a string such as "50 GiB", the default). The string `disk_cache` may have the other keys of
+    `--disk-cache` after a comma; "" means no disk cache. The default is the value of the variable FOREREAD_DISK_CACHE.
 
-    What is left out stays. Raises `OSError` for a folder that cannot be used, `ValueError` for a policy, a size or a setting that does not exist.
+    Arguments that are left out change nothing. Raises `OSError` if the folder cannot be used, and `ValueError` for an invalid policy,
+    size or setting.
     """
     text = None if stores is None else _notation(stores)
     folder = None if disk_cache is None else os.fspath(disk_cache)
@@ -335,7 +334,7 @@ def configure(
 
 
 def _flush_in_children() -> None:
-    """Has worker processes of `multiprocessing`, which end without atexit, write what they have fetched."""
+    """Makes worker processes of `multiprocessing`, which end without atexit, write their fetched data to the disk cache."""
     global _flushes  # noqa: PLW0603
     if _flushes:
         return
@@ -350,9 +349,9 @@ def _flush_in_children() -> None:
 
 
 def stats() -> list[dict[str, int | str]]:
-    """The counters of each engine of this process: one for each kind of storage, policy and cache size in use.
+    """Returns the counters of each engine of this process. There is one engine for each kind of storage, policy and cache size in use.
 
-    Beside the keys of `File.stats`: `kind`, `policy`, `cache_bytes` (the limit), `held_bytes` (in use), `open_files`,
-    `source_reads` and `source_bytes` (what was asked of the storage).
+    In addition to the keys of `File.stats` each has `kind`, `policy`, `cache_bytes` (the limit), `held_bytes` (in use), `open_files`,
+    `source_reads` and `source_bytes` (requests to the storage, and their bytes).
     """
     return _native.stats()

@@ -1,11 +1,11 @@
-"""Many files in a known order: `read_files` reads each whole, the next ones before their turn.
+"""Many files in a known order: `read_files` reads whole files, and starts to read the next files ahead of their turn.
 
     names ──► [ given to the caller ] [ next ] [ begun ] [ begun ] ... [ not begun ]
                                       └──────── `concurrency` files ───┘
 
-An object of a hundred kilobytes costs a round trip however fast the link is, so what counts is how many are under way. Each is
-opened and read by a thread, which waits without the interpreter; opening an object and reading its first bytes is one request.
-The threads start with the first file that is asked for, so a generator may be made before a fork and used behind it.
+An object of a hundred kilobytes costs a round trip, however fast the link is, so the number of concurrent reads determines the speed.
+A thread opens and reads each file, and waits without the GIL; opening an object and reading its first bytes is one request.
+The threads start when the first file is requested, so a generator may be created before a fork and used after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._file import Account
 
 CONCURRENCY = 32
-"""Files under way unless the caller says otherwise: 32 of 100 kB fill 100 MB/s over 30 ms."""
+"""Default number of concurrent files: 32 files of 100 kB fill a link of 100 MB/s with 30 ms latency."""
 
 
 def read_files(
@@ -36,12 +36,12 @@ def read_files(
     policy: str | None = None,
     **account: Unpack[Account],
 ) -> Iterator[Any]:
-    """Gives the bytes of each file, in the order of `names`, which may be endless.
+    """Yields the bytes of each file, in the order of `names`, which may be endless.
 
-    `concurrency` files are opened and read before their turn, so as many are in memory at most; it is meant for files of up
-    to some megabytes. The other arguments are those of `open`. What `open` or `read` raises for a file is raised in
-    its turn, and ends the generator; with `on_error="return"` it comes in place of the bytes, and with "omit" the file is left
-    out, as in `cat` of fsspec. A generator that is closed or dropped begins no more files.
+    Up to `concurrency` files are read ahead and kept in memory, so this is meant for files of up to some megabytes. The other
+    arguments are those of `open`. If `open` or `read` raises an exception for a file, it is raised when the file's turn comes, and
+    ends the generator. With `on_error="return"` the exception is yielded instead of the bytes; with "omit" the file is skipped, as in
+    `cat` of fsspec. If the generator is closed or dropped, it starts no more files.
 
         for name, data in zip(names, foreread.read_files(names)):
             ...
@@ -62,7 +62,7 @@ def read_files(
 
 
 def _in_order(read: Any, names: Iterator[Any], concurrency: int, on_error: str) -> Iterator[Any]:
-    # Not with the package: it imports logging.
+    # Imported here and not with the package, because it imports logging.
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(concurrency, "foreread-files")
@@ -86,5 +86,5 @@ def _in_order(read: Any, names: Iterator[Any], concurrency: int, on_error: str) 
                 data = error
             yield data
     finally:
-        # Those that run end by themselves.
+        # Reads that have started end by themselves.
         pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The extension module, as foreread's Python files use it. Not for programs."""
+"""The extension module, as foreread's Python modules use it. It is private: programs must not use it."""
 
 from collections.abc import Callable
 from typing import Any

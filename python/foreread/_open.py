@@ -1,11 +1,11 @@
-"""`foreread.open`: the arguments and the files of the built-in `open`, for reading.
+"""`foreread.open`: takes the arguments of the built-in `open` and returns the same kinds of files, for reading only.
 
     mode "rb"                  BufferedFile(io.BufferedReader) ──► File(io.RawIOBase) ──► Handle, in the extension module
     mode "rb", buffering=0     File
     mode "r"                   io.TextIOWrapper ──► BufferedFile ──► File
 
-Lines, `peek` and small reads are the buffer's: a line costs no call of the extension module. What asks for ranges
-(`read_at`, `read_ranges`, `prefetch`) goes past the buffer.
+The buffer serves lines, `peek` and small reads: a line costs no call of the extension module. The methods for ranges
+(`read_at`, `read_ranges`, `prefetch`) bypass the buffer.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from ._file import Account
 
 BUFFER_BYTES = 32 << 10
-"""What one read of the file below fetches for a small one. Twice as much saves 2 % where all lines are read, and is twice as
-much for nothing where a program seeks and reads a little."""
+"""Buffer size: a small read fetches this many bytes from the file below. Twice the size saves 2 % if all lines are read, but if a
+program seeks and reads a little, the additional bytes are fetched for nothing."""
 
 
 class BufferedFile(io.BufferedReader):
     """A file, object or image that is read with readahead. Made by `foreread.open`.
 
-    It reads as the built-in `open` has it: `read`, `readline`, `peek`, `readinto`, `seek`, iteration over lines. Beside that
-    `read_at`, `read_ranges` and `prefetch` do not move the position and may be called from any number of threads.
-    A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`. `raw` is the file
-    without a buffer.
+    It has the methods of a file of the built-in `open`: `read`, `readline`, `peek`, `readinto`, `seek`, iteration over lines. In
+    addition, `read_at`, `read_ranges` and `prefetch` do not move the position and may be called from any number of threads.
+    A read that fails raises `OSError` with `errno` and `filename`; a read of a closed file raises `ValueError`. `raw` is the
+    file without a buffer.
     """
 
     raw: File
@@ -47,35 +47,35 @@ class BufferedFile(io.BufferedReader):
 
     @property
     def size(self) -> int:
-        """Bytes of the source, as far as is known; a file that is appended to grows when it is read to its end."""
+        """Size of the source in bytes, as far as it is known; if a file was appended to, it grows when it is read to its end."""
         return self.raw.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on, `length` of them unless the end comes first."""
+        """Returns `length` bytes from `offset` on, or fewer if the file ends first."""
         return self.raw.read_at(offset, length)
 
     def readinto_at(self, buffer: Any, offset: int) -> int:
-        """Fills a writable buffer with the bytes from `offset` on. Returns how many there were."""
+        """Fills a writable buffer with the bytes from `offset` on. Returns the number of bytes read."""
         return self.raw.readinto_at(buffer, offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each `(offset, length)`, in the order of the list, as `File.read_ranges` has them."""
+        """Returns the bytes of each `(offset, length)`, in the order of the list, like `File.read_ranges`."""
         return self.raw.read_ranges(ranges)
 
     def readinto_ranges(self, buffer: Any, ranges: Iterable[tuple[int, int]]) -> list[int]:
-        """Fills a writable buffer with the bytes of each `(offset, length)`, as `File.readinto_ranges` does."""
+        """Fills a writable buffer with the bytes of each `(offset, length)`, like `File.readinto_ranges`."""
         return self.raw.readinto_ranges(buffer, ranges)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Says that each `(offset, length)` will be read: they are fetched in the background, as far as there is room."""
+        """Announces that each `(offset, length)` will be read: the ranges are fetched in the background, as far as there is room."""
         self.raw.prefetch(ranges)
 
     def stats(self) -> dict[str, int]:
-        """The counters of this file since it was opened, as `File.stats` has them: reads are those of the buffer."""
+        """Returns the counters of this file since it was opened, like `File.stats`. The counted reads are those of the buffer."""
         return self.raw.stats()
 
     def explain(self) -> str:
-        """What readahead does for this file, and why, in a few lines for people."""
+        """Returns a few lines of text that say what readahead does for this file, and why."""
         return self.raw.explain()
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class BufferedFile(io.BufferedReader):
 
 
 class _BelowText(BufferedFile):
-    """The buffer of a text file, which asks for `closed` at each line: a slot, as that of `File`, which says when it is closed."""
+    """The buffer of a text file. It reads `closed` at each line, so `closed` is a slot, which `File` updates when it is closed."""
 
     __slots__ = ("closed",)
 
@@ -103,7 +103,7 @@ class _BelowText(BufferedFile):
         super().__setattr__(name, value)
 
     def below_is_closed(self) -> None:
-        """The file below it is closed: by its `close`, or by another of its owners."""
+        """Called when the file below is closed, by this object or by another owner."""
         _set_closed(self, True)
 
 
@@ -111,7 +111,7 @@ _set_closed = _BelowText.__dict__["closed"].__set__
 
 
 def _is_text(mode: str) -> bool:
-    """What a mode asks for, by the rules of the built-in `open`."""
+    """Whether a mode means text, by the rules of the built-in `open`."""
     if not isinstance(mode, str):
         raise TypeError(f"mode {mode!r}: write a text, such as 'rb' or 'r'")
     letters = set(mode)
@@ -183,24 +183,23 @@ def open(  # noqa: A001 (as io.open)
     policy: str | None = None,
     **account: Unpack[Account],
 ) -> BufferedFile | File | io.TextIOWrapper:
-    """Opens a file, an object or an image for reading, as the built-in `open` does a file.
+    """Opens a file, an object or an image for reading, like the built-in `open`.
 
     `name` is a path, or `s3://BUCKET/KEY`, `gs://`, `az://`, `hf://USER/REPO/PATH`, `http(s)://HOST/PATH`, `nbd(s)://HOST/EXPORT`,
     `rbd:POOL/IMAGE`, `file:PATH`.
-    `mode` is "rb" for bytes (the default: a `BufferedFile`) or "r" for text (an `io.TextIOWrapper`). `buffering` is the size
-    of the buffer, 32 KiB unless it is given; 0 is none, for bytes only (a `File`). `encoding`, `errors` and `newline` are for
-    text, as the built-in `open` has them.
-    `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
-    such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
-    which sets itself); `foreread list policies` lists them.
-    `key`, `secret` and `token`, or `profile`, are the account that an `s3://` name is read with, `endpoint` its server and
-    `region` its region, where they are not those of the environment or of `configure`. `no_sign_request=True` asks without an account.
-    `endpoint_url` and `anon` are what s3fs calls two of them. `stores` are settings of this object as `configure` has them, such as
-    `{"total": 10, "retries": 1}`.
+    `mode` is "rb" for bytes (the default: a `BufferedFile`) or "r" for text (an `io.TextIOWrapper`). `buffering` is the size of the buffer,
+    32 KiB by default; 0 means no buffer, for bytes only (a `File`). `encoding`, `errors` and `newline` are for text, with the same
+    meaning as for the built-in `open`.
+    `cache` is the size of the cache that files with the same kind of storage, policy and cache size share. It is a number of bytes, or a
+    string such as "256 MiB" (the default, unless `configure` has set another). `policy` is a readahead policy (default "auto", which
+    needs no settings); `foreread list policies` lists the policies.
+    For an `s3://` name, `key`, `secret` and `token`, or `profile`, select the account, `endpoint` the server and `region` the region; the
+    defaults are those of the environment or of `configure`. `no_sign_request=True` sends requests without credentials. `endpoint_url`
+    and `anon` are the s3fs names of `endpoint` and `no_sign_request`. `stores` has settings for this object in the form of
+    `configure`, such as `{"total": 10, "retries": 1}`.
 
-    Raises `OSError` with errno and name when the source cannot be read, `io.UnsupportedOperation` for a mode that writes,
-    `ValueError` for a mode, a policy or a size that does not exist. In a process that was forked the file is opened anew at
-    its first read.
+    Raises `OSError` with errno and name if the source cannot be read, `io.UnsupportedOperation` for a mode that writes, and
+    `ValueError` for an invalid mode, policy or size. In a forked process the file is opened again at its first read.
     """
     text = _is_text(mode)
     if not isinstance(buffering, int):
@@ -215,7 +214,7 @@ def open(  # noqa: A001 (as io.open)
     raw = open_raw(name, cache=cache, policy=policy, **account)
     if buffering == 0:
         return raw
-    # 1 is by lines, which matters for what is written.
+    # 1 means line buffering, which matters only for writing.
     size = buffering if buffering > 1 else BUFFER_BYTES
     try:
         if not text:

@@ -1,8 +1,8 @@
-"""`foreread.open_in_store`: an object of a store of obstore, read with readahead.
+"""`foreread.open_in_store`: reads an object of an obstore store with readahead.
 
     file.read ──► engine: what to read, when, how much at once ──► store.get(path, range, if_match), from several threads
 
-The store has its own credentials, retries and connections; foreread asks it for ranges of one version.
+The store uses its own credentials, retries and connections; foreread requests ranges of one version from it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from ._file import File, cache_bytes
 from ._open import BUFFER_BYTES, BufferedFile
 
 REQUESTS = 16
-"""Requests at once, unless a caller says otherwise: as many as of an `s3://` name."""
+"""Default number of concurrent requests, the same as for an `s3://` name."""
 
 LARGEST = 1 << 20
-"""Bytes of the largest request. One is served when all of it is there."""
+"""Bytes of the largest request. A reader gets its bytes only when the whole request has arrived."""
 
 
 def open_in_store(
     store: Any, path: str, *, cache: int | str | None = None, policy: str | None = None, concurrency: int = REQUESTS
 ) -> BufferedFile:
-    """Opens an object of a store of obstore (`obstore.store.S3Store` and others) for reading, as `foreread.open` opens a name.
+    """Opens an object of an obstore store (`obstore.store.S3Store` and others) for reading, as `foreread.open` opens a name.
 
-    Asks for its size and version first. Each request names that version by its ETag, or else by its date: of an object that
-    was replaced a read raises what the store raises (`obstore.exceptions.PreconditionError`), or an `OSError` with ESTALE if the
-    answer has another ETag, size or (without a strong ETag) date. If the store gives neither ETag nor date, size alone is compared.
-    `cache` and `policy` are as for `open`, `concurrency` is how many requests there may be at once.
+    It first requests the size and version of the object. Each later request states that version by its ETag, otherwise by its date.
+    If the object has been replaced, a read raises the store's exception (`obstore.exceptions.PreconditionError`), or an `OSError` with
+    ESTALE if the answer has another ETag, size or (without a strong ETag) date. If the store gives neither ETag nor date, only the
+    size is compared. `cache` and `policy` are as for `open`; `concurrency` is the maximum number of concurrent requests.
 
-    A process that is forked while the file is open must open it anew: a store of obstore does not outlive a fork.
+    If a process is forked while the file is open, the child must open the file again, because an obstore store does not work after a fork.
     """
     if concurrency < 1:
         raise ValueError(f"concurrency {concurrency}: write a number above 0")
@@ -40,7 +40,7 @@ def open_in_store(
     condition: dict[str, Any] = {}
     if _is_strong(meta["e_tag"]):
         condition = {"if_match": meta["e_tag"]}
-    elif date.timestamp() > 0:  # Without one a store of obstore has 1970.
+    elif date.timestamp() > 0:  # If an object has no date, obstore reports 1970.
         condition = {"if_unmodified_since": date}
 
     def fetch(start: int, end: int) -> bytes:
@@ -58,5 +58,8 @@ def _is_strong(etag: str | None) -> bool:
 
 
 def _version(meta: Any) -> tuple[Any, ...]:
-    """What two answers about one version have in common. A strong ETag needs no date: those of a cluster's machines may differ."""
+    """The values that are equal in all answers about one version.
+
+    With a strong ETag the date is left out, because it may differ between the machines of a cluster.
+    """
     return meta["size"], meta["e_tag"], None if _is_strong(meta["e_tag"]) else meta["last_modified"]

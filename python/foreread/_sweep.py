@@ -1,4 +1,4 @@
-"""`lab.sweep`: every trace with every policy, device and cache, over the cores of this machine or a cluster of Dask.
+"""`lab.sweep`: every trace with every policy, device and cache, on the cores of this machine or on a Dask cluster.
 
     sweep ──► foreread sweep --missing: which cells are not in out/cells.jsonl
       ├─ no client: foreread sweep --resume, over the cores, with its progress bar
@@ -6,7 +6,7 @@
                                                                                         └─► lines, appended to the file
     all cells ──► Table, and the Parquet dataset out/dataset (by device and policy)
 
-A cell is one line, so whatever ends a sweep loses at most the cells that were being measured.
+A cell is one line. If a sweep is interrupted, only the cells that were being measured are lost.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ REALS = (
     "overfetch"
 ).split()
 SWEEP_COLUMNS: dict[str, str] = {**KEYS, **dict.fromkeys(COUNTS, "int64"), **dict.fromkeys(REALS, "double")}
-"""The columns of a sweep and their types of Arrow. `_bytes` are bytes, `_s` seconds, `_us` microseconds."""
+"""The columns of a sweep and their Arrow types. Names that end in `_bytes` are in bytes, `_s` in seconds, `_us` in microseconds."""
 
 
 def _size(size: int | str) -> str:
-    """A size as the command takes it."""
+    """A size in the notation of the command."""
     return str(size).replace(" ", "")
 
 
@@ -52,13 +52,15 @@ def _arguments(traces: list[str], policies: list[str], devices: list[str], cache
 
 
 TASK_BYTES = 1_750_000
-"""Bytes of traces, times runs, that a task with several cells has at most: a quarter of a second where a cell takes 25 ms for 175 kB
-(docs/python.md). A process takes 50 ms to start, which one such cell does not repay. What a killed worker had measured of a task is
-measured again."""
+"""Maximum size of a task with several cells, in bytes of traces times runs: a quarter of a second if a cell takes 25 ms for 175 kB.
+A process takes 50 ms to start, which is too much for a single such cell. If a worker is killed, its whole task is measured again."""
 
 
 def _tasks(missing: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The keys in their order, those of one trace, device and cache together as far as they are short. A workload's length is not known."""
+    """Groups the keys into tasks, in their order. Short cells of one trace, device and cache share a task.
+
+    A workload gets a task for each cell, because its length is not known.
+    """
     tasks: list[list[dict[str, Any]]] = []
     open_tasks: dict[Any, list[dict[str, Any]]] = {}
     for key in missing:
@@ -73,7 +75,7 @@ def _tasks(missing: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _measure(keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Cells that differ in the policy alone, wherever this runs."""
+    """Measures cells that differ only in the policy. It may run on a worker of the cluster."""
     key = keys[0]
     caches = [] if key["cache_bytes"] is None else [str(key["cache_bytes"])]
     policies = [one["policy"] for one in keys]
@@ -88,7 +90,7 @@ def _measure(keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _on_cluster(client: Any, missing: list[dict[str, Any]], path: str, progress: bool) -> None:
     from distributed import as_completed
 
-    # Not pure: a result that a worker lost is measured anew, and nothing is kept on the cluster.
+    # Not pure: a result that a worker lost is measured again, and no results are kept on the cluster.
     futures = {client.submit(_measure, task, pure=False, retries=2): task for task in _tasks(missing)}
     failed, done = None, 0
     for future in as_completed(futures):
@@ -116,7 +118,7 @@ def _row(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dataset(rows: list[dict[str, Any]], out: str) -> None:
-    """The rows as Parquet, partitioned by device and policy, beside a file with the schema alone."""
+    """Writes the rows as Parquet, partitioned by device and policy, and a file with only the schema."""
     import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
@@ -141,14 +143,15 @@ def sweep(
     seed: int = 1,
     progress: bool = True,
 ) -> Any:
-    """Measures each trace or workload with each policy on each device model with each cache: a `Table`, a row for a cell.
+    """Measures each trace or workload with each policy, device model and cache size. Returns a `Table` with a row for each cell.
 
-    `caches` are bytes or texts such as "64M"; none is the usual one. `out` is a folder that keeps the cells in `cells.jsonl`:
-    called again, with the same or more, only what is missing is measured. Traces are paths or names of objects (`s3://...`).
+    `caches` are numbers of bytes or strings such as "64M"; if there are none, the default size is used. `out` is a folder that keeps the
+    cells in `cells.jsonl`. If you call it again with the same or more arguments, only the missing cells are measured. Traces are paths
+    or names of objects (`s3://...`).
 
-    Without a `client` the cells run over the cores of this machine. With a `distributed.Client` each is a task on a
-    worker, which needs foreread too and the traces under the same names; a worker that is lost has its cells measured by
-    others. Where pyarrow is installed, `out/dataset` is a Parquet dataset of all cells, partitioned by device and policy.
+    Without a `client` the cells run on all cores of this machine. With a `distributed.Client` they run as tasks on its workers, which
+    need foreread, and the traces under the same names. If a worker is lost, others measure its cells. If pyarrow is installed,
+    `out/dataset` is a Parquet dataset of all cells, partitioned by device and policy.
     """
     from .lab import Table, command
 

@@ -6,10 +6,10 @@
         head = await file.read_at(0, 4096)
         parts = await file.read_ranges([(1 << 20, 4096), (5 << 20, 4096)])
 
-Any number of tasks may read one file. What is cached comes back without a switch to another task; for the rest the engine
-fetches, and wakes the event loop through a descriptor that it watches. A task that is cancelled gives its read up. Opening
-waits in a thread; a process has up to 64 for that, since the loop's executor has few (six on two cores), and programs open
-a thousand objects with one `gather`.
+Any number of tasks may read one file. Cached data is returned without a switch to another task. Otherwise the engine fetches the data,
+and wakes the event loop through a descriptor that the loop watches. If a task is cancelled, its read is cancelled too. Opening a file
+waits in a thread. A process has up to 64 threads for that, because the loop's own executor has few (six on two cores), and programs
+open a thousand objects with one `gather`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["AsyncFile", "open"]
 
 TOGETHER = 64
-"""Ranges of one `read_ranges` that are read at once."""
+"""Maximum number of ranges of one `read_ranges` that are read at once."""
 
 OPENING = 64
-"""Files of a process that are opened or closed at once."""
+"""Maximum number of files that a process opens or closes at once."""
 
 _of_loop: weakref.WeakKeyDictionary[Any, _native.Tasks] = weakref.WeakKeyDictionary()
 
@@ -47,7 +47,7 @@ _making = threading.Lock()
 def _executor() -> ThreadPoolExecutor:
     global _openers
     if _openers is None:
-        # Loops of two threads may come here at once.
+        # Event loops in two threads may get here at the same time.
         with _making:
             if _openers is None:
                 _openers = ThreadPoolExecutor(OPENING, "foreread-open")
@@ -55,7 +55,7 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def _forget_openers() -> None:
-    # A forked child has none of the threads, and not the one that held the lock.
+    # A forked child has none of these threads, and not the thread that may have held the lock.
     global _openers, _making
     _openers, _making = None, threading.Lock()
 
@@ -73,10 +73,10 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> _native.Tasks:
 
 
 class AsyncFile:
-    """A file, object or image that tasks of asyncio read. Made by `foreread.aio.open`.
+    """A file, object or image for asyncio tasks. Made by `foreread.aio.open`.
 
     Positions and lengths are in bytes; there is no current position. A read that fails raises `OSError` with `errno` and
-    `filename`; one of a closed file `ValueError`.
+    `filename`; a read of a closed file raises `ValueError`.
     """
 
     def __init__(self, file: _file.File | _open.BufferedFile) -> None:
@@ -84,16 +84,16 @@ class AsyncFile:
 
     @property
     def name(self) -> str:
-        """What was opened, without passwords and tokens."""
+        """The name that was opened, without passwords and tokens."""
         return self._file.name
 
     @property
     def size(self) -> int:
-        """Bytes of the source, as far as is known."""
+        """Size of the source in bytes, as far as it is known."""
         return self._file.size
 
     async def read_at(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on, `length` of them unless the end comes first."""
+        """Returns `length` bytes from `offset` on, or fewer if the file ends first."""
         loop = asyncio.get_running_loop()
         tasks, future = _tasks(loop), loop.create_future()
         begun = tasks.begin(self._file._handle, offset, length, future)
@@ -105,7 +105,7 @@ class AsyncFile:
             tasks.forget(begun)
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each `(offset, length)`, in the order of the list; up to 64 of them are read at once."""
+        """Returns the bytes of each `(offset, length)`, in the order of the list. Up to 64 ranges are read at once."""
         turn = asyncio.Semaphore(TOGETHER)
 
         async def one(offset: int, length: int) -> bytes:
@@ -120,19 +120,19 @@ class AsyncFile:
                 read.cancel()
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Says that each `(offset, length)` will be read. Does not wait."""
+        """Announces that each `(offset, length)` will be read, and returns at once."""
         self._file.prefetch(ranges)
 
     def stats(self) -> dict[str, int]:
-        """The counters of this file, as `foreread.File.stats` has them."""
+        """Returns the counters of this file, like `foreread.File.stats`."""
         return self._file.stats()
 
     def explain(self) -> str:
-        """What readahead does for this file, and why."""
+        """Returns a few lines of text that say what readahead does for this file, and why."""
         return self._file.explain()
 
     async def close(self) -> None:
-        """Closes it. Reads that wait end well; later ones raise `ValueError`."""
+        """Closes the file. Reads in progress still succeed; later reads raise `ValueError`."""
         await asyncio.get_running_loop().run_in_executor(_executor(), self._file.close)
 
     async def __aenter__(self) -> AsyncFile:
@@ -146,7 +146,7 @@ class AsyncFile:
 
 
 class _Opening:
-    """`await open(...)` gives the file, `async with open(...)` closes it again."""
+    """`await open(...)` returns the file; `async with open(...)` also closes it at the end."""
 
     def __init__(self, opening: Any) -> None:
         self._opening, self._file = opening, None
@@ -174,6 +174,6 @@ def open(  # noqa: A001 (as io.open)
 ) -> _Opening:
     """Opens a file, an object or an image for the tasks of an event loop: `await open(name)`, or `async with open(name)`.
 
-    Arguments and errors are those of `foreread.open`; files of both share engines and caches.
+    Arguments and errors are those of `foreread.open`; files opened by either function share engines and caches.
     """
     return _Opening(functools.partial(_file.open_raw, name, cache=cache, policy=policy, **account))
