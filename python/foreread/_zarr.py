@@ -1,8 +1,8 @@
-"""`foreread.plan.zarr`: the chunks that a selection of a Zarr array needs, fetched at once.
+"""`foreread.plan.zarr`: finds the chunks that a selection of a Zarr array needs, and fetches them at once.
 
     selection ──► names of chunks (or shards) ──► each a file or object, up to 64 at once ──► zarr decodes them from memory
 
-What was not planned (`zarr.json`, a chunk that was not in the plan) is read when zarr asks for it. Never: writes, or lists.
+Anything else (`zarr.json`, a chunk that is not in the plan) is read when zarr asks for it. This module neither writes nor lists.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 from typing import Any
 
 AT_ONCE = 64
-"""Chunks that are fetched at once."""
+"""Maximum number of chunks that are fetched at once."""
 
 
 class ZarrPlan:
-    """The chunks of a Zarr array that a selection needs: `names`, below the array. Not all exist: those that were never
-    written are filled.
+    """The chunks of a Zarr array that a selection needs. `names` has their names below the array. A chunk that was never written
+    does not exist; zarr uses the fill value for it.
     """
 
     def __init__(self, root: str, selection: Any, opening: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class ZarrPlan:
         return [metadata.encode_chunk_key(chunk) for chunk in itertools.product(*spans)]
 
     def read(self) -> Any:
-        """The selection as an array of numpy. All chunks are fetched at once, up to 64 of them."""
+        """Returns the selection as a numpy array. Up to 64 chunks are fetched at once."""
         self._store.fetch(self.names)
         try:
             return self._array[self.selection]
@@ -79,7 +79,7 @@ def _full(selection: Any, ndim: int) -> list[slice]:
 
 
 def _chunks(root: str, opening: dict[str, Any]) -> Any:
-    """A store of zarr that reads objects below a name through foreread; what was planned comes from memory."""
+    """Makes a zarr store that reads objects below a name through foreread; planned chunks come from memory."""
     import concurrent.futures
 
     from zarr.abc.store import Store
@@ -166,9 +166,9 @@ def _chunks(root: str, opening: dict[str, Any]) -> Any:
 
 
 def zarr(root: str | Any, selection: Any = (), **opening: Any) -> ZarrPlan:
-    """Plans to read a selection (numbers and slices; by default all) of a Zarr array below a folder or a prefix
-    (`s3://bucket/array.zarr`). Needs zarr 3. `opening` is as for `foreread.open`.
+    """Makes a plan to read a selection (numbers and slices; by default everything) of a Zarr array below a folder or a prefix
+    (`s3://bucket/array.zarr`). Needs zarr 3. `opening` takes the arguments of `foreread.open`.
 
-    Raises what zarr raises for an array that is not there.
+    If the array does not exist, raises the exception of zarr.
     """
     return ZarrPlan(os.fspath(root), selection, opening)

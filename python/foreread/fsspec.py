@@ -1,4 +1,4 @@
-"""foreread below fsspec: the cache type `foreread` for files of any filesystem, and the protocol `foreread::`.
+"""foreread as a cache for fsspec: the cache type `foreread` for files of any filesystem, and the protocol `foreread::`.
 
     import foreread.fsspec                                  # registers the cache type
 
@@ -8,8 +8,8 @@
     file.read ──► ForereadCache._fetch ──► Handle ──► engine: what to read, when, how much at once
                                                         └─ fetcher(start, end), from several threads ──► the filesystem
 
-Files of one protocol share an engine, its cache and what it has measured. fsspec has no entry points for cache types, so
-that name exists once this module is imported.
+Files of one protocol share an engine, its cache and its measurements. fsspec has no entry points for cache types, so the cache type
+`foreread` exists only after this module has been imported.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 __all__ = ["ForereadCache", "ForereadFileSystem"]
 
 REQUESTS = 8
-"""Fetches at once of a filesystem that is asynchronous, or of a function."""
+"""Default number of concurrent fetches for an asynchronous filesystem or a function."""
 
 LARGEST = 8 << 20
-"""Bytes of the largest fetch, as of an object: the policy asks for as much where a program reads on and on, or much at once. Each fetch
-costs the Python of the other filesystem a millisecond of the processor, which with 1 MiB was more than the storage took."""
+"""Bytes of the largest fetch, the same as for an object. The policy requests that much if a program reads sequentially, or much at once.
+Each fetch costs the other filesystem a millisecond of CPU time in Python; with 1 MiB that was more than the storage took."""
 
 LARGEST_SERIAL = 1 << 20
-"""The same where fetches take turns: a reader waits for the whole of one."""
+"""Bytes of the largest fetch if only one may run at a time: a reader waits for the whole fetch."""
 
 LISTINGS = {"use_listings_cache", "listings_expiry_time", "max_paths", "asynchronous", "loop", "batch_size"}
-"""Options of every filesystem of fsspec, which this one leaves to the other."""
+"""Options of every fsspec filesystem, which are passed to the other filesystem."""
 
 
 class _Locks:
-    """What threads take turns by. New in a forked child, where the thread that held one is not."""
+    """The locks of this module. A forked child creates new locks, because the thread that held one may be missing there."""
 
     def __init__(self) -> None:
         self.opening = threading.Lock()
         self.of_filesystem: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
 
     def serial(self, fs: Any) -> threading.RLock:
-        """The lock of a filesystem that two threads may not call at once."""
+        """The lock of a filesystem that only one thread at a time may call."""
         with self.opening:
             return self.of_filesystem.setdefault(fs, threading.RLock())
 
@@ -65,7 +65,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _InTurn:
-    """The fetcher of a filesystem that two threads may not call at once."""
+    """The fetcher of a filesystem that only one thread at a time may call."""
 
     def __init__(self, fetcher: Callable[[int, int], bytes], fs: Any) -> None:
         self.fetcher = fetcher
@@ -77,8 +77,11 @@ class _InTurn:
 
 
 class _WholeIfRefused:
-    """The fetcher of a file that is no larger than a block. fsspec's HTTP raises ValueError where a server has no ranges, unless the
-    request is for the whole file: then that is fetched, and kept for as long as the file is open."""
+    """The fetcher of a file that is no larger than a block.
+
+    fsspec's HTTP filesystem raises ValueError if a server does not support ranges, unless the request is for the whole file. In that
+    case the whole file is fetched, and kept as long as it is open.
+    """
 
     def __init__(self, fetcher: Callable[[int, int], bytes], size: int) -> None:
         self.fetcher, self.size = fetcher, size
@@ -102,23 +105,24 @@ class _WholeIfRefused:
 
 
 class ForereadCache(BaseCache):
-    """Reads through an engine of foreread, whose policy decides what is fetched ahead.
+    """Reads through a foreread engine, whose policy decides what is fetched ahead.
 
     Parameters
     ----------
     blocksize: int
-        A file that is no larger is fetched in one request where the server has no ranges. The sizes of other fetches are the policy's.
+        A file of at most this size is fetched in one request if the server does not support ranges. The policy chooses the sizes of
+        other fetches.
     fetcher: Callable[[int, int], bytes]
         Returns the bytes from start to end.
     size: int
-        Bytes of the file.
+        Size of the file in bytes.
     policy: str, optional
-        A readahead policy; default what `foreread.configure` was given, else "auto".
+        A readahead policy. The default is the policy given to `foreread.configure`, otherwise "auto".
     cache: int or str, optional
-        Size of the cache that files of one protocol share: bytes, or a text such as "256 MiB" (the default).
+        Size of the cache that files of one protocol share: a number of bytes, or a string such as "256 MiB" (the default).
     concurrency: int, optional
-        Fetches at once. Default 8 where the filesystem is asynchronous (s3fs, gcsfs, adlfs, http) or unknown, else 1: a
-        filesystem that is not may keep one connection, which two threads may not use.
+        Number of concurrent fetches. The default is 8 if the filesystem is asynchronous (s3fs, gcsfs, adlfs, http) or unknown.
+        Otherwise it is 1, because a synchronous filesystem may have a single connection, which two threads may not share.
     """
 
     name: ClassVar[str] = "foreread"
@@ -162,30 +166,30 @@ class ForereadCache(BaseCache):
         with _locks.opening:
             if self._handle is None:
                 self._handle = handle
-        # Another thread may have been first.
+        # Another thread may have opened a handle first.
         if self._handle is not handle:
             handle.close()
         return self._handle
 
     def stats(self) -> dict[str, int]:
-        """The counters of this file, as `foreread.File.stats`; empty before the first read."""
+        """Returns the counters of this file, like `foreread.File.stats`; empty before the first read."""
         return self._handle.stats() if self._handle and not self._handle.closed else {}
 
     def explain(self) -> str:
-        """What readahead does for this file, and why, in a few lines for people."""
+        """Returns a few lines of text that say what readahead does for this file, and why."""
         return self._handle.explain() if self._handle else "nothing was read yet\n"
 
     def prefetch(self, ranges: list[tuple[int, int]]) -> None:
-        """Says that each (offset, length) will be read."""
+        """Announces that each (offset, length) will be read."""
         if self.size:
             (self._handle or self._open()).prefetch(ranges)
 
     def close(self) -> None:
-        """Closes it; fsspec does so with the file."""
+        """Closes the handle; fsspec calls this when it closes the file."""
         if self._handle is not None:
             self._handle.close()
 
-    # fsspec counts by attributes; here the engine counts.
+    # fsspec increments these attributes; here the engine counts, so setting them has no effect.
     @property
     def hit_count(self) -> int:
         """Reads that found all their bytes cached or in flight."""
@@ -207,7 +211,7 @@ class ForereadCache(BaseCache):
 
     @property
     def total_requested_bytes(self) -> int:
-        """Bytes that were asked of the filesystem."""
+        """Bytes that were requested from the filesystem."""
         return self._handle.asked_bytes if self._handle else 0
 
     @total_requested_bytes.setter
@@ -215,7 +219,7 @@ class ForereadCache(BaseCache):
         pass
 
     def _log_stats(self) -> str:
-        # Called for each read, whether a log is kept or not.
+        # fsspec calls this for each read, even if nothing is logged.
         return ""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -233,15 +237,15 @@ class ForereadFileSystem(ChainedFileSystem):
     fs: AbstractFileSystem, optional
         The other filesystem.
     target_protocol, target_options:
-        What it is made from, where it is not given.
+        How to create the other filesystem, if `fs` is not given.
     policy, cache, concurrency:
-        As for `ForereadCache`.
+        Like those of `ForereadCache`.
 
-    An option that is none of these is a `TypeError`: those of the other filesystem are `target_options`, or behind `foreread::` are given
-    by its protocol, `{"s3": {"key": ...}}`.
+    Any other option raises `TypeError`. Give options of the other filesystem as `target_options`, or, with a URL `foreread::...`, under the
+    name of its protocol: `{"s3": {"key": ...}}`.
 
-    Files that the other filesystem does not read through a cache of fsspec (local ones, those in memory) are left as they
-    are. Everything but opening is the other filesystem's.
+    Files that the other filesystem does not read through an fsspec cache (local files, files in memory) are opened unchanged. All
+    operations except opening are passed to the other filesystem.
     """
 
     protocol: ClassVar[str] = "foreread"
@@ -270,7 +274,10 @@ class ForereadFileSystem(ChainedFileSystem):
         return f"foreread-{self.fs.fsid}"
 
     def unstrip_protocol(self, name: str) -> str:
-        """The URL of a path: `foreread://s3://bucket/key`. `fsspec.open` takes it with `target_options`, DuckDB by the filesystem."""
+        """Returns the URL of a path, such as `foreread://s3://bucket/key`.
+
+        `fsspec.open` accepts it with `target_options`, DuckDB through the registered filesystem.
+        """
         return f"foreread://{self.fs.unstrip_protocol(_other_path(name))}"
 
     @classmethod
@@ -296,12 +303,12 @@ class ForereadFileSystem(ChainedFileSystem):
 
 
 def _first(protocol: str | tuple[str, ...]) -> str:
-    """The protocol of a filesystem that may have several names."""
+    """The first protocol name of a filesystem, which may have several."""
     return protocol if isinstance(protocol, str) else protocol[0]
 
 
 def _known(options: dict[str, Any], protocol: str | None) -> None:
-    """Refuses options that would have no effect, without their values."""
+    """Refuses options that would have no effect. The error does not contain their values."""
     unknown = [key for key in options if key not in LISTINGS]
     if unknown:
         other = protocol or "s3"
@@ -312,14 +319,14 @@ def _known(options: dict[str, Any], protocol: str | None) -> None:
 
 
 def _other_path(given: Any) -> Any:
-    """A path as the other filesystem has it: DuckDB and others name files `foreread://bucket/key`."""
+    """Converts a path for the other filesystem: DuckDB and others write `foreread://bucket/key`."""
     if isinstance(given, list):
         return [_other_path(path) for path in given]
     return given.removeprefix("foreread://") if isinstance(given, str) else given
 
 
 def _protocol(url: str) -> str | None:
-    """The protocol of a URL; nothing of a path, which may have a colon, too."""
+    """The protocol of a URL. Returns `None` for a path, which may contain a colon too."""
     protocol, colon, _ = url.partition("://")
     return protocol if colon and protocol in known_implementations and protocol != "foreread" else None
 
@@ -329,7 +336,7 @@ def _delegated(name: str) -> Callable[..., Any]:
         return getattr(self.fs, name)(*map(_other_path, args), **kwargs)
 
     method.__name__ = name
-    method.__doc__ = "As the other filesystem."
+    method.__doc__ = "Calls the method of the other filesystem."
     return method
 
 

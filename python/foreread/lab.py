@@ -1,4 +1,4 @@
-"""The lab: workloads and traces, simulated and measured, as tables.
+"""The lab: simulates and measures workloads and traces, and returns tables.
 
     from foreread import lab
 
@@ -9,9 +9,9 @@
 
     function ──► python -m foreread COMMAND --json - ──► Table: rows of dicts ──► Arrow, pandas, HTML, a plot
 
-Each function runs the command of this package in a separate process, so Ctrl-C ends it and nothing of it stays in this one.
-Units are in the names of the columns: `_s` seconds, `_us` microseconds, `_bytes`. Raises `ValueError` for what does not
-exist or does not fit, `OSError` for what this machine cannot do.
+Each function runs the command of this package in a separate process, so Ctrl-C ends it and leaves nothing behind in this process.
+The names of columns end in their units: `_s` seconds, `_us` microseconds, `_bytes`. The functions raise `ValueError` for invalid
+arguments, and `OSError` if something is not possible on this machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def command(*arguments: str, progress: bool = False) -> str:
-    """What the command prints. Its progress is shown on stderr if that is asked for."""
+    """Runs the command and returns its output. With `progress`, its progress is shown on stderr."""
     started = [sys.executable, "-m", "foreread", *arguments]
     done = subprocess.run(started, stdout=subprocess.PIPE, stderr=None if progress else subprocess.PIPE, text=True, check=False)
     if done.returncode == 0:
@@ -46,7 +46,7 @@ def command(*arguments: str, progress: bool = False) -> str:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Numbers and words of a row: of a time its mean or median and its ends, of a file its counts, and no lists."""
+    """Flattens a row: a time becomes its mean or median and the ends of its interval; counts are included; lists are left out."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict) and "mean" in value:
@@ -62,7 +62,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Table:
-    """Rows of equal keys. Iterates over dicts; `report` is the JSON that they are from, with everything in it.
+    """A table of rows with the same keys. Iterating yields dicts; `report` is the complete JSON report that the rows come from.
 
     `to_arrow` needs pyarrow, `to_pandas` pandas, `plot` matplotlib.
     """
@@ -74,24 +74,24 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The keys, in their order."""
+        """The names of the columns, in order."""
         return list(dict.fromkeys(key for row in self.rows for key in row))
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`."""
+        """Returns the rows as a `pyarrow.Table`."""
         import pyarrow as pa
 
         columns = self.columns
         return pa.table({key: [row.get(key) for row in self.rows] for key in columns})
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`."""
+        """Returns the rows as a `pandas.DataFrame`."""
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=self.columns)
 
     def plot(self, x: str | None = None, y: str = "time_s", ax: Any = None) -> Any:
-        """Bars of `y` for each row, with its 95 % interval where there is one. Returns the axes of matplotlib."""
+        """Draws a bar of `y` for each row, with its 95 % interval if there is one. Returns the matplotlib axes."""
         if y not in self.columns:
             raise ValueError(f"no column {y!r}; there are {', '.join(self.columns)}")
         if ax is None:
@@ -154,17 +154,17 @@ def _listed(name: str) -> Table:
 
 
 def workloads() -> Table:
-    """The workloads: name, what it is, where it is from. `report` has their parameters."""
+    """Returns the workloads with name, summary and origin. `report` has their parameters."""
     return _listed("workloads")
 
 
 def policies() -> Table:
-    """The readahead policies."""
+    """Returns the readahead policies."""
     return _listed("policies")
 
 
 def models() -> Table:
-    """The models of storage."""
+    """Returns the storage models."""
     return _listed("models")
 
 
@@ -176,11 +176,11 @@ def compare(
     cache: int | str | None = None,
     seed: int = 1,
 ) -> Table:
-    """Compares policies on a workload or a trace: a row for each, as `foreread compare` has it (docs/guide.md).
+    """Compares policies on a workload or a trace, like `foreread compare` (docs/guide.md). Returns a row for each policy.
 
-    `on` is a model, a file, a device or another source; `policies` the usual ones, or a list such as
-    `["none", "linux-6.18:max=1M"]`; `cache` bytes or a text such as "64M". `report["best"]` names the fastest, or several that
-    the runs do not tell apart; `report["comparisons"]` says of each pair whether it differs, is equal within 5 %, or neither.
+    `on` is a model, a file, a device or another source. `policies` is a list such as `["none", "linux-6.18:max=1M"]`; the default is the
+    usual policies. `cache` is a number of bytes or a string such as "64M". `report["best"]` names the fastest policy, or several if the
+    runs show no difference between them. `report["comparisons"]` says for each pair whether it differs, is equal within 5 %, or neither.
     """
     asked = ["compare", os.fspath(workload), "--on", on, "--seed", str(seed), "--json", "-"]
     asked += [] if policies is None else ["--policy", ",".join(policies)]
@@ -198,7 +198,7 @@ def simulate(
     cache: int | str | None = None,
     seed: int = 1,
 ) -> dict[str, Any]:
-    """One policy on a workload or a trace, on a model: its row, a dict."""
+    """Simulates one policy on a workload or a trace, on a model. Returns its row as a dict."""
     caches = [] if cache is None else [_size(cache)]
     cells = _cells(_arguments([os.fspath(workload)], [policy], [on], caches, runs, seed))
     if len(cells) != 1:
@@ -207,15 +207,15 @@ def simulate(
 
 
 def explain(workload: str | os.PathLike[str], on: str = "model:rbd", policy: str | None = None) -> Table:
-    """What readahead did for each file of a trace: a row for each file. `report` has the rules of the policy."""
+    """Shows what readahead did for each file of a trace. Returns a row for each file; `report` has the rules of the policy."""
     asked = ["explain", os.fspath(workload), "--on", on, "--json", "-"]
     report = json.loads(command(*asked, *([] if policy is None else ["--policy", policy])))
     return Table(map(_flat, report["files"]), report, f"{report.get('trace', workload)} on {on}")
 
 
 def probe(source: str | os.PathLike[str], seconds: int = 25, output: str | os.PathLike[str] | None = None) -> Table:
-    """Measures a storage: a row for each request size and depth. Reads only. `output` is a file for the fitted model,
-    which is then `on="model:FILE.toml"`; `report` has the model and the advised readahead.
+    """Measures storage. Returns a row for each request size and queue depth. It only reads. `output` is a file for the fitted model,
+    which you can then use as `on="model:FILE.toml"`; `report` has the model and the recommended readahead.
     """
     asked = ["probe", os.fspath(source), "--time", f"{seconds}s", "--json", "-"]
     report = json.loads(command(*asked, *([] if output is None else ["--out", os.fspath(output)])))
@@ -227,7 +227,7 @@ _TRACE_TEXTS = ["file", "op", "flags", "after"]
 
 
 def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Any:  # noqa: A002 (as the command's)
-    """A trace of any known format as a `pyarrow.Table`: a row for each record, times in ns, offsets and lengths in bytes."""
+    """Reads a trace of any known format into a `pyarrow.Table`: a row for each record, times in ns, offsets and lengths in bytes."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -240,9 +240,10 @@ def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Any: 
 
 
 def write_trace(table: Any, path: str | os.PathLike[str], force: bool = False) -> None:
-    """Writes a `pyarrow.Table` or a `pandas.DataFrame` with the columns of `read_trace` as a trace of foreread's.
+    """Writes a `pyarrow.Table` or a `pandas.DataFrame` with the columns of `read_trace` as a trace in foreread's
+    format.
 
-    `offset` and `length` are needed; what else is missing is taken as unknown. With `force` a file is replaced.
+    The columns `offset` and `length` are required; other missing columns count as unknown. With `force` an existing file is replaced.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -250,7 +251,7 @@ def write_trace(table: Any, path: str | os.PathLike[str], force: bool = False) -
     if not isinstance(table, pa.Table):
         table = pa.Table.from_pandas(table, preserve_index=False)
     for number, field in enumerate(table.schema):
-        if field.name in _TRACE_NUMBERS:  # pandas has floats where a number is missing
+        if field.name in _TRACE_NUMBERS:  # pandas turns a column with missing numbers into floats
             table = table.set_column(number, field.name, table.column(number).cast(pa.int64()))
     with tempfile.TemporaryDirectory() as folder:
         between = os.path.join(folder, "trace.csv")

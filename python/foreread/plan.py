@@ -1,4 +1,4 @@
-"""Plans: what a reader of a known format will read is computed from its header, and fetched in few requests.
+"""Plans for files of a known format: the header says which ranges a reader will need, and they are fetched in few requests.
 
     import foreread
     from foreread import plan
@@ -10,8 +10,8 @@
                 header or footer                what is needed             neighbours as one
     file ──► [ read: 1 or 2 requests ] ──► ranges of tensors or chunks ──► requests ──► read: one buffer, 64 MiB ahead
 
-A gap between two ranges is read where it is small (8 KiB) and all gaps together are at most 5 % of what is needed. The
-policy of the file reads nothing ahead of a plan. Headers come from storage, so they are checked before they are believed.
+A gap between two ranges is read if it is at most 8 KiB, and all gaps together are at most 5 % of the needed bytes. The policy of the
+file reads nothing ahead of a plan. Headers come from storage and may be damaged, so they are checked before use.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 __all__ = ["ParquetPlan", "Plan", "SafetensorsPlan", "ZarrPlan", "parquet", "safetensors", "zarr"]
 
 GAP_BYTES = 8192
-"""A gap of up to this many bytes is read: it costs less than a request. As the coalescing of Arrow has it."""
+"""A gap of up to this many bytes is read, because that costs less than a request. Arrow's coalescing uses the same value."""
 
 HEADER_BYTES = 100_000_000
-"""Longest header of a safetensors file, as its specification says."""
+"""Maximum length of the header of a safetensors file, according to its specification."""
 
 FIRST_BYTES = 64 << 10
-"""Read at once for a header or a footer: most fit."""
+"""Bytes read first for a header or a footer; most headers fit."""
 
 DTYPE_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
@@ -58,7 +58,7 @@ TORCH = {
 
 
 def _together(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted ranges in few requests: what touches or overlaps, and small gaps as long as all are at most 5 % of the bytes."""
+    """Merges ranges into few requests: ranges that touch or overlap, and small gaps as long as all gaps are at most 5 % of the bytes."""
     left = sum(length for _, length in ranges) // 20
     merged: list[tuple[int, int]] = []
     for start, length in sorted(one for one in ranges if one[1] > 0):
@@ -74,9 +74,9 @@ def _together(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class Plan:
-    """Ranges of a file that will be read, and how: `requests` are `(offset, length)` in the order of the file.
+    """Ranges of a file that will be read, and the requests for them: `requests` are `(offset, length)` in file order.
 
-    `bytes_needed` counts what was asked for, `bytes_fetched` that with the gaps between.
+    `bytes_needed` is the number of requested bytes; `bytes_fetched` includes the gaps between them.
     """
 
     def __init__(self, file: File | BufferedFile, ranges: Iterable[tuple[int, int]]) -> None:
@@ -92,7 +92,7 @@ class Plan:
         self.bytes_needed = sum(length for _, length in self.ranges)
 
     def fetch(self) -> None:
-        """Reads everything into one buffer, if that has not been done. Raises `OSError` where the file ends too soon."""
+        """Reads everything into one buffer, unless it has been read already. Raises `OSError` if the file is too short."""
         if self._data is None:
             data = _memory(self.bytes_fetched)
             got = self.file.readinto_ranges(data, self.requests)
@@ -102,7 +102,7 @@ class Plan:
             self._data = data
 
     def view(self, offset: int, length: int) -> memoryview | None:
-        """The planned bytes at an offset, without a copy; nothing where they are not planned. Fetches all at the first call."""
+        """Returns the planned bytes at an offset, without a copy; `None` if they are not planned. The first call fetches everything."""
         behind = bisect.bisect_right(self._starts, offset, key=lambda request: request[0])
         if behind == 0:
             return memoryview(b"") if length == 0 else None
@@ -121,7 +121,7 @@ class Plan:
 
 
 def _memory(length: int) -> memoryview:
-    """Bytes to be filled; not zeroed first where numpy is there."""
+    """A buffer to fill. If numpy is installed, the buffer is not zeroed first."""
     try:
         import numpy as np
     except ImportError:
@@ -130,7 +130,7 @@ def _memory(length: int) -> memoryview:
 
 
 class SafetensorsPlan(Plan):
-    """Tensors of a safetensors file. Arrays and tensors are views of one buffer, which lives as long as one of them."""
+    """Tensors of a safetensors file. Arrays and tensors are views of one buffer, which lives as long as any of them."""
 
     def __init__(self, file: File | BufferedFile, tensors: dict[str, tuple[str, list[int], int, int]], metadata: dict[str, str]) -> None:
         super().__init__(file, [(start, length) for _, _, start, length in tensors.values()])
@@ -139,7 +139,7 @@ class SafetensorsPlan(Plan):
 
     @property
     def names(self) -> list[str]:
-        """The tensors that will be read."""
+        """The names of the tensors that will be read."""
         return list(self._tensors)
 
     def _each(self) -> Iterator[tuple[str, str, list[int], memoryview]]:
@@ -149,7 +149,7 @@ class SafetensorsPlan(Plan):
             yield name, dtype, shape, view
 
     def numpy(self) -> dict[str, Any]:
-        """The tensors as arrays of numpy. BF16, which numpy lacks, comes as uint16; raises `TypeError` for F8 and smaller."""
+        """Returns the tensors as numpy arrays. BF16, which numpy lacks, is returned as uint16; F8 and smaller types raise `TypeError`."""
         import numpy as np
 
         found = {}
@@ -161,7 +161,7 @@ class SafetensorsPlan(Plan):
         return found
 
     def torch(self) -> dict[str, Any]:
-        """The tensors as tensors of torch, on the CPU."""
+        """Returns the tensors as torch tensors on the CPU."""
         import torch
 
         found = {}
@@ -178,8 +178,8 @@ def _broken(file: File | BufferedFile, why: str) -> ValueError:
 
 
 def _header(file: File | BufferedFile) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and where the data begins: 8 bytes of length, JSON, data."""
-    # As ranges: behind a read at the front of a file a policy would read on, and the tensors may be elsewhere.
+    """Reads the header of a safetensors file. Returns it and the offset of the data. The file has 8 bytes of length, JSON, data."""
+    # Read as ranges: after a read at the start of a file the policy would read ahead, but the tensors may be elsewhere.
     (head,) = file.read_ranges([(0, FIRST_BYTES)])
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or not 2 <= length <= min(HEADER_BYTES, file.size - 8):
@@ -197,7 +197,7 @@ def _header(file: File | BufferedFile) -> tuple[dict[str, Any], int]:
 
 
 def _tensor(file: File | BufferedFile, name: str, entry: Any, data: int) -> tuple[str, list[int], int, int]:
-    """Type, shape, offset and length of a tensor, checked."""
+    """Returns type, shape, offset and length of a tensor, after checking them."""
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         numbers = [start, end, *shape]
@@ -214,7 +214,7 @@ def _tensor(file: File | BufferedFile, name: str, entry: Any, data: int) -> tupl
 
 
 def _opened(file: Any, opening: dict[str, Any]) -> Any:
-    """An open file, or one that is opened by its name and closed with the last plan that has it."""
+    """Returns an open file as it is, or opens a name. A file opened here is closed with the last plan that uses it."""
     if isinstance(file, (str, bytes, os.PathLike)):
         return open_raw(file, **opening)
     if opening:
@@ -225,11 +225,11 @@ def _opened(file: Any, opening: dict[str, Any]) -> Any:
 def safetensors(
     file: File | BufferedFile | str | os.PathLike[Any], tensors: Iterable[str] | None = None, **opening: Any
 ) -> SafetensorsPlan:
-    """Plans to read these tensors of a safetensors file, by default all. Reads the header: one request, two if it is long.
+    """Makes a plan to read the given tensors of a safetensors file, by default all. Reads the header with one or two requests.
 
-    `file` is an open file, or a name that is opened with the arguments of `foreread.open` behind it.
+    `file` is an open file, or a name; further arguments are those of `foreread.open`.
 
-    Raises `KeyError` for a name that the file does not have, `ValueError` for a header that is not right.
+    Raises `KeyError` if the file has no tensor of a given name, `ValueError` if the header is invalid.
     """
     if isinstance(tensors, str):
         raise TypeError(f"tensors {tensors!r}: give a list of names")
@@ -245,7 +245,7 @@ def safetensors(
 
 
 class _Planned(io.RawIOBase):
-    """A file that gives planned bytes from a plan's buffer and reads the rest."""
+    """A file that returns planned bytes from a plan's buffer, and reads all other bytes from the file."""
 
     def __init__(self, plan: Plan, tail: bytes) -> None:
         self._plan, self._tail, self._position = plan, tail, 0
@@ -283,7 +283,7 @@ class ParquetPlan(Plan):
         self.metadata, self.row_groups, self.columns, self._tail = metadata, row_groups, columns, tail
 
     def read(self, **options: Any) -> Any:
-        """The columns as a `pyarrow.Table`. Options are those of `pyarrow.parquet.ParquetFile.read_row_groups`."""
+        """Returns the columns as a `pyarrow.Table`. The options are those of `pyarrow.parquet.ParquetFile.read_row_groups`."""
         import pyarrow.parquet as pq
 
         opened = pq.ParquetFile(_Planned(self, self._tail), metadata=self.metadata, pre_buffer=False)
@@ -300,11 +300,11 @@ def parquet(
     row_groups: Iterable[int] | None = None,
     **opening: Any,
 ) -> ParquetPlan:
-    """Plans to read these columns of these row groups of a Parquet file, by default all. Needs pyarrow, which reads the footer.
+    """Makes a plan to read the given columns and row groups of a Parquet file, by default all. Needs pyarrow, which reads the footer.
 
-    `file` is an open file, or a name that is opened with the arguments of `foreread.open` behind it.
+    `file` is an open file, or a name; further arguments are those of `foreread.open`.
 
-    A column of a nested type is named with its parts (`a.b`) or by its first part, as in pyarrow. Raises `KeyError` for a
+    Write a column of a nested type with its parts (`a.b`) or with its first part, as in pyarrow. Raises `KeyError` for a
     column and `IndexError` for a row group that the file does not have, `pyarrow.ArrowInvalid` for a file that is not Parquet.
     """
     import pyarrow as pa
