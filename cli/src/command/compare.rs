@@ -1,8 +1,7 @@
 //! `foreread compare`: passes a checked plan to the lab, prints the advice, the tables and the JSON.
 //!
-//! The text is printed at the end, the verdict over all tables first. If there are several tables, a line on stderr
-//! reports each as soon as it is complete. After Ctrl-C or a failed source, the results so far are printed. Nothing is
-//! printed during a measurement.
+//! The text is printed at the end, the verdict over all tables first. Of several tables each is a line on stderr as soon as it is complete.
+//! Ctrl-C and a source that fails end it with what there is. Never: prints in a measurement.
 
 use crate::args::values::{page_size, size, time};
 use crate::config;

@@ -1,4 +1,6 @@
-//! `foreread doctor`: inspects the machine's readahead and prints the result. The crate `attach` does the work and makes the decisions.
+//! `foreread doctor`: has the attach room look at the machine's readahead, and prints what it found.
+//!
+//! Never: a decision.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;
@@ -80,10 +82,10 @@ pub struct DoctorArgs {
     pub output: JsonArgs,
 }
 
-/// How long page faults and reads of this machine are counted.
+/// How long page faults and reads are counted, of this machine.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
-/// Inspects and prints, or sets values.
+/// Looks and prints, or sets.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
         ("json", args.output.json.as_deref()),
@@ -93,7 +95,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let host = Host::below(&args.root);
     let options = DoctorOptions {
         devices: args.devices.clone(),
-        // Device nodes below another root would still be devices of this machine.
+        // The nodes of another root are those of this machine.
         may_measure: !args.no_measure && args.root == Path::new("/") && args.to.is_none(),
         to: args.to,
         counted_for: if args.root == Path::new("/") {

@@ -93,8 +93,8 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     if is_none {
         let remedy = "name a mount point, or nbd://HOST:PORT";
         return Err(Fail::check(
-            "no foreread mount or server found",
-            "this machine",
+            "no mount and no server of foreread",
+            "here",
             remedy,
         ));
     }

@@ -1,4 +1,4 @@
-//! `foreread plan`: makes a plan, writes it, and reports what it contains and what it leaves out.
+//! `foreread plan`: makes a plan with the lab, writes it, and reports what it contains and what it leaves out.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;
@@ -77,7 +77,7 @@ fn format(text: &str) -> Result<Format, String> {
         .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
 }
 
-/// Maximum number of files listed on stderr; the JSON lists all.
+/// Maximum number of files named on stderr; JSON has all.
 const MAX_NAMED: usize = 10;
 
 /// Makes the plan and writes it.

@@ -1,5 +1,4 @@
-//! `foreread probe`: measures a source, prints how much readahead is enough, and writes the model and the JSON. It only
-//! reads the source.
+//! `foreread probe`: measures a source, prints which readahead is enough, writes the model and the JSON. The source is only read.
 
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;

@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
     let enough = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&enough);
-    // Signals are passed to the command; with --pid they end the run.
+    // They reach the command, or end the run beside a process.
     let signals = CommandSignals::begin(&heard, move |signal, _| {
         flag.fetch_or(ENDING_COMMAND.contains(&signal), Ordering::Release);
     })?;

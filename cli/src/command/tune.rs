@@ -1,10 +1,10 @@
-//! `foreread tune`: records a command or takes a trace, calls the lab to measure and compare, and prints what to set.
+//! `foreread tune`: records a command or takes a trace, has the lab measure and compare, prints what to set.
 //!
 //! ```text
 //!   -- CMD, --pid N ──► foreread record, a child ──► trace, kept ─┐
 //!   TRACE ────────────────────────────────────────────────────────┴─► storage (--on, or found) ──► lab ──► what to set
 //! ```
-//! It changes no setting.
+//! Never: sets anything.
 
 use crate::args::JsonArgs;
 use crate::args::values::{measuring, size};
@@ -105,14 +105,14 @@ pub struct TuneArgs {
     pub command: Vec<OsString>,
 }
 
-/// Maximum bytes of a recorder's summary.
+/// Bytes of a recorder's summary.
 const MAX_SUMMARY_BYTES: u64 = 1 << 20;
-/// Maximum number of names tried for a trace without --out.
+/// Names that are tried for a trace without one.
 const MAX_NAMES: u32 = 1000;
 
 /// Records, measures and prints.
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
-    // Check --on before the program runs, so that a wrong name is reported at once.
+    // What is wrong with it is said before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
     let trace = args.out.as_ref().map(|path| path.as_os_str());
     let outputs = Outputs::new(&[

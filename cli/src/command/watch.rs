@@ -1,4 +1,4 @@
-//! `foreread watch`: prints at each interval what was read from each disk, and the verdict of `doctor`.
+//! `foreread watch`: prints at an interval what disks read, and what `doctor` says of them.
 
 use crate::args::values::time;
 use crate::command::doctor::COUNTED_FOR;
