@@ -56,17 +56,18 @@ pub struct ServerArgs {
     pub cache: u64,
     /// Keep object data on disk here: DIR[,size=50G]
     ///
-    /// The data stays between runs, in a folder of this user that any number of commands may share. size limits the files; ,free=10% leaves
-    /// that much of the file system free. ,others=trusted allows a folder that other users may write. ,shared=/mnt/x or ,shared=s3://bucket/prefix lets machines
-    /// share fetched data. Default: FOREREAD_DISK_CACHE, then the key
-    /// 'disk-cache' of the settings files; '' means none. 'foreread cache' lists and verifies it.
+    /// The data stays between runs, in a folder of this user that any number of commands may share. size limits the
+    /// space for the cached data; ,free=10% leaves that much of the file system free. ,others=trusted allows a folder
+    /// to which other users may write. ,shared=/mnt/x or ,shared=s3://bucket/prefix lets machines share fetched data.
+    /// Default: FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files; '' means none. 'foreread cache'
+    /// lists and verifies it.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
     /// Treat growth of a file as an append, so that clients continue
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
-    /// Record all reads as a trace, complete at the end
+    /// Record all reads as a trace, complete at exit
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
     /// Serve Prometheus metrics at [ADDR:]PORT/metrics

@@ -41,9 +41,9 @@ use std::time::Duration;
 /// readahead state; all share one cache. A changed file becomes a new file: a process that has it open reads the version that it
 /// opened, or gets an error, and the next open gets the new version (after --attr-ttl at the latest).
 ///
-/// The files belong to the mounting user; --allow-other lets other users read them, as permissions allow. A line is printed
-/// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only detached, and a second
-/// Ctrl-C ends the process at once.
+/// The files belong to the mounting user; --allow-other lets other users read them, as permissions allow. A line is
+/// printed when the mount is ready. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only detached,
+/// and a second Ctrl-C ends the process at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,7 @@ Examples:
   foreread mount nbd://far.example/disk mnt --cache 1G --stats-every 5s
   foreread mount -d s3://bucket/data/ mnt; foreread umount mnt")]
 pub struct MountArgs {
-    /// A folder, PATH, or a source as for 'foreread serve'
+    /// A folder, a file, or a source as for 'foreread serve'
     #[arg(value_name = "SOURCE")]
     pub source: SourceName,
     /// An empty folder to mount on
@@ -69,8 +69,9 @@ pub struct MountArgs {
     pub once: bool,
     /// Options of mount(8), such as allow_other,cache=1G
     ///
-    /// Every option of this command, with _ or -, and env=FILE, a file of lines NAME=VALUE for credentials. Generic options of mount(8)
-    /// (noauto, _netdev, x-systemd...) are ignored; unknown options are an error. In policy and disk_cache write + for a comma.
+    /// Takes every option of this command, with _ or -, and env=FILE: a file of lines NAME=VALUE for credentials.
+    /// Generic options of mount(8) (noauto, _netdev, x-systemd...) are ignored; unknown options are an error. In the
+    /// values of policy and disk_cache, write + for a comma.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     #[command(flatten)]
@@ -95,7 +96,7 @@ pub struct MountArgs {
     /// versions.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub control: Option<PathBuf>,
-    /// Read the ranges of this plan ahead, in its order
+    /// Read ahead the ranges of this plan, in its order
     ///
     /// File names in the plan are relative to the mount point, as in a plan made from 'mount --record'. The ranges are
     /// read through the mount, into its cache and the kernel's.

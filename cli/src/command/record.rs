@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// Records every read of the command and its children: read, pread, readv, preadv, sendfile, copy_file_range, splice,
 /// page faults in mappings, hints, and io_uring reads that use the page cache. Each record has the file, descriptor,
-/// offset, length, times and thread. They come from the kernel's tracepoints, which needs root and tracefs. File names
-/// are looked up by device and inode.
+/// offset, length, times and thread. The records come from the kernel's tracepoints, which need root and tracefs. File
+/// names are looked up by device and inode.
 ///
 /// Without root it samples what the command's threads are waiting for (--by sample), and sees the reads and faults that
 /// block. For reads served from the page cache it counts the bytes and guesses the offsets; the trace and the summary

@@ -46,7 +46,7 @@ Examples:
   foreread replay model.plan -- python3 serve.py
   foreread record -o app.frt -- ./app; foreread replay app.frt -- ./app")]
 pub struct ReplayPlanArgs {
-    /// A plan of 'foreread plan', or a trace
+    /// A plan made by 'foreread plan', or a trace
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
     /// Maximum bytes to read

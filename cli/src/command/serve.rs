@@ -49,14 +49,14 @@ pub struct ServeArgs {
     /// Listen on 127.0.0.1:PORT, or ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
-    /// Encrypt, with the certificate in this folder
+    /// Use TLS, with the certificate in this folder
     ///
     /// The folder holds server-cert.pem and server-key.pem. --tls-verify-peer also needs ca-cert.pem and, if
     /// certificates were revoked, ca-crl.pem. nbdkit and libnbd use the same names.
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "DIR")]
     pub tls_certificates: Option<PathBuf>,
-    /// 'require': serve only clients with TLS; 'on': also without
+    /// Refuse clients without TLS ('require'), or serve them too ('on')
     #[cfg(feature = "tls")]
     #[arg(
         long,
@@ -81,7 +81,7 @@ pub struct ServeArgs {
     pub export: String,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Read the ranges of this plan ahead, in its order
+    /// Read ahead the ranges of this plan, in its order
     ///
     /// The plan must contain a single file, or a file with the name of the export, and the file must have the source's
     /// size. Make it with 'foreread plan' from a trace of 'serve --record'. At most a quarter of the cache holds data

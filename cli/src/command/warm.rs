@@ -22,8 +22,9 @@ use std::time::Duration;
 
 /// Read files into the page cache, or objects into a disk cache
 ///
-/// Reads whole files, and folders recursively, at the full rate of the storage. Cached data is not read again, so an interrupted command continues
-/// where it stopped. It stops when seven eighths of the memory of the control group or the machine are used, and reports that.
+/// Reads whole files, and folders recursively, at the full rate of the storage. Cached data is not read again, so an
+/// interrupted command continues where it stopped. The command stops when seven eighths of the memory of the control
+/// group or the machine are used, and reports that.
 ///
 /// Objects (s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ for all objects below it) go to the disk cache of --disk-cache,
 /// from which 'mount' and 'serve' read. The command stops when that cache reaches its size limit or its free-space
