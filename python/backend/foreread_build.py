@@ -1,9 +1,8 @@
-"""The build backend of the wheel: maturin, after the licences of what the module links have been collected.
+"""The build backend of the wheel. It collects the licences of all crates that the module links, and then calls maturin.
 
 `pip install ./python` calls `build_wheel`. Cargo says which crates are linked; each crate carries its licence in its source, which
 cargo has downloaded. They are written to THIRD-PARTY-LICENSES.txt, which `license-files` of pyproject.toml puts into the wheel.
-Run as a program it writes the licences and prints what they hold.
-Never: asks the network for anything.
+Run as a program, it writes the licences and prints what they contain. It never uses the network.
 """
 
 from __future__ import annotations

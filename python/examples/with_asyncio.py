@@ -1,4 +1,4 @@
-"""asyncio: a hundred reads at once, without a thread for each."""
+"""asyncio: runs a hundred reads at once, without a thread for each read."""
 import asyncio
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: a Parquet file, read through foreread and made a dataset."""
+"""Hugging Face datasets: reads a Parquet file through foreread and turns it into a dataset."""
 import os
 import tempfile
 

@@ -1,4 +1,4 @@
-"""torch: two epochs over the records of one object; the second one reads them from the cache on disk and asks the store which version is there."""
+"""torch: runs two epochs over the records of one object. The second epoch reads from the disk cache; it only asks the store for the version."""
 import os
 import tempfile
 import threading

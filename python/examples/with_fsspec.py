@@ -1,4 +1,4 @@
-"""fsspec: the cache type `foreread` for files of any filesystem, here over HTTP of this machine."""
+"""fsspec: uses the cache type `foreread` for files of any filesystem, here over HTTP on this machine."""
 import functools
 import http.server
 import os

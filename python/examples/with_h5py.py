@@ -1,4 +1,4 @@
-"""h5py: a dataset of an HDF5 file through a file of foreread."""
+"""h5py: reads a dataset of an HDF5 file through a foreread file."""
 import os
 import tempfile
 

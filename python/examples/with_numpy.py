@@ -1,4 +1,4 @@
-"""numpy: a slice of an array in a file, read into memory without a copy between."""
+"""numpy: a slice of an array in a file, read into memory without an intermediate copy."""
 import os
 import tempfile
 
@@ -11,7 +11,7 @@ with tempfile.TemporaryDirectory() as folder:
     np.save(path, whole)
 
     with foreread.open(path) as file:
-        # As np.load does, but of any source: s3://, https://, nbd://, rbd:.
+        # Like np.load, but from any source: s3://, https://, nbd://, rbd:.
         assert np.array_equal(np.load(file), whole)
         # Rows 500 to 509 alone: the data are the last 4,000,000 bytes.
         rows = np.empty((10, 1000), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""pandas: CSV and Parquet through a file of foreread."""
+"""pandas: reads CSV and Parquet through a foreread file."""
 import os
 import tempfile
 

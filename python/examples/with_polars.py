@@ -1,4 +1,4 @@
-"""polars: Parquet and CSV through a file of foreread."""
+"""polars: reads Parquet and CSV through a foreread file."""
 import os
 import tempfile
 

@@ -1,4 +1,4 @@
-"""pyarrow: two columns by a plan; a dataset through fsspec; traces and results of the lab as tables."""
+"""pyarrow: reads two columns with a plan, a dataset through fsspec, and traces and results of the lab as tables."""
 import os
 import tempfile
 

@@ -1,4 +1,4 @@
-"""safetensors: two of ten tensors, read in two requests; written by safetensors itself."""
+"""safetensors: reads two of ten tensors with two requests. The file is written by the safetensors package."""
 import os
 import tempfile
 

@@ -1,4 +1,4 @@
-"""torch: weights as tensors, a DataLoader whose dataset keeps an open file, and one that reads many files in a known order."""
+"""torch: reads weights as tensors. One DataLoader reads through an open file; the other reads many files in a known order."""
 import json
 import os
 import sys
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 
 class Records(Dataset):
-    """Records of equal length in one file. Each worker, which is forked, opens the file anew at its first read."""
+    """Records of equal length in one file. Each worker is forked, and opens the file again at its first read."""
 
     def __init__(self, path, length):
         self.file, self.length = foreread.open(path), length

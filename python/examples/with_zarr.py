@@ -1,4 +1,4 @@
-"""zarr: an array in a folder through foreread's filesystem, and one in a ZIP file through a file."""
+"""zarr: reads an array in a folder through foreread's filesystem, and an array in a ZIP file through a foreread file."""
 import os
 import tempfile
 import zipfile

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 struct ReadEnd {
     done: Result<usize, ReadError>,
-    /// The memory that it filled.
+    /// The memory that the read fills.
     room: Room,
     lent: LentReader,
 }
