@@ -1,4 +1,4 @@
-"""torch: runs two epochs over the records of one object. The second epoch reads from the disk cache; it only asks the store for the version."""
+"""torch: runs two epochs over the records of one object. The second epoch reads from the disk cache, after asking the store for the version."""
 import os
 import tempfile
 import threading
