@@ -233,33 +233,33 @@ def _given(name: str, account: Account) -> list[tuple[str, str]]:
         own = OTHER_NAMES.get(key, key)
         if own not in ACCOUNT:
             names = ", ".join([*ACCOUNT, "stores", "cache", "policy"])
-            raise TypeError(f"open() got an unexpected keyword argument {key!r}; of a source it takes {names}")
+            raise TypeError(f"open() got an unexpected keyword argument {key!r}; its arguments for a source are {names}")
         kind = bool if own == "no_sign_request" else str
         if value is None or value is False and kind is bool:
             continue
         if not isinstance(value, kind):
             raise TypeError(f"{key}: write {'True or False' if kind is bool else 'a text'}")
         if own in given:
-            raise TypeError(f"{own} is given twice, by two names")
+            raise TypeError(f"{own} is given twice, under two names")
         given[own] = "" if kind is bool else value
     for key in ("key", "secret", "profile"):
         if given.get(key) == "":
             raise ValueError(f"{key} is empty; give one, or leave it out for the environment's account")
     if "profile" in given and "key" in given:
-        raise ValueError("profile and key are two accounts; give one of them")
+        raise ValueError("profile and key select two accounts; give only one of them")
     if "no_sign_request" in given and ("key" in given or "profile" in given):
-        raise ValueError("no_sign_request (anon) is without an account; leave it or the account out")
+        raise ValueError("no_sign_request (anon) means requests without an account; give either no_sign_request or an account")
     if given and not name.startswith("s3://"):
-        raise ValueError(f"{next(iter(given))} is for s3://; others take their account from variables, or from configure(stores=...)")
+        raise ValueError(f"{next(iter(given))} is only for s3://; other stores take their account from variables, or from configure(stores=...)")
     if ("key" in given) != ("secret" in given) or ("token" in given and "key" not in given):
-        raise ValueError("key and secret belong together, and token to both; give key and secret, or none")
+        raise ValueError("key, secret and token belong together; give key and secret, with or without token, or none of them")
     if "key" in given:
         # Do not combine the key with the environment's token, which belongs to another key.
         given.setdefault("token", "")
     settings = [(ACCOUNT[key], value) for key, value in given.items()]
     if stores:
         if name.partition("://")[0].lower() not in OF_OBJECTS:
-            raise ValueError(f"stores is for names of objects: {', '.join(f'{scheme}://' for scheme in OF_OBJECTS)}")
+            raise ValueError(f"stores is only for names of objects: {', '.join(f'{scheme}://' for scheme in OF_OBJECTS)}")
         settings.insert(0, ("stores", _notation(stores)))
     return settings
 
@@ -274,7 +274,7 @@ def _notation(stores: Mapping[str, str | bool | int]) -> str:
     for key, value in stores.items():
         word = str(value).lower() if isinstance(value, bool) else str(value)
         if "," in word:
-            raise ValueError(f"{key} with a comma; name it without one")
+            raise ValueError(f"{key} contains a comma; write it without a comma")
         own = {"endpoint": "endpoint_url", "anon": "no_sign_request"}.get(key, key)
         parts.append(f"{own.replace('_', '-')}={word}")
     return ",".join(parts)

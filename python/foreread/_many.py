@@ -49,7 +49,7 @@ def read_files(
     if isinstance(names, (str, bytes)):
         raise TypeError(f"names {names!r}: give a list of names")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise ValueError(f"concurrency {concurrency!r}: write how many files are read at once, at least 1")
+        raise ValueError(f"concurrency {concurrency!r}: write the number of files to read at once, at least 1")
 
     if on_error not in ("raise", "return", "omit"):
         raise ValueError(f"on_error {on_error!r}: write 'raise', 'return' or 'omit'")

@@ -207,10 +207,10 @@ def open(  # noqa: A001 (as io.open)
     if buffering < -1:
         raise ValueError(f"buffering {buffering}: write a number of bytes, 0 for none, or -1 for the default")
     if text and buffering == 0:
-        raise ValueError("text without a buffer; leave buffering out, or open for bytes ('rb')")
+        raise ValueError("text needs a buffer; leave buffering out, or open for bytes ('rb')")
     given = [key for key, value in [("encoding", encoding), ("errors", errors), ("newline", newline)] if value is not None]
     if given and not text:
-        raise ValueError(f"{given[0]} is for text; write mode 'r', or leave it out")
+        raise ValueError(f"{given[0]} is only for text; write mode 'r', or leave it out")
     raw = open_raw(name, cache=cache, policy=policy, **account)
     if buffering == 0:
         return raw

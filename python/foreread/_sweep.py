@@ -83,7 +83,7 @@ def _measure(keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
     cells = {cell["key"]["policy"]: cell for cell in _cells([*asked, "--jobs", "1"])}
     for key in keys:
         if (cell := cells.get(key["policy"])) is None or cell["key"] != key:
-            raise ValueError(f"the worker has another foreread or another trace: {cell and cell['key']} instead of {key}")
+            raise ValueError(f"the worker has a different foreread or a different trace: {cell and cell['key']} instead of {key}")
     return [cells[key["policy"]] for key in keys]
 
 
@@ -166,7 +166,7 @@ def sweep(
     if client is not None:
         _on_cluster(client, json.loads(command(*asked, "--missing")), path, progress)
         if left := json.loads(command(*asked, "--missing")):
-            raise RuntimeError(f"{len(left)} cells came back and are not in {path}; does something else write there?")
+            raise RuntimeError(f"{len(left)} measured cells are missing in {path}; does another program write to this file?")
     cells = _cells(asked, progress and client is None and sys.stderr.isatty())
     rows = [_row(cell) for cell in cells]
     try:

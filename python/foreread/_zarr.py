@@ -37,7 +37,7 @@ class ZarrPlan:
         for part, size, length in zip(_full(self.selection, array.ndim), array.shape, lengths):
             start, stop, step = part.indices(size)
             if step < 1:
-                raise ValueError(f"selection {self.selection!r}: steps go forward")
+                raise ValueError(f"selection {self.selection!r}: steps must be positive")
             spans.append(sorted({at // length for at in range(start, stop, step)}))
         return [metadata.encode_chunk_key(chunk) for chunk in itertools.product(*spans)]
 

@@ -99,7 +99,7 @@ class _WholeIfRefused:
                 if self.whole is None:
                     whole = self.fetcher(0, self.size)
                     if len(whole) != self.size:
-                        raise ValueError(f"{len(whole)} bytes came of a file of {self.size}, in one request")
+                        raise ValueError(f"got {len(whole)} bytes of a file of {self.size} bytes in one request")
                     self.whole = whole
         return self.whole[start:end]
 

@@ -202,7 +202,7 @@ def simulate(
     caches = [] if cache is None else [_size(cache)]
     cells = _cells(_arguments([os.fspath(workload)], [policy], [on], caches, runs, seed))
     if len(cells) != 1:
-        raise ValueError(f"policy {policy!r}: name one; compare takes several")
+        raise ValueError(f"policy {policy!r}: give a single policy; compare takes several")
     return _flat(cells[0]["result"]["row"])
 
 

@@ -98,7 +98,7 @@ class Plan:
             got = self.file.readinto_ranges(data, self.requests)
             for (start, length, _), came in zip(self._starts, got):
                 if came < length:
-                    raise OSError(f"{self.file.name}: ends at {start + came}, and {start + length} was planned; is it whole?")
+                    raise OSError(f"{self.file.name}: the file ends at {start + came}, but the plan reads up to {start + length}; is the file complete?")
             self._data = data
 
     def view(self, offset: int, length: int) -> memoryview | None:
@@ -174,7 +174,7 @@ class SafetensorsPlan(Plan):
 
 
 def _broken(file: File | BufferedFile, why: str) -> ValueError:
-    return ValueError(f"{file.name}: {why}; is it a whole safetensors file?")
+    return ValueError(f"{file.name}: {why}; is it a complete safetensors file?")
 
 
 def _header(file: File | BufferedFile) -> tuple[dict[str, Any], int]:
@@ -205,7 +205,7 @@ def _tensor(file: File | BufferedFile, name: str, entry: Any, data: int) -> tupl
             raise TypeError
         bits = DTYPE_BITS[dtype]
     except (TypeError, KeyError, ValueError):
-        raise _broken(file, f"tensor {name!r} has no type, shape and offsets that are understood") from None
+        raise _broken(file, f"tensor {name!r} has an invalid type, shape or offsets") from None
     for n in shape:
         bits *= n
     if end < start or data + end > file.size or (end - start) * 8 != bits:
@@ -218,7 +218,7 @@ def _opened(file: Any, opening: dict[str, Any]) -> Any:
     if isinstance(file, (str, bytes, os.PathLike)):
         return open_raw(file, **opening)
     if opening:
-        raise TypeError(f"{next(iter(opening))} is for a name; an open file has its settings")
+        raise TypeError(f"{next(iter(opening))} is for a name; an open file already has its settings")
     return file
 
 
@@ -341,6 +341,6 @@ def parquet(
                 start = chunk.dictionary_page_offset
             length = chunk.total_compressed_size
             if start < 4 or length < 0 or start + length > size:
-                raise pa.ArrowInvalid(f"{file.name}: column {paths[n]!r} of row group {group} is behind the end; is it whole?")
+                raise pa.ArrowInvalid(f"{file.name}: column {paths[n]!r} of row group {group} extends beyond the end of the file; is the file complete?")
             ranges.append((start, length))
     return ParquetPlan(file, ranges, tail, metadata, groups, None if columns is None else list(columns))

@@ -110,18 +110,18 @@ def test_an_account_is_whole_and_of_s3(path):
     for wrong in [{"key": "", "secret": ""}, {"key": "a", "secret": ""}, {"profile": ""}]:
         with pytest.raises(ValueError, match="is empty"):
             foreread.open("s3://bucket/key", **wrong)
-    with pytest.raises(ValueError, match="two accounts"):
+    with pytest.raises(ValueError, match="select two accounts"):
         foreread.open("s3://bucket/key", key="a", secret="b", profile="dev")
-    with pytest.raises(ValueError, match="is for s3://"):
+    with pytest.raises(ValueError, match="is only for s3://"):
         foreread.open(path, profile="dev")
     for wrong in [{"profile": 5}, {"account": "a"}, {"anon": "yes"}, {"endpoint": "http://h", "endpoint_url": "http://h"}]:
         with pytest.raises(TypeError):
             foreread.open("s3://bucket/key", **wrong)
-    with pytest.raises(TypeError, match="'kee'; of a source it takes key, secret"):
+    with pytest.raises(TypeError, match="'kee'; its arguments for a source are key, secret"):
         foreread.open("s3://bucket/key", kee="a")
     with pytest.raises(ValueError, match="without an account"):
         foreread.open("s3://bucket/key", anon=True, profile="dev")
-    with pytest.raises(ValueError, match="stores is for names of objects"):
+    with pytest.raises(ValueError, match="stores is only for names of objects"):
         foreread.open(path, stores={"total": 5})
 
 
