@@ -1,4 +1,4 @@
-//! Python memory that a read fills, through the buffer protocol (in the limited API since Python 3.11).
+//! Python memory that a read fills, by the buffer protocol (in the limited API since Python 3.11).
 //!
 //! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"), where they are exported but
 //! not part of the limited API, so they are declared here. While a [`WritableBuffer`] exists, Python neither frees the memory nor
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::{c_char, c_int, c_void};
 
-/// `PyBUF_WRITABLE`: requests contiguous writable memory; anything else is an error.
+/// `PyBUF_WRITABLE`: bytes in one piece, or an error.
 const WRITABLE: c_int = 1;
 
 /// `Py_buffer` of the C header.
@@ -38,7 +38,7 @@ unsafe extern "C" {
 
 /// A writable buffer. Dropped with the interpreter attached: it holds a `Bound`.
 pub struct WritableBuffer<'py> {
-    // Boxed, because Python may keep pointers into it.
+    // Boxed: Python may point into it.
     view: Box<View>,
     _py: Python<'py>,
 }
@@ -96,7 +96,7 @@ impl Room {
     pub fn new(py: Python<'_>, len: usize) -> PyResult<Room> {
         let size =
             Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
-        // SAFETY: a new object, owned here; its bytes may be anything, because no text is given. NULL is an error.
+        // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
         let made = unsafe {
             Bound::from_owned_ptr_or_err(
                 py,

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a program waits for running fetches when it ends.
+/// How long the end of a program waits for a running fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static ENDING: AtomicBool = AtomicBool::new(false);

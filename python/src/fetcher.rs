@@ -61,7 +61,7 @@ impl Fetcher {
         }
     }
 
-    /// Visits the references for Python's garbage collector: the function, and exceptions, whose frames refer to the file that owns this.
+    /// Its references for Python's garbage collector: the function, and exceptions, whose frames refer to the file that owns this.
     /// Skips the exceptions if they are locked, because a collection may run at any point.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fetch)?;
@@ -71,7 +71,7 @@ impl Fetcher {
         failed.iter().try_for_each(|(_, error)| visit.call(error))
     }
 
-    /// Takes the exception of a failed fetch in this range.
+    /// The exception of a failed fetch in this range.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
         let overlaps = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
         self.failed()

@@ -1,12 +1,11 @@
 //! `foreread._native.Handle`: one open file. `foreread/_file.py` wraps it in an `io.RawIOBase`.
 //!
 //! ```text
-//!   call ──► lend: the reader, or ValueError (closed), or a new reader (in a forked child)
+//!   call ──► lend: the reader, or ValueError (closed), or a new one (this is a forked child)
 //!        ──► wait::read without the interpreter ──► bytes, or the exception of the fetch, or OSError
 //! ```
-//! The engine is never called with the interpreter attached. Without a GIL many threads are attached at once; if an
-//! attached thread waited for an engine lock, it would block a fork or a garbage collection, which must stop all
-//! threads.
+//! Never: calls the engine with the interpreter attached. Without a GIL many threads are attached at once, and one that
+//! waits for an engine lock would block a fork or a garbage collection, which must stop all threads.
 
 use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};
@@ -162,7 +161,7 @@ impl Handle {
         })
     }
 
-    /// Returns the bytes at an offset, or fewer at the end of the file.
+    /// The bytes at an offset, fewer at the end.
     fn read_at<'py>(
         &self,
         py: Python<'py>,
@@ -189,7 +188,7 @@ impl Handle {
         })
     }
 
-    /// Returns the bytes at the position, or fewer at the end of the file, and advances the position.
+    /// The bytes at the position, fewer at the end; advances the position.
     fn read<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyAny>> {
         guarded(|| {
             let (length, lent) = (bytes(length, "length")?, self.lend(py)?);
@@ -336,14 +335,13 @@ impl Handle {
         self.shown()
     }
 
-    /// Whether the file is closed.
+    /// True once it is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.slot.is_closed()
     }
 
-    /// For Python's garbage collector: an fsspec file has a cache, which has a handle, which has a method of the file.
-    /// That is a reference cycle.
+    /// A reference cycle: an fsspec file has a cache, which has a handle, which has a method of the file.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.slot.traverse(&visit)
     }

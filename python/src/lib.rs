@@ -1,7 +1,6 @@
 //! foreread for Python: the extension module `foreread._native`. The package `foreread` builds its Python objects on it.
 //!
-//! This module never waits with the interpreter attached, never lets a panic cross into Python, and never uses an
-//! engine of the process that forked this one.
+//! Never: waits with the interpreter attached, lets a panic cross, or uses an engine of the process that forked this one.
 //!
 //! ```text
 //!   foreread/_file.py: File(io.RawIOBase) ──► Handle ──► foreread::Reader ──► engine of its kind (process.rs)
@@ -82,7 +81,7 @@ mod native {
         error::guarded(|| {
             let list = PyList::empty(py);
             for (kind, engine) in process::engines() {
-                // Dropped while detached too, because it may be the last reference to an engine that another thread has just released.
+                // Dropped there too, because it may be the last reference to an engine that another thread has just released.
                 let (stats, gauges, policy, cache_bytes) = py.detach(|| {
                     let policy = engine.policy().to_string();
                     let found = (
@@ -149,7 +148,7 @@ mod native {
         py.detach(calls::end);
     }
 
-    /// Panics in debug builds. Tests use it to check that no panic crosses into Python.
+    /// Panics in debug builds, for tests that no panic crosses into Python.
     #[cfg(debug_assertions)]
     #[pyfunction]
     fn panic() -> PyResult<()> {

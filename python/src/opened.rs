@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Bytes requested beyond the known end, in case the source has grown.
 const BEYOND_BYTES: u64 = 64 << 10;
 
-/// Names and values: `stores` (in the notation of `foreread::source::object`), `profile`, `region`, `endpoint`,
-/// `no_sign_request`, and variables of the store such as `AWS_ACCESS_KEY_ID`.
+/// Names and values: `stores` (in the notation of `foreread::source::object`), `profile`, `region`, `endpoint`, `no_sign_request`, and variables
+/// of the store such as `AWS_ACCESS_KEY_ID`.
 pub type Account = Vec<(String, String)>;
 
 /// The origin of the bytes, kept to open it again in a forked child.
 pub enum Origin {
-    /// A source opened by its name, with the account's settings, if they do not come from the environment.
+    /// With the account's settings, if they do not come from the environment.
     Name(SourceName, Account),
     Function {
         fetch: Py<PyAny>,
@@ -45,7 +45,7 @@ pub enum Origin {
 /// A named source with settings.
 pub struct Slot {
     pub origin: Origin,
-    /// The name, without secrets.
+    /// Without its secrets.
     pub shown: String,
     settings: Settings,
     opened: Mutex<Option<OpenSource>>,
@@ -61,7 +61,7 @@ struct OpenSource {
 
 struct Readers {
     reader: Reader,
-    /// The reader for lists of ranges, created for the first list. Its policy reads nothing ahead, because all reads are known.
+    /// For lists of ranges, created by the first one. Its policy reads nothing ahead, because all reads are known.
     planned: OnceLock<Reader>,
     /// The last known size of the source. Asking for the size takes the engine's lock, which reads within the known size avoid.
     size: AtomicU64,
@@ -112,7 +112,7 @@ impl LentReader {
         })
     }
 
-    /// Size of the source in bytes, as far as it is known.
+    /// Bytes of the source, as far as is known.
     pub fn size(&self, py: Python<'_>) -> u64 {
         let size = py.detach(|| self.reader().size());
         self.readers().size.store(size, Ordering::Relaxed);
@@ -168,7 +168,7 @@ fn close(opened: OpenSource) {
         ..
     } = opened;
     if generation != process::generation() {
-        // This source was opened before the fork.
+        // From before the fork.
         return std::mem::forget(readers);
     }
     if let Some(last) = Arc::into_inner(readers) {
@@ -201,7 +201,7 @@ impl Slot {
     }
 
     /// The reader for one call.
-    /// Errors: the file is closed, or could not be opened again in a forked child.
+    /// Errors: it is closed, or could not be opened again in a forked child.
     pub fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         let generation = process::generation();
         match &*self.opened() {
@@ -218,7 +218,7 @@ impl Slot {
         let (lent, old) = {
             let mut opened = self.opened();
             match &*opened {
-                // Another thread has closed the file.
+                // Closed by another thread.
                 None => (None, Some(new)),
                 // Another thread opened it first.
                 Some(there) if there.generation == generation => (Some(there.clone()), Some(new)),
@@ -239,9 +239,8 @@ impl Slot {
         opened.into_iter().for_each(close);
     }
 
-    /// Visits the references for Python's garbage collector. Visits none if the slot is locked, because a collection
-    /// may run at any point, or while the engine may call the function: the collector clears objects first, and calling
-    /// a cleared function crashes the process.
+    /// Its references for Python's garbage collector. None if the slot is locked, because a collection may run at any point, or while
+    /// the engine may call the function: the collector clears objects first, and calling a cleared function crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());

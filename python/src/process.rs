@@ -115,7 +115,7 @@ pub fn configure(
 }
 
 fn check(settings: &Settings) -> Result<(), OpenError> {
-    // Created only to check the settings, with a separate budget.
+    // Created only as a check, with a budget of its own.
     let limits = BudgetLimits {
         memory_bytes: u64::MAX,
         ..BudgetLimits::default()
@@ -229,7 +229,7 @@ fn drop_idle(py: Python<'_>) {
     py.detach(|| drop((idle, gone)));
 }
 
-/// Every engine of this process, and its kind.
+/// Every engine and its kind.
 pub fn engines() -> Vec<(String, Engine)> {
     state()
         .engines
@@ -272,7 +272,7 @@ pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     calls::forget();
     let mut state = state();
-    // The engines are not dropped, because their threads do not exist here and their locks may be held.
+    // Not dropped, because their threads do not exist here and their locks may be held.
     std::mem::forget(std::mem::take(&mut state.engines));
     state.budget = None;
 }

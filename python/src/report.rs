@@ -1,4 +1,4 @@
-//! Returns counters as a dict, and as text.
+//! Counters as a dict, and in words.
 //!
 //! The keys are those of `foreread_core::stats::Stats`, where each is defined; the last word of a key is its unit (`bytes`,
 //! `ns`), and a key without one counts events. A counter that no single file causes is left out for a file.
@@ -44,7 +44,7 @@ pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound
     Ok(dict)
 }
 
-/// Bytes as text: in kilobytes below 0.1 MB, otherwise in megabytes.
+/// Bytes for reading: in kilobytes below 0.1 MB, else in megabytes.
 fn amount(bytes: u64) -> String {
     match bytes {
         0..1000 => format!("{bytes} bytes"),

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 struct ReadEnd {
     done: Result<usize, ReadError>,
-    /// The memory that the read fills.
+    /// The memory that it filled.
     room: Room,
     lent: LentReader,
 }
