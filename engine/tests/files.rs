@@ -40,7 +40,7 @@ fn refused(path: &Path) -> String {
 fn non_files_are_refused_in_one_line() {
     crate::common::watch();
     let dir = tempdir().expect("a directory");
-    assert!(refused(dir.path()).contains("is a directory; name a regular file or a block device"));
+    assert!(refused(dir.path()).contains("is a directory; use a regular file or a block device"));
     let missing = dir.path().join("missing");
     assert!(refused(&missing).contains("No such file or directory; check the path"));
     assert!(refused(Path::new("/dev/null")).contains("is a character device"));
@@ -80,7 +80,7 @@ fn no_permission() {
         println!("skipped: needs a non-root user");
         return;
     }
-    assert!(refused(file.path()).contains("read permission is needed"));
+    assert!(refused(file.path()).contains("grant read permission"));
 }
 
 #[test]

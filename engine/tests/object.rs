@@ -596,7 +596,7 @@ fn open_errors_are_one_line_without_secrets() {
     server.lie(Lie::Status(503, None), 3);
     assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
     let lost = refused("http://nosuch.invalid/x", settings());
-    assert!(lost.contains("its host has no address"), "{lost}");
+    assert!(lost.contains("its host name cannot be resolved"), "{lost}");
     let tls = refused(
         &format!("https://user:secret@127.0.0.1:{port}/object"),
         settings(),

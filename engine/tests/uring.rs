@@ -150,7 +150,7 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
         ),
         (
             "inject=io_uring_enter:error=EPERM",
-            "direct, threads (io_uring took no read)",
+            "direct, threads (io_uring accepted no read)",
         ),
     ] {
         let Some(output) = again_with(
@@ -202,7 +202,7 @@ fn as_asked() {
     let reader = Reader::open(name.as_str(), Options::default().io(Io::Threads)).expect("opens");
     assert_eq!(
         reader.describe(),
-        format!("{name}, direct, threads (as asked)")
+        format!("{name}, direct, threads (as requested)")
     );
     // A source that could, under options that forbid it.
     let source = Arc::new(FileSource::open(file.path()).expect("opens"));

@@ -150,7 +150,7 @@ def test_an_unknown_scheme_is_said_with_those_there_are(scheme):
 
 
 def test_a_host_without_an_address():
-    with pytest.raises(OSError, match="its host has no address") as raised:
+    with pytest.raises(OSError, match="its host name cannot be resolved") as raised:
         foreread.open("http://no-such-host.invalid/x", stores={"retries": 0})
     assert not isinstance(raised.value, ConnectionError) and raised.value.errno == errno.EHOSTUNREACH
 

@@ -1,14 +1,15 @@
-//! Errors of this crate as [`std::io::Error`], and the way back for sources.
+//! Converts errors of this crate to [`std::io::Error`], and back for sources.
 //!
-//! The error itself is kept inside, with its line; the kind follows from its error number. Example: a read that the source
-//! refused with `ENOENT` is an `io::Error` of kind `NotFound`, and `downcast::<ReadError>()` gives the [`ReadError`] back.
+//! The `io::Error` contains the original error and its message; its kind follows from the error number. Example: a read that
+//! the source refused with `ENOENT` is an `io::Error` of kind `NotFound`, and `downcast::<ReadError>()` returns the
+//! [`ReadError`].
 
 use crate::error::{OpenError, ReadError, WriteError};
 use crate::source::{Cause, EIO, SourceError, SourceOpenError};
 use std::io::Error;
 use std::sync::Arc;
 
-/// Kept whole, under the kind of its error number.
+/// Wraps the error in an `io::Error` whose kind follows from the error number.
 fn wrap(errno: i32, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Error::from_raw_os_error(errno).kind(), error)
 }
@@ -43,9 +44,10 @@ impl From<SourceOpenError> for Error {
     }
 }
 
-/// For a source that reads by `std::io`: `?` is enough. An error that a program has put into it ([`Error::other`], [`Error::new`]) is the
-/// cause, so that a caller finds it by its type; the text is then the kind of the `io::Error`. Otherwise the `io::Error` is the
-/// cause. `EIO` where it has no number.
+/// For a source that reads with `std::io`: `?` is enough. If a program has put its own error into the `io::Error`
+/// ([`Error::other`], [`Error::new`]), that error is the cause, so that a caller can find it by its type, and the message is
+/// the kind of the `io::Error`. Otherwise the `io::Error` itself is the cause. The error number is `EIO` if the `io::Error` has
+/// none.
 ///
 /// ```
 /// use foreread::source::SourceError;

@@ -1,14 +1,14 @@
 //! Reads that return [`bytes::Bytes`], for callers that pass the bytes on.
 //!
-//! The buffer is made here, as long as the read; a read that reaches the end of the source is shorter. One copy, from the
-//! cache: a `Bytes` does not hold pages of the cache, so keeping it costs the cache no room.
+//! Each read allocates a buffer of its length; if it reaches the end of the source, the result is shorter. The bytes are copied
+//! once, from the cache. A `Bytes` does not hold pages of the cache, so keeping it uses no cache memory.
 
 use crate::error::ReadError;
 use crate::reader::Reader;
 use bytes::Bytes;
 
 impl Reader {
-    /// Like [`Reader::read_at`], but returns a buffer of the length read. Empty at the end of the source.
+    /// Like [`Reader::read_at`], but returns the bytes in a new buffer, which is empty at the end of the source.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -21,7 +21,7 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// As [`Reader::read_at`].
+    /// See [`Reader::read_at`].
     pub fn read_bytes_at(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
         let mut buf = self.room(offset, len);
         let read = self.read_at(&mut buf, offset)?;
@@ -29,10 +29,10 @@ impl Reader {
         Ok(buf.into())
     }
 
-    /// The same for a task, as [`Reader::read_at_async`].
+    /// Like [`Reader::read_bytes_at`], but async, as [`Reader::read_at_async`] is.
     ///
     /// # Errors
-    /// As [`Reader::read_at`].
+    /// See [`Reader::read_at`].
     pub async fn read_bytes_at_async(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
         let mut buf = self.room(offset, len);
         let read = self.read_at_async(&mut buf, offset).await?;
@@ -40,8 +40,8 @@ impl Reader {
         Ok(buf.into())
     }
 
-    /// A buffer for a read: no longer than the source goes on, except that the last byte is always asked for, so that a
-    /// source that has grown is noticed.
+    /// Allocates the buffer of a read. It is limited to the rest of the source plus one byte, so that the read notices if the
+    /// source has grown.
     fn room(&self, offset: u64, len: usize) -> Vec<u8> {
         let left = self.size().saturating_sub(offset).saturating_add(1);
         vec![0; len.min(usize::try_from(left).unwrap_or(usize::MAX))]

@@ -1,4 +1,4 @@
-//! [`ReadCursor`] for tasks: `AsyncRead` and `AsyncSeek` of tokio and of futures.
+//! [`ReadCursor`] for async tasks: `AsyncRead` and `AsyncSeek` of tokio and of futures.
 //!
 //! The traits lend a buffer for one poll only, but the engine copies pieces of a read as they arrive. So the first poll reads
 //! into the caller's buffer; if it must wait, the read continues into a buffer of the cursor.
@@ -8,8 +8,8 @@
 //!                    └─► not yet ──► Pending, own buffer of 64K ──► poll(buf of 4K) ──► Ready: 4K copied, 60K kept for the next
 //! ```
 //!
-//! A read of more than [`MAX_READ`] bytes is cut. A cursor that is dropped, or moved by a seek, gives its read up; what was
-//! fetched for it stays cached.
+//! A read is limited to [`MAX_READ`] bytes. If a cursor is dropped, or moved by a seek, its pending read is cancelled; bytes
+//! already fetched for it stay cached.
 
 use super::ReadCursor;
 use crate::driver::Progress;
@@ -21,22 +21,22 @@ use std::io::{Result, SeekFrom};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Longest read of one poll: the engine's own largest fetch.
+/// Maximum bytes read by one poll: the engine's own largest fetch.
 const MAX_READ: usize = 1 << 20;
 
-/// The state of a task's cursor.
+/// The state of a cursor in an async task.
 #[derive(Default)]
 pub(super) enum Task {
-    /// Nothing.
+    /// No read is pending, and no bytes are left.
     #[default]
     Idle,
-    /// A read that has not ended.
+    /// A read is pending.
     Waiting(WaitingRead),
-    /// Bytes from the position on, of which the caller has not taken those from `taken` on.
+    /// Bytes from the position on; those before `taken` have been returned to the caller.
     Read { buf: Vec<u8>, taken: usize },
 }
 
-/// A read that has not ended, and its buffer.
+/// A pending read, and its buffer.
 pub(super) struct WaitingRead {
     engine: Engine,
     progress: Progress,
@@ -74,7 +74,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         match reader.poll_at(out, self.position, &mut waiting.progress, waker) {
             Poll::Ready(read) => Poll::Ready(self.advance(read)),
             Poll::Pending => {
-                // Pieces that have arrived are in the caller's buffer, which may be another one at the next poll.
+                // Pieces that have arrived are in the caller's buffer, and the next poll may pass a different buffer.
                 waiting.buf = out.to_vec();
                 self.task = Task::Waiting(waiting);
                 Poll::Pending
@@ -108,7 +108,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         }
     }
 
-    /// Returns bytes that were read, and keeps the rest.
+    /// Copies bytes that were read to `out`, and keeps the rest.
     fn take(&mut self, buf: Vec<u8>, taken: usize, out: &mut [u8]) -> usize {
         let n = out.len().min(buf.len() - taken);
         out[..n].copy_from_slice(&buf[taken..taken + n]);

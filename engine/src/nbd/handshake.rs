@@ -1,6 +1,6 @@
 //! The server's side of the fixed newstyle handshake, without a socket: bytes in, bytes out.
 //!
-//! Never: waits, believes a length, or keeps more of a client's bytes than [`MAX_OPTION_BYTES`].
+//! It never waits, never trusts a length sent by a client, and never keeps more than [`MAX_OPTION_BYTES`] of a client's bytes.
 //!
 //! ```text
 //!   greeting ──► client flags ──► option head ──► option data ──► answer ─┬─► option head (LIST, INFO, what is refused)
@@ -11,39 +11,40 @@
 use super::validate::{Export, MAX_LEN};
 use super::wire::{self, allocation, handshake_flag, info, option, reply, transmission};
 
-/// Longest data of an option: a name has at most 4096 bytes, and the requests behind it are two bytes each.
+/// Maximum length of an option's data: a name has at most 4096 bytes, and the information requests after it have two bytes
+/// each.
 pub const MAX_OPTION_BYTES: u32 = 16 << 10;
-/// Most options before the transmission: clients send about five.
+/// Maximum number of options before the transmission phase: clients send about five.
 pub const MAX_OPTIONS: u32 = 64;
-/// Longest name of an export, by the protocol.
+/// Maximum length of an export name, set by the protocol.
 const MAX_NAME_BYTES: usize = 4096;
 
 /// The next step after sending the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// [`Handshake::wants`] more bytes.
+    /// Read [`Handshake::wants`] more bytes.
     More,
-    /// The handshake of TLS; then [`Handshake::wants`] more bytes, encrypted from here on.
+    /// Do the TLS handshake; then read [`Handshake::wants`] more bytes, encrypted from here on.
     StartTls,
-    /// Requests.
+    /// The transmission phase begins: read requests.
     Transmission,
-    /// The end, for this reason.
+    /// Close the connection, for this reason.
     Close(&'static str),
 }
 
 /// The server's TLS setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsOffer {
-    /// There is none.
+    /// TLS is not offered.
     #[default]
     None,
-    /// A client may begin it.
+    /// A client may start TLS.
     Optional,
-    /// A client has to begin it before anything else.
+    /// A client must start TLS before anything else.
     Required,
 }
 
-/// The result of a handshake.
+/// The options that were agreed on in a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NegotiatedOptions {
     /// Replies may be structured.
@@ -58,7 +59,7 @@ enum HandshakeState {
     Data { option: u32, len: u32 },
 }
 
-/// One client's handshake.
+/// The handshake with one client.
 pub struct Handshake {
     export: Export,
     state: HandshakeState,
@@ -70,7 +71,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// For a client that has just connected; send it [`Handshake::greeting`].
+    /// Starts the handshake with a client that has just connected; send it [`Handshake::greeting`].
     #[must_use]
     pub fn new(export: Export, tls: TlsOffer) -> Handshake {
         let (state, agreed) = (HandshakeState::Flags, NegotiatedOptions::default());
@@ -103,7 +104,7 @@ impl Handshake {
         self.agreed
     }
 
-    /// How many bytes it needs next. May be 0.
+    /// The number of bytes needed next. May be 0.
     #[must_use]
     pub fn wants(&self) -> usize {
         match self.state {
@@ -113,9 +114,13 @@ impl Handshake {
         }
     }
 
-    /// Takes exactly [`Handshake::wants`] bytes; adds to `out` what is to be sent.
+    /// Takes exactly [`Handshake::wants`] bytes, and adds the reply to `out`.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Then {
-        assert_eq!(bytes.len(), self.wants(), "a caller gives what was wanted");
+        assert_eq!(
+            bytes.len(),
+            self.wants(),
+            "the caller must pass wants() bytes"
+        );
         match self.state {
             HandshakeState::Flags => self.flags(wire::u32_at(bytes, 0)),
             HandshakeState::Head => self.head(
@@ -133,10 +138,10 @@ impl Handshake {
     fn flags(&mut self, flags: u32) -> Then {
         let known = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
         if flags & !u32::from(known) != 0 {
-            return Then::Close("a client flag that is not known");
+            return Then::Close("the client sent an unknown flag");
         }
         if flags & u32::from(handshake_flag::FIXED_NEWSTYLE) == 0 {
-            return Then::Close("a client without the fixed newstyle handshake");
+            return Then::Close("the client lacks the fixed newstyle handshake");
         }
         self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
         self.state = HandshakeState::Head;
@@ -160,9 +165,9 @@ impl Handshake {
         let mut answer = |kind: u32, data: &[u8]| put_reply(out, number, kind, data);
         let plain = self.tls == TlsOffer::Required && !self.encrypted;
         match number {
-            // The old way knows no refusal.
+            // The server cannot refuse EXPORT_NAME with a reply.
             option::EXPORT_NAME if plain => {
-                return Then::Close("a client without TLS, which is required");
+                return Then::Close("the client did not start TLS, which is required");
             }
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
@@ -180,7 +185,7 @@ impl Handshake {
             option::STARTTLS => {
                 answer(reply::ACK, &[]);
                 self.encrypted = true;
-                // Options agreed on in plain text may have been changed on the way.
+                // An attacker may have changed the options that were agreed on in plain text.
                 self.agreed = NegotiatedOptions::default();
                 return Then::StartTls;
             }
@@ -216,25 +221,25 @@ impl Handshake {
         Then::More
     }
 
-    /// Names the contexts that the client asks for, of which there is at most one, and for `SET` agrees on them.
+    /// Reports the metadata contexts that the client asks for (there is at most one), and for `SET` agrees on them.
     fn contexts(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) {
         let Some((name, queries)) = name_and_queries(data) else {
             return put_reply(
                 out,
                 number,
                 reply::ERR_INVALID,
-                b"the lengths in it do not fit",
+                b"the lengths in the option do not match its size",
             );
         };
         let set = number == option::SET_META_CONTEXT;
-        // Earlier agreements are void, whatever the result.
+        // The option revokes earlier agreements, whatever its result.
         self.agreed.holes &= !set;
         if !self.is_ours(name) {
             return put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
         }
         let asks =
             |query: &&[u8]| *query == allocation::NAME.as_bytes() || (!set && *query == b"base:");
-        // A list without a query asks for all.
+        // A list without a query asks for all contexts.
         let asked = queries.iter().any(asks) || (!set && queries.is_empty());
         if self.export.knows_holes && asked {
             let context = [
@@ -248,10 +253,10 @@ impl Handshake {
         put_reply(out, number, reply::ACK, &[]);
     }
 
-    /// The old way to begin: it knows no refusal but hanging up.
+    /// `EXPORT_NAME`, the old way to select an export: the server can refuse it only by closing the connection.
     fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> Then {
         if !self.is_ours(name) {
-            return Then::Close("an export that is not there");
+            return Then::Close("the client asked for an unknown export");
         }
         out.extend(self.export.size.to_be_bytes());
         out.extend(self.flags_now().to_be_bytes());
@@ -267,7 +272,7 @@ impl Handshake {
                 out,
                 number,
                 reply::ERR_INVALID,
-                b"the lengths in it do not fit",
+                b"the lengths in the option do not match its size",
             );
             return Then::More;
         };
@@ -317,12 +322,12 @@ impl Handshake {
         }
     }
 
-    /// The empty name is the default export, and there is only one.
+    /// The empty name means the default export; there is only one export.
     fn is_ours(&self, name: &[u8]) -> bool {
         name.is_empty() || name == self.export.name.as_bytes()
     }
 
-    /// DF is only for structured replies.
+    /// DF is valid only with structured replies.
     fn flags_now(&self) -> u16 {
         self.export.flags
             | if self.agreed.structured {
@@ -333,7 +338,7 @@ impl Handshake {
     }
 }
 
-/// The name in `INFO` or `GO`, and what the client wants to be told, two bytes each.
+/// Parses an `INFO` or `GO` option: the export name, and the items of information that the client requests, two bytes each.
 fn name_and_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = wire::u32_at(data.get(..4)?, 0) as usize;
     let name = data.get(4..4_usize.checked_add(len)?)?;
@@ -343,9 +348,10 @@ fn name_and_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (len <= MAX_NAME_BYTES && wishes.len() == 2 * count).then_some((name, wishes))
 }
 
-/// The name in `SET_META_CONTEXT` or `LIST_META_CONTEXT`, and the queries. The length of the option limits how many there are.
+/// Parses a `SET_META_CONTEXT` or `LIST_META_CONTEXT` option: the export name and the queries. The length of the option limits
+/// the number of queries.
 fn name_and_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
-    /// A text behind its length, and what follows.
+    /// A string that follows its length, and the bytes after it.
     fn text(data: &[u8]) -> Option<(&[u8], &[u8])> {
         let (len, rest) = data.split_at_checked(4)?;
         rest.split_at_checked(wire::u32_at(len, 0) as usize)
@@ -562,7 +568,7 @@ mod tests {
         assert_eq!(
             (then, replies),
             (
-                Then::Close("a client without TLS, which is required"),
+                Then::Close("the client did not start TLS, which is required"),
                 vec![(0, vec![])]
             )
         );
@@ -599,7 +605,7 @@ mod tests {
         }
         assert_eq!(
             send(&mut started(), option::EXPORT_NAME, b"other").0,
-            Then::Close("an export that is not there")
+            Then::Close("the client asked for an unknown export")
         );
     }
 
@@ -642,11 +648,11 @@ mod tests {
         };
         assert_eq!(
             close(fresh(), &[0, 0, 0, 4]),
-            "a client flag that is not known"
+            "the client sent an unknown flag"
         );
         assert_eq!(
             close(fresh(), &[0, 0, 0, 0]),
-            "a client without the fixed newstyle handshake"
+            "the client lacks the fixed newstyle handshake"
         );
         assert_eq!(
             close(started(), &[0; 16]),

@@ -1,4 +1,4 @@
-//! Certificates, keys and lists of revoked certificates, as the server and the source read them from PEM files.
+//! Certificates, keys and certificate revocation lists (CRLs), as the server and the source read them from PEM files.
 //!
 //! A file is read in one piece, up to [`MAX_PEM_BYTES`]; a FIFO or a device at its path is refused. An empty list is an error.
 
@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Bytes of a file for TLS. A list of revoked certificates may be long.
+/// Maximum bytes of a TLS file. A revocation list may be long.
 const MAX_PEM_BYTES: u64 = 64 << 20;
 
 fn text(path: &Path) -> Result<Vec<u8>, pem::Error> {
@@ -35,7 +35,7 @@ pub fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     all(path)
 }
 
-/// Certificates as those of authorities.
+/// Parses certificates of authorities.
 pub fn authorities(
     certificates: Vec<CertificateDer<'static>>,
 ) -> Result<RootCertStore, rustls::Error> {

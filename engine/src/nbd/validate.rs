@@ -4,7 +4,7 @@
 
 use super::wire::{Request, command, command_flag, errno, transmission};
 
-/// Maximum bytes of a request: the 32 MiB that every client may assume (protocol).
+/// Maximum bytes of a request: the protocol lets every client assume 32 MiB.
 pub const MAX_LEN: u32 = 32 << 20;
 
 /// The properties of an export.
@@ -18,7 +18,7 @@ pub struct Export {
     pub size: u64,
     /// See [`super::wire::transmission`].
     pub flags: u16,
-    /// The request size that suits it best, in bytes: a power of two from 512 on.
+    /// The preferred request size in bytes: a power of two, at least 512.
     pub preferred: u32,
     /// Clients may ask where its holes are ([`super::wire::allocation`]).
     pub knows_holes: bool,
@@ -31,46 +31,46 @@ pub enum Order {
     Read {
         /// First byte.
         offset: u64,
-        /// How many, at least 1.
+        /// Number of bytes, at least 1.
         len: u32,
     },
     /// Prefetch these bytes.
     Cache {
         /// First byte.
         offset: u64,
-        /// How many, at least 1.
+        /// Number of bytes, at least 1.
         len: u32,
     },
-    /// Write the payload here, of which there is as much.
+    /// Write the payload, which has `len` bytes.
     Write {
         /// First byte.
         offset: u64,
-        /// How many, at least 1.
+        /// Number of bytes, at least 1.
         len: u32,
-        /// Answer only when it is safe from a loss of power.
+        /// Reply only when the data survives a power failure.
         safe: bool,
     },
-    /// Write zeroes here.
+    /// Write zeroes.
     Zero {
         /// First byte.
         offset: u64,
-        /// How many, at least 1.
+        /// Number of bytes, at least 1.
         len: u32,
-        /// Answer only when they are safe from a loss of power.
+        /// Reply only when the zeroes survive a power failure.
         safe: bool,
     },
     /// Report extents.
     Status {
         /// First byte.
         offset: u64,
-        /// How many, at least 1.
+        /// Number of bytes, at least 1.
         len: u32,
-        /// Only the first extent, and not beyond the range.
+        /// Report only the first extent, and not beyond the range.
         one: bool,
     },
     /// Flush; a read-only export has nothing to flush.
     Flush,
-    /// The client leaves. No answer.
+    /// The client disconnects. There is no reply.
     Disconnect,
 }
 
@@ -79,17 +79,17 @@ pub enum Order {
 pub struct Refusal {
     /// See [`errno`].
     pub error: u32,
-    /// In words, for clients that show them.
+    /// The message, for clients that show it.
     pub message: &'static str,
-    /// Bytes of payload that follow the request and have to be thrown away.
+    /// Bytes of payload that follow the request and must be discarded.
     pub payload: u32,
 }
 
-/// What is to be done for `request` to `export`; of one whose holes the client has not asked to be told of
-/// [`Export::knows_holes`] is unset.
+/// Returns the action for `request` to `export`. If the client has not negotiated the metadata context for holes, the caller
+/// passes an export with [`Export::knows_holes`] unset.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// Returns the first rule that the request breaks.
 pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     let Request {
         flags,
@@ -115,7 +115,7 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     }
     let known = match command {
         command::READ => command_flag::DF,
-        // Where no holes are made, none is what is made all the same.
+        // The export never makes holes, so NO_HOLE changes nothing.
         command::WRITE_ZEROES => command_flag::NO_HOLE,
         command::WRITE | command::CACHE | command::FLUSH | command::DISC => 0,
         command::TRIM => return refuse(errno::EINVAL, "trim is not supported"),
@@ -123,20 +123,20 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
         command::BLOCK_STATUS => return refuse(errno::EINVAL, "no metadata context was agreed on"),
         _ => return refuse(errno::EINVAL, "unknown command"),
     };
-    // FUA has no meaning for what is not written, and is allowed everywhere.
+    // FUA has no effect on a command that does not write, but is allowed on every command.
     if flags & !(known | command_flag::FUA) != 0 {
         return refuse(errno::EINVAL, "unknown flag");
     }
     match command {
         command::DISC => return Ok(Order::Disconnect),
         command::FLUSH if offset != 0 || len != 0 => {
-            return refuse(errno::EINVAL, "a flush of a range");
+            return refuse(errno::EINVAL, "a flush must have no range");
         }
         command::FLUSH => return Ok(Order::Flush),
         _ => {}
     }
     if len == 0 {
-        return refuse(errno::EINVAL, "a request of no bytes");
+        return refuse(errno::EINVAL, "a request of zero bytes");
     }
     if offset
         .checked_add(u64::from(len))
@@ -147,7 +147,7 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     }
     let safe = flags & command_flag::FUA != 0;
     match command {
-        // A hint carries nothing, and zeroes do not either, so they may be as long as they like.
+        // A hint and a write of zeroes carry no data, so their length is not limited.
         command::CACHE => Ok(Order::Cache { offset, len }),
         command::WRITE_ZEROES => Ok(Order::Zero { offset, len, safe }),
         command::BLOCK_STATUS => Ok(Order::Status {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(writable(command::WRITE_ZEROES, 0, u64::MAX, 1), beyond(0));
         assert_eq!(
             writable(command::WRITE, 0, 0, 0),
-            Err((errno::EINVAL, "a request of no bytes", 0))
+            Err((errno::EINVAL, "a request of zero bytes", 0))
         );
         assert_eq!(
             writable(command::WRITE, 2, 0, 9),
@@ -305,7 +305,10 @@ mod tests {
             (of(command::READ, 0, (1 << 30) - 1, 2), invalid(beyond)),
             (of(command::READ, 0, u64::MAX, u32::MAX), invalid(beyond)),
             (of(command::CACHE, 0, u64::MAX, 1), invalid(beyond)),
-            (of(command::READ, 0, 0, 0), invalid("a request of no bytes")),
+            (
+                of(command::READ, 0, 0, 0),
+                invalid("a request of zero bytes"),
+            ),
             (
                 of(command::READ, 0, 0, MAX_LEN + 1),
                 invalid("more than 33554432 bytes at once"),
@@ -315,7 +318,10 @@ mod tests {
                 of(command::CACHE, command_flag::DF, 0, 1),
                 invalid("unknown flag"),
             ),
-            (of(command::FLUSH, 0, 0, 1), invalid("a flush of a range")),
+            (
+                of(command::FLUSH, 0, 0, 1),
+                invalid("a flush must have no range"),
+            ),
             (
                 of(command::BLOCK_STATUS, 0, 0, 1),
                 invalid("no metadata context was agreed on"),

@@ -1,7 +1,7 @@
 //! The wire format of the NBD protocol: constants, requests and replies.
 //!
-//! From the public protocol document (`doc/proto.md` of the NBD project). All integers are big-endian. Never: a socket,
-//! a decision (see `handshake` and `validate`), or an unchecked length.
+//! The source is the public protocol document (`doc/proto.md` of the NBD project). All integers are big-endian. This module
+//! uses no socket, makes no decision (see `handshake` and `validate`), and trusts no length without a check.
 
 use rustix::net::sockopt;
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 pub mod handshake_flag {
     /// Options can be refused one by one.
     pub const FIXED_NEWSTYLE: u16 = 1;
-    /// No 124 zeroes behind the answer to `EXPORT_NAME`.
+    /// No 124 zeroes after the reply to `EXPORT_NAME`.
     pub const NO_ZEROES: u16 = 2;
 }
 
@@ -111,19 +111,19 @@ pub mod chunk {
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// The metadata context of holes, and its flags. Both are set for a hole: it reads as zeroes.
+/// The metadata context for holes, and its flags. A hole has both flags, because it reads as zeroes.
 pub mod allocation {
     /// Its name.
     pub const NAME: &str = "base:allocation";
-    /// Its number, which is ours to choose.
+    /// Its number, chosen by this server.
     pub const ID: u32 = 1;
-    /// The extent takes no place in the storage.
+    /// The extent uses no space in the storage.
     pub const HOLE: u32 = 1;
     /// The extent reads as zeroes.
     pub const ZERO: u32 = 2;
 }
 
-/// Error numbers of the protocol: those of Linux where both have them.
+/// Error numbers of the protocol: the same as in Linux if both define the error.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod errno {
     pub const EPERM: u32 = 1;
@@ -136,7 +136,7 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// The protocol's number for one of the system: those that it does not have become EIO.
+/// Converts a system error number to the protocol's. Numbers that the protocol does not have become EIO.
 #[must_use]
 pub fn wire_errno(system: i32) -> u32 {
     use errno::{EINVAL, EIO, ENOMEM, ENOSPC, EOVERFLOW, EPERM};
@@ -153,7 +153,7 @@ pub struct Request {
     pub flags: u16,
     /// See [`command`].
     pub command: u16,
-    /// The client's name for it.
+    /// The client's identifier for the request.
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
@@ -165,7 +165,7 @@ impl Request {
     /// Bytes of a request without its payload.
     pub const BYTES: usize = 28;
 
-    /// Parses a request; `None` without [`REQUEST_MAGIC`].
+    /// Parses a request. Returns `None` if it does not start with [`REQUEST_MAGIC`].
     #[must_use]
     pub fn parse(bytes: &[u8; Request::BYTES]) -> Option<Request> {
         (u32_at(bytes, 0) == REQUEST_MAGIC).then(|| Request {
@@ -177,7 +177,7 @@ impl Request {
         })
     }
 
-    /// Writes it.
+    /// The request in wire format.
     #[must_use]
     pub fn bytes(&self) -> [u8; Request::BYTES] {
         let mut out = [0; Request::BYTES];
@@ -201,7 +201,7 @@ pub fn simple(error: u32, cookie: u64) -> [u8; 16] {
     out
 }
 
-/// The head of a chunk, which `len` bytes follow.
+/// The header of a chunk; `len` bytes of payload follow it.
 #[must_use]
 pub fn chunk_head(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; 20] {
     let mut out = [0; 20];
@@ -213,7 +213,7 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; 20] {
     out
 }
 
-/// The head of the only chunk of a read that succeeded; `len` bytes from `offset` on follow it.
+/// The header of the only chunk of a successful read; `len` bytes from `offset` on follow it.
 #[must_use]
 pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     let mut out = [0; 28];
@@ -227,7 +227,7 @@ pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     out
 }
 
-/// The only chunk of an answer about holes: each extent has a length and [`allocation`]'s flags.
+/// The only chunk of a reply about holes. Each extent has a length and [`allocation`]'s flags.
 #[must_use]
 pub fn status_chunk(cookie: u64, extents: &[(u32, u32)]) -> Vec<u8> {
     let mut out = chunk_head(
@@ -245,10 +245,10 @@ pub fn status_chunk(cookie: u64, extents: &[(u32, u32)]) -> Vec<u8> {
     out
 }
 
-/// The only chunk of a request that failed. Of a long message the beginning is sent.
+/// The only chunk of the reply to a failed request. A long message is truncated.
 #[must_use]
 pub fn error_chunk(cookie: u64, error: u32, message: &str) -> Vec<u8> {
-    /// The protocol allows 4096 bytes of a string.
+    /// The protocol allows strings of 4096 bytes.
     const LONGEST: usize = 1024;
     let mut end = message.len().min(LONGEST);
     while !message.is_char_boundary(end) {
@@ -262,32 +262,32 @@ pub fn error_chunk(cookie: u64, error: u32, message: &str) -> Vec<u8> {
     out
 }
 
-/// The two bytes at `at`, which have to be there.
+/// The two bytes at `at`, which must exist.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The four bytes at `at`, which have to be there.
+/// The four bytes at `at`, which must exist.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-/// The eight bytes at `at`, which have to be there.
+/// The eight bytes at `at`, which must exist.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
 // Detects TCP connections whose peer has vanished: a machine that lost power, a firewall that dropped its state.
 //
-// Not for unix sockets, whose peer the kernel knows.
+// Unix sockets do not need this: the kernel knows when their peer is gone.
 
-/// Silence after which the system asks the other side for a sign of life, how often then, and how many times. It is given up
-/// after five minutes; the system's own settings take more than two hours.
+/// Keepalive: idle time before the first probe, time between probes, and number of probes. A silent peer is given up after five
+/// minutes; with the system's defaults it takes more than two hours.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_PROBES: u32 = 6;
 
-/// Has the system look whether the other side is still there.
+/// Enables TCP keepalive, which detects a vanished peer.
 pub fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_EVERY)?;

@@ -1,7 +1,7 @@
 //! An async client as a source: its reads run as tasks of a runtime and need no threads.
 //!
-//! Never: blocks the runtime, or delays the drop of a reader. Only this module writes into the memory of a transfer,
-//! so a queue that is dropped gives all of it back at once.
+//! It never blocks the runtime, and never delays the drop of a reader. Only this module writes into the memory of a transfer,
+//! so dropping a queue frees all of that memory at once.
 //!
 //! ```text
 //!   submit ──► a task for each fetch ──client.read_at──► its bytes, copied into the transfers ──► ended ──reap──►
@@ -27,30 +27,30 @@ use tokio::task::AbortHandle;
 
 /// Maximum transfers in flight: more than the limits of any engine, because refused transfers would need threads.
 const DEPTH: usize = 1 << 16;
-/// How long a thread that reaps waits.
+/// How long a reaping thread waits.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// A source with an async client. [`from_async`] turns it into a [`Source`].
 pub trait AsyncSource: Send + Sync + 'static {
-    /// As [`Source::size`]. Does not ask the storage.
+    /// See [`Source::size`]. Does not query the storage.
     fn size(&self) -> u64;
 
-    /// The bytes of `range`, which ends at [`AsyncSource::size`] or before. One request; several are under way at once. An answer
-    /// that is too short is continued by another request; a longer one is an error.
+    /// Returns the bytes of `range`, which ends at [`AsyncSource::size`] or before. Each call is one request; several calls run
+    /// concurrently. If the reply is too short, another request fetches the rest. A reply that is too long is an error.
     ///
     /// # Errors
     /// See [`SourceError`].
     fn read_at(&self, range: Range<u64>)
     -> impl Future<Output = Result<Bytes, SourceError>> + Send;
 
-    /// As [`Source::describe`].
+    /// See [`Source::describe`].
     fn describe(&self) -> String;
 
-    /// As [`Source::defaults`]. An answer comes whole here, so fetches of less than 8 MiB are better than those of
-    /// [`Defaults::OBJECT`] where a megabyte takes long: [`Defaults::NBD`] has 1 MiB.
+    /// See [`Source::defaults`]. A reply arrives only as a whole here. If a megabyte takes long, use fetches smaller than the 8
+    /// MiB of [`Defaults::OBJECT`]: [`Defaults::NBD`] has 1 MiB.
     fn defaults(&self) -> Defaults;
 
-    /// As [`Source::accept`].
+    /// See [`Source::accept`].
     fn accept(&self) -> u64 {
         self.size()
     }
@@ -58,17 +58,18 @@ pub trait AsyncSource: Send + Sync + 'static {
 
 /// Turns an [`AsyncSource`] into a source; its calls run as tasks of `runtime`.
 ///
-/// Reads of tasks ([`Reader::read_at_async`](crate::Reader::read_at_async)) and reads that block are served alike, in any number.
-/// No thread waits for an answer but those of callers that block, and one for all tasks.
+/// Async reads ([`Reader::read_at_async`](crate::Reader::read_at_async)) and blocking reads are served alike, in any number. No
+/// thread waits for a reply, except those of blocking callers, and a single thread for all async reads.
 ///
-/// The runtime must be **driven** while reads wait: a multi-threaded one drives itself, one of the kind
-/// `current_thread` only inside its `block_on`. So in a task of a `current_thread` runtime read by `read_at_async`: a read that blocks
-/// ([`Reader::read_at`](crate::Reader::read_at)) keeps the thread from its own answer, and may wait without an end; the same goes for the only
-/// worker of a runtime of several threads. Without worker threads ([`Options::threads`](crate::Options::threads) of 0) every read blocks. Where it is known that
-/// the thread would wait for itself, the read fails instead, and with it the others of the file that are under way. A program that reads by blocking calls
-/// there gives a handle of a runtime that it keeps for its sources.
+/// The runtime must be **driven** while reads wait. A multi-threaded runtime drives itself; a `current_thread` runtime runs
+/// only inside its `block_on`. So a task of a `current_thread` runtime must read with `read_at_async`: a blocking read
+/// ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply, and may wait forever. The same
+/// is true for the only worker of a multi-threaded runtime. Without worker threads
+/// ([`Options::threads`](crate::Options::threads) of 0) every read blocks. If foreread detects that a thread would wait for
+/// itself, the read fails instead, together with the other reads of the file that are in flight. A program that uses blocking
+/// reads in such a task should pass the handle of a separate runtime that it keeps for its sources.
 ///
-/// A dropped reader does not wait for these reads: their tasks are cancelled, even if the runtime is not driven. Where the
+/// Dropping a reader does not wait for these reads: their tasks are cancelled, even if the runtime is not driven. If the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].
 ///
 /// ```
@@ -78,7 +79,7 @@ pub trait AsyncSource: Send + Sync + 'static {
 /// use std::ops::Range;
 /// use std::sync::Arc;
 ///
-/// /// In place of a client of a network: a megabyte in which each byte is the last one of its offset.
+/// /// A stub for a network client: a megabyte in which each byte is the low byte of its offset.
 /// struct Client;
 ///
 /// impl AsyncSource for Client {
@@ -112,7 +113,7 @@ pub fn from_async<S: AsyncSource>(client: Arc<S>, runtime: Handle) -> FromAsync<
     FromAsync { client, runtime }
 }
 
-/// A [`Source`] that reads by an [`AsyncSource`]. Made by [`from_async`].
+/// A [`Source`] that reads with an [`AsyncSource`]. Created by [`from_async`].
 pub struct FromAsync<S> {
     client: Arc<S>,
     runtime: Handle,
@@ -123,14 +124,14 @@ impl<S: AsyncSource> Source for FromAsync<S> {
         self.client.size()
     }
 
-    /// For a lone miss of a caller that blocks, and for callers without a queue, such as a cache on disk.
+    /// Used for a single miss of a blocking caller, and for callers without a queue, such as the disk cache.
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let room = bufs.iter().map(|buf| buf.len()).sum();
         let range = range_in(&*self.client, offset, room);
         let (answer, answered) = mpsc::channel();
         let client = Arc::clone(&self.client);
         start(&self.runtime, async move {
-            // A reader that is gone needs no answer.
+            // A dropped reader needs no reply.
             let _ = answer.send(read_whole(&*client, range).await);
         });
         let pieces = wait_beside(&self.runtime, || {
@@ -180,14 +181,14 @@ fn is_its_own<S: AsyncSource>(client: &S) -> SourceError {
     SourceError::Io {
         errno: EIO,
         what: format!(
-            "{}: a read that blocks, in a task of the runtime that would have to answer it; use read_at_async, with worker threads",
+            "{}: a blocking read in a task of the runtime that must answer it; use read_at_async, with worker threads",
             client.describe()
         ),
     }
 }
 
-/// All bytes of a range, in the pieces that the client gave: shorter answers are asked to go on, as those of [`Source::read_at`] are.
-/// A panic of the client is its error.
+/// Reads all bytes of a range, as the pieces that the client returned. After a short reply it requests the rest, as for
+/// [`Source::read_at`]. A panic of the client becomes its error.
 async fn read_whole<S: AsyncSource>(
     client: &S,
     range: Range<u64>,
@@ -226,19 +227,19 @@ fn start(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) -> A
     started
 }
 
-/// This thread is one of the runtime's, or has entered it.
+/// Whether this thread belongs to the runtime, or has entered it.
 fn is_inside(runtime: &Handle) -> bool {
     Handle::try_current().is_ok_and(|current| current.id() == runtime.id())
 }
 
-/// Waits for tasks of the runtime. A worker of the runtime first passes its tasks to another thread. `None` if this
+/// Waits for tasks of the runtime. A worker of the runtime first passes its tasks to another thread. Returns `None` if this
 /// thread is the one that must run them.
 fn wait_beside<R>(runtime: &Handle, wait: impl FnOnce() -> R) -> Option<R> {
     if !is_inside(runtime) {
         return Some(wait());
     }
     let several = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
-    // It panics in a thread that must not block, and in no other: threads of `spawn_blocking` may.
+    // This panics only in a thread that must not block; threads of `spawn_blocking` may block.
     let may_block = catch_unwind(|| tokio::task::block_in_place(|| ())).is_ok();
     match (may_block, several) {
         (true, true) => Some(tokio::task::block_in_place(wait)),
@@ -247,7 +248,7 @@ fn wait_beside<R>(runtime: &Handle, wait: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Copies pieces into one buffer after the other.
+/// Copies pieces into several buffers, one after the other.
 struct PieceCopier<'a> {
     pieces: std::slice::Iter<'a, Bytes>,
     left: &'a [u8],
@@ -261,7 +262,7 @@ impl<'a> PieceCopier<'a> {
         }
     }
 
-    /// As many bytes as there are, at most what the buffer holds.
+    /// Copies as many bytes as there are, at most the length of `buf`.
     fn fill(&mut self, mut buf: &mut [u8]) -> usize {
         let room = buf.len();
         while !buf.is_empty() {
@@ -280,7 +281,7 @@ impl<'a> PieceCopier<'a> {
     }
 }
 
-/// The queue of one file. Its tasks know it weakly, so that the last owner of it ends them.
+/// The queue of one file. Its tasks hold weak references, so dropping the last owner ends them.
 struct TaskQueue<S> {
     client: Arc<S>,
     runtime: Handle,
@@ -291,17 +292,17 @@ struct TaskQueue<S> {
 struct TaskShared {
     answers: Mutex<TaskAnswers>,
     arrived: Condvar,
-    /// Transfers that have ended and are not reaped, to be seen without the lock.
+    /// Number of transfers that have ended and are not reaped yet; readable without the lock.
     ended: AtomicUsize,
 }
 
 #[derive(Default)]
 struct TaskAnswers {
-    /// Requests under way, by number.
+    /// Requests in flight, by number.
     requests: HashMap<u64, TaskRequest>,
     /// Requests so far.
     count: u64,
-    /// Transfers of them.
+    /// Transfers in flight.
     under_way: usize,
     ended: Vec<CompletedTransfer>,
     interrupted: bool,
@@ -310,7 +311,7 @@ struct TaskAnswers {
 /// The transfers of one fetch, requested as one range.
 struct TaskRequest {
     transfers: Vec<Transfer>,
-    /// Nothing until its task has been started.
+    /// `None` until its task has been started.
     task: Option<AbortHandle>,
 }
 
@@ -319,7 +320,7 @@ impl TaskShared {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has its answer.
+    /// Records the reply to a request.
     fn end(&self, number: u64, answer: Result<Vec<Bytes>, SourceError>) {
         let Some(request) = self.lock().requests.remove(&number) else {
             return;
@@ -363,7 +364,7 @@ impl<S: AsyncSource> OwedAnswer<S> {
 
 impl<S: AsyncSource> Drop for OwedAnswer<S> {
     fn drop(&mut self) {
-        // Of no effect after the answer.
+        // Has no effect after the reply.
         self.end(|| Err(ended(&*self.client)));
     }
 }

@@ -1,6 +1,7 @@
 //! The underlying error, shared by all reports of it.
 //!
-//! A fetch may fail several reads, and each of them has the same cause. Errors of clients cannot be copied, so they share it.
+//! A fetch may fail several reads, and all of them have the same cause. Errors of clients cannot be cloned, so these reads
+//! share the error.
 
 use std::error::Error;
 use std::fmt;
@@ -51,7 +52,7 @@ use std::sync::Arc;
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
 impl Cause {
-    /// Keeps an error.
+    /// Wraps an error.
     #[must_use]
     pub fn new(error: impl Error + Send + Sync + 'static) -> Cause {
         Cause(Arc::new(error))

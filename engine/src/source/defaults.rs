@@ -17,7 +17,8 @@
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
 //! | model-live | 4 | 128K | as the simulator for the same model |
 //!
-//! A fetch is at most 1 MiB, for objects 8 MiB: an object's bytes are served as they arrive, others when the fetch is complete.
+//! A fetch is at most 1 MiB, or 8 MiB for objects: an object's bytes are served as they arrive, others when the fetch is
+//! complete.
 //! `auto` uses only the requests and the largest fetch, and measures the rest.
 
 use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
@@ -27,8 +28,8 @@ use std::path::Path;
 /// The kernel's readahead of a device that states none: `VM_READAHEAD_PAGES` of include/linux/mm.h, 128 KiB.
 pub const LINUX_READAHEAD_BYTES: u64 = 128 << 10;
 
-/// The readahead setting of the block device that is, or holds, `path`; of the mounted file system where it is on
-/// no single device (btrfs, NFS).
+/// The readahead setting of the block device at `path`, or of the device that holds the file. If the file system is not on a
+/// single device (btrfs, NFS), it is the setting of the mounted file system.
 #[must_use]
 pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
     Host::here().device_of(path).ok()?.read_ahead
@@ -36,30 +37,31 @@ pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
 
 /// How a kind of storage is read: how many requests at once, how large, how far ahead.
 ///
-/// For a client of one's own the latency of a request decides:
+/// For your own client, choose by the latency of a request:
 ///
-/// | a request takes | take | why |
+/// | latency of a request | use | why |
 /// |---|---|---|
 /// | less than 100 us: a local disk, memory | [`Defaults::FILE`], [`Defaults::MEMORY`] | 4 threads and windows of 128 KiB are enough |
-/// | about 1 ms: a server of the same network | [`Defaults::NBD`] | 16 requests of at most 1 MiB, windows of 8 MiB |
-/// | 10 ms and more: an object store, another site | [`Defaults::OBJECT`] | 16 requests, 48 of short ones, windows of 24 MiB |
+/// | about 1 ms: a server on the same network | [`Defaults::NBD`] | 16 requests of at most 1 MiB, windows of 8 MiB |
+/// | 10 ms and more: an object store, another site | [`Defaults::OBJECT`] | 16 requests, 48 short ones, windows of 24 MiB |
 ///
-/// Fetches of [`Defaults::OBJECT`] have up to 8 MiB, as an object's bytes are served while they arrive
-/// ([`StreamingSource`](super::StreamingSource)). A client that answers all at once on a thin link sets
-/// `Defaults { max_fetch_bytes: 1 << 20, ..Defaults::OBJECT }`, so that a reader waits for less. What is far away and is read as
+/// [`Defaults::OBJECT`] allows fetches of up to 8 MiB, because an object's bytes are served while they arrive
+/// ([`StreamingSource`](super::StreamingSource)). A client that returns each reply as a whole over a slow link should set
+/// `Defaults { max_fetch_bytes: 1 << 20, ..Defaults::OBJECT }`, so that a reader waits for less data. Remote storage that uses
 /// [`Defaults::FILE`] is several times slower than it could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// The name of the kind, for text.
+    /// The name of the kind, for display.
     pub kind: &'static str,
-    /// The number of concurrent reads that it serves as fast as one, at least 1. Remote storage needs many: while one reply arrives,
-    /// the others are requested.
+    /// The number of concurrent reads that the storage serves as fast as a single read, at least 1. Remote storage needs many:
+    /// while one reply arrives, other requests are in flight.
     pub requests: u32,
-    /// The same while all of them are short ([`foreread_core::storage::SHORT_AHEAD_BYTES`] together): each costs a round trip whatever its length.
+    /// The number of concurrent reads while all of them are short ([`foreread_core::storage::SHORT_AHEAD_BYTES`] together):
+    /// each costs a round trip whatever its length.
     pub short_requests: u32,
     /// The largest readahead of a policy that follows a device's setting, if the device has none.
     pub window_bytes: u64,
-    /// Bytes of the largest fetch.
+    /// Maximum bytes of a fetch.
     pub max_fetch_bytes: u64,
 }
 
@@ -101,13 +103,13 @@ impl Defaults {
         window_bytes: 4 << 20,
         ..Defaults::MEMORY
     };
-    /// A device model that really sleeps.
+    /// A device model that runs in real time: it sleeps.
     pub const MODEL_LIVE: Defaults = Defaults {
         kind: "model-live",
         ..Defaults::MEMORY
     };
 
-    /// The same for a source that was told how many requests to make at once, of any length: as much for each of them.
+    /// Returns these defaults for a given number of concurrent requests of any length. The window keeps its size per request.
     #[must_use]
     pub fn with_requests(self, requests: u32) -> Defaults {
         let requests = requests.max(1);

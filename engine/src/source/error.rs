@@ -1,6 +1,7 @@
 //! Errors of opening and reading sources: one line, an error number, and the client's error as the cause.
 //!
-//! Example: `server said 503` of a client is the cause of a [`SourceError::Other`], and the line of the read that failed has both.
+//! Example: a client's error `server said 503` is the cause of a [`SourceError::Other`], and the message of the failed read
+//! contains both.
 
 use super::{Cause, SourceName, SourcePanic};
 use crate::error_kind::ErrorKind;
@@ -12,7 +13,7 @@ pub enum SourceError {
     /// The storage answered with an error number.
     #[error("{what}: {}", errno_text(*errno))]
     Io {
-        /// The number.
+        /// The error number.
         errno: i32,
         /// The operation.
         what: String,
@@ -20,26 +21,26 @@ pub enum SourceError {
     /// Another error of the storage's client.
     #[error("{what}")]
     Other {
-        /// The number that is nearest to it, for callers that go by numbers.
+        /// The closest error number, for callers that use error numbers.
         errno: i32,
         /// The operation and the problem.
         what: String,
-        /// That error.
+        /// The client's error.
         #[source]
         cause: Cause,
     },
-    /// No progress before the end of the source.
+    /// The source ended before its size.
     #[error("the source ends at {at}, before its size {size}")]
     Short {
-        /// The end of the bytes.
+        /// Where the bytes end.
         at: u64,
-        /// Where they should.
+        /// Where the bytes should end.
         size: u64,
     },
-    /// It is not the version that was accepted last.
+    /// The source is not the version that was accepted last.
     #[error("{what}")]
     Changed {
-        /// What is different.
+        /// What has changed.
         what: String,
     },
 }
@@ -57,7 +58,7 @@ impl SourceError {
         }
     }
 
-    /// The error number: the storage's own, or that of the kind.
+    /// The error number: the storage's own, or the one for the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -68,8 +69,8 @@ impl SourceError {
 }
 
 impl SourceError {
-    /// Its text, and that of the error behind it where the text does not have it: what one line can say. A text that ends with the
-    /// words of the error number is whole.
+    /// The error's text, followed by that of its cause unless the text already contains it: everything that fits on one line. A
+    /// text that ends with the description of the error number needs no cause.
     pub(crate) fn full_text(&self) -> String {
         let text = self.to_string();
         let SourceError::Other { errno, cause, .. } = self else {
@@ -83,7 +84,7 @@ impl SourceError {
         if upper.contains(&lower) {
             text
         } else if lower.starts_with(&upper) || upper == "other error" {
-            // The kind of `std::io::Error::other` says nothing.
+            // The kind of `std::io::Error::other` carries no information.
             below
         } else {
             format!("{text}: {below}")
@@ -93,7 +94,7 @@ impl SourceError {
 
 pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
-/// The system's words for an error number, without the number.
+/// The system's description of an error number, without the number.
 pub(crate) fn errno_text(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
@@ -103,7 +104,7 @@ pub(crate) fn errno_text(errno: i32) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}; {remedy}")]
 pub struct SourceOpenError {
-    /// The source; shown without its secrets.
+    /// The source; displayed without its secrets.
     pub what: SourceName,
     /// The problem.
     pub why: String,
@@ -117,7 +118,7 @@ pub struct SourceOpenError {
 }
 
 impl SourceOpenError {
-    /// The same with the system's error of its number as the cause.
+    /// Sets the system's error for the number as the cause.
     pub(crate) fn of_system(self) -> SourceOpenError {
         let cause = std::io::Error::from_raw_os_error(self.errno);
         SourceOpenError {
@@ -133,7 +134,7 @@ impl SourceOpenError {
     }
 }
 
-/// Checks the length returned by a source against the room of its buffers.
+/// Checks that the length returned by a source fits its buffers.
 pub(crate) fn within(read: usize, room: usize, what: &str) -> Result<usize, SourceError> {
     if read > room {
         return Err(too_many(read, room, what));
@@ -141,7 +142,7 @@ pub(crate) fn within(read: usize, room: usize, what: &str) -> Result<usize, Sour
     Ok(read)
 }
 
-/// The error of one that says more.
+/// The error for a source that reports more bytes than the buffers hold.
 pub(super) fn too_many(read: usize, room: usize, what: &str) -> SourceError {
     SourceError::Io {
         errno: EIO,

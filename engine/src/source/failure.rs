@@ -1,14 +1,14 @@
 //! Log lines for failing sources.
 //!
-//! A panic is a failure too. Example: an object that was replaced fails every read of its old version. The log has one line a minute, with the number
-//! of reads that it is for.
+//! A panic counts as a failure. Example: after an object is replaced, every read of its old version fails. The log has one line
+//! a minute, with the number of failed reads.
 
 use super::{Cause, EIO, SourceError};
 use crate::log::once_a_minute;
 use rustix::io::Errno;
 use std::any::Any;
 
-/// A panic in a source, which is a bug of the program with that source. Contains the panic message, if it is text.
+/// A panic in a source, which is a bug in the source's code. Contains the panic message if it is text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the source panicked: {message}")]
 pub struct SourcePanic {
@@ -28,7 +28,7 @@ pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SourceError {
     }
 }
 
-/// Reports that a source failed, or has another version. A cancelled fetch is not a failure.
+/// Logs that a source failed, or that its version changed. A cancelled fetch is not a failure.
 pub(crate) fn report_failure(error: &SourceError) {
     if error.errno() == Errno::CANCELED.raw_os_error() {
         return;

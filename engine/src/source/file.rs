@@ -3,16 +3,17 @@
 //! Without direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache
 //! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well, and `describe` says so.
 //!
-//! The version of a file is its size, its modification time and its inode, checked after each read and before each write
-//! ([`version`]). This detects: a shrunk file, a file written to, a longer file copied over it, an appended file (which
-//! is the same version, longer). It does not detect: a write that leaves size and time unchanged (two writes within the file
-//! system's clock tick, `mmap` stores before the kernel takes note of them, a time that was set back), and any write to a block
-//! device, which has no modification time. The opened file is read by descriptor: a file renamed over it is not seen.
+//! The version of a file is its size, its modification time and its inode. It is checked after each read and before each write
+//! ([`version`]). The check detects a file that shrank or was written to, and a longer file copied over it. A file with
+//! appended data is accepted as the same version, longer. The check does not detect a write that leaves size and time unchanged
+//! (two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the time, a time that was
+//! set back), nor any write to a block device, which has no modification time. The open file is read by its descriptor, so a
+//! file renamed over it is not noticed.
 //!
-//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no thread
-//! waits for each transfer. Short transfers of a ring are continued and checked by the same code as other reads.
+//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that transfers need no waiting
+//! threads. Short transfers of a ring are continued and checked by the same code as other reads.
 //!
-//! Never: writes unless it was prepared for it ([`write`]), blocks on a pipe.
+//! It never writes unless it was prepared for writing ([`write`]), and never blocks on a pipe.
 //!
 //! ```text
 //!   aligned part        preadv, or the ring, into the caller's buffers
@@ -50,12 +51,12 @@ use version::AcceptedVersion;
 use version::Pick;
 use write::Writes;
 
-/// Most buffers in one system call (`IOV_MAX`).
+/// Maximum buffers of one system call (`IOV_MAX`).
 const MAX_BUFFERS: usize = 1024;
 /// Bytes read at a time through the bounce buffer.
 const BOUNCE_BYTES: usize = 256 << 10;
-/// An open file: its descriptor, its version, and blocking reads. Shared with every transfer
-/// under way, so that the descriptor stays open until the last of them has ended.
+/// An open file: its descriptor, its version, and blocking reads. All transfers in flight share it, so that the descriptor
+/// stays open until the last of them has ended.
 struct Core {
     file: File,
     path: PathBuf,
@@ -63,13 +64,13 @@ struct Core {
     device: bool,
     alignment: Alignment,
     known: Mutex<AcceptedVersion>,
-    /// Growth is an append, without a look.
+    /// Growth is accepted as an append, without comparing the sample.
     appending: AtomicBool,
-    /// How often the file was accepted as the same, longer.
+    /// How often the file was accepted as the same version, longer.
     growths: AtomicU64,
-    /// Reads of this version.
+    /// Number of reads of this version.
     reads: AtomicU64,
-    /// The last page of this version is not in the sample.
+    /// The last page of this version is not in the sample yet.
     tail_due: AtomicBool,
     hasher: RandomState,
     bounce: Arc<Pool>,
@@ -87,7 +88,7 @@ enum Way {
     /// Not decided yet. Holds the tested ring until a caller requests a queue.
     #[cfg(feature = "uring")]
     Ring(Mutex<Option<Arc<dyn Queue>>>),
-    /// A thread for each transfer; why.
+    /// One thread for each transfer, and the reason.
     Threads(String),
 }
 
@@ -95,28 +96,29 @@ impl FileSource {
     /// Opens a regular file or a block device for reading, with io_uring if it works.
     ///
     /// # Errors
-    /// It is missing, may not be read, or is neither of the two.
+    /// The file does not exist, is not readable, or is neither a regular file nor a block device.
     pub fn open(path: impl AsRef<Path>) -> Result<FileSource, SourceOpenError> {
         FileSource::open_by(path, Io::default())
     }
 
-    /// The same with a chosen I/O method.
+    /// Like [`FileSource::open`], with a chosen I/O method.
     ///
     /// # Errors
     /// See [`FileSource::open`].
     pub fn open_by(path: impl AsRef<Path>, io: Io) -> Result<FileSource, SourceOpenError> {
         let core = Arc::new(Core::open(path.as_ref())?);
         let way = match io {
-            Io::Threads => Way::Threads("as asked".to_string()),
-            // A transfer from the page cache would be a copy by a thread of the kernel: no gain over one of ours.
+            Io::Threads => Way::Threads("as requested".to_string()),
+            // A transfer from the page cache would be a copy by a kernel thread, which is no better than a copy by one of ours.
             Io::Queue if !core.direct => Way::Threads(String::new()),
             Io::Queue => Way::best(&core),
         };
         Ok(FileSource { core, way })
     }
 
-    /// The same by another name for messages, for a caller that opened it by descriptor: a file of a tree. Read by threads,
-    /// since a ring for each of a million files would be a descriptor and locked memory for each.
+    /// Like [`FileSource::open`], but shows another name in messages. For a caller that opened the file by its descriptor: a
+    /// file of a tree. The file is read by threads, because a ring for each of a million files would need a descriptor and
+    /// locked memory each.
     pub(crate) fn open_called(path: &Path, shown: PathBuf) -> Result<FileSource, SourceOpenError> {
         let core = Core {
             path: shown,
@@ -128,13 +130,13 @@ impl FileSource {
         })
     }
 
-    /// The path it was opened by.
+    /// The path by which it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.core.path
     }
 
-    /// True when the page cache is not involved.
+    /// Whether reads bypass the page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.core.direct
@@ -227,7 +229,7 @@ impl Core {
         Ok(())
     }
 
-    /// One system call that is not interrupted.
+    /// One system call, restarted if it is interrupted.
     fn transfer(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
         loop {
             match rustix::io::preadv(&self.file, bufs, offset) {
@@ -278,7 +280,7 @@ impl Core {
         }
     }
 
-    /// Reads the front of one buffer by way of an aligned one.
+    /// Reads into the front of one buffer through an aligned bounce buffer.
     fn bounced(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let granule = u64::from(self.alignment.offset);
         let start = offset - offset % granule;
@@ -297,8 +299,8 @@ impl Core {
         Ok(len)
     }
 
-    /// Reads on after the first `done` bytes, which have come already, and looks whether all are of the same version.
-    /// `pick` was made before the first of them was read.
+    /// Reads what follows the first `done` bytes, which have already arrived, and checks that all bytes are of the same
+    /// version. `pick` was made before the first of them was read.
     fn read_on(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -315,7 +317,7 @@ impl Core {
         }
         pick.look(self, bufs, offset, done);
         let more = if (done as u64) < wanted {
-            // Borrowed again, since `fill` uses its slices up and the bytes may have to be compared below.
+            // Borrow again: `fill` consumes its slices, and the bytes may have to be compared below.
             let mut rest: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
             let mut rest = &mut rest[..];
             IoSliceMut::advance_slices(&mut rest, done);
@@ -337,7 +339,8 @@ impl Core {
         Ok(read)
     }
 
-    /// Data or a hole, up to where the other begins. No read moves the position of the descriptor, so no thread minds that it moves.
+    /// The data or the hole at `offset`, up to the start of the next hole or data. Reads do not use the descriptor's position,
+    /// so no other thread is affected when it moves.
     fn extent_at(&self, offset: u64) -> Result<Extent, SourceError> {
         let size = self.same_version(Pick::default())?;
         let seek = |to| rustix::fs::seek(&self.file, to);
@@ -350,7 +353,7 @@ impl Core {
                 is_hole: true,
                 ..end(data)
             }),
-            // A file system without holes answers that the end is the only one.
+            // A file system without holes reports the end as the only hole.
             Ok(_) => seek(SeekFrom::Hole(offset))
                 .map(end)
                 .map_err(|errno| self.io("looking for holes", errno)),
@@ -362,13 +365,13 @@ impl Core {
         }
     }
 
-    /// An error number of the ring, or of a system call.
+    /// The error for an error number of the ring, or of a system call.
     #[cfg(feature = "uring")]
     fn failed(&self, errno: i32) -> SourceError {
         self.io("reading", Errno::from_raw_os_error(errno))
     }
 
-    /// A buffer to try a read with.
+    /// A buffer for a test read.
     #[cfg(feature = "uring")]
     fn spare(&self) -> Chunk {
         self.bounce
@@ -443,7 +446,7 @@ impl Source for FileSource {
     }
 
     fn holes(&self) -> Option<&dyn Holes> {
-        // A device does not report unwritten blocks.
+        // A block device does not report unwritten blocks.
         (!self.core.device).then_some(self)
     }
 
@@ -452,7 +455,7 @@ impl Source for FileSource {
             #[cfg(feature = "uring")]
             Way::Ring(tried) => {
                 let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
-                // The second owner gets a new ring, or none if there is none left.
+                // The second owner gets a new ring, or none if all rings are in use.
                 tried.or_else(|| {
                     uring::FileQueue::new(&self.core)
                         .ok()
@@ -494,8 +497,8 @@ impl AsRawFd for Core {
     }
 }
 
-/// A file system that takes the flag (since Linux 6.6) though its files are in the page cache and nowhere else. Not for the node
-/// of a device: that is in such a file system (devtmpfs), and what is read through it does not.
+/// Whether the file system accepts the flag (since Linux 6.6) although its files are only in the page cache. This is never true
+/// for a device node: the node is in such a file system (devtmpfs), but its device is not.
 fn in_memory(fd: &OwnedFd) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
@@ -518,7 +521,7 @@ fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
             && memory <= 4096;
         return usable.then_some(Alignment { offset, memory });
     }
-    // Before Linux 6.1: what a block device says of itself, and for files what always fits.
+    // Before Linux 6.1: for block devices the block size that the device reports, and for files a size that always fits.
     let block = if device {
         rustix::fs::ioctl_blksszget(fd).unwrap_or(4096)
     } else {
@@ -556,13 +559,15 @@ impl From<Errno> for OpenRefusal {
     fn from(errno: Errno) -> OpenRefusal {
         let remedy = match errno {
             Errno::NOENT | Errno::NOTDIR => "check the path",
-            Errno::ACCESS => "read permission is needed, or another user",
-            // Of files it is ACCES. Devices that a container may not open give it to root as well.
-            Errno::PERM => "allow this container the device, or run it outside",
-            Errno::LOOP => "its symbolic links go in a circle",
+            Errno::ACCESS => "grant read permission, or run as another user",
+            // A file fails with ACCES. A device that a container may not open fails with PERM, for root as well.
+            Errno::PERM => {
+                "give this container access to the device, or run foreread outside the container"
+            }
+            Errno::LOOP => "its symbolic links form a loop",
             Errno::NAMETOOLONG => "use a shorter path",
             Errno::MFILE | Errno::NFILE => "raise the limit of open files (ulimit -n)",
-            Errno::NXIO | Errno::NODEV => "the device is not there",
+            Errno::NXIO | Errno::NODEV => "check that the device is attached",
             _ => "see the kernel log",
         };
         OpenRefusal {
@@ -573,7 +578,7 @@ impl From<Errno> for OpenRefusal {
     }
 }
 
-/// Only regular files and block devices have bytes at offsets.
+/// Only regular files and block devices can be read at an offset.
 fn check_kind(kind: FileType) -> Result<(), OpenRefusal> {
     let (what, errno) = match kind {
         FileType::RegularFile | FileType::BlockDevice => return Ok(()),
@@ -583,7 +588,7 @@ fn check_kind(kind: FileType) -> Result<(), OpenRefusal> {
         FileType::CharacterDevice => ("is a character device", Errno::NOTSUP),
         _ => ("is neither a file nor a block device", Errno::NOTSUP),
     };
-    let remedy = "name a regular file or a block device";
+    let remedy = "use a regular file or a block device";
     Err(OpenRefusal {
         why: what.to_string(),
         remedy,

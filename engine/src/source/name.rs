@@ -50,14 +50,14 @@ impl SourceName {
             .unwrap_or_default()
     }
 
-    /// It is written as a URL: a scheme, a colon and two slashes.
+    /// Whether the name is written as a URL: a scheme, a colon and two slashes.
     #[must_use]
     pub fn is_url(&self) -> bool {
         let behind = &self.0.as_encoded_bytes()[self.scheme().len()..];
         !self.scheme().is_empty() && behind.starts_with(b"://")
     }
 
-    /// The name as the path of a file: without `file:`.
+    /// The name as the path of a file, without `file:`.
     #[must_use]
     pub fn path(&self) -> &Path {
         use std::os::unix::ffi::OsStrExt;
@@ -74,8 +74,8 @@ impl SourceName {
     }
 }
 
-/// A URL's scheme is written in lower case and begins the name: `  HTTP://h` is `http://h`. Anything else may be a path and
-/// stays as it is.
+/// Removes blanks before a URL and writes its scheme in lower case: `  HTTP://h` becomes `http://h`. Any other name may be a
+/// path and is kept unchanged.
 impl From<OsString> for SourceName {
     fn from(name: OsString) -> SourceName {
         let Some(text) = name.to_str().map(str::trim_start) else {

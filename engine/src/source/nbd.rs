@@ -1,9 +1,10 @@
-//! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`, and with TLS `nbds://`, `nbds+unix://`.
+//! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`; with TLS `nbds://`, `nbds+unix://`.
 //!
-//! Several requests are in flight on each connection, and there are several connections where the server allows it.
-//! A broken connection is replaced, with growing pauses ([`redial`]). The version of an export is its size, and that
-//! the server still serves it: the protocol has no more. A server that answers ESHUTDOWN ends the version (foreread
-//! does when its own source has changed). Never: writes, plain text if TLS was requested, or an unchecked reply.
+//! Several requests are in flight on each connection, and there are several connections if the server allows it. A broken
+//! connection is replaced, with increasing delays ([`redial`]). The protocol has no version of an export, so foreread compares
+//! the size, and the server must still serve the export. A server that answers ESHUTDOWN ends the version (foreread does so
+//! when its own source has changed). The client never writes, never uses plain text if TLS was requested, and never trusts an
+//! unchecked reply.
 //!
 //! ```text
 //!   read_at ──► the connection with the fewest requests ──link::read──► bytes
@@ -44,14 +45,14 @@ pub struct Nbd {
     links: Vec<Mutex<Option<Arc<NbdLink>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
-    /// What has changed, until the change is accepted.
+    /// What has changed, until the engine accepts the change.
     changed: Mutex<Option<String>>,
     redial: Mutex<Redial>,
     silence: Duration,
 }
 
 impl Nbd {
-    /// Connects.
+    /// Connects to a server.
     ///
     /// # Errors
     /// The address is invalid, no server answers there, or the server has no such export.
@@ -59,11 +60,11 @@ impl Nbd {
         Nbd::open_within(name, SILENCE)
     }
 
-    /// Connects to a server. A connection is dropped if an answer is due and the server is silent for `silence` (in [`Nbd::open`]: 30 s).
-    /// An answer may take longer while data arrives, by the same time for each MiB that is due.
+    /// Connects to a server. A connection is dropped if an answer is due and the server is silent for `silence` (in
+    /// [`Nbd::open`]: 30 s). While data arrives, an answer may take longer: `silence` more for each MiB that is due.
     ///
     /// # Errors
-    /// As [`Nbd::open`].
+    /// See [`Nbd::open`].
     pub fn open_within(
         name: impl Into<SourceName>,
         silence: Duration,
@@ -89,7 +90,7 @@ impl Nbd {
         })
     }
 
-    /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
+    /// The connection to use: an idle one, else a new one, else the one with the fewest requests.
     fn link(&self) -> Result<Arc<NbdLink>, LinkError> {
         let place = |i: usize| self.links[i].lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |i: usize| {
@@ -113,9 +114,9 @@ impl Nbd {
         Ok(link)
     }
 
-    /// A new connection, unless it is too early for another try.
+    /// Opens a new connection, unless it is too early for another try.
     fn connect(&self) -> Result<NbdLink, LinkError> {
-        // Held until it is known how that ends: one try for all that wait.
+        // Held until the result is known: all waiting reads share one try.
         let mut redial = self.redial();
         if let Some(why) = redial.refuses(Instant::now()) {
             return Err(why);
@@ -158,15 +159,15 @@ impl Nbd {
         read
     }
 
-    /// Reports why reads fail or wait, once a minute.
+    /// Logs why reads fail or wait, once a minute.
     fn log(&self, broken: &LinkError) {
         let (why, then) = match broken {
-            LinkError::Lost(_, why) => (why.clone(), "; connecting anew"),
+            LinkError::Lost(_, why) => (why.clone(), "; reconnecting"),
             LinkError::Refused(_, why) => (why.clone(), ""),
             LinkError::Insecure(no_tls) => (no_tls.to_string(), ""),
             LinkError::Changed(_) => return,
         };
-        // Per server: if its reasons alternate, one line a minute is enough.
+        // The limit is per server: even if its reasons alternate, one line a minute is enough.
         if let Some(times) = log::once_a_minute(&format!("no connection to {}", self.name)) {
             tracing::warn!(times, "{}: {why}{then}", self.name);
         }
@@ -187,9 +188,9 @@ impl Source for Nbd {
             };
             tries += 1;
             let pause = match &broken {
-                // A silent server had its time: a retry would delay the read as long again.
+                // A silent server has used up the time: a retry would delay the read as long again.
                 LinkError::Lost(ETIMEDOUT, _) => None,
-                // A broken connection may have been idle for hours: that is not a reason to fail.
+                // A connection found broken may have been idle for hours, which is no reason to fail the read.
                 LinkError::Lost(..) => self.redial().pause(Instant::now(), tries),
                 LinkError::Refused(..) | LinkError::Insecure(_) | LinkError::Changed(_) => None,
             };
@@ -211,8 +212,8 @@ impl Source for Nbd {
         self.name.to_string()
     }
 
-    /// Connects anew, since a server may go on serving the old version on the connections that it has. Where it cannot be
-    /// reached the old version stays, and the next read reports the change again.
+    /// Reconnects, because a server may go on serving the old version on its existing connections. If the server cannot be
+    /// reached, the old version stays, and the next read reports the change again.
     fn accept(&self) -> u64 {
         for place in &self.links {
             drop(place.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -257,7 +258,7 @@ mod tests {
             other.log(&LinkError::Changed("its size".to_string()));
         });
         let expected = ["one", "other"]
-            .map(|name| format!("nbd://{name}.invalid/a: Connection refused; connecting anew"));
+            .map(|name| format!("nbd://{name}.invalid/a: Connection refused; reconnecting"));
         assert_eq!(lines, expected);
     }
 }

@@ -1,8 +1,8 @@
-//! io_uring for files: the queue of a file, and whether it is available.
+//! io_uring for files: the queue of a file, and the test of whether io_uring works.
 //!
-//! Tried by a real read of the file when it is opened, because a ring can be missing (old kernels), forbidden (seccomp, containers,
-//! `kernel.io_uring_disabled`), or be available and fail. It is never the only way to read a file.
-//! Short and interrupted transfers are continued and checked by the code in file.rs.
+//! The test is a real read of the file when it is opened, because a ring can be missing (old kernels), forbidden (seccomp,
+//! containers, `kernel.io_uring_disabled`), or present but failing. A file can always be read without io_uring. Short and
+//! interrupted transfers are continued and checked by the code in file.rs.
 //!
 //! ```text
 //!   FileSource ──queue──► FileQueue ──► Ring (ring.rs, all that is unsafe)
@@ -24,7 +24,7 @@ pub struct FileQueue {
 }
 
 impl FileQueue {
-    /// A queue for the file, or the reason why it is unavailable.
+    /// Creates a queue for the file, or returns the reason why it is unavailable.
     pub fn new(file: &Arc<Core>) -> Result<FileQueue, String> {
         let ring = Ring::new().map_err(|error| match error {
             None => format!("{MAX_RINGS} rings of io_uring are in use"),
@@ -36,14 +36,14 @@ impl FileQueue {
         })
     }
 
-    /// The same, tried out by a read.
+    /// Like [`FileQueue::new`], but tests the queue with a read.
     pub fn tried(file: &Arc<Core>) -> Result<FileQueue, String> {
         let queue = FileQueue::new(file)?;
         let mut ended = Vec::new();
         let mut trial = vec![Transfer::new(0, 0, vec![file.spare()])];
         queue.ring.submit(file, &mut trial);
         if !trial.is_empty() {
-            return Err("io_uring took no read".to_string());
+            return Err("io_uring accepted no read".to_string());
         }
         while ended.is_empty() {
             queue.ring.reap(true, &mut ended);
@@ -55,7 +55,7 @@ impl FileQueue {
     }
 }
 
-/// The refused call and the name of the error, for `describe`.
+/// The refused call and the name of its error, for `describe`.
 fn refused(what: &str, errno: i32) -> String {
     match errno {
         libc::EPERM | libc::EACCES => format!("{what} is forbidden: EPERM"),
@@ -108,7 +108,8 @@ fn finish(flight: Flight, result: i32) -> CompletedTransfer {
     let result = match result {
         done @ 0.. => file.read_on(&mut transfer.bufs(), offset, done as usize, pick),
         errno => match -errno {
-            // Interrupted, short of something, or left behind by a thread that has exited: by this thread, from the start.
+            // Interrupted, out of a resource, or cancelled because its thread exited: this thread reads it again from the
+            // start.
             libc::EINTR | libc::EAGAIN | libc::ECANCELED => {
                 file.read_on(&mut transfer.bufs(), offset, 0, pick)
             }

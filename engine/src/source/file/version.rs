@@ -1,8 +1,9 @@
 //! The version of a file: its identity, and how to treat a file that has grown.
 //!
-//! A file that grew was appended to, or a longer one was copied over it (`cp` truncates, then writes: between two looks only
-//! the larger size is left of that). So a few pieces of what was read are remembered by their hash, and read again when the
-//! file has grown. Equal: it is the same version, longer. Different: it has changed.
+//! If a file grew, either data was appended, or a longer file was copied over it (`cp` truncates, then writes; between two
+//! checks only the larger size remains visible). To tell these apart, the hashes of a few pieces are remembered when they are
+//! read, and the pieces are read again when the file has grown. If they are equal, the file is the same version, longer. If
+//! not, it has changed.
 //!
 //! ```text
 //!   read ──► same size and time? ── yes ──► Ok, and now and then a piece of it is added to the sample
@@ -11,17 +12,17 @@
 //!               ├─ the sample is read again ── equal ────────────────► Ok, the new size
 //!               │                           └─ different, or shorter ► Changed
 //!               └─ open for writing ─────────────────────────────────► Changed
-//!   anything else is another ──► Changed
+//!   anything else differs ──► Changed
 //! ```
 //!
-//! A read that was under way while the file grew is in no sample. Its bytes are compared with the file again, all of them:
+//! A read that was in flight while the file grew is in no sample. All its bytes are compared with the file again:
 //!
 //! ```text
 //!   read A: ── begin, growths 0 ── bytes of version 1 ─────────────────────── growths 1: compare ── different ► Changed
 //!   read B:              ── begin ── bytes of version 2 ── longer, sample empty: growths 1 ──► Ok
 //! ```
 //!
-//! It does not detect a longer file copied over it with the same bytes in every piece of the sample.
+//! A longer file copied over it is not detected if it has the same bytes in every piece of the sample.
 
 use super::{Core, SourceError};
 use rustix::fs::SeekFrom;
@@ -34,13 +35,13 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a piece, and of the last page.
 const PIECE_BYTES: u64 = 4096;
-/// Bytes that are compared at a time when the file grew during a read.
+/// Bytes compared at a time if the file grew during a read.
 const COMPARE_BYTES: usize = 64 << 10;
-/// Most pieces that are remembered, beside the last page. A copy that differs in a tenth of its pages is missed once in five
-/// times by 16 pieces of different pages, one that differs in half of them once in 65,536.
+/// Maximum pieces remembered, besides the last page. With 16 pieces from different pages, a copy that differs in a tenth of its
+/// pages is missed once in five times, and a copy that differs in half of them once in 65,536.
 const MAX_PIECES: u64 = 16;
-/// An append moves the time before the size: how long a new time at the old size is given to grow. Once for each such time,
-/// not for each read that finds it.
+/// An append updates the time before the size. So if only the time is new, the size gets this long to grow. The grace period
+/// starts once for each new time, not with each read that finds it.
 const APPEND_GRACE: Duration = Duration::from_millis(42);
 /// Delay until the next check; four times as long each time.
 const FIRST_LOOK: Duration = Duration::from_micros(20);
@@ -56,12 +57,12 @@ pub struct Identity {
 #[derive(Debug, Default)]
 pub struct AcceptedVersion {
     pub identity: Identity,
-    /// Counts the versions that were accepted: what a read brings of an earlier one is not remembered.
+    /// Number of versions accepted so far. A sample from a read of an earlier version is discarded.
     accepted: u64,
     pieces: Vec<SamplePiece>,
     /// The last page.
     tail: Option<SamplePiece>,
-    /// A new time at the old size, and until when it may still turn out to be an append.
+    /// An identity with a new time and the old size, and until when it may still turn out to be an append.
     suspect: Option<(Identity, Instant)>,
 }
 
@@ -73,8 +74,8 @@ impl AcceptedVersion {
         }
     }
 
-    /// How long this identity, of which only the time is new, may still turn out to be an append. It counts from the first
-    /// read that met it, whichever that was.
+    /// How long this identity, in which only the time is new, may still turn out to be an append. The period starts with the
+    /// first read that finds the identity.
     fn grace(&mut self, now: Identity) -> Duration {
         let until = match self.suspect {
             Some((same, until)) if same == now => until,
@@ -85,7 +86,7 @@ impl AcceptedVersion {
     }
 }
 
-/// Some bytes of the accepted version.
+/// A sample of the accepted version's bytes.
 #[derive(Clone, Copy, Debug)]
 struct SamplePiece {
     offset: u64,
@@ -93,7 +94,8 @@ struct SamplePiece {
     hash: u64,
 }
 
-/// What a read began with, and what of it is remembered if it is of the accepted version: nothing, nearly always.
+/// What a read records when it starts, and the piece of it to remember if it is of the accepted version. Nearly always there is
+/// none.
 #[derive(Default)]
 pub struct Pick {
     accepted: u64,
@@ -104,7 +106,7 @@ pub struct Pick {
 }
 
 impl Pick {
-    /// `read` bytes from `at` on are in `bufs`.
+    /// Takes the piece if it is in `bufs`, which hold the `read` bytes from `at` on.
     #[inline]
     pub fn look(&mut self, core: &Core, bufs: &[IoSliceMut<'_>], at: u64, read: usize) {
         if let Some(offset) = self
@@ -119,7 +121,7 @@ impl Pick {
     }
 }
 
-/// At most `len` bytes after the first `skip`: those in one buffer.
+/// At most `len` bytes after the first `skip`, limited to one buffer.
 fn bytes_at<'a>(bufs: &'a [IoSliceMut<'_>], mut skip: usize, len: usize) -> Option<&'a [u8]> {
     for buf in bufs {
         if skip < buf.len() {
@@ -138,7 +140,7 @@ impl Core {
     pub(super) fn identity_now(&self) -> Result<Identity, Errno> {
         let stat = rustix::fs::fstat(&self.file)?;
         if self.device {
-            // The position of this descriptor is not used.
+            // No other code uses the position of this descriptor.
             let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
             return Ok(Identity {
                 size,
@@ -169,7 +171,8 @@ impl Core {
         identity.size
     }
 
-    /// Compares with the version that was accepted; a longer one is taken note of if it is the same. `pick` is what was read.
+    /// Compares the file with the accepted version. A longer file that is otherwise the same is accepted. `pick` describes the
+    /// read.
     pub(super) fn same_version(&self, pick: Pick) -> Result<u64, SourceError> {
         let ask = || {
             self.identity_now()
@@ -183,7 +186,8 @@ impl Core {
                 self.remember(&mut known, pick);
                 return Ok(now.size);
             }
-            // Another thread may have seen it grow since we asked: what is unequal is asked again behind the lock.
+            // Another thread may have noticed the growth since the query, so an unequal identity is queried again under the
+            // lock.
             now = ask()?;
             let what = match (now.size, known.identity.size) {
                 _ if now == known.identity => return Ok(now.size),
@@ -193,7 +197,7 @@ impl Core {
                     format!("grew from {old} to {new} bytes, by another program")
                 }
                 (new, old) if new > old => return self.grown(known, now, pick),
-                // Our own hand: the time of the file is taken note of when it has ended.
+                // Our own write: the file's time is recorded when the write has ended.
                 _ if self.writes.under_way() => return Ok(now.size),
                 _ => match known.grace(now) {
                     Duration::ZERO => "was written to".to_string(),
@@ -210,7 +214,7 @@ impl Core {
         }
     }
 
-    /// The file is longer than the accepted version: is it the same?
+    /// Checks whether the file, which is longer than the accepted version, is the same version.
     fn grown(
         &self,
         known: MutexGuard<'_, AcceptedVersion>,
@@ -219,25 +223,25 @@ impl Core {
     ) -> Result<u64, SourceError> {
         let (accepted, old) = (known.accepted, known.identity.size);
         let sample: Vec<SamplePiece> = known.pieces.iter().chain(&known.tail).copied().collect();
-        // Not behind the lock: this reads the file.
+        // Not under the lock: this reads the file.
         drop(known);
         if !self.appends() {
             for piece in sample {
                 if !self.holds(&piece)? {
                     let new = now.size;
                     return Err(self.changed(&format!(
-                        "was replaced: it grew from {old} to {new} bytes, with others in it"
+                        "was replaced: it grew from {old} to {new} bytes, and earlier bytes differ"
                     )));
                 }
             }
         }
         let mut known = self.known();
-        // What was read before this look is of the same version, too.
+        // Bytes read before this check are of the same version, too.
         self.remember(&mut known, pick);
         if known.accepted == accepted && known.identity.size < now.size {
             known.identity = now;
             self.growths.fetch_add(1, Ordering::Release);
-            // The page at the old end goes on now.
+            // The page at the old end is longer now.
             known.tail = None;
             self.tail_due.store(true, Ordering::Relaxed);
         }
@@ -252,12 +256,12 @@ impl Core {
 
     // ---- the sample ----
 
-    /// Growth is an append, without a look.
+    /// Whether growth is accepted as an append, without comparing the sample.
     pub(super) fn appends(&self) -> bool {
         self.appending.load(Ordering::Relaxed)
     }
 
-    /// Which bytes of a read to remember: of each of the first 16 reads some, of n reads about 16 * ln(n / 16).
+    /// Chooses the bytes of a read to remember: some of each of the first 16 reads, and of n reads about 16 * ln(n / 16).
     pub(super) fn pick(&self, offset: u64, len: u64) -> Pick {
         let growths = self.growths.load(Ordering::Acquire);
         let nth = self.reads.fetch_add(1, Ordering::Relaxed);
@@ -272,7 +276,7 @@ impl Core {
             let known = self.known();
             (known.accepted, known.identity.size)
         };
-        // Where there are bytes to be found: a buffer may reach beyond the end.
+        // Within the file: a buffer may reach beyond its end.
         let at = offset + random.rotate_left(32) % len.min(size.saturating_sub(offset)).max(1);
         let start = (at - at % PIECE_BYTES).max(offset);
         Pick {
@@ -283,7 +287,7 @@ impl Core {
         }
     }
 
-    /// Reads the last page of a version, once.
+    /// Reads the last page of a version into the sample, once.
     pub(super) fn note_tail(&self) -> Result<(), Errno> {
         let due =
             self.tail_due.load(Ordering::Relaxed) && self.tail_due.swap(false, Ordering::Relaxed);
@@ -295,7 +299,7 @@ impl Core {
             (known.accepted, known.identity.size)
         };
         let offset = size.saturating_sub(1) / PIECE_BYTES * PIECE_BYTES;
-        // At least one byte is asked for, though there may be none: this is the trial of direct I/O as well.
+        // At least one byte is requested, though there may be none: this also tests direct I/O.
         let mut bytes = vec![0; (size - offset).max(1) as usize];
         let read = self.fill(
             &mut [IoSliceMut::new(&mut bytes)],
@@ -310,7 +314,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts what was found into the sample of the accepted version, at the place of another when there are enough.
+    /// Adds the found piece to the sample of the accepted version. If the sample is full, it replaces another piece.
     fn remember(&self, known: &mut AcceptedVersion, pick: Pick) {
         let Some(piece) = pick
             .found
@@ -336,7 +340,7 @@ impl Core {
         }
     }
 
-    /// After the file grew during a read: does it still hold all of the first `read` bytes in `bufs`?
+    /// Whether the file, which grew during a read, still has all of the first `read` bytes in `bufs`.
     pub(super) fn still_holds(
         &self,
         bufs: &[IoSliceMut<'_>],
@@ -357,14 +361,16 @@ impl Core {
             let got = self.fill(&mut [IoSliceMut::new(again)], at, &mut Pick::default());
             let got = got.map_err(|errno| self.io("reading again", errno))?;
             if again[..got] != *bytes {
-                return Err(self.changed("was replaced: it grew during a read, with others in it"));
+                return Err(
+                    self.changed("was replaced: it grew during a read, and its bytes differ")
+                );
             }
             done += bytes.len();
         }
         Ok(())
     }
 
-    /// Reads a piece again: are its bytes the same?
+    /// Whether the bytes of a piece, read again, are the same.
     fn holds(&self, piece: &SamplePiece) -> Result<bool, SourceError> {
         let mut bytes = vec![0; piece.len];
         let read = self.fill(

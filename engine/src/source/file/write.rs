@@ -1,15 +1,16 @@
-//! Writing to a file: through the page cache, by a separate descriptor.
+//! Writes to a file: through the page cache, with a separate descriptor.
 //!
-//! Direct writes would have to be aligned, and the rest of a sector read and written back, where two writers can lose each
-//! other's bytes. The kernel writes out what it holds of a range before it reads the range directly, so the descriptor that
-//! reads sees what this one wrote. Never: makes the file longer, or writes to another file that now has its name.
+//! Direct writes would have to be aligned: the rest of a sector would be read and written back, and two writers could lose each
+//! other's bytes. Before the kernel reads a range directly, it writes back the dirty pages of that range. So the reading
+//! descriptor sees what the writing descriptor wrote. It never makes the file longer, and never writes to another file that now
+//! has its name.
 //!
 //! ```text
 //!   write: same version? ── under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
 //!             └─ no: Changed, nothing is written
 //! ```
 //!
-//! A write of another program during a write of ours is not detected, unless it changes the size.
+//! A write by another program during one of ours is not detected, unless it changes the size.
 
 use super::Core;
 use super::version::{Identity, Pick};
@@ -25,9 +26,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub struct Writes {
     file: OnceLock<OwnedFd>,
     opening: Mutex<()>,
-    /// It is locked. The descriptor that claims a device; a file is locked by the one that writes it.
+    /// Set once the file is locked. Contains the descriptor that claims a device; a regular file is locked by the descriptor
+    /// that writes it.
     claim: OnceLock<Option<OwnedFd>>,
-    /// Changed and looked at behind the lock of the file's identity.
+    /// Changed and read under the lock of the file's identity.
     under_way: AtomicU32,
 }
 
@@ -37,15 +39,15 @@ impl Writes {
         self.file.get().is_some()
     }
 
-    /// To be asked behind the lock of the identity.
+    /// The caller holds the lock of the identity.
     pub fn under_way(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) > 0
     }
 }
 
 impl Drop for Writes {
-    /// Unlocks the file. Closing it is not enough: a child process that the program has forked and that has not
-    /// begun its program yet holds a copy of the descriptor, and the lock stays as long as one copy does.
+    /// Unlocks the file. Closing it is not enough: a forked child that has not called exec yet holds a copy of the descriptor,
+    /// and the lock stays as long as any copy is open.
     fn drop(&mut self) {
         if let (Some(None), Some(file)) = (self.claim.get(), self.file.get()) {
             let _ = lock(file, nix::libc::F_UNLCK, 0, 0);
@@ -54,7 +56,7 @@ impl Drop for Writes {
 }
 
 impl Core {
-    /// Opens the descriptor that writes, once.
+    /// Opens the writing descriptor, once.
     pub(super) fn open_to_write(&self) -> Result<(), SourceError> {
         let _turn = self
             .writes
@@ -78,8 +80,8 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps others out, as far as they ask: of a file by a lock of its open description, which QEMU takes as well; of a
-    /// device by `O_EXCL`, which mounts and other exclusive openers respect.
+    /// Locks out other writers that check: a file by a lock of its open description, which QEMU uses as well; a device by
+    /// `O_EXCL`, which mounts and other exclusive openers respect.
     pub(super) fn lock_writes(&self) -> Result<(), SourceError> {
         let _turn = self
             .writes
@@ -96,7 +98,7 @@ impl Core {
             .ok_or_else(|| self.io("locking", Errno::BADF))?;
         if self.device {
             let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-            // By descriptor: another device may bear the name by now.
+            // Use the descriptor: the name may refer to another device by now.
             let path = foreread_os::open::descriptor_path(file);
             let claim = rustix::fs::open(path, flags, Mode::empty())
                 .map_err(|errno| self.io("locking", errno))?;
@@ -127,8 +129,8 @@ impl Core {
         written.map_err(|errno| self.io("writing", errno))
     }
 
-    /// Counts a write as under way. What another program has done to the file until now is noticed here: afterwards the new
-    /// time would be taken for ours.
+    /// Counts a write as in flight. Changes that another program has made until now are detected here; later, the new time
+    /// would be attributed to our own write.
     fn begin_write(&self, len: u64, offset: u64) -> Result<(), SourceError> {
         loop {
             {

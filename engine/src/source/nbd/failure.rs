@@ -9,9 +9,10 @@ use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
 use std::io::ErrorKind;
 
 /// The message if the resolver does not know the host.
-pub const NO_ADDRESS: &str = "its host has no address";
-/// How it is said that a server with TLS left before it agreed on the export, which is all that some do.
-const LEFT_UNDER_TLS: &str = "the server closed the connection in the handshake of TLS";
+pub const NO_ADDRESS: &str = "its host name cannot be resolved";
+/// The message if a server closes a TLS connection before it agrees on the export. Some servers report refusals only in this
+/// way.
+const LEFT_UNDER_TLS: &str = "the server closed the connection during the TLS handshake";
 pub const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// Why a request failed.
@@ -19,11 +20,11 @@ pub const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 pub enum LinkError {
     /// The connection is lost; another may work. Error number and description.
     Lost(i32, String),
-    /// The server answered with an error, or will never do better.
+    /// The server answered with an error, or a retry cannot help. Error number and description.
     Refused(i32, String),
     /// The server has no TLS, or its certificate is not the expected one.
     Insecure(Box<NoTls>),
-    /// It is another version.
+    /// The export is another version.
     Changed(String),
 }
 
@@ -49,13 +50,13 @@ impl LinkError {
             }
             _ => match error.raw_os_error() {
                 Some(errno) => LinkError::Lost(errno, errno_text(errno)),
-                // Of the resolver, which has no number.
+                // An error of the resolver, which has no number.
                 None => LinkError::Lost(EIO, error.to_string()),
             },
         }
     }
 
-    /// The same of a connection that TLS has begun on, and that has agreed on nothing else yet.
+    /// Like [`LinkError::lost`], for a connection that has started TLS and has agreed on nothing else yet.
     #[cfg(feature = "tls")]
     pub fn lost_under_tls(error: &std::io::Error) -> LinkError {
         match error.kind() {
@@ -93,7 +94,11 @@ impl LinkError {
                 (errno, why, remedy.to_string())
             }
             LinkError::Insecure(no_tls) => (no_tls.errno, no_tls.why, no_tls.remedy),
-            LinkError::Changed(_) => (EIO, "it changes".to_string(), "try again".to_string()),
+            LinkError::Changed(_) => (
+                EIO,
+                "the export is changing".to_string(),
+                "try again".to_string(),
+            ),
         };
         SourceOpenError {
             what: what.clone(),

@@ -1,9 +1,10 @@
 //! One connection to an NBD server, with any number of reads in flight.
 //!
-//! Waiting readers take turns at listening: one reads the head of the next answer, and if that is another reader's it
-//! passes the turn on, so that each reads its own bytes into its own buffers. Nothing is copied and no thread is
-//! needed. A turn wakes only one reader: the owner of the answer, or, after it, the reader that waits longest, whose answer is
-//! likely to be next. Replies are simple ones. Anything unexpected ends the connection.
+//! Waiting readers take turns at receiving. One reader reads the header of the next reply; if the reply belongs to another
+//! reader, it passes the turn to that reader. So each reader reads its own bytes into its own buffers: nothing is copied, and
+//! no thread is needed. Passing the turn wakes only one reader: the owner of the reply or, after the reply, the reader that has
+//! waited longest, whose reply is likely to be next. Replies are simple, not structured. Anything unexpected ends the
+//! connection.
 //!
 //! ```text
 //!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free
@@ -24,13 +25,13 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes for which a server has the time for silence once more: 35 KB/s, when that is 30 s.
+/// The server gets the silence timeout once more for each of these many bytes: at 30 s, it must send 35 KB/s.
 const PACE_BYTES: u64 = 1 << 20;
-/// Whose turn it is.
+/// Which reader may receive.
 enum ReplyOwner {
     Free,
     Listening,
-    /// The head of this one's answer has been read; what is left are its bytes, or none and this error.
+    /// The header of this reader's reply has been read. Its bytes are left, or none if this error number is set.
     For(u64, u32),
     Down(LinkError),
 }
@@ -38,7 +39,7 @@ enum ReplyOwner {
 struct ReplyState {
     owner: ReplyOwner,
     next_cookie: u64,
-    /// By cookie, oldest first: what wakes the reader.
+    /// The waiting readers by cookie, oldest first, with the condition variable that wakes each.
     waiting: BTreeMap<u64, Arc<Condvar>>,
     /// Bytes that the server owes for the requests in flight.
     owed: u64,
@@ -81,7 +82,7 @@ impl NbdLink {
         })
     }
 
-    /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
+    /// The deadline of a reply: `silence`, and as much again for each [`PACE_BYTES`] of outstanding replies.
     fn until(&self, owed: u64) -> Instant {
         let times = owed.div_ceil(PACE_BYTES).saturating_add(1);
         Instant::now()
@@ -94,7 +95,7 @@ impl NbdLink {
         self.export.size
     }
 
-    /// The server promises that several connections see the same bytes.
+    /// Whether the server promises that several connections see the same bytes.
     pub fn many(&self) -> bool {
         self.export.flags & transmission::CAN_MULTI_CONN != 0
     }
@@ -134,7 +135,7 @@ impl NbdLink {
         Ok(wanted)
     }
 
-    /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
+    /// One request: reads `len` bytes from `offset` on into `bufs`, from byte `skip` of the buffers on.
     fn request(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -168,7 +169,7 @@ impl NbdLink {
         done
     }
 
-    /// Sends the request and waits for its answer, at the latest until then.
+    /// Sends the request and waits for its reply, at most until the waiter's deadline.
     fn receive(
         &self,
         waiter: &Waiter,
@@ -197,7 +198,7 @@ impl NbdLink {
                 self.yield_floor(waiter.cookie);
                 Ok(())
             }
-            // It serves this version no more: another connection may get the next one.
+            // The server no longer serves this version: another connection may get the next version.
             errno::ESHUTDOWN => Err(self.down(LinkError::Changed(
                 "the server ends this connection".to_string(),
             ))),
@@ -209,7 +210,8 @@ impl NbdLink {
         }
     }
 
-    /// Waits until the head of the answer to the waiter has been read, and holds the floor then. Gives its error number.
+    /// Waits until the header of the waiter's reply has been read. The waiter then has the turn. Returns the error number of
+    /// the reply.
     fn listen(
         &self,
         &Waiter {
@@ -278,7 +280,7 @@ impl NbdLink {
         }
     }
 
-    /// The head of the next answer: whose it is, and its error.
+    /// Reads the header of the next reply: its cookie and its error number.
     fn head(&self, until: Instant) -> Result<(u64, u32), LinkError> {
         let mut bytes = [0; 16];
         self.stream
@@ -345,14 +347,14 @@ fn fill(
 //       └───────────────────────────────────┘
 // ```
 //
-// Never: sleeps, or connects.
+// This code neither sleeps nor connects.
 
-/// The first pause after a connection that could not be made, and the longest: each is twice the one before.
+/// The first and the longest pause after a failed attempt to connect. Each pause is twice as long as the one before.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// Maximum wait of a read for the next try: if the server has been down for a while, reads fail at once.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Tries of one read: 0, 100, 200, 400 and 800 ms after each other, the time in which a server is started anew.
+/// Tries of one read: after pauses of 0, 100, 200, 400 and 800 ms, in which a server can restart.
 const MAX_TRIES: u32 = 5;
 
 #[derive(Default)]
@@ -374,7 +376,7 @@ impl Redial {
         (self.failures, self.next) = (0, None);
     }
 
-    /// No connection could be made.
+    /// An attempt to connect has failed.
     pub fn failed(&mut self, now: Instant, why: &LinkError) {
         let pause = MIN_PAUSE
             .saturating_mul(1 << self.failures.min(16))
@@ -383,7 +385,7 @@ impl Redial {
         self.next = Some((now + pause, why.clone()));
     }
 
-    /// How long a read waits that has failed `tries` times before it tries again; nothing where it gives up.
+    /// How long a read that has failed `tries` times waits before the next try. Returns `None` if it gives up.
     pub fn pause(&self, now: Instant, tries: u32) -> Option<Duration> {
         let own = if tries <= 1 {
             Duration::ZERO

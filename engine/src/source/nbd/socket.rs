@@ -1,6 +1,6 @@
-//! A socket to a server, of either kind, read and written by several threads.
+//! A TCP or unix socket to a server, read and written by several threads.
 //!
-//! Each wait has the silence timeout, and keepalive detects a vanished TCP peer.
+//! Each wait is limited by the silence timeout, and keepalive detects a vanished TCP peer.
 
 use super::failure::NO_ADDRESS;
 use super::uri::ServerPlace;
@@ -10,7 +10,7 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A socket of either kind.
+/// A TCP or unix socket.
 pub enum ServerSocket {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -54,7 +54,7 @@ impl ServerSocket {
         }
     }
 
-    /// What has come, nothing at the end. Waits for it no longer than the time for silence.
+    /// Receives what has arrived; nothing at the end. It waits at most for the silence timeout.
     pub fn receive(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
         loop {
             let got = match self {
@@ -69,7 +69,7 @@ impl ServerSocket {
     }
 
     pub fn hang_up(&self) {
-        // It fails only where it is closed already.
+        // This fails only if the socket is closed already.
         let _ = match self {
             ServerSocket::Unix(s) => s.shutdown(Shutdown::Both),
             ServerSocket::Tcp(s) => s.shutdown(Shutdown::Both),

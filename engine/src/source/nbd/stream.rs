@@ -1,5 +1,4 @@
-//! The connection to a server: its socket, with TLS if the source's name requests it. Read and written by several
-//! threads.
+//! The connection to a server: its socket, with TLS if the source's name requests it. Several threads read and write it.
 //!
 //! ```text
 //!   plain ──start_tls──► encrypted, until the end
@@ -33,7 +32,7 @@ impl ServerStream {
         })
     }
 
-    /// Agrees on keys with the server. Every byte before it was plain, every byte after it is encrypted.
+    /// Does the TLS handshake. All bytes before it are plain, all bytes after it are encrypted.
     #[cfg(feature = "tls")]
     pub fn start_tls(
         &mut self,
@@ -61,7 +60,7 @@ impl ServerStream {
         false
     }
 
-    /// One caller at a time.
+    /// Only one caller may send at a time.
     pub fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(session) = &self.session {
@@ -70,7 +69,8 @@ impl ServerStream {
         self.socket.send(bytes)
     }
 
-    /// Fills `bytes`. Each wait is at most the time for silence, and none begins after `until`: an answer that dribbles ends.
+    /// Fills `bytes`. Each wait is limited by the silence timeout, and no wait begins after `until`, so a reply that trickles
+    /// in fails.
     pub fn receive(&self, mut bytes: &mut [u8], until: Instant) -> std::io::Result<()> {
         while !bytes.is_empty() {
             if Instant::now() >= until {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   greeting ──► flags ──nbds://──► STARTTLS ──ACK──► TLS ──► GO ──► size, flags, sizes of requests
-//!                  │                    └─ anything else: the end. The name of the export never goes out in plain text
+//!                  │                    └─ anything else: closed. The export's name is never sent in plain text
 //!                  └──nbd://──► GO ──► ...
 //! ```
 
@@ -16,20 +16,20 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Longest answer to an option.
+/// Maximum bytes of a reply to an option.
 const MAX_ANSWER: u32 = 64 << 10;
-/// Most answers to one option.
+/// Maximum replies to one option.
 const MAX_ANSWERS: u32 = 64;
 const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
 
-/// The export's properties from the server.
+/// The properties of the export, as reported by the server.
 pub struct ExportTerms {
     pub size: u64,
     pub flags: u16,
     pub blocks: Blocks,
 }
 
-/// Agrees on TLS, where the address asks for it, and on the export.
+/// Agrees on TLS, if the address requests it, and on the export.
 pub fn agree(
     stream: &mut ServerStream,
     address: &Address,
@@ -72,12 +72,12 @@ pub fn agree(
         ask.clear();
     }
     let name = address.export.as_bytes();
-    // Requests the block sizes. A server may refuse a client that does not request them.
+    // Request the block sizes. A server may refuse a client that does not request them.
     let wishes = [1, info::BLOCK_SIZE].map(u16::to_be_bytes).concat();
     let data = [&(name.len() as u32).to_be_bytes()[..], name, &wishes].concat();
     ask.extend(request(option::GO, &data));
     let sent = stream.send(&ask).map_err(lost);
-    // A server that has ended TLS has said why: that is its next answer.
+    // If sending fails under TLS, go on: the server's next message says why it ended TLS.
     if !stream.is_encrypted() {
         sent?;
     }
@@ -116,7 +116,7 @@ fn request(option: u32, data: &[u8]) -> Vec<u8> {
     request
 }
 
-/// One answer to an option.
+/// Receives one reply to an option.
 fn answer(
     stream: &ServerStream,
     option: u32,
@@ -138,7 +138,7 @@ fn answer(
 }
 
 #[cfg(feature = "tls")]
-/// The server has no TLS, or something between it and us says so.
+/// The error if the server, or something between it and us, reports that there is no TLS.
 fn plain_only(error: u32, data: &[u8]) -> LinkError {
     let what = match error {
         reply::ERR_UNSUP | reply::ERR_POLICY => "the server has no TLS",
@@ -167,7 +167,7 @@ fn refused(error: u32, data: &[u8]) -> LinkError {
     LinkError::Refused(EIO, format!("{what}{}", said(data)))
 }
 
-/// The server's own words, in parentheses.
+/// The server's own message, in parentheses.
 fn said(data: &[u8]) -> String {
     let said: String = String::from_utf8_lossy(data)
         .chars()
@@ -185,23 +185,23 @@ fn said(data: &[u8]) -> String {
 //
 // ```text
 //   minimum 64K, maximum 1M          read 100K..1200K
-//   requests                     64K..1088K │ 1088K..1216K       each into a buffer beside, of which 100K..1200K is copied
+//   requests                     64K..1088K │ 1088K..1216K       each into a bounce buffer; 100K..1200K is copied
 // ```
-// A read that keeps to the sizes anyway goes straight into its buffers. A server that names no sizes takes any request of up to
-// 32 MiB, as the protocol has it.
+// A read that already matches the sizes goes straight into its buffers. A server that states no sizes accepts any request of up
+// to 32 MiB, as the protocol specifies.
 
-/// Maximum read of one request for servers that name no maximum.
+/// Maximum bytes of a request if the server states no maximum.
 const MAX_REQUEST: u64 = 32 << 20;
 /// Largest minimum that the protocol allows.
 const MAX_MINIMUM: u64 = 64 << 10;
-/// Bytes of a buffer beside the reader's, unless a block is larger.
+/// Bytes of a bounce buffer, unless a block is larger.
 const BESIDE_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// Requests begin and end at its multiples, but for the end of the export. A power of two.
+    /// Requests begin and end at multiples of it, or at the end of the export. A power of two.
     minimum: u64,
-    /// Bytes of a request at most, a multiple of the minimum.
+    /// Maximum bytes of a request, a multiple of the minimum.
     maximum: u64,
 }
 
@@ -212,7 +212,7 @@ impl Blocks {
         maximum: MAX_REQUEST,
     };
 
-    /// The sizes named by a server; `None` if they violate the protocol.
+    /// The sizes stated by a server. Returns `None` if they violate the protocol.
     pub fn of(minimum: u32, maximum: u32) -> Option<Blocks> {
         let minimum = u64::from(minimum);
         let maximum = u64::from(maximum).min(MAX_REQUEST) / minimum.max(1) * minimum;
@@ -220,7 +220,7 @@ impl Blocks {
         is_legal.then_some(Blocks { minimum, maximum })
     }
 
-    /// The requests for `wanted` of an export of `size` bytes, and whether they have the very bytes that are wanted.
+    /// The requests for `wanted` of an export of `size` bytes, and whether they cover exactly the wanted bytes.
     pub fn requests(
         self,
         wanted: Range<u64>,
@@ -248,7 +248,7 @@ impl Blocks {
     }
 }
 
-/// Copies what `bytes`, read from `offset`, have of the bytes from `wanted` on into `bufs`.
+/// Copies the part of `bytes`, read from `offset`, that is wanted into `bufs`, which begin at `wanted`.
 pub fn copy(bytes: &[u8], offset: u64, bufs: &mut [IoSliceMut<'_>], wanted: u64) {
     let mut at = wanted;
     for buf in bufs {

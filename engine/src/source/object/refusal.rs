@@ -294,7 +294,7 @@ impl Meaning {
     }
 }
 
-/// The name of the server has no address.
+/// The host name of the server cannot be resolved.
 fn has_no_address(why: &str) -> bool {
     why.contains("lookup address")
 }
@@ -599,7 +599,7 @@ impl Refusal {
             Refusal::NoSize(_) => "use a server that says it there, or by HEAD",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {
-                "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host has no address"
+                "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host name cannot be resolved"
             }
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
             Refusal::Redirects => "open the URL that it leads to",

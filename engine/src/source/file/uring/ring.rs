@@ -1,16 +1,17 @@
 //! An io_uring ring and the table of its transfers in flight.
 //!
-//! The table owns the buffers **and** the file of every transfer from before its submission until the kernel has reported that it
-//! ended. It never moves (a fixed slice), and no thread reads a buffer meanwhile. On drop, the ring waits for all transfers; those that it
-//! cannot wait for are leaked. Never: decides what to read, continues a short transfer, or knows versions.
+//! The table owns the buffers **and** the file of every transfer, from before its submission until the kernel has reported its
+//! completion. The table never moves (a fixed slice), and no thread reads a buffer meanwhile. On drop, the ring waits for all
+//! transfers, and leaks those that it cannot wait for. The ring never decides what to read, never continues a short transfer,
+//! and knows nothing about versions.
 //!
-//! Any thread submits (one at a time) and any thread reaps (one at a time). The kernel ends a transfer in the thread that
-//! submitted it and cancels what a thread leaves behind when it exits: such transfers come back with ECANCELED, to be read again.
+//! Any thread may submit (one at a time), and any thread may reap (one at a time). The kernel completes a transfer in the
+//! thread that submitted it, and cancels the transfers of a thread that exits: they return ECANCELED, and are read again.
 //!
 //! ```text
-//!   submit ─► place in the table ─► SQE ─► enter ─► the device ─► CQE ─► reap ─► out of the table
+//!   submit ─► slot in the table ─► SQE ─► enter ─► the device ─► CQE ─► reap ─► out of the table
 //!                    └── enter fails for good: broken; what the kernel has not taken is given back at once,
-//!                        what it has taken is polled for, and no SQE is ever handed over again
+//!                        what it has taken is polled for, and no SQE is ever submitted again
 //! ```
 
 #![allow(unsafe_code)]
@@ -25,32 +26,32 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Transfers under way in one ring; as many places in its submission queue, and twice as many in its completion queue.
+/// Maximum transfers in flight in one ring, and entries of its submission queue. Its completion queue has twice as many.
 pub const RING_DEPTH: u32 = 256;
-/// Rings of one process: each holds a descriptor and about 30 KiB of kernel memory. Files beyond are read by threads.
+/// Maximum rings of one process: each uses a descriptor and about 30 KiB of kernel memory. Further files are read by threads.
 pub const MAX_RINGS: usize = 64;
-/// A reaper looks up once in this time: the net under a bug, not a way of working.
+/// Safety timeout of a waiting reaper, in case a bug loses a wakeup.
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// Poll interval of a broken ring, if the kernel refuses to wait.
 const POLL: Duration = Duration::from_micros(200);
-/// The user data of an interrupt's completion; others have their place in the table.
+/// The user data of an interrupt's completion. Other completions have the transfer's slot in the table.
 const INTERRUPT: u64 = u64::MAX;
 /// Attempts to submit while the kernel is temporarily out of resources.
 const ENTER_TRIES: u32 = 100;
 
 static RINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// A transfer under way.
+/// A transfer in flight.
 pub struct Flight {
     pub transfer: Transfer,
     /// The iovecs passed to the kernel.
     vectors: Vec<libc::iovec>,
     pub file: Arc<Core>,
-    /// Made before the kernel reads.
+    /// Chosen before the kernel reads.
     pub pick: Pick,
 }
 
-// SAFETY: the pointers in `vectors` go to memory that `transfer` owns, which may be sent.
+// SAFETY: the pointers in `vectors` point to memory owned by `transfer`, which is `Send`.
 unsafe impl Send for Flight {}
 
 struct FlightTable {
@@ -65,9 +66,9 @@ pub struct Ring {
     submitting: Mutex<()>,
     /// Held by the thread that takes completions.
     reaping: Mutex<()>,
-    /// The kernel refuses to be entered.
+    /// The kernel permanently refuses submissions.
     broken: AtomicBool,
-    /// An interrupt has been asked for and not been met.
+    /// An interrupt was requested and has not been reaped.
     interrupted: AtomicBool,
 }
 
@@ -76,13 +77,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ring {
-    /// A ring, or the reason why there is none: an error number, or `None` if there are already [`MAX_RINGS`].
+    /// Creates a ring. The error is an error number, or `None` if there are already [`MAX_RINGS`].
     pub fn new() -> Result<Ring, Option<io::Error>> {
         if RINGS.fetch_add(1, Ordering::Relaxed) >= MAX_RINGS {
             RINGS.fetch_sub(1, Ordering::Relaxed);
             return Err(None);
         }
-        // A forked child has no business in it.
+        // A forked child must not use it.
         let uring = system::allowed(SystemRequest::Mapping)
             .and_then(|()| IoUring::builder().dontfork().build(RING_DEPTH));
         let uring = uring.map_err(|error| {
@@ -105,7 +106,7 @@ impl Ring {
         })
     }
 
-    /// Submits transfers from the file, in order, as far as there is room. Those left in the list were refused.
+    /// Submits transfers of the file, first to last, while there is room. Those left in the list were refused.
     pub fn submit(&self, file: &Arc<Core>, transfers: &mut Vec<Transfer>) {
         let _one = lock(&self.submitting);
         if self.broken.load(Ordering::Relaxed) {
@@ -114,13 +115,13 @@ impl Ring {
         let (places, entries) = self.place(file, transfers);
         // SAFETY: this thread holds `submitting`, and no other thread makes a submission queue without it.
         let mut queue = unsafe { self.uring.submission_shared() };
-        // SAFETY: every entry reads into buffers of the table, by vectors and from a file that stand there as well, and they
-        // stay there until the kernel says that the transfer has ended.
+        // SAFETY: every entry reads into buffers of the table, with iovecs and a file that the table owns as well, and they
+        // stay there until the kernel reports that the transfer has ended.
         let pushed = unsafe { queue.push_multiple(&entries) };
         drop(queue);
-        // Empty whenever no thread holds `submitting`, and as large as the table: there is always room.
+        // The queue is empty when no thread holds `submitting`, and as large as the table: there is always room.
         debug_assert!(pushed.is_ok());
-        // In a release build what found no room is given back to be read by threads.
+        // In a release build, transfers without room are returned, to be read by threads.
         let left = if pushed.is_ok() {
             self.enter_all()
         } else {
@@ -154,7 +155,7 @@ impl Ring {
                 file: Arc::clone(file),
                 pick,
             };
-            // Where it stays: pointers are taken only now.
+            // Pointers are taken only now, at its final place.
             let flight = table.places[place as usize].insert(flight);
             let vector = |mut buf: io::IoSliceMut<'_>| libc::iovec {
                 iov_base: buf.as_mut_ptr().cast(),
@@ -173,8 +174,8 @@ impl Ring {
         (places, entries)
     }
 
-    /// Passes the submission queue to the kernel. Called with `submitting` held. Returns how many entries the kernel has
-    /// not taken; then the ring is broken.
+    /// Submits the queue's entries to the kernel. The caller holds `submitting`. Returns how many entries the kernel has not
+    /// accepted; if there are any, the ring is broken.
     fn enter_all(&self) -> usize {
         let mut tries = 0;
         loop {
@@ -196,7 +197,7 @@ impl Ring {
         }
     }
 
-    /// True when a transfer has ended and is not reaped.
+    /// Whether a transfer has ended and is not reaped.
     pub fn has_ended(&self) -> bool {
         let Ok(_one) = self.reaping.try_lock() else {
             return false;
@@ -205,8 +206,8 @@ impl Ring {
         !unsafe { self.uring.completion_shared() }.is_empty()
     }
 
-    /// Takes out what has ended, with what the kernel answered: bytes, or a negative error number. With `wait` it comes
-    /// back when there is something, when it is interrupted, or after [`LOOK_UP`].
+    /// Takes out completed transfers, with the kernel's result: a number of bytes, or a negative error number. With `wait`, it
+    /// returns when a transfer has completed, when it is interrupted, or after [`LOOK_UP`].
     pub fn reap(&self, wait: bool, ended: &mut Vec<(Flight, i32)>) {
         loop {
             let interrupted = self.collect(ended);
@@ -216,7 +217,7 @@ impl Ring {
         }
     }
 
-    /// Takes out what has ended. True when an interrupt was among it.
+    /// Takes out completed transfers. Returns true if an interrupt was among the completions.
     fn collect(&self, ended: &mut Vec<(Flight, i32)>) -> bool {
         let one = lock(&self.reaping);
         // SAFETY: this thread holds `reaping`.
@@ -237,12 +238,12 @@ impl Ring {
                 ended.push((flight, result));
             }
         }
-        // A broken ring brings no interrupts.
+        // A broken ring delivers no interrupts.
         interrupted
             || self.broken.load(Ordering::Relaxed) && self.interrupted.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits until something has ended. False after [`LOOK_UP`].
+    /// Waits until a transfer has completed. Returns false after [`LOOK_UP`].
     fn wait(&self) -> bool {
         let span = types::Timespec::from(LOOK_UP);
         let args = types::SubmitArgs::new().timespec(&span);
@@ -253,7 +254,7 @@ impl Ring {
             // SAFETY: with EXT_ARG the argument is a `SubmitArgs`, and it lives until the call is over.
             unsafe { submitter.enter(0, 1, (flags | EnterFlags::EXT_ARG).bits(), Some(&args)) }
         } else {
-            // SAFETY: without an argument there is nothing that could be wrong with it.
+            // SAFETY: no argument is passed.
             unsafe { submitter.enter::<libc::sigset_t>(0, 1, flags.bits(), None) }
         };
         match waited {
@@ -267,7 +268,7 @@ impl Ring {
         }
     }
 
-    /// Makes one waiting `reap` come back, or the next.
+    /// Makes a waiting `reap` return, or else the next one.
     pub fn interrupt(&self) {
         if self.interrupted.swap(true, Ordering::AcqRel) {
             return;
@@ -277,13 +278,13 @@ impl Ring {
             return;
         }
         let entry = opcode::Nop::new().build().user_data(INTERRUPT);
-        // SAFETY: this thread holds `submitting`; the entry points to nothing.
+        // SAFETY: this thread holds `submitting`; the entry contains no pointers.
         let pushed = unsafe { self.uring.submission_shared().push(&entry) };
         debug_assert!(pushed.is_ok());
         self.enter_all();
     }
 
-    /// Transfers under way.
+    /// Transfers in flight.
     pub fn under_way(&self) -> usize {
         lock(&self.table).places.iter().flatten().count()
     }
@@ -300,7 +301,7 @@ impl FlightTable {
     }
 }
 
-/// Out of memory, or of places for completions, for the moment.
+/// Whether the kernel is only temporarily out of memory, or of room for completions.
 fn passing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
