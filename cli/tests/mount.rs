@@ -342,7 +342,7 @@ fn odd_keys_are_named_once() {
     let (status, err) = mounted.ended();
     assert!(status.success(), "{err}");
     assert_eq!(err.matches("left out 4 keys").count(), 1, "{err}");
-    let hidden = "left out 1 objects that a folder of the same name hides";
+    let hidden = "left out 1 objects hidden by a folder of the same name";
     assert_eq!(err.matches(hidden).count(), 1, "{err}");
     assert!(err.contains(": \"dir/x\"\n"), "{err}");
     assert!(

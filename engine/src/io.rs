@@ -15,7 +15,7 @@
 //! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
 //! | `bytes::Bytes` out of `Reader::read_bytes_at` | `bytes` | `owned.rs` |
 //!
-//! It has no buffer: the bytes are already in the readahead cache, and a short read costs one look-up there.
+//! It does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one look-up there.
 
 mod error;
 #[cfg(feature = "bytes")]
@@ -43,9 +43,9 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// # assert!(!has_changed(&std::io::Error::other("another")));
 /// ```
 ///
-/// **Two `read` methods.** A cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If both
-/// `Read` and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of them, or call the method
-/// by its trait: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
+/// **Two traits named read.** It has `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. Where both `Read` and
+/// `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import one of them, or name it:
+/// `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};
@@ -68,7 +68,7 @@ pub struct ReadCursor<R = Reader> {
 }
 
 impl<R: Borrow<Reader>> ReadCursor<R> {
-    /// Creates a cursor at the first byte of `reader`.
+    /// A position at the first byte of `reader`.
     pub fn new(reader: R) -> ReadCursor<R> {
         ReadCursor {
             reader,
@@ -84,7 +84,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.reader.borrow()
     }
 
-    /// Returns the reader and discards the position.
+    /// The reader back; the position is forgotten.
     #[must_use]
     pub fn into_reader(self) -> R {
         self.reader
@@ -96,7 +96,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.position
     }
 
-    /// Moves the position, and cancels a pending async read.
+    /// Moves the position; a pending read of a task is cancelled.
     fn move_to(&mut self, to: SeekFrom) -> Result<u64> {
         let (base, by) = match to {
             SeekFrom::Start(at) => (at, 0),
@@ -106,7 +106,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         let outside = || {
             Error::new(
                 ErrorKind::InvalidInput,
-                format!("cannot seek by {by} from byte {base}: no such position"),
+                format!("seek by {by} from byte {base}: there is no such byte"),
             )
         };
         self.position = base.checked_add_signed(by).ok_or_else(outside)?;
@@ -114,7 +114,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         Ok(self.position)
     }
 
-    /// Cancels an async read that has not completed.
+    /// Forgets a read of a task that has not ended.
     fn give_up(&mut self) {
         #[cfg(any(feature = "tokio", feature = "futures"))]
         {
@@ -124,13 +124,13 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
 }
 
 impl Reader {
-    /// Creates a [`ReadCursor`] that borrows this reader.
+    /// A [`ReadCursor`] that borrows this reader.
     #[must_use]
     pub fn cursor(&self) -> ReadCursor<&Reader> {
         ReadCursor::new(self)
     }
 
-    /// Creates a [`ReadCursor`] that owns this reader.
+    /// A [`ReadCursor`] that owns this reader.
     #[must_use]
     pub fn into_cursor(self) -> ReadCursor {
         ReadCursor::new(self)

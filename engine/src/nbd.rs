@@ -1,7 +1,7 @@
-//! The parts of the NBD protocol that the server in `front` and the client in `source` share: handshake, validation and wire
-//! format (all without a socket), TCP keepalive, and the certificate files.
+//! The NBD protocol without a socket, for the server in `front` and the client in `source`; how long either goes without a
+//! sign of life, and the files of their certificates.
 //!
-//! This module uses no threads and no clock, and does no I/O except reading those files.
+//! Never: threads or time, or I/O other than those files.
 
 pub mod handshake;
 #[cfg(feature = "tls")]

@@ -91,7 +91,7 @@ pub fn short_settings(variables: Vec<(String, String)>) -> ObjectSettings {
 /// Wrong answers that no retry can mend, and the words of the line that says so.
 #[cfg(feature = "object")]
 pub const UNMENDABLE: [(Lie, &str); 13] = [
-    (Lie::IgnoreRange, "does not know ranges"),
+    (Lie::IgnoreRange, "does not support ranges"),
     (Lie::ContentRange, "another part"),
     (Lie::NoContentRange, "has no Content-Range"),
     (Lie::Length(-1), "4095 bytes where 4096"),

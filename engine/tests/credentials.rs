@@ -370,7 +370,7 @@ fn a_link_that_fails_says_what_to_run() {
         ),
         (
             vec![("AWS_PROFILE", "ended")],
-            "has expired, and is not renewed: the token service: it answered 403",
+            "has expired, and cannot be renewed: the token service: it answered 403",
             "aws sso login --profile ended",
         ),
         (
@@ -407,7 +407,7 @@ fn a_link_that_fails_says_what_to_run() {
         (
             vec![("AWS_PROFILE", "role")],
             "the token service answered 403 AccessDenied",
-            "may be taken by profile base",
+            "check that profile base may assume role",
         ),
         (
             vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)],

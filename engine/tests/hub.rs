@@ -257,7 +257,7 @@ fn open_errors_have_a_reason_and_a_remedy() {
     hub.make_private("u/closed");
     hub.make_gated("u/gated");
     let (acces, noent) = (13, 2);
-    let a_private_one = "check USER/REPO; a private one needs a token";
+    let a_private_one = "check USER/REPO; a private repository needs a token";
     let log_in = "and log in (hf auth login) or set HF_TOKEN";
     for (name, token, why, remedy, errno) in [
         (
@@ -393,9 +393,7 @@ fn a_busy_hub_gets_retries() {
     hub.refuse(HubRoute::Resolve, 429, "", Some(3600), 1);
     let error = read(&object, 0, 1000).expect_err("an hour is too long");
     assert!(
-        error
-            .to_string()
-            .contains("429, to be asked again after 3600 s"),
+        error.to_string().contains("429, retry after 3600 s"),
         "{error}"
     );
     hub.refuse(HubRoute::Content, 403, "", None, 2);

@@ -592,7 +592,7 @@ fn open_errors_are_one_line_without_secrets() {
         refused(&own("object"), settings()).contains("answered 403; check the user and password")
     );
     server.lie(Lie::IgnoreRange, 1);
-    assert!(refused(&own("object"), settings()).contains("use a server that knows ranges"));
+    assert!(refused(&own("object"), settings()).contains("use a server that supports ranges"));
     server.lie(Lie::Status(503, None), 3);
     assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
     let lost = refused("http://nosuch.invalid/x", settings());

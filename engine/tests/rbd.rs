@@ -358,8 +358,9 @@ fn missing_inputs_are_one_line_errors() {
         .expect_err("no librbd")
         .to_string();
     assert!(
-        error
-            .starts_with("rbd:rbd/x: librados.so.2 has no rbd_version: it is another version than"),
+        error.starts_with(
+            "rbd:rbd/x: librados.so.2 has no rbd_version: it is a different version than"
+        ),
         "{error}"
     );
     let conf = cluster.conf().display().to_string();

@@ -1,7 +1,8 @@
 //! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `hf://USER/REPO/PATH`, `http://HOST/PATH`, `https://HOST/PATH`.
 //!
-//! Every request names a range of the accepted version (`If-Match`, unless its server refuses that); every reply is
-//! validated before its bytes are used. Never: writes, prints a password or a token, retries permanent errors, or waits without a limit.
+//! Every request specifies a range of the accepted version (with `If-Match`, unless the server refuses it), and every reply is
+//! validated before its bytes are used. The source never writes, never prints a password or a token, never retries permanent
+//! errors, and never waits without a limit.
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges
@@ -11,8 +12,8 @@
 //!              Changed, until accept has requested the current version
 //! ```
 //!
-//! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections and read the
-//! bodies (`body.rs`).
+//! Threads: the reading thread waits and copies. A runtime with two threads, started once per process, drives all connections
+//! and reads the bodies (`body.rs`).
 
 mod authorities;
 mod body;
@@ -72,7 +73,7 @@ pub struct Object {
     version: Mutex<Arc<Version>>,
     tally: Tally,
     first: FirstBytes,
-    /// Of the request that opened it.
+    /// Response time of the request that opened it.
     answered_in: Option<Duration>,
 }
 
@@ -109,7 +110,7 @@ impl Object {
     /// Opens an object.
     ///
     /// # Errors
-    /// The name is invalid, the object does not exist or may not be read, or its server does not support ranges.
+    /// The name is invalid, the object does not exist or is not readable, or its server does not support ranges.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: ObjectSettings,
@@ -117,8 +118,8 @@ impl Object {
         Object::open_unless(name.into(), settings, &|_| None)
     }
 
-    /// Opens an object whose bytes may be cached. `held` is the cached version, in the form of [`ExactVersion::version`]; if that is
-    /// current, its first bytes are not requested.
+    /// Opens an object whose bytes may be cached. `held` is the cached version, in the form of [`ExactVersion::version`]. If
+    /// that version is current, the first bytes are not requested.
     pub(crate) fn open_unless(
         name: SourceName,
         settings: ObjectSettings,
@@ -129,7 +130,7 @@ impl Object {
             return Err(SourceOpenError {
                 what: name,
                 why: "it is a prefix, not an object".to_string(),
-                remedy: "name an object; a mount shows a whole prefix".to_string(),
+                remedy: "use the name of an object; a mount shows a whole prefix".to_string(),
                 errno: EISDIR,
                 cause: None,
             });
@@ -175,7 +176,7 @@ impl Object {
             refusal,
         })?;
         let (first, answered_in) = (FirstBytes::new(front.bytes, room), Some(front.answered_in));
-        // The next check, that of a mount that opens it for its first reader, need not ask again.
+        // The next check, by a mount that opens the object for its first reader, need not send a request.
         tally.confirmed.store(true, Ordering::Relaxed);
         Ok(Object {
             tally,
@@ -185,11 +186,11 @@ impl Object {
         })
     }
 
-    /// An object of a store created by the program, of any kind and with its own credentials. Requests its size and version first,
-    /// and blocks; a task calls `head` and then [`Object::of_store`].
+    /// An object of a store that the program created, of any kind and with its own credentials. It first requests the size and
+    /// version, and blocks; an async task calls `head` and then [`Object::of_store`].
     ///
     /// # Errors
-    /// It is not there, or may not be read.
+    /// The object does not exist, or is not readable.
     ///
     /// ```
     /// use foreread::source::Object;
@@ -227,8 +228,8 @@ impl Object {
         Ok(Object::known(store, path.clone(), name, settings, version))
     }
 
-    /// The same for an object whose version is known from a `head`. Sends no request: each read names this version
-    /// by its ETag or its date, and fails if the store has another one.
+    /// Like [`Object::in_store`], for an object whose version is already known from a `head` request. Sends no request: each
+    /// read specifies this version by its ETag or its date, and fails if the store has another version.
     ///
     /// ```
     /// use foreread::source::Object;
@@ -255,7 +256,7 @@ impl Object {
         ForeignStore::new(objects).object(meta)
     }
 
-    /// Opens the version of a listing: no request is sent before the first read, which names that version.
+    /// Opens the listed version. No request is sent before the first read, which specifies that version.
     fn known(
         store: Store,
         path: Path,
@@ -276,7 +277,8 @@ impl Object {
         }
     }
 
-    /// If this thread must not block and a sink cannot move to another thread: first all bytes, then the sink.
+    /// For a thread that must not block, if the sink cannot move to another thread: receives all bytes first, then passes them
+    /// to the sink.
     fn stream_whole(
         &self,
         len: u64,
@@ -310,7 +312,7 @@ impl Object {
         Arc::clone(&self.version.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The origin of its credentials, such as `profile dev (SSO)`; `None` without credentials.
+    /// The source of its credentials, such as `profile dev (SSO)`. Returns `None` without credentials.
     #[must_use]
     pub fn credentials(&self) -> Option<String> {
         let link = self.store.account.link.as_ref();
@@ -358,7 +360,7 @@ impl Source for Object {
     }
 
     fn exact_version(&self) -> Option<ExactVersion> {
-        // Two stores of the program's own may have one name, and other bytes.
+        // Two stores of the program may have the same name and different bytes.
         if self.store.is_foreign {
             return None;
         }
@@ -381,7 +383,8 @@ impl Source for Object {
         format!("{}, by {}", self.name, self.accepted().now().told_by())
     }
 
-    /// Asks, unless a reply has named this version since it was last asked for: a reader that reached the end has the reply already.
+    /// Sends a request, unless a reply has confirmed this version since the last check: a reader that reached the end has that
+    /// reply already.
     fn check(&self) -> Result<u64, SourceError> {
         let accepted = self.accepted();
         if self.tally.confirmed.swap(false, Ordering::Relaxed) {
@@ -391,7 +394,7 @@ impl Source for Object {
             wait(self.asker().version())
                 .and_then(|there| accepted.check(&there).map(|()| there.size()))
         };
-        // One answer may be wrong.
+        // A single reply may be wrong.
         let same = ask().or_else(|refusal| {
             if refusal.is_change() {
                 ask()
@@ -402,7 +405,7 @@ impl Source for Object {
         same.map_err(|refusal| self.read_error(&refusal))
     }
 
-    /// Asks once, since all readers wait. If no server answers the old version stays, and the next read reports the
+    /// Sends one request, since all readers wait. If no server replies, the old version stays, and the next read reports the
     /// change again.
     fn accept(&self) -> u64 {
         self.first.forget();
@@ -451,10 +454,10 @@ impl StreamingSource for Object {
     }
 }
 
-/// Time limit of a request to a program's own store: longer than the clients' own retries.
+/// Time limit of a request to a program's own store: longer than the retries of common clients.
 const FOREIGN_PATIENCE: Duration = Duration::from_secs(600);
 
-/// A program's own store. Knowledge about its server is shared by all its objects.
+/// A program's own store. All its objects share the knowledge about its server.
 pub(crate) struct ForeignStore(Store);
 
 impl ForeignStore {
@@ -462,7 +465,7 @@ impl ForeignStore {
         ForeignStore(Store::foreign(objects))
     }
 
-    /// An object in the version that the store has said.
+    /// An object in the version that the store has reported.
     pub(crate) fn object(&self, meta: ObjectMeta) -> Object {
         let store = self.0.clone();
         let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
@@ -471,7 +474,7 @@ impl ForeignStore {
     }
 }
 
-/// The store has limits and retries of the program's choice.
+/// The settings for a program's own store: the program has chosen the store's limits and retries.
 fn foreign_settings() -> ObjectSettings {
     ObjectSettings {
         first_byte: FOREIGN_PATIENCE,
@@ -486,12 +489,12 @@ fn foreign_name(store: &Store, path: &Path) -> SourceName {
     format!("{path} of {}", store.place).into()
 }
 
-/// An object, however its name was written.
+/// The name of an object for messages and caches, however the user wrote it.
 fn source_text(store: &Store, path: &Path) -> String {
     format!("{}/{path}", store.place)
 }
 
-/// The settings of the environment, for opening `name`.
+/// The settings from the environment, for opening `name`.
 pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
     ObjectSettings::from_environment().map_err(|why| SourceOpenError {
         what: name.clone(),
@@ -502,7 +505,7 @@ pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenEr
     })
 }
 
-/// Waits for an answer while it is needed; failing to start a runtime is an error answer.
+/// Waits for a result while it is needed. If the runtime cannot start, the result is an error.
 fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
     let Some(need) = tree::needed() else {
         return no_threads(network::wait(work));
@@ -527,7 +530,7 @@ fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal
     })
 }
 
-/// The existing part of `len` bytes from `offset`; empty past the end.
+/// The part of the `len` bytes from `offset` that exists; empty past the end.
 fn within(version: &Version, offset: u64, len: u64) -> Range<u64> {
     let end = offset.saturating_add(len).min(version.size());
     offset.min(end)..end

@@ -1,12 +1,12 @@
 //! Asynchronous reads of a source: submitted transfers complete later and need no threads.
 //!
-//! A transfer **owns** its buffers from the moment it is handed over until it is given back, whether or not a caller still waits for it
-//! then; a queue owns, with each transfer, whatever it is read from. So nothing that goes away early (a reader, a
-//! source, a client) can leave a device writing into memory of another owner, or a descriptor of another file being read.
-//! A queue is optional. Refused transfers are read by [`Source::read_at`](super::Source::read_at).
+//! A transfer **owns** its buffers from its submission until it is returned, whether or not a caller still waits for it. With
+//! each transfer, a queue also owns the descriptor that is read. So if a reader, a source or a client goes away early, the
+//! device never writes into memory that now belongs to another owner, and no transfer reads from a descriptor that now refers
+//! to another file. A queue is optional. Refused transfers are read with [`Source::read_at`](super::Source::read_at).
 //!
 //! ```text
-//!   submit ──► under way ──the storage answers──► ended ──reap──► given back, with its result
+//!   submit ──► in flight ──the storage replies──► ended ──reap──► returned, with its result
 //!      └─ refused: returned at once, not started
 //! ```
 
@@ -15,7 +15,7 @@ use crate::chunk::Chunk;
 use std::fmt;
 use std::io::IoSliceMut;
 
-/// Bits of a tag that number the piece of a fetch.
+/// Bits of a tag that contain the number of the piece.
 const PIECE_BITS: u32 = 20;
 
 /// The tag of a transfer: a fetch and a piece of it.
@@ -33,20 +33,21 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
     tag & ((1 << PIECE_BITS) - 1)
 }
 
-/// Transfers under way from one source. Made by [`Source::queue`](super::Source::queue), for one owner.
+/// The transfers in flight from one source. Created by [`Source::queue`](super::Source::queue), for one owner.
 ///
-/// **When it is used.** If a source has a queue, its fetches are submitted there. [`Source::read_at`](super::Source::read_at) is still
-/// needed: a caller that blocks reads a lone miss by it on its own thread, and threads read by it what is beyond [`Queue::depth`], everything after the queue has refused or panicked once, and where
-/// the program asks for [`Io::Threads`] or keeps a cache on disk. A client whose calls are futures needs no queue written by
-/// hand: `from_async` (feature `tokio`) is one.
+/// **When it is used.** If a source has a queue, its fetches are submitted there. [`Source::read_at`](super::Source::read_at)
+/// is still needed. A blocking caller uses it on its own thread for a single miss. Threads use it for transfers beyond
+/// [`Queue::depth`], for all transfers after the queue has refused or panicked once, and if the program requests
+/// [`Io::Threads`] or has a disk cache. A client whose calls are futures needs no queue written by hand: use `from_async`
+/// (feature `tokio`).
 ///
-/// **Memory.** A [`Transfer`] owns its buffers. From [`Queue::submit`] until [`Queue::reap`] gives it back it is the queue's, and a reader
-/// that gives up its read, or is dropped, takes nothing away. Each transfer is given back once.
+/// **Memory.** A [`Transfer`] owns its buffers. The queue owns the transfer from [`Queue::submit`] until [`Queue::reap`]
+/// returns it; a reader that cancels its read, or is dropped, does not take it away. Each transfer is returned once.
 ///
-/// **Its end.** The queue is dropped with the last reader of the source, also with transfers under way. It waits for them then, or
-/// frees those that nothing writes to any more, or leaks them; it never frees what is still being written to. A task or a thread
-/// that works for the queue may keep a transfer, and drop it whenever it likes: its result is of no use any more. The queue of the next
-/// reader is another one.
+/// **Its end.** The queue is dropped with the last reader of the source, even if transfers are in flight. Its drop waits for
+/// them, or frees those that nothing writes to any more, or leaks them; it never frees memory that is still written to. A task
+/// or a thread of the queue may keep a transfer and drop it at any time, because its result is no longer used. The source's
+/// next reader gets a new queue.
 ///
 /// ```
 /// use foreread::source::{CompletedTransfer, Defaults, Queue, Source, SourceError, Transfer};
@@ -55,10 +56,10 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 /// use std::sync::{Arc, Mutex, mpsc};
 /// use std::time::Duration;
 ///
-/// /// A device with one thread, which answers in order. Each byte is 7.
+/// /// A device with one thread, which replies in order of submission. Each byte is 7.
 /// struct Device {
 ///     work: mpsc::Sender<Transfer>,
-///     /// Nothing is an interrupt.
+///     /// `None` is an interrupt.
 ///     interrupt: mpsc::Sender<Option<CompletedTransfer>>,
 ///     ended: Mutex<mpsc::Receiver<Option<CompletedTransfer>>>,
 /// }
@@ -72,7 +73,7 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 ///             for mut transfer in to_do {
 ///                 let at = transfer.offset();
 ///                 let read = fill(&mut transfer.bufs(), at);
-///                 // Where the queue is gone, the transfer is dropped here.
+///                 // If the queue has been dropped, the transfer is dropped here.
 ///                 let _ = done.send(Some(transfer.end(Ok(read))));
 ///             }
 ///         });
@@ -90,7 +91,7 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 ///     }
 ///
 ///     fn has_ended(&self) -> bool {
-///         true // it is not known here: the caller looks by `reap`
+///         true // not known here: the caller checks with `reap`
 ///     }
 ///
 ///     fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
@@ -146,27 +147,27 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Queue: Send + Sync {
-    /// Transfers that may be under way at once; more are refused.
+    /// Maximum transfers in flight; more are refused.
     fn depth(&self) -> usize;
 
-    /// Takes transfers from the front of the list and starts them, in order. Those left in the list were refused:
-    /// the queue is full, or cannot go on. Does not wait for storage.
+    /// Takes transfers from the front of the list and starts them, first to last. Transfers left in the list were refused: the
+    /// queue is full, or has failed. Does not wait for storage.
     fn submit(&self, transfers: &mut Vec<Transfer>);
 
-    /// True when [`Queue::reap`] has something to give without waiting. May miss it while another thread reaps. Costs next to
-    /// nothing.
+    /// Whether [`Queue::reap`] has transfers to return without waiting. It may return false while another thread reaps. This
+    /// call must be cheap.
     fn has_ended(&self) -> bool;
 
-    /// Adds the transfers that have ended to the list. With `wait` it comes back when there is one, when
-    /// [`Queue::interrupt`] was called since it came back last, or after about a second.
+    /// Adds the transfers that have ended to the list. With `wait`, it returns when there is one, when [`Queue::interrupt`] was
+    /// called since its last return, or after about a second.
     fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>);
 
-    /// Makes a waiting [`Queue::reap`] return, or the next one.
+    /// Makes a waiting [`Queue::reap`] return, or else the next one.
     fn interrupt(&self);
 }
 
-/// Bytes to be read, and the memory they go to, which it owns: what holds the transfer may write there. A fetch may be several
-/// transfers, submitted one after the other ([`Transfer::continues`]).
+/// Bytes to be read, and the memory for them, which the transfer owns: the holder of the transfer may write there. A fetch may
+/// consist of several consecutive transfers ([`Transfer::continues`]).
 pub struct Transfer {
     tag: u64,
     offset: u64,
@@ -188,7 +189,7 @@ impl Transfer {
         self.offset
     }
 
-    /// How many bytes there is room for.
+    /// The length of the buffers.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes().len()).sum()
@@ -202,8 +203,8 @@ impl Transfer {
             .collect()
     }
 
-    /// Gives it back: this many bytes from its start were filled, as [`read_at`](super::Source::read_at) counts them, or why not.
-    /// More than there is room for is an error.
+    /// Ends the transfer. The result is the number of bytes read from its start, as for [`read_at`](super::Source::read_at), or
+    /// an error. More bytes than the buffers hold are an error.
     #[must_use]
     pub fn end(self, result: Result<usize, SourceError>) -> CompletedTransfer {
         let room = self.bytes();
@@ -214,7 +215,7 @@ impl Transfer {
         }
     }
 
-    /// It is the next piece of the fetch that `before` is a piece of: one request to the storage may read both.
+    /// Whether it is the next piece of the fetch that `before` is a piece of. One request to the storage may then read both.
     #[must_use]
     pub fn continues(&self, before: &Transfer) -> bool {
         serial_of(self.tag) == serial_of(before.tag)
@@ -236,7 +237,7 @@ impl fmt::Debug for Transfer {
     }
 }
 
-/// A transfer that has been given back.
+/// A transfer that has ended.
 #[derive(Debug)]
 pub struct CompletedTransfer {
     pub(crate) transfer: Transfer,
@@ -246,9 +247,9 @@ pub struct CompletedTransfer {
 /// How files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
-    /// Transfers are handed to the source's queue where it has one: files by io_uring where the kernel allows it.
+    /// Transfers are submitted to the source's queue if it has one: files use io_uring if the kernel allows it.
     #[default]
     Queue,
-    /// A thread for each transfer.
+    /// One thread for each transfer.
     Threads,
 }

@@ -1,14 +1,14 @@
 //! Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
-//! Uses the installed librbd, which is loaded when the first image is opened. Its own cache
-//! and readahead are switched off, so that one layer caches and one reads ahead. An image is opened read-only, which
-//! takes no watch and gets no notification: whether it is still the same is checked every few seconds. Never: writes,
-//! locks an image, or waits for a cluster without an end.
+//! It uses the installed librbd, which is loaded when the first image is opened. librbd's own cache and readahead are switched
+//! off, so that only one layer caches and reads ahead. An image is opened read-only. A read-only image has no watch and gets no
+//! notifications, so every few seconds a thread checks whether it is still the same. The source never writes, never locks an
+//! image, and never waits for a cluster without a limit.
 //!
 //! ```text
 //!   read_at ──► a piece of at most 4 MiB ──────────────► librbd ──► bytes
-//!   check, and a thread every 5 s ──► open it again: same id, same snapshot, size?
-//!        as large: go on │ larger: the new one serves from now on │ smaller, another, gone: Changed, until accepted
+//!   check, and a thread every 5 s ──► reopen: same id, same snapshot, size?
+//!        as large: go on │ larger: use the new one │ smaller, different, missing: Changed, until accepted
 //! ```
 //!
 //! | file | what |
@@ -32,34 +32,34 @@ use std::time::Duration;
 
 /// Timeout in seconds for opening an image on a cluster that does not answer.
 pub const RBD_CONNECT_SECONDS: u64 = 10;
-/// Seconds until a read that gets no answer fails.
+/// Seconds after which a read without a reply fails.
 pub const RBD_SILENCE_SECONDS: u64 = 30;
 /// Interval of checks for changes of an image.
 pub const RBD_LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Largest read in one request: librbd splits at objects anyway, which are 4 MiB unless made otherwise.
+/// Maximum bytes of one request: librbd splits requests at object boundaries anyway, and objects have 4 MiB by default.
 const MAX_REQUEST: u64 = 4 << 20;
-/// How long a read waits for librbd: what librbd itself waits for the cluster, and half of that.
+/// How long a read waits for librbd: librbd's own timeout for the cluster, and half as much again.
 const SILENCE_TIMEOUT: Duration =
     Duration::from_secs(RBD_SILENCE_SECONDS + RBD_SILENCE_SECONDS / 2);
 const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
-/// How librbd is set up for one client of it.
+/// The settings of one librbd client.
 #[derive(Clone, Debug)]
 pub struct RbdSettings {
-    /// Name of librados's library, as the loader knows it.
+    /// File name of librados, as the loader knows it.
     pub librados: String,
-    /// Name of librbd's.
+    /// File name of librbd.
     pub librbd: String,
-    /// Ceph's options, in order; they win over its configuration.
+    /// Ceph options, applied in this order; they override Ceph's configuration.
     pub options: Vec<(String, String)>,
-    /// How often the image is looked at again; nothing: only when it is asked for.
+    /// How often the image is checked. `None`: only when a check is requested.
     pub look_every: Option<Duration>,
-    /// How long a read waits for librbd, which is to give up first (`rados_osd_op_timeout`).
+    /// How long a read waits for librbd, whose own timeout (`rados_osd_op_timeout`) should be shorter.
     pub patience: Duration,
 }
 
 impl RbdSettings {
-    /// librbd as it is configured, cache and readahead included, with an end to every wait.
+    /// librbd as configured, including its cache and readahead, with a limit for every wait.
     #[must_use]
     pub fn as_configured() -> RbdSettings {
         let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
@@ -78,7 +78,7 @@ impl RbdSettings {
             .with("err_to_stderr", false)
     }
 
-    /// With this option of Ceph's. The last of several of one name counts.
+    /// Adds a Ceph option. If an option is set several times, the last one counts.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl ToString) -> RbdSettings {
         self.options.push((key.to_string(), value.to_string()));
@@ -94,7 +94,7 @@ impl RbdSettings {
     }
 }
 
-/// A source: without librbd's cache and readahead, looked at every [`RBD_LOOK_EVERY`].
+/// The settings of a source: without librbd's cache and readahead, and checked every [`RBD_LOOK_EVERY`].
 impl Default for RbdSettings {
     fn default() -> RbdSettings {
         let plain = RbdSettings::as_configured()
@@ -110,11 +110,11 @@ impl Default for RbdSettings {
 /// Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 pub struct Rbd {
     inner: Arc<Inner>,
-    /// Gone with this: the thread that looks at the image ends.
+    /// Dropping it ends the thread that checks the image.
     _alive: Option<Sender<()>>,
 }
 
-/// What the thread that looks at the image needs, too.
+/// The part shared with the thread that checks the image.
 struct Inner {
     name: SourceName,
     address: Address,
@@ -126,7 +126,7 @@ struct Inner {
 
 struct ServingImage {
     image: Arc<Image>,
-    /// It is another version, and that was not accepted yet.
+    /// The version has changed, and the change is not accepted yet.
     changed: Option<String>,
 }
 
@@ -134,15 +134,15 @@ impl Rbd {
     /// Opens an image for an engine with its own cache and readahead.
     ///
     /// # Errors
-    /// The name is invalid, librbd is not installed or too old, the cluster does not answer, or has no such image.
+    /// The name is invalid, librbd is not installed or too old, the cluster does not reply, or it has no such image.
     pub fn open(name: impl Into<SourceName>) -> Result<Rbd, SourceOpenError> {
         Rbd::open_with(name, &RbdSettings::default())
     }
 
-    /// Opens an image through a client that is set up like this.
+    /// Opens an image with these settings.
     ///
     /// # Errors
-    /// As [`Rbd::open`]; or an option is none of Ceph's.
+    /// See [`Rbd::open`]. Also, an option may be unknown to Ceph.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: &RbdSettings,
@@ -181,11 +181,10 @@ impl Rbd {
         })
     }
 
-    /// Starts one read, as it is: whatever its length, past the end or empty. For tests of what librbd
-    /// does with it.
+    /// Starts one read unchanged, whatever its length, even past the end or empty. For tests of librbd's behaviour.
     ///
     /// # Errors
-    /// librbd does not begin it.
+    /// librbd refuses the read.
     pub fn begin(&self, offset: u64, len: usize) -> Result<RbdRead, SourceError> {
         let image = self.inner.image()?;
         let ticket =
@@ -200,7 +199,7 @@ impl Rbd {
     /// Its layout in objects.
     ///
     /// # Errors
-    /// librbd does not say.
+    /// librbd does not report it.
     pub fn layout(&self) -> Result<RbdLayout, SourceError> {
         self.inner
             .image()?
@@ -209,7 +208,7 @@ impl Rbd {
     }
 }
 
-/// A read in flight. Dropped, it goes on without a reader.
+/// A read in flight. If it is dropped, the read continues without a reader.
 pub struct RbdRead {
     ticket: Ticket,
     _image: Arc<Image>,
@@ -217,10 +216,10 @@ pub struct RbdRead {
 }
 
 impl RbdRead {
-    /// Waits for its end. Returns how many bytes there were; they are gone.
+    /// Waits for the end of the read, and discards the bytes. Returns their number.
     ///
     /// # Errors
-    /// It failed, or librbd has not answered in time.
+    /// The read failed, or librbd has not replied in time.
     pub fn wait(self) -> Result<usize, SourceError> {
         match self.ticket.wait(self.inner.patience, |_| ()) {
             ReadOutcome::Bytes(len) => Ok(len),
@@ -261,7 +260,7 @@ impl Inner {
         SourceError::Io { errno, what }
     }
 
-    /// Whether it is still the same version; and the size.
+    /// Checks whether the image is still the same version. Returns its size.
     fn look(&self) -> Result<u64, SourceError> {
         let known = self.image()?;
         let fresh = match Image::open(&self.pool, &self.address) {
@@ -284,7 +283,7 @@ impl Inner {
         if is.size > was.size {
             let size = is.size;
             let mut now = self.now();
-            // Another thread may have been faster; no image is closed under the lock.
+            // Another thread may have been faster. No image is closed under the lock.
             let old = (now.changed.is_none() && size > now.image.identity.size)
                 .then(|| std::mem::replace(&mut now.image, Arc::clone(&fresh)));
             drop(now);
@@ -294,7 +293,7 @@ impl Inner {
         Ok(was.size)
     }
 
-    /// From here on every read says so, unless `known` has been replaced meanwhile.
+    /// From now on every read reports the change, unless `known` has been replaced meanwhile.
     fn change(&self, known: &Arc<Image>, what: String) -> SourceError {
         let what = format!("{}: {what}", self.name);
         let mut now = self.now();
@@ -304,24 +303,24 @@ impl Inner {
         SourceError::Changed { what }
     }
 
-    /// Looks at the image again and again, until what this returns is dropped.
+    /// Checks the image periodically, until the returned value is dropped.
     fn look_every(self: &Arc<Inner>, every: Duration) -> Sender<()> {
         let (alive, ended) = channel::<()>();
         let inner = Arc::downgrade(self);
-        // Without a thread it is looked at when a read comes to its end, as before.
+        // If the thread cannot start, the image is checked only when a read reaches its end.
         let _ = std::thread::Builder::new()
             .name("foreread-rbd".to_string())
             .spawn(move || {
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
                     let Some(inner) = inner.upgrade() else { return };
-                    // A cluster that does not answer is the reads' business.
+                    // The reads report a cluster that does not reply.
                     let _ = inner.look();
                 }
             });
         alive
     }
 
-    /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
+    /// One request: reads `len` bytes from `offset` on into `bufs`, from byte `skip` of the buffers on.
     fn request(
         &self,
         image: &Image,
@@ -369,7 +368,7 @@ impl Source for Rbd {
                 .request(&image, bufs, done as usize, offset + done, len as usize)?;
             done += len;
         }
-        // What became known while it was read counts, too.
+        // A change that became known during the read counts, too.
         self.inner.image().map(|_| wanted as usize)
     }
 
@@ -386,7 +385,7 @@ impl Source for Rbd {
     }
 
     fn accept(&self) -> u64 {
-        // Where it cannot be opened every read goes on to say that it has changed.
+        // If it cannot be opened, every read continues to report the change.
         if let Ok(fresh) = Image::open(&self.inner.pool, &self.inner.address) {
             let fresh = ServingImage {
                 image: Arc::new(fresh),
@@ -409,7 +408,7 @@ fn not_here(name: &SourceName, missing: LibraryError) -> SourceOpenError {
             )
         }
         LibraryError::Function(file, function) => (
-            format!("{file} has no {function}: it is another version than the one that is needed"),
+            format!("{file} has no {function}: it is a different version than required"),
             "install librbd1 of Ceph 16 or later (Debian: apt-get install librbd1)",
         ),
     };
@@ -445,7 +444,7 @@ fn cannot_open(
     let (why, remedy) = match (step, errno) {
         (Step::ReadConf, _) => (
             format!("the configuration {conf} cannot be read ({system})"),
-            "name one with ?conf=PATH or CEPH_CONF".to_string(),
+            "set it with ?conf=PATH or CEPH_CONF".to_string(),
         ),
         (Step::Connect, ETIMEDOUT) => (
             format!("no answer from the cluster of {conf} within {seconds} s"),

@@ -1,8 +1,9 @@
 //! A tree of files: a folder, or any other source that lists names and opens them.
 //!
-//! Paths are relative and consist of plain names; the root is the empty path. A [`Tree`] is called by many threads at once and may
-//! block. Never: follows a link (the reading process does, with its rights), leaves its root, or opens an unchecked
-//! file: [`Tree::open`] returns the version of the opened file, not of the file that has the name now.
+//! Paths are relative and consist of plain names; the root is the empty path. Many threads call a [`Tree`] concurrently, and
+//! its calls may block. A tree never follows a link (the reading process does, with its own permissions), never leaves its
+//! root, and never opens an unchecked file: [`Tree::open`] returns the version of the opened file, not of the file that has the
+//! name now.
 //!
 //! ```text
 //!   list(folder) ──► names        look(path) ──► Meta with a version        open(path) ──► Source and its Meta
@@ -32,16 +33,16 @@ pub enum Kind {
     File,
     /// Something that can be listed.
     Folder,
-    /// A symbolic link, with only its text.
+    /// A symbolic link; only its text can be read.
     Link,
 }
 
 /// The attributes of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// The kind of the path.
     pub kind: Kind,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Time of the last change, in nanoseconds since 1970; 0 if unknown.
     pub mtime_ns: i128,
@@ -49,7 +50,7 @@ pub struct Meta {
     pub permissions: u16,
     /// Owner and group; `None` for objects.
     pub owner: Option<(u32, u32)>,
-    /// Equal for two files of one path if and only if they are the same version, where the same call told of both.
+    /// Equal for two files at one path if and only if they are the same version, provided that the same call returned both.
     pub version: Arc<[u8]>,
 }
 
@@ -66,7 +67,7 @@ impl Meta {
 
 #[cfg(any(feature = "object", feature = "disk-cache"))]
 impl Meta {
-    /// A file of a listing, which all may read.
+    /// A file of a listing, readable for everyone.
     pub(crate) fn listed_file(size: u64, seconds: i128, version: &[u8]) -> Meta {
         Meta {
             kind: Kind::File,
@@ -78,7 +79,7 @@ impl Meta {
         }
     }
 
-    /// A folder of a listing, of which nothing is known.
+    /// A folder of a listing, without known attributes.
     pub(crate) fn listed_folder() -> Meta {
         Meta {
             kind: Kind::Folder,
@@ -96,14 +97,14 @@ impl Meta {
 pub struct Entry {
     /// The last part of its path.
     pub name: OsString,
-    /// What it is.
+    /// The kind of the name.
     pub kind: Kind,
-    /// What is known of it, where the listing says so by itself.
+    /// Its attributes, if the listing contains them.
     pub meta: Option<Meta>,
 }
 
 impl Entry {
-    /// A name of which the listing says no more.
+    /// An entry of a listing that contains only names and kinds.
     #[must_use]
     pub fn new(name: impl Into<OsString>, kind: Kind) -> Entry {
         Entry {
@@ -116,17 +117,17 @@ impl Entry {
 
 /// A tree of files: a folder, or any other source that lists names and opens them.
 pub trait Tree: Send + Sync {
-    /// Calls `each` with every name in a folder, in any order, until it says false. Names that are neither files, folders
+    /// Calls `each` with every name in a folder, in any order, until it returns false. Names that are neither files, folders
     /// nor links are left out.
     ///
     /// # Errors
-    /// The folder is not there, or cannot be read.
+    /// The folder does not exist, or cannot be read.
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError>;
 
-    /// The same at once: of each name one, sorted where [`Tree::lists_versions`].
+    /// Like [`Tree::list`], but returns all names at once, without duplicates, and sorted if [`Tree::lists_versions`].
     ///
     /// # Errors
-    /// As [`Tree::list`]; `EOVERFLOW` where there is no room for all.
+    /// See [`Tree::list`]; also `EOVERFLOW` if there is not enough memory for all names.
     fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let (mut names, mut whole) = (FolderNames::default(), true);
         self.list(folder, &mut |entry| {
@@ -136,7 +137,7 @@ pub trait Tree: Send + Sync {
         if whole {
             return Ok(Arc::new(names));
         }
-        // Part of a folder that looks like all of it would be a lie.
+        // A part of a folder would look like the whole folder.
         Err(SourceError::Io {
             errno: rustix::io::Errno::OVERFLOW.raw_os_error(),
             what: format!(
@@ -148,33 +149,34 @@ pub trait Tree: Send + Sync {
         })
     }
 
-    /// Whether a listing says all there is to know of each name, with its version, and asking again is dear: storage over a
-    /// network. Then what was just listed is believed for a while, and [`Tree::open_listed`] need not ask.
+    /// Whether a listing contains all attributes of each name, including its version, and a further request is expensive:
+    /// storage over a network. Then a recent listing is trusted for a while, and [`Tree::open_listed`] need not send a request.
     fn lists_versions(&self) -> bool {
         false
     }
 
-    /// Whether what it says of a path may be from long ago: then an open of that file asks first.
+    /// Whether its information about a path may be old; then opening that file sends a request first.
     fn is_unsure(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
 
-    /// Whether a file that was opened is the version that was listed or looked at: a listing and an open file may say it in two ways.
+    /// Whether an opened file is the version that was listed or looked up: a listing and an open file may express a version in
+    /// two ways.
     fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
         listed.version == opened.version
     }
 
-    /// Whether no other version of a file has what these attributes say of it. Else another one may be taken for it.
+    /// Whether these attributes identify a version uniquely. If not, another version may be mistaken for it.
     fn names_exactly(&self, meta: &Meta) -> bool {
         let _ = meta;
         true
     }
 
-    /// Opens a file that was opened before, and that [`Tree::names_exactly`]: every read of another version fails.
+    /// Opens a file that was opened before, and that [`Tree::names_exactly`]. Every read of another version fails.
     ///
     /// # Errors
-    /// As [`Tree::open`].
+    /// See [`Tree::open`].
     fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         self.open_listed(path, meta)
     }
@@ -182,14 +184,13 @@ pub trait Tree: Send + Sync {
     /// The current attributes of a path.
     ///
     /// # Errors
-    /// `ENOENT` where nothing is, and what the storage says.
+    /// `ENOENT` if the path does not exist, or an error of the storage.
     fn look(&self, path: &Path) -> Result<Meta, SourceError>;
 
-    /// [`Tree::look`], where the same answer may also tell of names that come after it in its folder: `each` is called with
-    /// their paths.
+    /// Like [`Tree::look`], but the same reply may also contain later names in the folder: `each` is called with their paths.
     ///
     /// # Errors
-    /// As [`Tree::look`].
+    /// See [`Tree::look`].
     fn look_ahead(
         &self,
         path: &Path,
@@ -199,11 +200,11 @@ pub trait Tree: Send + Sync {
         self.look(path)
     }
 
-    /// Opens a file that was just listed or looked at. Where its version can be asked for with the first read, nothing is
-    /// asked before; a file that has changed since then fails that read with [`SourceError::Changed`].
+    /// Opens a file that was just listed or looked up. If the first read can request its version, no request is sent before; if
+    /// the file has changed since, that read fails with [`SourceError::Changed`].
     ///
     /// # Errors
-    /// As [`Tree::open`]; [`SourceError::Changed`] where it is known to be another version by now.
+    /// See [`Tree::open`]; also [`SourceError::Changed`] if the file is known to have another version now.
     fn open_listed(
         &self,
         path: &Path,
@@ -216,17 +217,17 @@ pub trait Tree: Send + Sync {
     /// Opens a file and returns its version.
     ///
     /// # Errors
-    /// It does not exist, is not a file, or may not be read.
+    /// The file does not exist, is not a file, or is not readable.
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError>;
 
     /// The text of a link.
     ///
     /// # Errors
-    /// It is none.
+    /// The path is not a link.
     fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
         Err(SourceError::Io {
             errno: EINVAL,
-            what: format!("{} is no link", path.display()),
+            what: format!("{} is not a link", path.display()),
         })
     }
 
@@ -241,7 +242,7 @@ pub trait Tree: Send + Sync {
         0
     }
 
-    /// The readahead that its device is set to, where there is one. Bytes.
+    /// The readahead setting of its device in bytes, if it has a device.
     fn readahead_bytes(&self) -> Option<u64> {
         None
     }

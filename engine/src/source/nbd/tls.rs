@@ -1,18 +1,18 @@
 //! TLS of the NBD source: trusted authorities, client certificate, and the session with a server.
 //!
-//! The files have the names that nbdkit and libnbd use, in the folder that the name of the source has as `tls-certificates=DIR`, or
-//! else in the first of libnbd's that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and `~/.config/pki/libnbd` for others.
-//! They are read for each connection, so a renewed certificate is used from the next connection on.
+//! The file names are those of nbdkit and libnbd. Their folder is `tls-certificates=DIR` of the source's name, or else the
+//! first of libnbd's folders that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and `~/.config/pki/libnbd` for other
+//! users. The files are read for each connection, so a renewed certificate is used from the next connection on.
 //!
 //! ```text
-//!   DIR/ca-cert.pem       the authorities that servers' certificates are from; without it those of the system
-//!   DIR/ca-crl.pem        the certificates that they have revoked, if there is such a list
-//!   DIR/client-cert.pem   the client's certificate for servers that require one, with its key; optional
+//!   DIR/ca-cert.pem       the authorities that issue servers' certificates; without it the system's
+//!   DIR/ca-crl.pem        the certificates that they have revoked; optional
+//!   DIR/client-cert.pem   the client's certificate and key, for servers that require one; optional
 //!   DIR/client-key.pem
 //! ```
 //!
-//! One lock guards a session. It is held while bytes are encrypted or decrypted, never over a call of the socket. Never: takes keys
-//! that were agreed on beforehand (PSK), resumes a session, or sends early data.
+//! One lock guards a session. It is held while bytes are encrypted or decrypted, never during a call of the socket. The client
+//! never accepts pre-shared keys (PSK), never resumes a session, and never sends early data.
 
 use super::failure::{LinkError, NoTls};
 use super::socket::ServerSocket;
@@ -31,16 +31,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Encrypted bytes that are taken from the socket at once: some records of 16 KiB.
+/// Maximum encrypted bytes received from the socket at a time: several records of 16 KiB.
 const INBOX_BYTES: usize = 128 << 10;
 const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 
-/// A server's keys, and its bytes that are not decrypted yet.
+/// The keys of the connection, and the received bytes that are not decrypted yet.
 pub struct Session {
     tls: Mutex<ClientConnection>,
-    /// Of the one that receives.
+    /// Used only by the receiving thread.
     inbox: Mutex<Inbox>,
 }
 
@@ -61,8 +61,8 @@ impl Session {
         let name = ServerName::try_from(name.to_string()).map_err(|_| {
             LinkError::no_tls(
                 EINVAL,
-                "the server's name for TLS is not a host's",
-                "write tls-hostname=NAME as its certificate has it",
+                "the server's name for TLS is not a host name",
+                "add tls-hostname=NAME, with the name in its certificate",
             )
         })?;
         let config = config(terms)?;
@@ -81,7 +81,7 @@ impl Session {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes one step towards keys, with at most one wait for the server. True when both sides have them.
+    /// Advances the handshake by one step, with at most one wait for the server. Returns true when the handshake is complete.
     pub fn agree(&self, socket: &ServerSocket) -> std::io::Result<bool> {
         self.send(socket, &[])?;
         if self.tls().is_handshaking() {
@@ -93,7 +93,7 @@ impl Session {
         Ok(!self.tls().is_handshaking())
     }
 
-    /// Encrypts and sends. One caller at a time.
+    /// Encrypts and sends. Only one caller may send at a time.
     pub fn send(&self, socket: &ServerSocket, bytes: &[u8]) -> std::io::Result<()> {
         let mut records = Vec::new();
         {
@@ -106,8 +106,8 @@ impl Session {
         socket.send(&records)
     }
 
-    /// Some decrypted bytes; none with `None` where only a part of a record has come. Waits for the server at most once. One caller
-    /// at a time.
+    /// Receives some decrypted bytes. Returns `None` if only a part of a record has arrived. Waits for the server at most once.
+    /// Only one caller may receive at a time.
     pub fn receive(&self, socket: &ServerSocket, buf: &mut [u8]) -> std::io::Result<Option<usize>> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(got) = inbox.decrypt(&mut self.tls(), buf)? {
@@ -123,7 +123,7 @@ impl Session {
 }
 
 impl Inbox {
-    /// Decrypts until there are bytes for `buf`, or nothing is left. A handshake goes on up to its end.
+    /// Decrypts until there are bytes for `buf`, or nothing is left. A handshake continues until it is complete.
     fn decrypt(
         &mut self,
         tls: &mut ClientConnection,
@@ -195,7 +195,7 @@ fn folder(terms: &TlsTerms) -> Result<Option<PathBuf>, LinkError> {
             false => Err(LinkError::no_tls(
                 EINVAL,
                 format!("{} is not a folder", named.display()),
-                "name the folder that has ca-cert.pem (tls-certificates=DIR)",
+                "use the folder that has ca-cert.pem (tls-certificates=DIR)",
             )),
         };
     }
@@ -236,7 +236,7 @@ fn authorities(
     if roots.is_empty() {
         return Err(LinkError::no_tls(
             EINVAL,
-            "this machine has no certificate of an authority",
+            "this machine has no certificates of trusted authorities",
             "put ca-cert.pem into the folder tls-certificates=DIR, or install ca-certificates",
         ));
     }
@@ -283,7 +283,7 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         };
         match authorities.verify_server_cert(own, between, name, ocsp, now) {
-            // The name is checked last, when all else is valid.
+            // The name is checked last, when everything else is valid.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.by_name => Ok(ServerCertVerified::assertion()),
@@ -322,7 +322,7 @@ fn wrong(error: &rustls::Error) -> LinkError {
     LinkError::Insecure(Box::new(explained(error)))
 }
 
-/// The error and a remedy. The text may quote the server's certificate.
+/// The error with a remedy. The text may quote the server's certificate.
 fn explained(error: &rustls::Error) -> NoTls {
     let text: String = error
         .to_string()
@@ -356,8 +356,8 @@ fn explained(error: &rustls::Error) -> NoTls {
         )
         | rustls::Error::PeerIncompatible(_) => (
             EPROTO,
-            "the server's TLS has nothing in common with ours",
-            "give it TLS 1.2 or 1.3 and an X.509 certificate; keys agreed on beforehand (PSK) are not supported",
+            "the server and foreread support no common TLS version or cipher",
+            "give it TLS 1.2 or 1.3 and an X.509 certificate; pre-shared keys (PSK) are not supported",
         ),
         _ => (
             EPROTO,
@@ -388,7 +388,7 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         ),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => (
             "the server's certificate is not valid yet",
-            "check the clock of this machine, or wait for the day",
+            "check the clock of this machine, or wait until the certificate is valid",
         ),
         CertificateError::Revoked => (
             "the server's certificate was revoked",
@@ -402,7 +402,7 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         ),
         _ => (
             "the server's certificate cannot be used",
-            "have it issued again, such as by certtool or openssl for a server (tls_www_server)",
+            "have it issued again as a server certificate, for example with certtool or openssl (tls_www_server)",
         ),
     }
 }

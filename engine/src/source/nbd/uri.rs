@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nbds://HOST[:PORT][/EXPORT][?tls-certificates=DIR&tls-hostname=NAME&tls-verify-peer=0]
-//!   nbds+unix://[NAME]/[EXPORT]?socket=PATH[&tls-...]     without NAME the certificate may be for any name
+//!   nbds+unix://[NAME]/[EXPORT]?socket=PATH[&tls-...]     without NAME, a certificate for any name is accepted
 //! ```
 //!
 //! Passwords, pre-shared keys (PSK) and unknown TLS parameters are refused.
@@ -11,7 +11,7 @@ use crate::source::{self, SourceName, SourceOpenError};
 use percent_encoding::percent_decode_str;
 use std::path::PathBuf;
 
-/// The port that the protocol was given.
+/// The port assigned to the protocol.
 const PORT: u16 = 10809;
 const REMEDY: &str = "write nbd://HOST[:PORT][/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
@@ -20,7 +20,7 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub place: ServerPlace,
-    /// The empty name is the default export.
+    /// The empty name means the default export.
     pub export: String,
     /// `None` for plain text.
     #[cfg(feature = "tls")]
@@ -33,11 +33,11 @@ pub enum ServerPlace {
     Unix(PathBuf),
 }
 
-/// How a server shows that it is the right one.
+/// How a server proves its identity.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsTerms {
-    /// The folder with certificates; libnbd's default if none is named.
+    /// The folder with certificates; libnbd's default if the address has none.
     pub certificates: Option<PathBuf>,
     pub check: PeerCheck,
 }
@@ -45,11 +45,11 @@ pub struct TlsTerms {
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerCheck {
-    /// A certificate for this name, from an authority that is trusted.
+    /// The server needs a certificate for this name, from a trusted authority.
     Name(String),
-    /// One for any name.
+    /// The server needs a certificate from a trusted authority, for any name.
     Authority,
-    /// Any certificate: there may be another machine between.
+    /// Any certificate is accepted, so a man in the middle is not detected.
     Nothing,
 }
 
@@ -70,7 +70,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
     if authority.contains('@') {
         return Err(match is_secure {
             true => parser.no_psk(),
-            false => parser.error("NBD knows no users", REMEDY),
+            false => parser.error("an NBD address has no user", REMEDY),
         });
     }
     let (place, host) = if scheme.ends_with("+unix") {
@@ -133,8 +133,8 @@ impl Parser<'_> {
 
     fn no_psk(&self) -> SourceOpenError {
         self.error(
-            "TLS by keys agreed on beforehand (PSK) is not supported",
-            "give the server a certificate and name the folder with its authority's (tls-certificates=DIR), or use a tunnel (ssh -L), then nbd://localhost:PORT",
+            "TLS with pre-shared keys (PSK) is not supported",
+            "give the server a certificate and set the folder with its authority's certificate (tls-certificates=DIR), or use a tunnel (ssh -L), then nbd://localhost:PORT",
         )
     }
 
@@ -149,7 +149,7 @@ impl Parser<'_> {
     }
 
     fn host(&self, authority: &str) -> Result<(String, u16), SourceOpenError> {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are within brackets.
         let end_of_name = authority.rfind(']').map_or(0, |i| i + 1);
         let (host, port) = match authority[end_of_name..].find(':') {
             Some(colon) => (
@@ -164,12 +164,12 @@ impl Parser<'_> {
         })?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
-            return Err(self.error("no host is named", REMEDY));
+            return Err(self.error("the host is missing", REMEDY));
         }
         Ok((self.decode(host)?, port))
     }
 
-    /// The TLS settings for this host, from the parameters.
+    /// The TLS settings for this host, from the URI's parameters.
     #[cfg(feature = "tls")]
     fn tls(&self, host: String, parameters: &[&str]) -> Result<TlsTerms, SourceOpenError> {
         let (mut certificates, mut name, mut verify) = (None, Some(host), true);
@@ -187,8 +187,8 @@ impl Parser<'_> {
                 }
                 ("tls-type", "anon") => {
                     return Err(self.error(
-                        "TLS without certificates keeps no machine in between out, and is not supported",
-                        "give the server a certificate and name the folder with its authority's (tls-certificates=DIR)",
+                        "TLS without certificates does not detect a man in the middle, and is not supported",
+                        "give the server a certificate and set the folder with its authority's certificate (tls-certificates=DIR)",
                     ));
                 }
                 _ => {
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn invalid_names_are_one_line_errors() {
-        let psk = "TLS by keys agreed on beforehand (PSK) is not supported";
+        let psk = "TLS with pre-shared keys (PSK) is not supported";
         let unknown = "a tls- parameter has an unknown name or value";
         let secure = [
             ("nbds://", "no host is named"),
@@ -334,7 +334,7 @@ mod tests {
             ("nbds://h?tls-certificates=%ff", "it is not text"),
             (
                 "nbds://h?tls-type=anon",
-                "TLS without certificates keeps no machine in between out, and is not supported",
+                "TLS without certificates does not detect a man in the middle, and is not supported",
             ),
             ("nbds+unix://h?socket=s", "a unix socket has no host"),
         ];
@@ -342,7 +342,7 @@ mod tests {
             ("nbd://", "no host is named"),
             ("nbd://:5", "no host is named"),
             ("nbd://h:99999", "the port is not a number from 0 to 65535"),
-            ("nbd://u@h", "NBD knows no users"),
+            ("nbd://u@h", "an NBD address has no user"),
             ("nbd+unix://h/x?socket=y", "a unix socket has no host"),
             ("nbd+unix:///x", "no socket is named"),
             ("nbd+unix:///x?socket=%ff", "it is not text"),

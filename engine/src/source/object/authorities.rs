@@ -1,12 +1,12 @@
-//! The trusted certificate authorities of stores' clients.
+//! The certificate authorities that clients of stores trust.
 //!
 //! ```text
 //!   the system's (SSL_CERT_FILE, SSL_CERT_DIR, /etc/ssl/certs)      always
-//!   Mozilla's list of the build                                     if the system has none and no variable names any
-//!   --ca-file, AWS_CA_BUNDLE                                        beside these
+//!   Mozilla's list of the build                                     if the system has none and neither variable is set
+//!   --ca-file, AWS_CA_BUNDLE                                        in addition
 //! ```
-//! Example: a bare container of Debian has no package ca-certificates. reqwest makes no client there, not even one for `http://`; with
-//! Mozilla's list `https://` works too. Mozilla's list is not used if a variable names other certificates.
+//! Example: a minimal Debian container has no package ca-certificates. There, reqwest cannot create a client, not even for
+//! `http://`; with Mozilla's list, `https://` works too. Mozilla's list is not used if a variable specifies other certificates.
 
 use crate::source::object::refusal::{Unfit, line_of};
 use foreread_os::open::read_small_text;
@@ -14,7 +14,7 @@ use reqwest::{Certificate, ClientBuilder};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Has a client trust them, and those of `ca_file`.
+/// Makes a client trust these authorities, and those of `ca_file`.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -32,26 +32,27 @@ pub fn trusted_by(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<Clie
         .fold(builder, ClientBuilder::add_root_certificate))
 }
 
-/// The first line of each.
+/// The first line of each certificate.
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-/// Longest file.
+/// Maximum size of a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Mozilla's, where they are trusted. The system is looked at once.
+/// Mozilla's certificates, if they are trusted. The system is checked once.
 static BUILT_IN: LazyLock<Vec<&'static [u8]>> = LazyLock::new(|| {
     let is_named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| std::env::var_os(name).is_some());
     if !needs_built_in(is_named.contains(&true), count_of_system) {
         return Vec::new();
     }
     tracing::info!(
-        "this system has no certificates of authorities: Mozilla's of this build are trusted"
+        "this system has no certificates of authorities: trusting Mozilla's list, which is built into foreread"
     );
     let all = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
     all.map(|der| &**der).collect()
 });
 
-/// Certificates (DER) of the authorities that stores' clients trust beside the system's: Mozilla's of this build where the system has none and
-/// neither SSL_CERT_FILE nor SSL_CERT_DIR is set, else nothing. For other clients of a program that shall trust the same.
+/// Certificates (DER) of the authorities that clients of stores trust in addition to the system's. These are Mozilla's, built
+/// into foreread, if the system has none and neither SSL_CERT_FILE nor SSL_CERT_DIR is set; otherwise the list is empty. Use it
+/// for a program's other clients that should trust the same authorities.
 #[must_use]
 pub fn built_in() -> &'static [&'static [u8]] {
     &BUILT_IN
@@ -61,8 +62,8 @@ fn needs_built_in(is_named: bool, of_system: fn() -> usize) -> bool {
     !is_named && of_system() == 0
 }
 
-/// Certificates of the system: of its bundle one at least, which is enough to know. To read all of it takes 4 ms, and the client does that
-/// too.
+/// The number of the system's certificates, counted up to the first, which is enough to know. Reading all of them takes 4 ms,
+/// and the client does that too.
 fn count_of_system() -> usize {
     let has_some = |file: PathBuf| {
         let text = read_small_text(&file, MAX_FILE_BYTES);
@@ -74,19 +75,19 @@ fn count_of_system() -> usize {
     }
 }
 
-/// The certificates of a file, as text.
+/// Reads the certificates of a file, as text.
 ///
 /// # Errors
-/// It cannot be read, or contains none.
+/// The file cannot be read, or contains no certificates.
 fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
-    let remedy = "name a file of certificates in PEM form (--ca-file, AWS_CA_BUNDLE)";
+    let remedy = "use a file with certificates in PEM format (--ca-file, AWS_CA_BUNDLE)";
     let unfit = |why: &str| {
         let what = format!("the certificates in {}: {why}", path.display());
         Unfit::new(what, remedy)
     };
     let text = read_small_text(path, MAX_FILE_BYTES).map_err(|error| unfit(&error.to_string()))?;
     if !text.contains(BEGIN) {
-        return Err(unfit("there are none"));
+        return Err(unfit("the file has none"));
     }
     Ok(text.into_bytes())
 }

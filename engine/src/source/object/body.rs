@@ -1,16 +1,17 @@
-//! Requests in tasks of the runtime, whose threads also drive the connections: the reader is woken for a group of bytes.
+//! Requests in tasks of the runtime, whose threads also drive the connections. The reader is woken once per group of bytes.
 //!
-//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waits for each of them, a piece costs two switches of threads;
-//! within the runtime it costs none. The reader gets the bytes up to the end of a group, which is what one buffer of the cache takes.
+//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waited for each piece, a piece would cost two
+//! context switches; within the runtime it costs none. The reader receives the bytes in groups, each as large as one buffer of
+//! the cache.
 //!
 //! ```text
 //!   connection ──piece, piece, piece──► task ──pieces up to the end of a group──► reader, which copies them
-//!                                        └─ at most four groups ahead of it
+//!                                        └─ at most four groups ahead of the reader
 //! ```
-//! Example: 8 MiB of a body in 100 pieces are 33 messages: the first piece, which says that the answer has come, and 32 groups. A small
-//! object is one message.
+//! Example: 8 MiB of a body in 100 pieces are 33 messages: the first piece, which shows that the reply has arrived, and 32
+//! groups. A small object is one message.
 //!
-//! Never: reads on for a reader that is gone.
+//! It stops reading when the reader is dropped.
 
 use crate::arena::GROUP_BYTES;
 use bytes::Bytes;
@@ -25,36 +26,36 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const GROUP: u64 = GROUP_BYTES as u64;
-/// Messages that wait for their reader; the task holds one more.
+/// Messages that wait for the reader; the task holds one more.
 const GROUPS_AHEAD: usize = 3;
 
 /// Why a body ends early.
 pub enum BodyError {
     Store(Error),
-    /// No byte came in that time.
+    /// No byte arrived in this time.
     FirstByte(Duration),
-    /// The next byte did not come in that time.
+    /// The next byte did not arrive in this time.
     Stall(Duration),
 }
 
-/// What is asked, and how long for.
+/// The request, and its time limits.
 pub struct BodyRequest {
     pub options: GetOptions,
     pub first_byte: Duration,
     pub stall: Duration,
-    /// The first piece of a small body is a message, too.
+    /// Send the first piece as its own message, even if the body is small.
     pub says_first: bool,
 }
 
-/// The head of an answer.
+/// The header of a reply.
 pub struct Head {
     pub meta: ObjectMeta,
     pub range: Range<u64>,
-    /// When it came.
+    /// When it arrived.
     pub at: Instant,
 }
 
-/// The bytes of an answer, as they come.
+/// The bytes of a reply, as they arrive.
 pub struct Body {
     first: Vec<Bytes>,
     more: Receiver<Message>,
@@ -65,16 +66,16 @@ type Message = Result<Arrived, BodyError>;
 
 #[derive(Default)]
 struct Arrived {
-    /// Of the first message alone.
+    /// Only the first message has it.
     head: Option<Head>,
     pieces: Vec<Bytes>,
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner is dropped.
 struct OwnTask(JoinHandle<()>);
 
 impl OwnTask {
-    /// Waits for its end. If it panicked, so does the caller.
+    /// Waits for the task. If it panicked, so does the caller.
     async fn ended(&mut self) {
         if let Err(error) = (&mut self.0).await
             && let Ok(panic) = error.try_into_panic()
@@ -91,7 +92,7 @@ impl Drop for OwnTask {
 }
 
 impl Body {
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its reply.
     pub async fn ask(
         objects: &Arc<dyn ObjectStore>,
         path: &Path,
@@ -103,7 +104,7 @@ impl Body {
         let mut task = OwnTask(tokio::spawn(async move {
             let done = pass(&*objects, &path, request, &to).await;
             if let Err(error) = done {
-                // A reader that is gone needs none.
+                // A dropped reader needs no error.
                 let _ = to.send(Err(error)).await;
             }
         }));
@@ -123,7 +124,7 @@ impl Body {
         }
     }
 
-    /// The next bytes; none behind the last ones.
+    /// The next bytes. Empty after the last ones.
     pub async fn next(&mut self) -> Result<Vec<Bytes>, BodyError> {
         if !self.first.is_empty() {
             return Ok(std::mem::take(&mut self.first));
@@ -138,7 +139,7 @@ impl Body {
     }
 }
 
-/// Asks, and sends what comes.
+/// Sends the request, and passes on what arrives.
 async fn pass(
     objects: &dyn ObjectStore,
     path: &Path,
@@ -164,7 +165,7 @@ async fn pass(
     forward(head, body, request.says_first, request.stall, to).await
 }
 
-/// Sends what comes. Ends early where its reader is gone.
+/// Passes on what arrives. Ends early if the reader is dropped.
 async fn forward(
     head: Head,
     mut body: impl Stream<Item = Result<Bytes, Error>> + Unpin,
@@ -173,7 +174,7 @@ async fn forward(
     to: &Sender<Message>,
 ) -> Result<(), BodyError> {
     let Range { start: mut at, end } = head.range;
-    // What a store says of its range is not checked yet.
+    // The range that the store reports is not checked yet.
     let mut is_due = says_first || end.saturating_sub(at) > GROUP;
     let mut arrived = Arrived {
         head: Some(head),
@@ -190,7 +191,7 @@ async fn forward(
         at = at.saturating_add(piece.len() as u64);
         is_due |= at / GROUP > group || at > end;
         arrived.pieces.push(piece);
-        // The last bytes go with the end.
+        // The last bytes are sent together with the end.
         if is_due && at != end {
             if to.send(Ok(std::mem::take(&mut arrived))).await.is_err() {
                 return Ok(());
@@ -198,7 +199,7 @@ async fn forward(
             is_due = false;
         }
     };
-    // What came before an error is used.
+    // Bytes that arrived before an error are used.
     if arrived.head.is_some() || !arrived.pieces.is_empty() {
         let _ = to.send(Ok(arrived)).await;
     }

@@ -4,10 +4,10 @@
 //!   reply 301, 302, 303, 307, 308 to a GET or HEAD
 //!     same scheme, host and port      followed unchanged
 //!     another host, for http(s)://    followed with only the range and its conditions
-//!     another one, of a store that signs its requests   given to the caller: an error that names the host, or S3's region
-//!     https to http, a URL with a user, this machine or its link from elsewhere   an error
+//!     another host, for a store that signs requests   returned to the caller: an error with the host, or S3's region
+//!     https to http, a URL with a user, a redirect from elsewhere to this machine or its link   an error
 //! ```
-//! Never: sends a `Referer`, which would show the query of a URL to the next server.
+//! It never sends a `Referer`, which would reveal a URL's query to the next server.
 //! Source: RFC 9110, 10.1.3 and 15.4; Fetch Standard, HTTP-redirect fetch.
 
 use super::authorities;
@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::{Host, Origin, Url};
 
-/// Redirects of one request.
+/// Maximum redirects of one request.
 pub const MAX_HOPS: usize = 5;
-/// Headers for another host: range and conditions, without credentials.
+/// Headers that are sent to another host: range and conditions, without credentials.
 const PLAIN_HEADERS: [&str; 8] = [
     "accept",
     "accept-encoding",
@@ -39,20 +39,20 @@ const PLAIN_HEADERS: [&str; 8] = [
     "range",
     "user-agent",
 ];
-/// Addresses of services that give a machine its credentials, beside those of the link.
+/// Addresses of services that give a machine its credentials, in addition to link-local ones.
 const METADATA: [IpAddr; 3] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
-/// The client for these settings. It follows no redirect, has no timeout for a whole request, which would end large bodies that are well, and
-/// speaks HTTP/1.1: parts that are asked for at once should use separate connections.
+/// Creates the client for these settings. It follows no redirect. It has no timeout for a whole request, which would cut off
+/// large bodies that arrive normally. It uses HTTP/1.1, because concurrent requests for parts should use separate connections.
 ///
 /// # Errors
-/// The certificates to trust cannot be read.
+/// The trusted certificates cannot be read.
 pub fn client(settings: &ObjectSettings, allow_http: bool) -> Result<HttpClient, Unfit> {
-    let remedy = "look at the proxy and the certificates that are set";
+    let remedy = "check the settings of the proxy and the certificates";
     let make = || {
         let builder = reqwest::Client::builder()
             .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
@@ -74,8 +74,9 @@ pub fn client(settings: &ObjectSettings, allow_http: bool) -> Result<HttpClient,
     network::hold().client(Client::of(settings, allow_http), make)
 }
 
-/// Asks the system, and gives each call the addresses in another order, so that connections go to all servers of a store. Never: an address of
-/// the link, whatever a name says.
+/// Resolves names with the system's resolver, and returns the addresses in a different order each time, so that connections go
+/// to all servers of a store. It never returns a link-local address or one of a metadata service, whatever the name resolves
+/// to.
 #[derive(Default)]
 struct Resolver {
     calls: Arc<AtomicUsize>,
@@ -88,7 +89,7 @@ impl Resolve for Resolver {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let mut found: Vec<SocketAddr> = found.filter(|at| !is_of_link(at.ip())).collect();
             if found.is_empty() {
-                return Err("the name has no address but of this machine's link".into());
+                return Err("the name has only link-local or metadata service addresses".into());
             }
             let count = found.len();
             found.rotate_left(calls.fetch_add(1, Ordering::Relaxed) % count);
@@ -97,7 +98,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Link-local, or of a service that gives a machine its credentials.
+/// Whether an address is link-local, or of a service that gives a machine its credentials.
 fn is_of_link(address: IpAddr) -> bool {
     let address = bare(address);
     METADATA.contains(&address)
@@ -107,7 +108,7 @@ fn is_of_link(address: IpAddr) -> bool {
         }
 }
 
-/// The IPv4 address that an IPv6 address carries: mapped, compatible (RFC 4291), translated (RFC 6052) or of 6to4 (RFC 3056).
+/// The IPv4 address embedded in an IPv6 address: mapped, compatible (RFC 4291), translated (RFC 6052) or of 6to4 (RFC 3056).
 fn bare(address: IpAddr) -> IpAddr {
     let IpAddr::V6(whole) = address.to_canonical() else {
         return address.to_canonical();
@@ -121,7 +122,7 @@ fn bare(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether a URL names this machine, its link, or a service of its cloud for machines.
+/// Whether a URL refers to this machine, to its link, or to a metadata service of its cloud.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Reach {
     Network,
@@ -158,7 +159,8 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// The target of a redirect; `None` for other replies. A name is looked up if it may lead from the network to this machine.
+/// The target of a redirect. Returns `None` for other replies. A name is resolved if it may lead from the network to this
+/// machine.
 ///
 /// # Errors
 /// The target is missing or forbidden.
@@ -181,7 +183,7 @@ pub async fn target(
     Ok(Some(to))
 }
 
-/// The target of a redirect, by its URL.
+/// The target of a redirect, judged by its URL.
 fn named_target(
     from: &Url,
     status: StatusCode,
@@ -206,7 +208,7 @@ fn named_target(
     Ok(Some(to))
 }
 
-/// Scheme, host and port, as an error names them.
+/// Scheme, host and port, for error messages.
 pub fn place(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
@@ -215,11 +217,11 @@ pub fn place(url: &Url) -> String {
 #[derive(Debug)]
 pub struct Redirects {
     pub client: HttpClient,
-    /// Requests carry credentials of an account: none goes to another host.
+    /// Requests carry credentials of an account, so none is sent to another host.
     pub is_account: bool,
 }
 
-/// What a service gives.
+/// The result of a request.
 pub type Answer<'a> = BoxFuture<'a, Result<HttpResponse, HttpError>>;
 
 impl HttpService for Redirects {
@@ -269,7 +271,7 @@ impl Redirects {
     }
 }
 
-/// A redirect to the same scheme, host and port.
+/// Whether a redirect is to the same scheme, host and port.
 fn stays(from: &Url, reply: &HttpResponse) -> bool {
     reply.status().is_redirection()
         && location(reply.headers(), from).is_some_and(|to| to.origin() == from.origin())
@@ -280,7 +282,7 @@ pub fn location(headers: &HeaderMap, from: &Url) -> Option<Url> {
     from.join(headers.get("location")?.to_str().ok()?).ok()
 }
 
-/// The region of a server of Amazon's S3, as its name says it: `BUCKET.s3.REGION.amazonaws.com`, `s3-REGION.amazonaws.com`.
+/// The region of an Amazon S3 server, taken from its name: `BUCKET.s3.REGION.amazonaws.com`, `s3-REGION.amazonaws.com`.
 pub fn region_of(url: &Url) -> Option<String> {
     let host = url.host_str()?.to_ascii_lowercase();
     let name = host

@@ -1,8 +1,8 @@
 //! Keeps the client's error as the cause of a refusal, for programs that downcast causes.
 //!
-//! A refusal is a line of our own words; it is compared, copied and kept. So the error is kept beside it, as the last one of an object, and
-//! found again by the refusal that was made of it. Never: shows an address, which may be signed: of the chain it begins at what the client
-//! said.
+//! A refusal has its own message; it is compared, copied and kept. So the client's error is kept separately, as the last error
+//! of an object, and found again by the refusal that it became. An error never shows an address, because the address may be
+//! signed: the visible part of the chain begins at the client's own error.
 //!
 //! ```text
 //!   object_store::Error ─► RetryError (with its URL) ─► HttpError ─► reqwest::Error ─► io::Error
@@ -47,7 +47,7 @@ impl Error for ClientError {
     }
 }
 
-/// The last error of a client, by the refusal that it meant.
+/// The last error of a client, with the refusal that it became.
 #[derive(Debug, Default)]
 pub struct LastError {
     of: Mutex<Option<RefusalCause>>,
@@ -60,7 +60,7 @@ struct RefusalCause {
 }
 
 impl LastError {
-    /// Takes an error in, and says what it means. A reply that was read here has no other cause than what it says.
+    /// Stores an error, and converts it to a refusal. If a reply was read but refused, its refusal has no further cause.
     pub fn take(&self, whole: object_store::Error) -> Refusal {
         let refusal = Refusal::of(&whole);
         if refusal.is_of_client() {
@@ -78,7 +78,7 @@ impl LastError {
         refusal
     }
 
-    /// The error that a refusal was made of, as long as no other has come since.
+    /// The error that became this refusal, unless another error has been stored since.
     pub fn cause_of(&self, refusal: &Refusal) -> Option<Cause> {
         if let Refusal::Foreign { cause, .. } = refusal {
             return Some(cause.clone());

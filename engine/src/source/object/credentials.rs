@@ -1,18 +1,18 @@
 //! Credentials: found by each store's chain, shared in a process, and renewed before they expire.
 //!
-//! A chain is a list of places to look at, such as variables, files and the service of a machine; the first that has something is used.
-//! It is asked when a place is opened, with a limit, and never by a reader while its credentials are valid. Never: shows a secret, or
-//! keeps one on disk.
+//! A chain is a list of places to search, such as variables, files and the metadata service of a machine; foreread uses the
+//! first place that has credentials. Each place is a link of the chain. The chain is queried when a store is opened, with a
+//! time limit, and never by a reader while its credentials are valid. A secret is never shown, and never stored on disk.
 //!
 //! ```text
 //!   open ──► Keeper ──► Chain: link, link, link ──► Found (credentials, the link's name, the time they expire)
 //!   request ──► get ──┬─ valid: at once
 //!                     ├─ expiring soon: used at once, and the chain is queried in the background
 //!                     └─ expired (the machine slept): after the chain
-//!   401, 403, ExpiredToken ──► renew, once a minute ──► others now: the request is made again
+//!   401, 403, ExpiredToken ──► renew, once a minute ──► new credentials: the request is retried
 //! ```
-//! Example: a role of a machine has credentials for six hours. Five minutes before they expire the first request sends for new ones and
-//! uses the old ones without waiting.
+//! Example: the role of a machine has credentials for six hours. Five minutes before they expire, the first request starts a
+//! renewal and uses the old credentials without waiting.
 
 pub mod aws;
 pub mod azure;
@@ -32,9 +32,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 use url::Url;
 
-/// How long a chain may take in all. Chosen: a browser is never waited for; a slow process of the user is.
+/// Time limit of a whole chain. Chosen value: long enough for a slow process of the user; foreread never waits for a browser.
 const CHAIN_LIMIT: Duration = Duration::from_secs(30);
-/// Credentials are renewed this long before they expire, or at half of their time where that is shorter.
+/// Credentials are renewed this long before they expire, or at half of their lifetime if that is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 /// Minimum interval after a failed renewal, or one caused by a refusal.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -42,10 +42,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Pause after a failed chain.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// The result of a link of a chain.
+/// Credentials that a link of a chain has provided.
 pub struct FoundCredential<C> {
     pub credential: C,
-    /// Which link it was, such as `profile dev (SSO)`.
+    /// The link that provided them, such as `profile dev (SSO)`.
     pub link: String,
     /// `None` if no expiry is known.
     pub expires: Option<SystemTime>,
@@ -69,12 +69,12 @@ impl<C> FoundCredential<C> {
     }
 }
 
-/// The result of a chain; an error if a configured link fails.
+/// The result of a chain. It is an error if a configured link fails.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
 /// A store's places to look for credentials, in order.
 pub trait Chain<C>: Send + Sync {
-    /// The credentials of the first configured link; `None` if there is none.
+    /// The credentials of the first configured link. Returns `None` if no link is configured.
     fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;
 
     /// Why an expected link had no credentials.
@@ -94,13 +94,13 @@ pub struct Keeper<C> {
 
 struct State<C> {
     held: Option<HeldCredential<C>>,
-    /// The chain is asked beside readers.
+    /// The chain is being queried in the background.
     is_renewing: bool,
     /// When the chain was last queried because of a refusal.
     refused_at: Option<Instant>,
-    /// When the credentials became others.
+    /// When the credentials last changed.
     changed_at: Option<Instant>,
-    /// The last time that the chain failed.
+    /// When the chain last failed, and why.
     failed: Option<(Instant, Unfit)>,
 }
 
@@ -112,9 +112,10 @@ struct HeldCredential<C> {
     renewed_from: Option<SystemTime>,
 }
 
-/// Renews what was refused.
+/// Renews credentials that were refused.
 pub trait Renew: Send + Sync {
-    /// A request that was made at `asked` was refused: are there others since? Asks the chain at most once a minute.
+    /// A request made at `asked` was refused: returns whether there are newer credentials. Queries the chain at most once a
+    /// minute.
     fn renew(&self, asked: Instant) -> BoxFuture<'_, bool>;
 
     /// The current credentials.
@@ -123,13 +124,13 @@ pub trait Renew: Send + Sync {
 
 type Answer<'a, C> = BoxFuture<'a, object_store::Result<Arc<C>>>;
 
-/// Gives object_store what a keeper has.
+/// Passes a keeper's credentials to object_store.
 pub struct Provider<C>(pub Arc<Keeper<C>>);
 
-/// The keeper for a chain, shared by all places of the process that have an equal `key`; nothing where no link has anything.
+/// The keeper for a chain, shared by all stores of the process with an equal `key`. Returns `None` if no link has credentials.
 ///
 /// # Errors
-/// A link is set up and cannot be used.
+/// A link is configured and cannot be used.
 pub fn keeper<C, H>(
     store: &'static str,
     key: impl Hash,
@@ -157,7 +158,7 @@ where
     Ok(has_some.then_some(keeper))
 }
 
-/// What the chain of equal `key` said of a link that should have had something ([`Chain::missing`]), where it had nothing.
+/// Why a link of the chain with an equal `key` had no credentials although it should have had some ([`Chain::missing`]).
 pub fn missing(store: &'static str, key: impl Hash) -> Option<Arc<str>> {
     network::hold().missing(identified(store, key))
 }
@@ -167,7 +168,7 @@ fn identified(store: &'static str, key: impl Hash) -> u64 {
     KEYS.hash_one((store, key))
 }
 
-/// Is it on this machine?
+/// Whether a URL refers to this machine.
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
@@ -177,12 +178,12 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// May a secret be sent there? By https, or to this machine.
+/// Whether a secret may be sent to a URL: by https, or to this machine.
 pub fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && is_loopback(url)
 }
 
-/// The time in some seconds.
+/// The time `seconds` from now.
 fn in_seconds(seconds: u64) -> SystemTime {
     // A century is enough for any token.
     SystemTime::now() + Duration::from_secs(seconds.min(100 * 365 * 86_400))
@@ -219,7 +220,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Credentials that are valid now.
+    /// Returns credentials that are valid now.
     async fn get(self: &Arc<Self>) -> Result<Arc<C>, Unfit> {
         let now = SystemTime::now();
         let valid = {
@@ -256,7 +257,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         state.is_renewing = false;
         if let Err(unfit) = done {
             tracing::warn!(
-                "credentials of {} are not renewed: {}; {}",
+                "cannot renew the credentials of {}: {}; {}",
                 self.store,
                 unfit.why,
                 unfit.remedy
@@ -267,7 +268,8 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         }
     }
 
-    /// Asks the chain, unless another has while this waited; one that has just failed is not asked again.
+    /// Queries the chain, unless another task has done so while this one waited. A chain that has just failed is not queried
+    /// again.
     async fn ask(&self) -> Result<(), Unfit> {
         let begun = Instant::now();
         let before = self.lock().changed_at;
@@ -278,7 +280,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         self.ask_in_turn(begun).await
     }
 
-    /// `asking` is held since `begun`, or a moment later.
+    /// The caller holds `asking`, since `begun` or shortly after.
     async fn ask_in_turn(&self, begun: Instant) -> Result<(), Unfit> {
         if let Some((at, unfit)) = &self.lock().failed
             && (*at > begun || at.elapsed() < FAILED_FOR)
@@ -287,7 +289,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         }
         let late = || {
             let why = format!("no credentials came within {CHAIN_LIMIT:?}");
-            let remedy = "look at the service or the process that gives them";
+            let remedy = "check the service or the process that provides them";
             Err(Unfit::new(why, remedy))
         };
         let found = timeout(CHAIN_LIMIT, self.chain.find()).await;
@@ -315,7 +317,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         let left = found.expires.and_then(|at| at.duration_since(now).ok());
         let expires_in = left.map(|left| left.as_secs());
         tracing::info!(expires_in, "credentials of {}: {}", self.store, found.link);
-        // Those that have expired already are of a clock that goes wrong: the store may take them.
+        // Credentials that seem expired already indicate a wrong clock: the store may accept them.
         let expires = left.map(|left| now + left);
         let renewed_from = left.map(|left| now + left - RENEWED_BEFORE.min(left / 2));
         let is_other = state
@@ -344,7 +346,8 @@ impl<C> HeldCredential<C> {
 impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
     fn renew(&self, asked: Instant) -> BoxFuture<'_, bool> {
         Box::pin(async move {
-            // Of those that are refused at the same time one asks; the others wait for its answer here, and find other credentials.
+            // If several requests are refused at the same time, one queries the chain. The others wait here, and then find new
+            // credentials.
             let begun = Instant::now();
             let _asking = self.asking.lock().await;
             let may_ask = {

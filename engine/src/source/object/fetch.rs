@@ -1,16 +1,17 @@
-//! One read: concurrent requests for its parts, retries for transient errors, and three deadlines.
+//! One read: concurrent requests for its parts, retries for transient errors, and three time limits.
 //!
-//! Never: returns a byte of another version, more bytes than requested, or waits without a limit.
+//! It never returns a byte of another version or more bytes than requested, and never waits without a limit.
 //!
 //! ```text
-//!   read ──► parts ──► ask ──► bytes ──► bytes ──► all there
+//!   read ──► parts ──► ask ──► bytes ──► bytes ──► complete
 //!                       ▲  first byte, stall │
 //!                       │ pause, doubled     ▼
-//!                       └──── passing ──── Refusal ── not passing, or too often ──► the read fails
+//!                       └──── transient ── Refusal ── permanent, or too often ──► the read fails
 //!   received bytes are kept: the next try continues after them, with the same If-Match
 //! ```
-//! After a reply of another version, or a 412, the request is sent once more without conditions: some servers refuse their own ETags, and a reply may be
-//! wrong once. The second answer counts. If it is the very version, conditions are left out for that server (`network.rs`).
+//! After a reply of another version, or a 412, the request is sent once more without conditions: some servers refuse their own
+//! ETags, and a single reply may be wrong. The second reply decides. If it has the accepted version, that server gets no more
+//! conditions (`network.rs`).
 //! `Retry-After` is respected if the total time allows it; otherwise the read fails at once.
 
 use super::body::{Body, BodyError, BodyRequest, Head};
@@ -35,22 +36,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Parts of one read that are under way at once.
+/// Maximum parts of one read in flight.
 const MAX_PARTS: usize = 8;
-/// Longest pause that doubling comes to; a server may ask for a longer one.
+/// Longest pause reached by doubling; a server may request a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often a request that brings nothing is asked whether it is needed.
+/// How often a request without progress checks whether it is still needed.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// Shortest time after which a request is made a second time: below it the machine is as likely to be late as the server.
+/// Shortest delay before a request is duplicated: below it, the machine is as likely to be late as the server.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
-/// The front of an object.
+/// The first bytes of an object, with its version.
 pub struct Front {
     pub said: Validator,
     pub bytes: Vec<u8>,
-    /// From the request to the head of its answer.
+    /// From the request to the header of its reply.
     pub answered_in: Duration,
 }
 
@@ -64,24 +65,24 @@ impl Front {
     }
 }
 
-/// What was asked, in all.
+/// Counters of all requests of an object.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub requests: AtomicU64,
     pub retries: AtomicU64,
     pub hedges: AtomicU64,
     pub bytes: AtomicU64,
-    /// A part of the accepted version has come, and nothing has failed since.
+    /// A part of the accepted version has arrived, and nothing has failed since.
     pub confirmed: AtomicBool,
     pub last_error: LastError,
 }
 
-/// How often something was asked again, and until when it may be.
+/// The tries of one request, and the time limit for them.
 #[derive(Debug)]
 pub struct Tries {
     made: u32,
     since: Instant,
-    /// When the last one began.
+    /// When the last try began.
     begun: Instant,
     /// Credentials that were refused have been renewed.
     is_renewed: bool,
@@ -100,18 +101,18 @@ impl Tries {
         }
     }
 
-    /// One more begins.
+    /// Begins another try.
     pub fn begin(&mut self) {
         self.begun = Instant::now();
     }
 
-    /// When the last one began.
+    /// When the last try began.
     #[cfg(feature = "disk-cache")]
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// Since the first one.
+    /// Time since the first try.
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }
@@ -121,7 +122,7 @@ impl Tries {
     }
 }
 
-/// Where to ask and how.
+/// Where to send requests, and how.
 pub struct Asker<'a> {
     pub store: &'a Store,
     pub path: &'a Path,
@@ -130,7 +131,8 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Fills the buffers with the bytes of `range`, which they have room for; long ranges as several parts at once.
+    /// Fills the buffers with the bytes of `range`, whose length they have. A long range is requested as several concurrent
+    /// parts.
     pub async fn read(
         &self,
         version: &Version,
@@ -150,7 +152,7 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// Gives a sink what is left of `len` bytes as they come, which they do in order: one request.
+    /// Passes the rest of `len` bytes to a sink in order, as they arrive: one request.
     pub async fn stream(
         &self,
         version: &Version,
@@ -164,8 +166,9 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are. A store of the program's own
-    /// is asked for it alone, since stores refuse the first byte of nothing in different ways.
+    /// The current version, requested together with the first byte, which also shows whether the server supports ranges. A
+    /// program's own store is asked only for the version, because stores refuse the first byte of an empty object in different
+    /// ways.
     pub async fn version(&self) -> Result<Validator, Refusal> {
         if self.store.is_foreign {
             let head = self.in_time(self.ask(GetOptions::new().with_head(true)));
@@ -174,8 +177,8 @@ impl Asker<'_> {
         self.front(1, None).await.map(|front| front.said)
     }
 
-    /// The version that there is now, and its first bytes, at most `len`, which is not 0. Where the body does not come to its end the
-    /// version alone, as where it is still the version that is `held`.
+    /// The current version and its first bytes, at most `len`, which is not 0. Returns only the version if the body does not
+    /// arrive completely, or if the version is still `held`.
     pub async fn front(&self, len: u64, held: Option<Validator>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
@@ -246,14 +249,14 @@ impl Asker<'_> {
         })
     }
 
-    /// Nothing has no first byte: a request without a range says whether it is nothing, and returns its ETag.
+    /// An empty object has no first byte. A request without a range shows whether the object is empty, and returns its ETag.
     async fn probe_whole(&self, refusal: Refusal, asked: Instant) -> Result<Front, Refusal> {
         match self.in_time(self.ask(GetOptions::default())).await {
             Ok(whole) if whole.meta.size == 0 => {
                 Ok(Front::empty(Validator::of(&whole.meta), asked.elapsed()))
             }
             Err(other) if other.is_passing() || other == Refusal::Folder => Err(other),
-            // It said so, and says no more.
+            // The server has reported an empty object, and gives no more information.
             Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => {
                 Ok(Front::empty(Validator::new(None, None, 0), asked.elapsed()))
             }
@@ -261,7 +264,7 @@ impl Asker<'_> {
         }
     }
 
-    /// All of a body of `len` bytes, or nothing.
+    /// All `len` bytes of a body, or none.
     async fn body(&self, mut body: Body, len: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len as usize);
         loop {
@@ -302,7 +305,7 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// One request for what is left, to its end or until nothing needs it.
+    /// One request for what is left, until its end or until nothing needs it.
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
         let mut body = needed(&*place, self.begin(version, &*place)).await??;
         loop {
@@ -319,11 +322,11 @@ impl Asker<'_> {
         if place.left().is_empty() {
             Ok(())
         } else {
-            Err(Refusal::Lost("its end came too early".to_string()))
+            Err(Refusal::Lost("it ended too early".to_string()))
         }
     }
 
-    /// An answer's first bytes. How long they took is kept where that is needed for the next request.
+    /// Receives the first bytes of a reply. The time they took is recorded, because the limit of the next request needs it.
     async fn begin(&self, version: &Version, place: &impl Take) -> Result<Body, Refusal> {
         let (hedges, percent) = (&self.store.server.hedges, self.settings.hedge_percent);
         if percent == 0 {
@@ -343,8 +346,8 @@ impl Asker<'_> {
         begun
     }
 
-    /// The first bytes of whichever answer has them first: a second request goes out where the first takes longer than `limit` and
-    /// a read waits, or begins to wait.
+    /// Returns the first bytes of the reply that arrives first. A second request is sent if the first takes longer than `limit`
+    /// and a read waits, or begins to wait.
     async fn send_hedged(
         &self,
         version: &Version,
@@ -361,7 +364,7 @@ impl Asker<'_> {
             }
         }
         self.tally.hedges.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(waited = ?limit, "request to an object's server is made a second time: a read waits");
+        tracing::debug!(waited = ?limit, "sending a request to an object's server a second time: a read waits");
         let second = Box::pin(self.send(version, place.left()));
         select_ok([first, second]).await.map(|(begun, _)| begun)
     }
@@ -378,9 +381,7 @@ impl Asker<'_> {
         let Some(refusal) = first.as_ref().err().filter(|refusal| refusal.is_change()) else {
             return first;
         };
-        tracing::debug!(
-            "a part of an object is asked for once more, without conditions: {refusal}"
-        );
+        tracing::debug!("requesting a part of an object once more, without conditions: {refusal}");
         let again = self
             .send_once(version, range, GetOptions::default())
             .await?;
@@ -406,7 +407,7 @@ impl Asker<'_> {
         let (head, body) = answer.map_err(|refusal| version.refused(refusal))?;
         let is_first = version.is_listed();
         version.check(&Validator::of(&head.meta))?;
-        // Replies that are read here were compared already (`reply.rs`).
+        // Replies that are read here have been compared already (`reply.rs`).
         if self.store.is_foreign && head.range != range {
             return Err(Refusal::OtherPart);
         }
@@ -422,7 +423,7 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// What has to be done before the first byte is due.
+    /// Limits the work that must be done before the first byte is due.
     async fn in_time<T>(
         &self,
         work: impl Future<Output = Result<T, Refusal>>,
@@ -433,7 +434,7 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::FirstByte(first_byte)))
     }
 
-    /// Sends a request and waits for the first bytes of its answer.
+    /// Sends a request and waits for the first bytes of its reply.
     async fn begun(&self, options: GetOptions) -> Result<(Head, Body), Refusal> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
         let request = BodyRequest {
@@ -454,7 +455,7 @@ impl Asker<'_> {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the header of its reply.
     async fn ask(&self, options: GetOptions) -> Result<GetResult, Refusal> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
         self.store
@@ -464,7 +465,7 @@ impl Asker<'_> {
             .map_err(|error| self.refusal(error))
     }
 
-    /// What the error of a store means.
+    /// Converts a store's error to a refusal.
     fn refusal(&self, error: object_store::Error) -> Refusal {
         if self.store.is_foreign {
             Refusal::of_foreign(error)
@@ -474,7 +475,7 @@ impl Asker<'_> {
     }
 }
 
-/// A request has ended; its server may ask for fewer.
+/// Records the end of a request, whose server may ask for fewer requests.
 fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
     match &done {
         Ok(_) | Err(Refusal::Unmodified) => turn.answered(),
@@ -491,7 +492,8 @@ fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
     done
 }
 
-/// Waits for what comes as long as the bytes are needed. A body that is given up closes its connection, so the server sends no more.
+/// Waits for a result as long as the bytes are needed. If a body is given up, its connection is closed, so the server stops
+/// sending.
 async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T, Refusal> {
     let mut work = std::pin::pin!(work);
     while !place.is_cancelled() {
@@ -502,8 +504,8 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
     Err(Refusal::Cancelled)
 }
 
-/// Waits before the next try, or returns the refusal if there is none, or if the server requires a longer pause than
-/// there is time. Credentials that are refused are renewed once.
+/// Waits before the next try. Returns the refusal if there is no further try, or if the server requests a longer pause than the
+/// time limit allows. Refused credentials are renewed once.
 pub async fn pause(
     settings: &ObjectSettings,
     store: &Store,
@@ -529,12 +531,9 @@ pub async fn pause(
     }
     tries.made += 1;
     if let Some(times) = log::once_a_minute(&refusal.to_string()) {
-        tracing::info!(
-            times,
-            "request to an object's server is made again: {refusal}"
-        );
+        tracing::info!(times, "retrying a request to an object's server: {refusal}");
     }
-    // Seeded by the system for each value: many readers that were refused together do not come back together.
+    // The system seeds each value differently, so that many readers refused together do not retry together.
     let random = RandomState::new().hash_one(tries.made) % 1000;
     let most = u64::try_from(own.as_micros()).unwrap_or(u64::MAX / 1000);
     let own = Duration::from_micros(most / 2 + most * random / 2000);
@@ -542,28 +541,28 @@ pub async fn pause(
     Ok(())
 }
 
-/// Where the bytes of one request go: into buffers that are there, or into a sink that hands them on as they come.
+/// The destination of one request's bytes: existing buffers, or a sink that passes them on as they arrive.
 ///
-/// Never: takes a byte more than there is room for.
+/// It never accepts more bytes than there is room for.
 ///
 /// ```text
-///   Buffers  [....][..........][...]      cut from one read; a part each, filled at the same time
+///   Buffers  [....][..........][...]      cut from one read; one part each, filled concurrently
 ///   Stream   room ─full─► room ─full─► room, the last one as far as the bytes go
 /// ```
 pub trait Take {
-    /// What is still to come, as a range of the object.
+    /// The part of the object that has not arrived yet.
     fn left(&self) -> Range<u64>;
 
-    /// Takes the next bytes.
+    /// Accepts the next bytes.
     ///
     /// # Errors
-    /// They are more than are still to come.
+    /// There are more bytes than expected.
     fn put(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
 
-    /// A read waits for them.
+    /// Whether a read waits for the bytes.
     fn is_awaited(&self) -> bool;
 
-    /// Nothing needs them any more.
+    /// Whether the bytes are no longer needed.
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -582,7 +581,7 @@ fn check(left: &Range<u64>, bytes: &[u8]) -> Result<(), Refusal> {
 pub struct Buffers<'b> {
     slices: Vec<&'b mut [u8]>,
     range: Range<u64>,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     done: u64,
 }
 
@@ -591,7 +590,7 @@ impl Take for Buffers<'_> {
         self.range.start + self.done..self.range.end
     }
 
-    /// What fills buffers is not said, so it is taken for a read.
+    /// Nothing tells which request fills the buffers, so assume that it is a read.
     fn is_awaited(&self) -> bool {
         true
     }
@@ -649,7 +648,7 @@ pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> 
 pub struct SinkRange<'s> {
     sink: &'s mut dyn Sink,
     left: Range<u64>,
-    /// Bytes in the buffer that the sink gives now.
+    /// Bytes in the sink's current buffer.
     filled: usize,
 }
 
@@ -662,10 +661,10 @@ impl<'s> SinkRange<'s> {
         }
     }
 
-    /// Takes the first bytes, which were read before.
+    /// Accepts the first bytes, which were received earlier.
     ///
     /// # Errors
-    /// As [`Take::put`].
+    /// See [`Take::put`].
     pub fn put_at_hand(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.sink.at_hand();
         self.put(bytes)

@@ -1,36 +1,37 @@
 //! The first bytes of an object, which arrive with the reply that names its version.
 //!
-//! An object is opened by a request for its first bytes: the answer has the version, and a reader that begins at the front has
-//! its bytes after one round trip and not after two. An object of up to [`FIRST_BYTES`] is read by that request alone.
-//! Never: keeps more than [`MAX_HELD`] bytes for all objects, or gives a byte of another version.
+//! An object is opened by a request for its first bytes. The reply contains the version, and a reader that starts at the
+//! beginning has its bytes after one round trip instead of two. An object of up to [`FIRST_BYTES`] needs only that request.
+//! This module never keeps more than [`MAX_HELD`] bytes for all objects, and never returns a byte of another version.
 //!
 //! ```text
-//!   open ──► held ──a fetch takes some of them──► held
-//!                 └─as many were taken; MAX_ELSEWHERE fetches began after them; another version──► dropped
+//!   open ──► held ──a fetch takes some bytes──► held
+//!                 └─all bytes taken; MAX_ELSEWHERE fetches began after them; another version──► dropped
 //! ```
-//! Example: an object of 1 MiB. The fetch of 0..64 KiB takes its bytes from here. The next, of 64..256 KiB, takes 64 KiB
-//! and asks the server for the rest; nothing is held then.
+//! Example: an object of 1 MiB. The fetch of 0..64 KiB takes its bytes from here. The next fetch, of 64..256 KiB, takes 64 KiB
+//! from here and requests the rest from the server; then nothing is held.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes requested when an object is opened. Chosen value: 1.3 ms of a connection of 100 MB/s, and the largest read of the
-/// kernel above a mount.
+/// Bytes requested when an object is opened. Chosen value: they take 1.3 ms on a connection of 100 MB/s, and are the kernel's
+/// largest read on a mount.
 pub const FIRST_BYTES: u64 = 128 << 10;
-/// Fetches after them at which they are dropped. Chosen: more than a read is cut into, since the pieces of one come in any order.
+/// The bytes are dropped after this many fetches that begin after them. Chosen value: more than the pieces of one read, which
+/// come in any order.
 const MAX_ELSEWHERE: u32 = 16;
-/// Bytes that are held for objects that are open and were not read yet, in this process: 128 objects.
+/// Maximum bytes held in this process for open objects that have not been read yet: 128 objects.
 const MAX_HELD: u64 = 16 << 20;
 
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Leave to hold the first bytes of one object.
+/// Permission to hold the first bytes of one object.
 #[derive(Debug)]
 pub struct Room;
 
 impl Room {
-    /// Nothing where as many are held as there may be.
+    /// Returns `None` if the maximum is held already.
     pub fn take() -> Option<Room> {
         let more = |held: u64| Some(held + FIRST_BYTES).filter(|held| *held <= MAX_HELD);
         HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
@@ -45,15 +46,15 @@ impl Drop for Room {
     }
 }
 
-/// See the head of this file.
+/// The first bytes of an object, as described in the module documentation.
 #[derive(Default)]
 pub struct FirstBytes(Mutex<Option<FirstPart>>);
 
 struct FirstPart {
     bytes: Arc<[u8]>,
-    /// Bytes that fetches took.
+    /// Bytes that fetches have taken.
     taken: usize,
-    /// Fetches that began after them.
+    /// Fetches that began after these bytes.
     elsewhere: u32,
     _room: Room,
 }
@@ -71,7 +72,7 @@ impl FirstBytes {
         ))
     }
 
-    /// Those of `range` that are held, which are its front, passed to `with`.
+    /// Passes the part of `range` that is held, which is its front, to `with`.
     pub fn front<T>(&self, range: &Range<u64>, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (bytes, end) = {
             let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +92,7 @@ impl FirstBytes {
             .map(with)
     }
 
-    /// Of another version.
+    /// Drops the bytes: they are of another version.
     pub fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,11 +1,11 @@
-//! Objects below one prefix by their keys, for pieces of a cache: read, written and listed. Each request is made once, in a time that the
-//! caller sets; a request refused for its credentials is sent once more if there are new ones.
+//! Objects below one prefix, addressed by key, for the pieces of a cache: read, written and listed. Each request is sent once,
+//! with a time limit of the caller. If credentials are refused, the request is sent once more if there are new ones.
 //!
 //! ```text
 //!   cache ──► Keys ──get, put, names──► object_store ──► check of replies ──► the server
 //!               └─ refused, late: KeyRefusal, one line without secrets
 //! ```
-//! Never: removes an object, or believes how long a body is.
+//! It never removes an object, and never trusts the length that a reply states for its body.
 
 use super::fetch::Tries;
 use super::network;
@@ -24,12 +24,12 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Keys of one page, and of one listing.
+/// Maximum keys of one page, and of one listing.
 const MAX_KEYS: usize = 1000;
 const MAX_NAMES: usize = 1 << 20;
-/// A page with fewer new names, behind which others follow, is a poor one. S3 gives such where many objects were deleted.
+/// A page with fewer new names, followed by other pages, counts as poor. S3 sends such pages where many objects were deleted.
 const MIN_NEW_NAMES: usize = 16;
-/// Poor pages in a row, after which a listing is given up, and the pauses before the next one.
+/// Maximum poor pages in a row, after which a listing fails, and the pauses before the next page.
 const MAX_POOR_PAGES: u32 = 10;
 const MIN_POOR_PAUSE: Duration = Duration::from_millis(10);
 const MAX_POOR_PAUSE: Duration = Duration::from_secs(1);
@@ -49,14 +49,14 @@ pub enum KeyRefusal {
     Absent,
     /// No reply within the time limit.
     Late(Duration),
-    /// In one line: why, and what to do.
+    /// The reason and the remedy, in one line.
     Refused(String),
 }
 
 impl std::fmt::Display for KeyRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            KeyRefusal::Absent => f.write_str("it is not there"),
+            KeyRefusal::Absent => f.write_str("the object does not exist"),
             KeyRefusal::Late(limit) => write!(f, "no answer within {limit:?}"),
             KeyRefusal::Refused(line) => f.write_str(line),
         }
@@ -64,7 +64,7 @@ impl std::fmt::Display for KeyRefusal {
 }
 
 impl Keys {
-    /// Asks nothing yet.
+    /// Opens the prefix. Sends no request yet.
     ///
     /// # Errors
     /// The name is invalid, its store cannot list names, or the settings are invalid.
@@ -73,8 +73,8 @@ impl Keys {
         let unfit = |unfit: Unfit| unfit.open_error(name);
         let prefix = place.key().trim_end_matches('/').to_string();
         if !place.key().is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, `.`, `..` or a character that is no text";
-            return Err(unfit(Unfit::new(why, "name a plainer prefix")));
+            let why = "the prefix has an empty part, `.`, `..` or a character that is not text";
+            return Err(unfit(Unfit::new(why, "use a simpler prefix")));
         }
         let store = place.connect(settings).map_err(unfit)?;
         Ok(Keys {
@@ -88,7 +88,7 @@ impl Keys {
         })
     }
 
-    /// Part of an object; less where it ends before.
+    /// Reads a part of an object. Returns less if the object ends earlier.
     pub async fn get(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>, Refusal> {
         let path = self.path(key)?;
         let most = range.end - range.start;
@@ -132,15 +132,15 @@ impl Keys {
         done.await.map(|_| ()).map_err(|error| Refusal::of(&error))
     }
 
-    /// Names and sizes of the objects in a folder, whose key has a `/` at its end, page after page, each within
-    /// `limit`; the first million of them. A server that has no end is asked ever more rarely, and then given up.
+    /// Names and sizes of the objects in a folder, whose key ends with `/`, page by page, each within `limit`. Returns at most
+    /// the first million. If a listing does not end, its pages are requested more and more slowly, and then the listing fails.
     pub async fn names(
         &self,
         folder: &str,
         limit: Duration,
         mut each: impl FnMut(&str, u64) + Send,
     ) -> Result<(), Refusal> {
-        let none = || Refusal::Garbled("its server lists no names".to_string());
+        let none = || Refusal::Garbled("its server does not support listings".to_string());
         let listing = self.store.listing.as_ref().ok_or_else(none)?;
         let prefix = format!("{}{folder}", self.prefix);
         let mut next = NextPage::End;
@@ -167,13 +167,16 @@ impl Keys {
                 return Ok(());
             }
             if page.next == next {
-                return Err(Refusal::Endless("the same page comes again".to_string()));
+                return Err(Refusal::Endless(
+                    "the server sends the same page again".to_string(),
+                ));
             }
             next = page.next;
             let is_poor = seen.len() - before < MIN_NEW_NAMES;
             poor = if is_poor { poor + 1 } else { 0 };
             if poor == MAX_POOR_PAGES {
-                let why = format!("{poor} pages in a row have hardly a new name, and more follow");
+                let why =
+                    format!("{poor} pages in a row have almost no new names, and more follow");
                 return Err(Refusal::Endless(why));
             }
             if is_poor {
@@ -184,7 +187,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Waits for an answer, at most that long.
+    /// Waits for a result, at most `limit`.
     pub fn within<T: Send>(
         &self,
         limit: Duration,
@@ -211,7 +214,7 @@ impl Keys {
         }
     }
 
-    /// Makes a request; once more if it is refused for its credentials and there are others by now.
+    /// Sends a request, and sends it once more if its credentials are refused and there are new ones.
     async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T, Refusal>
     where
         F: Future<Output = Result<T, Refusal>>,

@@ -1,17 +1,17 @@
-//! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and likewise for each store that lists names.
+//! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and the same for every store that can list names.
 //!
-//! A `/` in a key separates folders. If an object and a folder have the same name (`d/x` and `d/x/y`), the folder is shown: otherwise its content would be
-//! unreachable. Such an object, and keys that cannot be file names ([`super::page`]), are left out, counted, and named once in a warning.
-//! Never: lists more than one folder at a time, or more than it may hold: names are counted, and their bytes
-//! ([`crate::source::tree::NameBytes`]).
+//! A `/` in a key separates folders. If an object and a folder have the same name (`d/x` and `d/x/y`), the folder is shown,
+//! because its content would otherwise be unreachable. Such an object, and keys that cannot be file names ([`super::page`]),
+//! are left out, counted, and listed once in a warning. This module never lists more than one folder at a time, and never
+//! exceeds its limits for the number of names and for their bytes ([`crate::source::tree::NameBytes`]).
 //!
 //! ```text
 //!   list(folder) ──► page ──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys
-//!   look(path)   ──► anything below it? a folder   ┐ asked at once
+//!   look(path)   ──► anything below it? a folder   ┐ requested at the same time
 //!                └─► an object of that very key?   ┘
-//!   look_ahead(path) ──► one page from that key on: it, and up to 999 names behind it; where pages begin at prefixes alone the first
-//!                        page of the folder, and if that is not all of it a page of the names that begin alike
-//!   open_listed(path) ──► no request; the first read names the listed version (If-Match)
+//!   look_ahead(path) ──► one page from that key on: it, and up to 999 names after it. If pages can begin only at prefixes: the first
+//!                        page of the folder and, if the folder has more, a page of names with the same beginning
+//!   open_listed(path) ──► no request; the first read specifies the listed version (If-Match)
 //! ```
 
 use super::fetch::{self, Asker, Tally, Tries};
@@ -35,17 +35,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Most names of one folder; more is an error, because a part would look like the whole.
+/// Maximum names of one folder. A larger folder is an error, because a part of it would look like the whole.
 pub const MAX_NAMES: usize = 1 << 20;
-/// Odd keys that are remembered, so that each is counted and named once; 8 bytes each. More are left out all the
-/// same, and not counted.
+/// Maximum odd keys that are remembered (8 bytes each), so that each is counted and listed once. Further odd keys are left out,
+/// too, but not counted.
 const MAX_ODD: usize = 1 << 16;
-/// Odd keys that one warning names.
+/// Odd keys listed by one warning.
 const MAX_NAMED: usize = 5;
-/// Bytes of what identifies a name while it is listed: eight, in a table that is half full at worst and twice there while it grows.
+/// Bytes of a name's hash during a listing: eight, in a table that is at least half full and exists twice while it grows.
 const SEEN_BYTES: u64 = 32;
 
-/// The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and likewise for each store that lists names.
+/// The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and the same for every store that can list names.
 pub struct Prefix {
     store: Store,
     listing: Arc<dyn Listing>,
@@ -58,19 +58,19 @@ pub struct Prefix {
 }
 
 /// Why a key is omitted.
-const IS_ODD: &str = "keys that no file can be called by";
+const IS_ODD: &str = "keys that are not valid file names";
 const IS_HIDDEN: &str =
-    "objects that a folder of the same name hides (open one by its own name to read it)";
+    "objects hidden by a folder of the same name (to read one, open it by its own name)";
 
-/// The names of a folder, as far as they have come.
+/// The names of a folder received so far.
 #[derive(Default)]
 struct Names {
     names: FolderNames,
-    /// By which it is known how many of them are different: a server may give the same ones without end.
+    /// Hashes of the names, to count the different ones: a server may repeat names without end.
     seen: HashSet<u64>,
     hasher: RandomState,
     bytes: NameBytes,
-    /// There is such a folder.
+    /// The folder exists.
     there: bool,
 }
 
@@ -85,7 +85,7 @@ impl Prefix {
         Prefix::open_with(name, settings)
     }
 
-    /// Opens a prefix, such as `s3://BUCKET/PREFIX/` or `gs://BUCKET`; asks for a listing once.
+    /// Opens a prefix, such as `s3://BUCKET/PREFIX/` or `gs://BUCKET`; requests one listing.
     ///
     /// # Errors
     /// The name is invalid, or the bucket cannot be listed.
@@ -120,7 +120,8 @@ impl Prefix {
         Ok(tree)
     }
 
-    /// A prefix without a check that it exists and that these settings work. For operations without a request to the store.
+    /// Opens a prefix without checking that it exists and that the settings work. For operations without a request to the
+    /// store.
     ///
     /// # Errors
     /// The name is invalid.
@@ -133,13 +134,13 @@ impl Prefix {
         Prefix::at(name, &*place, settings).map_err(|unfit| unfit.open_error(name))
     }
 
-    /// What a folder is called whichever prefix it is seen below, without secrets: endpoint, bucket and key.
+    /// The name of a folder, the same below every prefix, without secrets: endpoint, bucket and key.
     #[cfg(feature = "disk-cache")]
     pub(crate) fn folder_name(&self, folder: &Path) -> Option<String> {
         Some(format!("{}/{}", self.store.place, self.key(folder)?))
     }
 
-    /// The same as people write it.
+    /// Like [`Prefix::folder_name`], in the form that users write.
     #[cfg(feature = "disk-cache")]
     pub(crate) fn folder_shown(&self, folder: &Path) -> String {
         let name = self.name_of(folder).to_string();
@@ -149,14 +150,14 @@ impl Prefix {
     fn at(name: &SourceName, place: &dyn Place, settings: ObjectSettings) -> Result<Prefix, Unfit> {
         let store = place.connect(&settings)?;
         let Some(listing) = store.listing.clone() else {
-            let remedy = "name one object, or a prefix of a store that lists them (docs/stores.md)";
-            return Err(Unfit::new("its server lists no names", remedy));
+            let remedy = "use the name of one object, or a prefix of a store that lists names (docs/stores.md)";
+            return Err(Unfit::new("its server does not support listings", remedy));
         };
         let key = place.key();
         let prefix = key.strip_suffix('/').unwrap_or(key).to_string();
         if !key.is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, `.`, `..` or a character that is no text";
-            let remedy = "name the prefix above it, or copy the objects to plainer keys";
+            let why = "the prefix has an empty part, `.`, `..` or a character that is not text";
+            let remedy = "use the prefix above it, or copy the objects to simpler keys";
             return Err(Unfit::new(why, remedy));
         }
         Ok(Prefix {
@@ -169,7 +170,8 @@ impl Prefix {
         })
     }
 
-    /// The key of a folder, with `/` at its end; cut of that, of an object. Nothing for a path that no key can be.
+    /// The key of a folder, with `/` at its end; without the `/` it is that of an object. Returns `None` for a path that cannot
+    /// be a key.
     fn key(&self, path: &Path) -> Option<String> {
         let mut key = self.prefix.clone();
         for part in path.components() {
@@ -206,7 +208,8 @@ impl Prefix {
         Pages::new(self, key, most, after)
     }
 
-    /// The first page that has a key that begins so; nothing where there is none. A page without keys is no answer: others may follow.
+    /// The first page with a key that begins with `key`. Returns `None` if there is none. A page without keys decides nothing:
+    /// others may follow.
     async fn first_of(&self, key: &str) -> Result<Option<Page>, Refusal> {
         let mut pages = self.pages(key, 1, None);
         while let Some(page) = pages.next().await? {
@@ -217,7 +220,7 @@ impl Prefix {
         Ok(None)
     }
 
-    /// Is there something below a key with a `/` at its end, or an object that marks an empty folder?
+    /// Whether there is something below a key that ends with `/`, or an object that marks an empty folder.
     async fn is_folder(&self, key: &str) -> Result<bool, Refusal> {
         if self.first_of(key).await?.is_some() {
             return Ok(true);
@@ -234,7 +237,7 @@ impl Prefix {
         Ok(page.is_some_and(|page| page.marks_folder))
     }
 
-    /// Names the keys that were left out of a page, unless they were named before.
+    /// Logs the keys that were left out of a page, unless they were logged before.
     fn leave_out(&self, mut keys: Vec<OddKey>, why: &str) {
         {
             let mut odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
@@ -253,7 +256,7 @@ impl Prefix {
         tracing::warn!("{}: left out {count} {why}: {named}{more}", self.name);
     }
 
-    /// Every name in a folder.
+    /// All names in a folder.
     async fn all_names(&self, key: &str) -> Result<Names, Refusal> {
         let mut names = Names::default();
         let mut pages = self.pages(key, MAX_KEYS, None);
@@ -283,7 +286,8 @@ impl Prefix {
         Ok(names)
     }
 
-    /// The object or folder at a key with a `/` at its end, and up to 999 other names of its folder; nothing where one page does not say.
+    /// The object or folder at a key that ends with `/`, and up to 999 other names of its folder. Empty if one page does not
+    /// decide.
     async fn names_near(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
         let plain = key.trim_end_matches('/');
         let (folder_key, name) = plain.split_at(folder_len(plain));
@@ -296,8 +300,8 @@ impl Prefix {
         Ok(self.names_of(folder_key, page.unwrap_or_default()))
     }
 
-    /// Where no page begins behind a key: all names of a small folder; of a larger one those that begin as this one does, but for its last
-    /// letters.
+    /// If no page can begin after a key: all names of a small folder, or those names of a larger folder that equal this one
+    /// except for its last letters.
     async fn page_around(&self, folder_key: &str, name: &str) -> Result<Option<Page>, Refusal> {
         let page = self.pages(folder_key, MAX_KEYS, None).next().await?;
         if page.as_ref().is_some_and(|page| page.next == NextPage::End) {
@@ -315,7 +319,7 @@ impl Prefix {
         self.pages(&prefix, MAX_KEYS, None).next().await
     }
 
-    /// The objects and folders of a page that are known whole.
+    /// The objects and folders of a page that are completely known.
     fn names_of(&self, folder_key: &str, page: Page) -> Vec<(OsString, Meta)> {
         let objects = page.objects.iter().map(|object| object.location.as_ref());
         let last = objects
@@ -323,7 +327,7 @@ impl Prefix {
             .max()
             .unwrap_or_default()
             .to_string();
-        // A folder of the same name may be on the next page, and is what is shown.
+        // A folder of the same name may be on the next page, and has precedence.
         let whole = |key: &str| page.next == NextPage::End || format!("{key}/") <= last;
         let (mut names, mut hidden) = (BTreeMap::new(), Vec::new());
         for object in page
@@ -348,7 +352,7 @@ impl Prefix {
         names.into_iter().collect()
     }
 
-    /// The object or folder at a key with a `/` at its end.
+    /// The object or folder at a key that ends with `/`.
     async fn meta_of_key(&self, key: &str) -> Result<Option<Meta>, Refusal> {
         let plain = key.trim_end_matches('/');
         if !self.listing.knows_any_prefix() {
@@ -369,7 +373,7 @@ impl Prefix {
         Ok(Some(Meta::listed_folder()))
     }
 
-    /// The same where only folders can be listed: the object is asked for its version.
+    /// Like [`Self::meta_of_key`], if only folders can be listed: requests the object's version.
     async fn meta_by_version(&self, key: &str, plain: &str) -> Result<Option<Meta>, Refusal> {
         if self.first_of(key).await?.is_some() {
             return Ok(Some(Meta::listed_folder()));
@@ -390,7 +394,8 @@ impl Prefix {
         }
     }
 
-    /// A refused listing. "Not found" does not mean that the name is absent: the bucket is gone, or another server answers for it.
+    /// The error of a refused listing. "Not found" does not mean that the name is absent: the bucket is gone, or another server
+    /// replies for it.
     fn refused(&self, path: &Path, refusal: &Refusal) -> SourceError {
         match refusal.read_error(&self.name_of(path), None) {
             SourceError::Io { errno, what } if errno == Errno::NOENT.raw_os_error() => {
@@ -421,7 +426,7 @@ impl Prefix {
     }
 }
 
-/// A file that was opened, and what is known of it.
+/// An opened file, and what is known about it.
 type Opened = Result<(Arc<dyn Source>, Meta), SourceError>;
 
 impl Names {
@@ -432,18 +437,18 @@ impl Names {
         if !fits {
             return Err(Refusal::TooMany(too_many_bytes()));
         }
-        // The same ones again are left out in the end.
+        // Repeated names are removed at the end.
         if self.seen.len() > MAX_NAMES || self.names.len() > 2 * MAX_NAMES {
             return Err(Refusal::TooMany(format!(
-                "it holds more than {MAX_NAMES} names, which is the limit"
+                "it has more than {MAX_NAMES} names, which is the limit"
             )));
         }
         Ok(())
     }
 }
 
-/// A text that comes before a key and behind (nearly) every other that does: the last letter is one less, and the greatest
-/// letter follows. Keys between the two are on the page as well, which is no harm.
+/// A text that sorts before a key and after (nearly) all others that do: the last letter is decremented, and the greatest
+/// letter follows. Keys between the two are on the page as well, which is harmless.
 fn before(key: &str) -> String {
     let mut text = key.to_string();
     let less = text
@@ -453,12 +458,12 @@ fn before(key: &str) -> String {
     text
 }
 
-/// How long the part of a key is that names its folder.
+/// The length of the part of a key that is its folder.
 fn folder_len(key: &str) -> usize {
     key.rfind('/').map_or(0, |at| at + 1)
 }
 
-/// The last part of a key directly in a folder. The marker of the folder has none.
+/// The last part of a key directly in a folder. The marker of the folder has no such part.
 fn name_in(folder: &str, key: &str) -> Option<OsString> {
     let name = key
         .strip_prefix(folder)
@@ -485,7 +490,7 @@ impl Tree for Prefix {
         let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
         let listed = wait(self.all_names(&key)).map_err(|refusal| self.refused(folder, &refusal));
         let Names { names, there, .. } = listed?;
-        // A folder is there as long as something is in it; the root is there anyway.
+        // A folder exists as long as it contains something; the root always exists.
         if !there && !folder.as_os_str().is_empty() {
             return Err(self.absent(folder));
         }
@@ -504,7 +509,7 @@ impl Tree for Prefix {
         let (Some(key), Some(folder)) = (self.key(path), path.parent()) else {
             return self.look(path);
         };
-        // A server that refuses this may know a plainer question.
+        // A server that refuses this request may accept a simpler one.
         let Ok(names) = wait(self.names_near(&key)) else {
             return self.look(path);
         };
@@ -587,48 +592,50 @@ impl Tree for Prefix {
     }
 }
 
-/// Keys of one page: what S3 gives at most.
+/// Keys of one page: the maximum of S3.
 pub const MAX_KEYS: usize = 1000;
-/// Last letters of a name that others of its row have otherwise: as many digits as count the keys of a page.
+/// The number of last letters in which the names of a numbered series differ: as many digits as the number of keys on a page
+/// has.
 const NUMBER_LETTERS: usize = 3;
-/// Pages of one listing.
+/// Maximum pages of one listing.
 const MAX_PAGES: usize = 1 << 14;
-/// Time that a listing has for each name, beside the total: S3 sends a thousand in 0.2 s.
+/// Additional time of a listing for each name: S3 sends a thousand names in 0.2 s.
 const TIME_OF_A_NAME: Duration = Duration::from_millis(2);
-/// In units of the longest time from one byte to the next: how long a listing may go on without a new name.
+/// How long a listing may go on without a new name, in multiples of the stall timeout.
 const STALLS: u32 = 3;
 
 /// The pages of a listing, in order, with limits that guarantee an end.
 ///
-/// A server may give fewer than 1000 keys a page, also none (S3 does so where many objects were deleted), but not without end. A listing
-/// has a time in all, which grows with its names, and a time in which a new name must come; it may not come back to where it was. Never:
-/// takes a page that is missing for the end.
+/// A server may send fewer than 1000 keys per page, or none (S3 does so where many objects were deleted), but not without end.
+/// A listing has a total time limit, which grows with its names, and a time limit for the next new name. A page must not repeat
+/// an earlier position. A missing page is never treated as the end.
 ///
 /// ```text
 ///   page ──token──► page ──key──► page ──► End
-///              │            └─ a key that is not behind that one: the server does not know start-after
-///              └─ one that it gave before
+///              │            └─ a key that does not sort after that one: the server ignores start-after
+///              └─ a token that it sent before
 /// ```
-/// Example: a bucket of 1,000,000 objects has 1,000 pages. They may take 60 s and 2 ms for each name, 34 minutes; one that gives an empty
-/// page every 8 s ends after the fourth.
+/// Example: a bucket of 1,000,000 objects has 1,000 pages. They may take 60 s plus 2 ms for each name, which is 34 minutes. A
+/// listing that sends an empty page every 8 s fails after the fourth.
 pub struct Pages<'a> {
     tree: &'a Prefix,
-    /// What keys begin with.
+    /// The beginning of the keys.
     key: &'a str,
     most: usize,
     next: Option<NextPage>,
     pages: usize,
-    /// What identifies the tokens so far.
+    /// Hashes of the tokens so far.
     tokens: HashSet<u64>,
     hasher: RandomState,
     clock: Tries,
-    /// Names so far, and when the last of them came.
+    /// Number of names so far, and when the last one arrived.
     names: usize,
     named_at: Duration,
 }
 
 impl<'a> Pages<'a> {
-    /// Keys that begin with `key`, those with a `/` behind that as one; at most `most` keys a page, and from behind a key.
+    /// Lists the keys that begin with `key`; keys with a `/` after that count as one. Each page has at most `most` keys, and
+    /// the first begins after `after`.
     pub fn new(tree: &'a Prefix, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
         let (next, clock) = (
             Some(after.map_or(NextPage::End, NextPage::After)),
@@ -657,7 +664,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The next page; nothing behind the last.
+    /// The next page. Returns `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Page>, Refusal> {
         let Some(next) = self.next.take() else {
             return Ok(None);
@@ -674,15 +681,15 @@ impl<'a> Pages<'a> {
         Ok(Some(page))
     }
 
-    /// Is a page behind the one before it, and may another follow?
+    /// Checks that a page follows the previous one, and whether another may follow.
     fn check(&mut self, next: &NextPage, page: &Page) -> Result<(), Refusal> {
         if let (NextPage::After(key), Some(first), true) = (next, &page.first, self.pages > 1)
             && first <= key
         {
             let key = one_line(key);
             return Err(Refusal::Endless(format!(
-                "IsTruncated is true without a token, and behind \"{key}\" the server gives the same keys again \
-                 (it does not know start-after)"
+                "IsTruncated is true without a token, and after \"{key}\" the server sends the same keys again \
+                 (it ignores start-after)"
             )));
         }
         match &page.next {
@@ -690,7 +697,7 @@ impl<'a> Pages<'a> {
             NextPage::Token(token) if !self.tokens.insert(self.hasher.hash_one(token)) => {
                 let token = one_line(token);
                 return Err(Refusal::Endless(format!(
-                    "the server gives the token \"{token}\" a second time"
+                    "the server sends the token \"{token}\" a second time"
                 )));
             }
             _ => {}

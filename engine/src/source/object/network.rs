@@ -1,15 +1,15 @@
 //! State shared by all objects of a process: connections, the threads that drive them, and knowledge about servers.
 //!
-//! A request goes out on any idle connection to its host, whichever file it is for, so a file that is opened later finds connections that
-//! are made. Never: waits while it is locked, or shares anything with a forked child (`fork.rs`).
+//! A request uses any idle connection to its host, whichever file it is for, so a file that is opened later finds existing
+//! connections. The lock is never held during a wait, and nothing is shared with a forked child (`fork.rs`).
 //!
 //! ```text
 //!   Object, Prefix ──► Client (timeouts, http or https) ──► connections of reqwest, by host
-//!                  └─► Server (bucket or host)          ──► how long answers take, how many requests there may be, which conditions
+//!                  └─► Server (bucket or host)          ──► response times, limit of concurrent requests, refused conditions
 //!   wait ──► runtime: two threads, started with the first request
 //! ```
-//! Example: a loader opens 1,000 objects of one bucket one after the other. The first makes a connection, a round trip for TCP and one or two for
-//! TLS; the others take the one that is idle.
+//! Example: a loader opens 1,000 objects of one bucket one after the other. The first opens a connection: a round trip for TCP
+//! and one or two for TLS. The others reuse that connection, which is idle.
 
 use super::settings::ObjectSettings;
 use foreread_os::threads::{self, spawn_scoped};
@@ -23,56 +23,57 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 
-/// Kinds of clients whose connections are kept; the oldest leaves for one more.
+/// Maximum clients whose connections are kept; the oldest one is dropped for a new one.
 const MAX_CLIENTS: usize = 16;
-/// Chains without credentials that are remembered; the oldest leaves for one more.
+/// Maximum chains without credentials that are remembered; the oldest one is dropped for a new one.
 const MAX_WITHOUT: usize = 16;
-/// Threads that drive connections; the bytes are copied by the threads that read.
+/// Threads that drive connections; the reading threads copy the bytes.
 const THREADS: usize = 2;
 
 /// Knowledge about the server of a bucket, or of a host, shared by its open objects in this process.
 #[derive(Debug, Default)]
 pub struct Server {
-    /// How long its answers take.
+    /// Response times of the server.
     pub hedges: Hedges,
-    /// How many requests it takes at once.
+    /// Limit of concurrent requests.
     pub brake: Brake,
-    /// Which conditions it refuses for objects that did not change.
+    /// Conditions that the server refuses for unchanged objects.
     pub conditions: Conditions,
 }
 
-/// Conditions (`If-Match`, `If-Unmodified-Since`) that a server answers with 412, and with the very version without them: some compare
-/// ETags with their quotes, or dates with their fractions. They are left out from then on; what a reply says of its version counts anyway.
+/// Conditions (`If-Match`, `If-Unmodified-Since`) that a server answers with 412 although it has that version: some compare
+/// ETags with their quotes, or dates with their fractions. Such conditions are no longer sent; the version in each reply is
+/// checked anyway.
 #[derive(Debug, Default)]
 pub struct Conditions {
     refused: AtomicBool,
-    /// `If-None-Match`.
+    /// `If-None-Match` was refused.
     unless_refused: AtomicBool,
-    /// Those that name what a listing said: its ETags are of another kind.
+    /// Conditions with the version from a listing were refused: the listings have another kind of ETag.
     listed_refused: AtomicBool,
-    /// A first reply had the ETag of the listing, or another one.
+    /// The first reply about an object had the ETag of the listing, or another one.
     lists_same: AtomicBool,
     lists_other: AtomicBool,
 }
 
 impl Conditions {
-    /// Whether a version can be named in a request, one of a listing (`is_listed`) or of a reply.
+    /// Whether a condition for a version may be sent. The version is from a listing (`is_listed`) or a reply.
     pub fn may_name(&self, is_listed: bool) -> bool {
         !(self.refused.load(Ordering::Relaxed)
             || is_listed && self.listed_refused.load(Ordering::Relaxed))
     }
 
-    /// Whether a version can be named that is not asked for.
+    /// Whether `If-None-Match` may be sent.
     pub fn may_name_unless(&self) -> bool {
         !self.unless_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether a request with `If-None-Match` was refused.
+    /// A request with `If-None-Match` was refused.
     pub fn unless_failed(&self) {
         self.unless_refused.store(true, Ordering::Relaxed);
     }
 
-    /// A first reply about an object that was listed.
+    /// Records the first reply about a listed object.
     pub fn replied(&self, is_as_listed: bool) {
         let flag = if is_as_listed {
             &self.lists_same
@@ -82,12 +83,13 @@ impl Conditions {
         flag.store(true, Ordering::Relaxed);
     }
 
-    /// Its listings have other ETags than its replies: no reply had the ETag of a listing, and one had another.
+    /// Whether the listings have other ETags than the replies: no reply had the ETag of a listing, and one had another ETag.
     pub fn lists_otherwise(&self) -> bool {
         self.lists_other.load(Ordering::Relaxed) && !self.lists_same.load(Ordering::Relaxed)
     }
 
-    /// A condition failed for a version that is there: the one that was named, or one that a listing named in another way.
+    /// A condition failed although the version exists. The condition had the version of a reply, or that of a listing
+    /// (`of_listing_alone`).
     pub fn failed(&self, of_listing_alone: bool) {
         let flag = if of_listing_alone {
             &self.listed_refused
@@ -103,22 +105,23 @@ impl Conditions {
     }
 }
 
-/// What all objects of the process share: their connections, the threads that drive these, and what is known of servers.
+/// The state that all objects of the process share: connections, the threads that drive them, and knowledge about servers.
 #[derive(Default)]
 pub struct SharedNetwork {
     runtime: Option<Runtime>,
     clients: Vec<(Client, HttpClient)>,
     servers: Vec<(String, Weak<Server>)>,
-    /// Keepers of credentials, by what identifies their settings.
+    /// Keepers of credentials, by a hash of their settings.
     keepers: Vec<(u64, Weak<dyn Any + Send + Sync>)>,
-    /// Keys of chains that had no credentials, when they were asked, and what they said of a link that should have had some.
+    /// Chains that had no credentials: their key, when they were queried, and why a link that should have had credentials had
+    /// none.
     without: Vec<(u64, Instant, Option<Arc<str>>)>,
 }
 
-/// The same, locked.
+/// The locked [`SharedNetwork`].
 pub type Network = MutexGuard<'static, SharedNetwork>;
 
-/// What the connections of a client depend on: clients that agree in it share theirs.
+/// The settings that a client's connections depend on. Clients with equal settings share their connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     connect_timeout: Duration,
@@ -139,10 +142,10 @@ impl Client {
 }
 
 impl SharedNetwork {
-    /// The client of that kind, made by `make` if there is none.
+    /// The client with these settings, created by `make` if there is none.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn client<E>(
         &mut self,
         of: Client,
@@ -159,7 +162,7 @@ impl SharedNetwork {
         Ok(client)
     }
 
-    /// The keeper of that key, made by `make` if there is none.
+    /// The keeper with that key, created by `make` if there is none.
     pub fn keeper<K: Any + Send + Sync>(&mut self, key: u64, make: impl FnOnce() -> K) -> Arc<K> {
         self.keepers.retain(|(_, keeper)| keeper.strong_count() > 0);
         let known = self.keepers.iter().find(|(of, _)| *of == key);
@@ -172,25 +175,25 @@ impl SharedNetwork {
         })
     }
 
-    /// Did the chain of that key have no credentials, less than that time ago?
+    /// Whether the chain with that key had no credentials less than `time` ago.
     pub fn has_none(&mut self, key: u64, time: Duration) -> bool {
         self.without.retain(|(_, at, _)| at.elapsed() < time);
         self.without.iter().any(|(of, ..)| *of == key)
     }
 
-    /// The chain of that key has no credentials.
+    /// Records that the chain with that key has no credentials.
     pub fn set_none(&mut self, key: u64, missing: Option<Arc<str>>) {
         self.without.truncate(MAX_WITHOUT - 1);
         self.without.insert(0, (key, Instant::now(), missing));
     }
 
-    /// What a chain without credentials said of a link that should have had some.
+    /// Why a chain without credentials has none, if a link should have had some.
     pub fn missing(&self, key: u64) -> Option<Arc<str>> {
         let mut chains = self.without.iter();
         chains.find(|(of, ..)| *of == key)?.2.clone()
     }
 
-    /// Knowledge about that server.
+    /// Knowledge about the server with that name.
     pub fn server(&mut self, name: &str) -> Arc<Server> {
         self.servers.retain(|(_, server)| server.strong_count() > 0);
         let known = self
@@ -207,7 +210,7 @@ impl SharedNetwork {
     }
 }
 
-/// See [`SharedNetwork`]. Also for a thread that is about to fork.
+/// Locks the [`SharedNetwork`]. A thread that is about to fork calls it, too.
 pub fn hold() -> Network {
     static SHARED: Mutex<SharedNetwork> = Mutex::new(SharedNetwork {
         runtime: None,
@@ -219,13 +222,13 @@ pub fn hold() -> Network {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The threads that drive connections, started once for the process.
+/// The threads that drive connections, started once per process.
 fn network() -> std::io::Result<Handle> {
     let mut network = hold();
     if let Some(runtime) = &network.runtime {
         return Ok(runtime.handle().clone());
     }
-    // The runtime panics where its threads are refused.
+    // The runtime panics if its threads cannot be started.
     threads::rehearse("foreread-net", THREADS)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder
@@ -236,12 +239,12 @@ fn network() -> std::io::Result<Handle> {
     Ok(network.runtime.insert(runtime).handle().clone())
 }
 
-/// May this thread wait? One of a runtime's own may not, it would panic.
+/// Whether this thread may wait. A runtime's own thread may not: it would panic.
 pub fn may_wait() -> bool {
     Handle::try_current().is_err()
 }
 
-/// Runs to the end on this thread, which [`may_wait`].
+/// Runs the work to its end on this thread. [`may_wait`] must be true.
 ///
 /// # Errors
 /// Threads for the connections cannot be started.
@@ -249,7 +252,7 @@ pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     Ok(network()?.block_on(work))
 }
 
-/// Begins what no thread waits for.
+/// Starts work that no thread waits for.
 ///
 /// # Errors
 /// Threads for the connections cannot be started.
@@ -259,7 +262,7 @@ pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result
     Ok(())
 }
 
-/// Runs to the end on this thread, or on another where this one may not wait.
+/// Runs the work to its end on this thread, or on another thread if this one may not wait.
 ///
 /// # Errors
 /// Threads for the connections cannot be started.
@@ -275,28 +278,29 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
 
 // Limits concurrent requests to a server that requests it (503 SlowDown, 429 Too Many Requests).
 //
-// A request that is refused so is made again after a pause, as any other that may pass. That alone would have all requests come back
-// together, and be refused together. So the number that may be under way is halved at the first refusal, and grows by one for as
-// many answers as there may be requests: the rule by which TCP shares a link. What a read waits for goes before readahead. Never: refuses
-// a request, or limits a server that never refused one.
+// A request refused in this way is retried after a pause, like after any transient error. With pauses alone, all requests would
+// come back together and be refused together. So the number of requests in flight is halved at the first refusal, and grows by
+// one after as many replies as the limit: this is the rule by which TCP shares a link. Requests that a read waits for precede
+// readahead. This limit never refuses a request, and never limits a server that has not refused one.
 //
 // ```text
 //   no limit ──503──► half of those under way ──503 of a request begun since──► half again, at least 1
 //      ▲                        └──an answer──► + 1 / limit ──┐
 //      └──────────────────────────────── MAX_LIMIT ◄──────────┘
 // ```
-// Example: 16 requests are under way, and the server takes 6. Ten are refused: the first sets the limit to 8, the other nine were
-// begun before that and change nothing. Two of the next eight are refused: 4. Then it is 5 after four answers, 6 after five more.
+// Example: 16 requests are in flight, and the server accepts 6. Ten are refused: the first refusal sets the limit to 8. The
+// other nine began before that, and change nothing. Two of the next eight are refused: 4. Then the limit is 5 after four
+// replies, and 6 after five more.
 // Source: additive increase, multiplicative decrease (Chiu and Jain, 1989).
 
-/// A limit that is not needed any more. Chosen: twice the requests that are made at once unless a setting says otherwise.
+/// At this limit, the limit is dropped. Chosen value: twice the default number of concurrent requests.
 const MAX_LIMIT: u32 = 64;
-/// How often a request that waits for its turn looks whether a read waits for it by now.
+/// How often a request that waits for its turn checks whether a read waits for it now.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
-/// A limit is counted in thousandths.
+/// Limits are counted in thousandths.
 const ONE: u32 = 1000;
 
-/// The limit of one server's bucket, for all objects of it.
+/// The limit for one server or bucket, shared by all its objects.
 #[derive(Debug, Default)]
 pub struct Brake {
     state: Mutex<RequestLimit>,
@@ -306,31 +310,31 @@ pub struct Brake {
 #[derive(Debug, Default)]
 struct RequestLimit {
     under_way: u32,
-    /// In thousandths; 0 is none.
+    /// In thousandths; 0 means no limit.
     limit: u32,
-    /// Counts the times that it was halved.
+    /// How often the limit was halved.
     halved: u64,
     /// Requests that a read waits for and that have no turn yet.
     demand_waits: u32,
 }
 
-/// Leave for one request, until it is dropped.
+/// Permission for one request; returned when it is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
     brake: &'a Brake,
-    /// How often the limit had been halved when it began.
+    /// How often the limit had been halved when the request began.
     halved: u64,
 }
 
-/// One of [`RequestLimit::demand_waits`].
+/// Counts a request in `demand_waits` until it is dropped.
 struct DemandWaits<'a>(&'a Brake);
 
 impl Brake {
-    /// Waits until one more request may be made. `is_awaited`: a read waits for it now.
+    /// Waits until one more request is allowed. `is_awaited`: whether a read waits for it now.
     pub async fn turn(&self, is_awaited: impl Fn() -> bool) -> Turn<'_> {
         let mut demand = None;
         loop {
-            // Made before the look: what ends in between wakes it.
+            // Created before the check, so that a request that ends in between wakes this one.
             let ended = self.ended.notified();
             if let Some(turn) = self.begin(is_awaited()) {
                 return turn;
@@ -362,7 +366,7 @@ impl Brake {
 }
 
 impl Turn<'_> {
-    /// The server has answered a request.
+    /// The server has replied to a request.
     pub fn answered(&self) {
         let mut state = self.brake.lock();
         if let Some(more) = (ONE * ONE).checked_div(state.limit) {
@@ -374,7 +378,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The server asks for fewer requests. How many there may be now, if this changes it.
+    /// The server asks for fewer requests. Returns the new limit if it changed.
     pub fn refused(&self) -> Option<u32> {
         let mut state = self.brake.lock();
         if state.halved != self.halved {
@@ -407,25 +411,25 @@ impl Drop for DemandWaits<'_> {
 
 // Hedging: a second request if the first takes longer than nearly all before it.
 //
-// Off unless `hedge=PERCENT` is set, because it costs requests. Never: sends a third request, or more than PERCENT.
+// Off unless `hedge=PERCENT` is set, because it costs requests. It never sends a third request, and never more than PERCENT.
 //
 // ```text
 //   request ──── first byte ──────────────────────────────► kept
-//      │ 95 % of those before were faster; a read waits; an allowance is left
+//      │ 95 % of earlier requests were faster; a read waits; an allowance is left
 //      └──► the same request again ──► the first byte of either is kept, the other request is dropped
 // ```
-// Example: of the last 128 requests 121 had their first byte within 45 ms, so a read that has waited 45 ms asks again. With
-// `hedge=5` each answer adds 5 hundredths of an allowance, and one more request takes a whole one. Source: Dean and Barroso,
-// "The Tail at Scale", CACM 56(2), 2013: after the 95th percentile, about 5 % more requests.
+// Example: 121 of the last 128 requests had their first byte within 45 ms, so a read that has waited 45 ms sends a second
+// request. With `hedge=5`, each reply adds 5 hundredths of an allowance, and a second request uses a whole one. Source: Dean
+// and Barroso, "The Tail at Scale", CACM 56(2), 2013: after the 95th percentile, about 5 % more requests.
 
-/// Answers whose times are known. Chosen: six of them are above the 95th percentile.
+/// Number of recorded response times. Chosen value: six of them are above the 95th percentile.
 const RECENT: usize = 128;
-/// Answers before the first hedge. Chosen: one of them is above the 95th percentile.
+/// Replies before the first hedge. Chosen value: one of them is above the 95th percentile.
 const LEAST: usize = 20;
-/// Hundredths of an allowance that are saved up at most: four hedges one after the other.
+/// Maximum saved allowance, in hundredths: four consecutive hedges.
 const MAX_SAVED: u32 = 400;
 
-/// The times to the first byte of a server's answers, and what may be asked a second time.
+/// The times to the first byte of a server's replies, and the allowance for second requests.
 #[derive(Debug, Default)]
 pub struct Hedges {
     state: Mutex<AnswerTimes>,
@@ -433,16 +437,16 @@ pub struct Hedges {
 
 #[derive(Debug, Default)]
 struct AnswerTimes {
-    /// Microseconds.
+    /// Response times in microseconds.
     recent: Vec<u32>,
-    /// The place of the next, once there are [`RECENT`].
+    /// Index of the next response time, once there are [`RECENT`].
     next: usize,
-    /// Hundredths of a request.
+    /// Saved allowance, in hundredths of a request.
     saved: u32,
 }
 
 impl Hedges {
-    /// The time after which a second request is due; nothing while too few answers are known.
+    /// The time after which a second request is due. Returns `None` while there are too few response times.
     pub fn due_after(&self) -> Option<Duration> {
         let mut times = self.lock().recent.clone();
         if times.len() < LEAST {
@@ -453,7 +457,7 @@ impl Hedges {
         Some(Duration::from_micros(u64::from(*time)))
     }
 
-    /// The first byte of an answer came after `time`; `percent` of a request is saved up for hedges.
+    /// Records the time to the first byte of a reply, and saves `percent` of a request for hedges.
     pub fn answered(&self, time: Duration, percent: u32) {
         let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let mut state = self.lock();
@@ -467,7 +471,7 @@ impl Hedges {
         state.next = (at + 1) % RECENT;
     }
 
-    /// Leave for one more request.
+    /// Takes the allowance for a second request. Returns false if there is none.
     pub fn take(&self) -> bool {
         let mut state = self.lock();
         let left = state.saved.checked_sub(100);

@@ -1,19 +1,19 @@
 //! Parses a page of a listing (`ListObjectsV2`) from XML: keys that can be files and folders of a tree, and the next page.
 //!
-//! S3 allows keys that no file can be called by: an empty part (`dir//c`), `.` and `..`, control characters, parts of more
-//! than 255 bytes. They are set apart here, so that one of them does not make a folder unreadable. object_store, which signs
-//! and sends the request, refuses the whole page for one such key, so the check of replies ([`super::reply`]) reads the page in its
-//! place and hands it an empty one. What is no page, or says of itself that something is missing, is refused: names that are not there
-//! look like files that were deleted.
+//! S3 allows keys that are not valid file names: an empty part (`dir//c`), `.` and `..`, control characters, parts of more than
+//! 255 bytes. They are separated here, so that one such key does not make a folder unreadable. object_store, which signs and
+//! sends the request, refuses the whole page because of one such key. So the check of replies ([`super::reply`]) reads the page
+//! instead, and passes an empty page to object_store. A reply that is not a page, or that reports missing entries, is refused:
+//! missing names would look like deleted files.
 //!
 //! ```text
 //!   Contents        dir/c, dir/d    ──► objects, with size, date and ETag
-//!                   dir/e/f         ──► a folder: the server knows no delimiter
+//!                   dir/e/f         ──► a folder: the server ignores the delimiter
 //!                   dir//c, dir/..  ──► odd
 //!                   dir/            ──► nothing: the marker of the folder itself
 //!   CommonPrefixes  dir/sub/        ──► folders
-//!   IsTruncated     false           ──► the end, whatever token there is
-//!                   true            ──► the token; without one NextMarker; without one the last key
+//!   IsTruncated     false           ──► the end, even if there is a token
+//!                   true            ──► the token, else NextMarker, else the last key
 //! ```
 //!
 //! Source: Amazon S3 API reference, ListObjects and ListObjectsV2, response elements.
@@ -27,21 +27,21 @@ use object_store::path::Path;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
-/// Keys and prefixes of one page. S3 has 1000 at most; what is on a page is in memory at once, beside the account of names.
+/// Maximum keys and prefixes of one page; S3 sends at most 1000. A whole page is in memory, and is not counted as names.
 const MAX_PAGE_KEYS: usize = 10_000;
 
-/// Longest part of a path, in bytes: NAME_MAX of Linux.
+/// Maximum bytes of a part of a path: NAME_MAX of Linux.
 const MAX_NAME_BYTES: usize = 255;
-/// Longest ETag, in bytes: those of S3 have 40. One that is longer is taken for none, as no request could name it.
+/// Maximum bytes of an ETag; those of S3 have 40. A longer one counts as absent, because no request could contain it.
 const MAX_ETAG_BYTES: usize = 1 << 10;
-/// Letters of an odd key that a warning shows.
+/// Maximum characters of an odd key in a warning.
 const MAX_SHOWN: usize = 100;
 
-/// Marks a request whose answer is a page.
+/// Marks a request whose reply is a page.
 #[derive(Clone)]
 pub struct PageRequest {
     pub prefix: String,
-    /// Keys on it at most.
+    /// Maximum keys on the page.
     pub most: usize,
     /// Where it begins.
     pub next: NextPage,
@@ -52,18 +52,18 @@ pub struct Page {
     pub objects: Vec<ObjectMeta>,
     /// Without the `/` at their ends.
     pub folders: Vec<String>,
-    /// Keys, and beginnings of keys, that no file can be called by.
+    /// Keys, and prefixes of keys, that are not valid file names.
     pub odd: Vec<OddKey>,
-    /// Something is on it, and be it the marker of the folder.
+    /// There is something on the page, even if it is only the marker of the folder.
     pub any: bool,
-    /// The key that was asked for, without a `/` at its end, is the mark of a folder (Azure).
+    /// The requested key, without a `/` at its end, marks a folder (Azure).
     pub marks_folder: bool,
     pub next: NextPage,
-    /// The first of its keys and beginnings of keys.
+    /// The first key or prefix on the page.
     pub first: Option<String>,
 }
 
-/// A key that no file can be called by: it may be long, so its front is kept, and a hash that separates it from others.
+/// A key that is not a valid file name. It may be long, so only its beginning is kept, and a hash that distinguishes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddKey {
     pub hash: u64,
@@ -76,7 +76,7 @@ pub enum NextPage {
     #[default]
     End,
     Token(String),
-    /// Begin behind this key.
+    /// Begin after this key.
     After(String),
 }
 
@@ -87,24 +87,24 @@ pub struct ListedObject {
     pub size: String,
     pub modified: String,
     pub etag: Option<String>,
-    /// Google's word for a version.
+    /// Google's version number.
     pub generation: Option<String>,
-    /// It is no file but the mark of a folder.
+    /// It is not a file, but marks a folder.
     pub is_folder: bool,
 }
 
-/// What a page says, before its keys are read.
+/// The content of a page, before its keys are parsed.
 #[derive(Debug, Default)]
 pub struct PageText {
     pub objects: Vec<ListedObject>,
-    /// Beginnings of keys, with a `/` at their ends.
+    /// Prefixes of keys, with a `/` at their ends.
     pub prefixes: Vec<String>,
     pub is_truncated: Option<bool>,
     pub token: String,
     pub marker: String,
-    /// Objects and prefixes, by the server's count.
+    /// The number of objects and prefixes, as the server reports it.
     pub count: Option<usize>,
-    /// It has more than [`MAX_PAGE_KEYS`].
+    /// The page has more than [`MAX_PAGE_KEYS`].
     is_too_long: bool,
 }
 
@@ -129,7 +129,7 @@ impl PageText {
         }
     }
 
-    /// An element of a page of S3 has ended.
+    /// Handles the end of an element on a page of S3.
     fn take(&mut self, path: &[&str], entry: &mut ListedObject, text: &mut String) {
         match path {
             [_, "Contents", "Key"] => entry.key = std::mem::take(text),
@@ -148,7 +148,7 @@ impl PageText {
     }
 
     /// # Errors
-    /// More follows, and nothing says where.
+    /// More pages follow, and the page does not say where they begin.
     fn next(&self, most: usize) -> Result<NextPage, Refusal> {
         let count = self.objects.len() + self.prefixes.len();
         let is_full = self
@@ -169,10 +169,10 @@ impl PageText {
             .max();
         let marker = Some(&self.marker).filter(|marker| !marker.is_empty());
         let Some(last) = marker.or(last) else {
-            let why = "IsTruncated is true, with neither a token nor a key to go on from";
+            let why = "IsTruncated is true, with neither a token nor a key to continue from";
             return Err(Refusal::Endless(why.to_string()));
         };
-        // What a folder holds comes behind its name.
+        // The content of a folder sorts after the folder's name.
         let behind = if Some(last) == folder {
             char::MAX.to_string()
         } else {
@@ -198,10 +198,10 @@ impl NextPage {
     }
 }
 
-/// A page as S3 writes it. Google's listings by S3's protocol have generations too, which no reply of it is known by.
+/// Parses a page in S3's format. Google's listings in the S3 protocol have generations, too, but its replies do not.
 ///
 /// # Errors
-/// It is not such a page, or incomplete.
+/// The body is not such a page, or is incomplete.
 pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let mut said = text_of(body)?;
     for object in &mut said.objects {
@@ -210,10 +210,10 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(said, wanted)
 }
 
-/// The same where a version is a generation.
+/// Like [`Self::of_s3`], for a store whose versions are generations.
 ///
 /// # Errors
-/// It is not such a page, or incomplete.
+/// The body is not such a page, or is incomplete.
 pub fn of_google(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(text_of(body)?, wanted)
 }
@@ -228,7 +228,7 @@ fn text_of(body: &[u8]) -> Result<PageText, Refusal> {
 
 impl Page {
     /// # Errors
-    /// What it says does not fit together.
+    /// The content of the page is inconsistent.
     pub fn of(said: PageText, wanted: &PageRequest) -> Result<Page, Refusal> {
         if said.is_too_long {
             return Err(Refusal::Garbled(format!(
@@ -239,7 +239,7 @@ impl Page {
         let count = said.objects.len() + said.prefixes.len();
         if let Some(more) = said.count.filter(|&more| more > count) {
             return Err(Refusal::Garbled(format!(
-                "the listing says that it has {more} keys, and has {count}"
+                "the listing reports {more} keys, but has {count}"
             )));
         }
         let keys = said
@@ -319,7 +319,7 @@ impl Page {
     }
 
     fn folder(&mut self, prefix: &str, wanted: &str) {
-        // What was asked for is no part of itself: a server that looks at no prefix lists it so.
+        // Skip the requested folder itself: a server that ignores prefixes lists it.
         if !prefix.starts_with(wanted) || prefix.len() == wanted.len() {
             return;
         }
@@ -351,7 +351,7 @@ impl OddKey {
 /// The last second of the year 9999: RFC 2822 has four digits for a year.
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// A date in one of the three forms of RFC 9110 5.6.7, from 1970 to 9999.
+/// Parses a date in one of the three forms of RFC 9110, 5.6.7, from 1970 to 9999.
 pub fn http_date(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
     let imf = DateTime::parse_from_rfc2822(text).ok();
@@ -366,7 +366,7 @@ pub fn http_date(text: &str) -> Option<DateTime<Utc>> {
         .then_some(date)
 }
 
-/// An object with its date, where the listing has one that can be read.
+/// Adds the date of a listed object, if the listing has a readable one.
 fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
     let iso = [text, &format!("{text}Z")];
     let iso = iso.into_iter().find_map(|text| text.parse().ok());
@@ -376,20 +376,20 @@ fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
     object
 }
 
-/// Taken for an ETag where a store numbers its versions.
+/// Used as the ETag if a store numbers its versions.
 pub fn etag_of_generation(generation: &str) -> String {
     format!("\"generation-{generation}\"")
 }
 
-/// The number that such an ETag was made of.
+/// The generation from which [`etag_of_generation`] made an ETag.
 pub fn generation_of_etag(etag: &str) -> Option<&str> {
     etag.trim_matches('"').strip_prefix("generation-")
 }
 
-/// A key whose parts can all be names of files.
+/// The path of a key, if all its parts are valid file names.
 pub fn plain(key: &str) -> Option<Path> {
     let fits = !key.is_empty() && key.split('/').all(|part| part.len() <= MAX_NAME_BYTES);
-    // It strips a `/` at either end, which makes it another key.
+    // `Path::parse` removes a `/` at either end, which makes another key.
     Path::parse(key)
         .ok()
         .filter(|path| fits && path.as_ref() == key)

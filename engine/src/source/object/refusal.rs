@@ -1,9 +1,9 @@
 //! Errors of requests: what the server did, whether to retry, and a remedy.
 //!
-//! Never: holds more of the server's text than a line, or a URL.
+//! A refusal never contains more of the server's text than one line, and never a URL.
 //!
 //! ```text
-//!   reply, fetch ──► Refusal ──► again?
+//!   reply, fetch ──► Refusal ──► retry?
 //!                           └──► SourceError: an error number, one line     (reads)
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
@@ -17,16 +17,14 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest text of a library's or server's error that is passed on.
+/// Maximum length of a library's or server's error text that is passed on.
 const MAX_TEXT: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error(
-        "the server sends the whole object where a part was asked for: it does not know ranges"
-    )]
+    #[error("the server sends the whole object instead of a part: it does not support ranges")]
     WholeObject,
-    #[error("the server sent another part than was asked for")]
+    #[error("the server sent another part than requested")]
     OtherPart,
     #[error("the server does not say which part it sent: its 206 has no Content-Range")]
     NoContentRange,
@@ -39,12 +37,12 @@ pub enum Refusal {
         etag: Option<String>,
         modified: Option<DateTime<Utc>>,
     },
-    #[error("the server sent {got} bytes where {asked} were asked for")]
+    #[error("the server sent {got} bytes, but {asked} were requested")]
     Length { got: u64, asked: u64 },
     #[error("the server sends it compressed ({0}), so that offsets are not those of the object")]
     Encoded(String),
     #[error(
-        "the server unpacks what is stored compressed, so that offsets are not those of the object"
+        "the server decompresses the stored object, so that offsets are not those of the object"
     )]
     Unpacked,
     #[error("it is a folder")]
@@ -55,11 +53,11 @@ pub enum Refusal {
     NoEtag,
     #[error("the object has changed: {0}")]
     Changed(String),
-    #[error("the server answered 412: the object's ETag or date is another")]
+    #[error("the server answered 412: the object's ETag or date has changed")]
     Unmet,
-    #[error("the server answered 304: the object is the version that was named")]
+    #[error("the server answered 304: the object has not changed")]
     Unmodified,
-    #[error("the object ends before the first byte that was asked for")]
+    #[error("the object ends before the first requested byte")]
     PastEnd { size: Option<u64> },
     #[error(
         "the server answered {}{}{}",
@@ -70,7 +68,7 @@ pub enum Refusal {
     Status {
         status: u16,
         code: String,
-        /// What the server says beside a code that is not known here.
+        /// The server's message, if the code is not known here.
         message: String,
         retry_after: Option<Duration>,
         region: Option<String>,
@@ -107,13 +105,13 @@ pub enum Refusal {
     #[error("the server redirects from https to http, where any machine on the path could read it")]
     Downgrade,
     /// Scheme, host and port of another server.
-    #[error("the server redirects to {0}, which is not asked")]
+    #[error("the server redirects to {0}, which gets no request")]
     RedirectsTo(String),
     #[error("there are no credentials: {why}")]
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
     Garbled(String),
-    /// A store of the program's own refuses, which has made its own tries.
+    /// A program's own store has refused, after its own retries.
     #[error("{}", one_line(&cause.to_string()))]
     Foreign { errno: Errno, cause: Cause },
 }
@@ -130,9 +128,7 @@ fn after_text(retry_after: Option<Duration>) -> String {
     let seconds = retry_after
         .map(|after| after.as_secs())
         .filter(|&seconds| seconds > 0);
-    seconds.map_or_else(String::new, |seconds| {
-        format!(", to be asked again after {seconds} s")
-    })
+    seconds.map_or_else(String::new, |seconds| format!(", retry after {seconds} s"))
 }
 
 fn message_text(message: &str) -> String {
@@ -143,7 +139,8 @@ fn message_text(message: &str) -> String {
     }
 }
 
-/// Codes of S3 for a caller that may not read, whatever the status: servers other than Amazon's answer 404 where the account is unknown.
+/// S3 codes for a caller without permission, whatever the status: servers other than Amazon's reply 404 if the account is
+/// unknown.
 const NOT_ALLOWED_CODES: [&str; 8] = [
     "AccessDenied",
     "InvalidAccessKeyId",
@@ -154,7 +151,7 @@ const NOT_ALLOWED_CODES: [&str; 8] = [
     "XAdminUserNotFound",
     "XMinioAdminNoSuchUser",
 ];
-/// Codes that say as much as the messages beside them.
+/// Codes that already say what their messages say.
 const PLAIN_CODES: [&str; 9] = [
     "AuthorizationHeaderMalformed",
     "InvalidAccessKeyId",
@@ -167,7 +164,7 @@ const PLAIN_CODES: [&str; 9] = [
     "ResourceNotFound",
 ];
 
-/// Codes of S3 and Azure for credentials that were valid.
+/// Codes of S3 and Azure for expired credentials.
 const EXPIRED_CODES: [&str; 4] = [
     "ExpiredToken",
     "ExpiredTokenException",
@@ -175,13 +172,13 @@ const EXPIRED_CODES: [&str; 4] = [
     "InvalidToken",
 ];
 
-/// Codes of the Hugging Face Hub, and what to do.
+/// Codes of the Hugging Face Hub, and their remedies.
 const HUB_CODES: [(&str, &str); 5] = [
     (
         "RepoNotFound",
-        "check USER/REPO; a private one needs a token that may read it (hf auth login, or HF_TOKEN)",
+        "check USER/REPO; a private repository needs a token with read permission (hf auth login, or HF_TOKEN)",
     ),
-    ("RevisionNotFound", "check the revision behind the @"),
+    ("RevisionNotFound", "check the revision after the @"),
     (
         "EntryNotFound",
         "check the path; a folder is written with / at its end",
@@ -195,10 +192,10 @@ const HUB_CODES: [(&str, &str); 5] = [
         "try again later: the content network refuses what the hub has just signed",
     ),
 ];
-/// The hub has given an address, and it is refused.
+/// The hub has returned an address, and the content network refuses it.
 pub const ADDRESS_REFUSED: &str = "AddressRefused";
 
-/// What S3 says by 500 and 503, and some servers by 200.
+/// S3's codes with 500 and 503; some servers send them with 200.
 const PASSING_CODES: [&str; 5] = [
     "InternalError",
     "SlowDown",
@@ -207,18 +204,18 @@ const PASSING_CODES: [&str; 5] = [
     "Busy",
 ];
 
-/// Longest message of a server, in characters: the line has a name and a remedy too.
+/// Maximum characters of a server's message: the line also contains a name and a remedy.
 const MAX_MESSAGE: usize = 120;
 
-/// For object_store, whose own retries are off.
+/// Wraps a refusal for object_store, whose own retries are off.
 pub fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
 
-/// Where a message of Amazon says which right is missing; the name of the user before it may be long.
+/// The words before the missing permission in a message of Amazon; the name of the user before them may be long.
 const NOT_AUTHORIZED: &str = "not authorized to perform";
 
-/// What a server says beside a code, where the code does not say as much: its first line.
+/// The first line of a server's message, unless the code already says the same.
 pub fn message_beside(code: &str, message: &str) -> String {
     let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
         .concat()
@@ -234,7 +231,7 @@ pub fn message_beside(code: &str, message: &str) -> String {
         .collect()
 }
 
-/// The letters of a text, small, for words that servers write in several ways.
+/// The letters of a text in lower case, for words that servers write in several ways.
 fn letters(text: &str) -> String {
     let letters = text.chars().filter(char::is_ascii_alphabetic);
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
@@ -243,16 +240,16 @@ fn letters(text: &str) -> String {
 /// Known refusals, recognised by the servers' messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// The key that decrypts it comes with each request: SSE-C, and its like of Google and Azure.
+    /// The decryption key must be sent with each request: SSE-C, and the equivalents of Google and Azure.
     RequestKey,
-    /// The caller may not use the key that decrypts it, or the key is switched off.
+    /// The caller may not use the decryption key, or the key is disabled.
     ServiceKey,
-    /// The bucket has to be in the name of the host.
+    /// The bucket must be in the host name.
     VirtualHost,
 }
 
-/// Letters of codes and messages, and what they mean. Source: error responses of S3, Google Cloud Storage and Azure Blob Storage; of OSS, COS,
-/// OBS and TOS.
+/// Letters of codes and messages, and their meaning. Source: error responses of S3, Google Cloud Storage and Azure Blob
+/// Storage; of OSS, COS, OBS and TOS.
 const MEANINGS: [(&str, Meaning); 12] = [
     ("serversideencryption", Meaning::RequestKey),
     ("customerencryptionkey", Meaning::RequestKey),
@@ -282,10 +279,10 @@ impl Meaning {
     fn remedy(self) -> &'static str {
         match self {
             Meaning::RequestKey => {
-                "copy it with a key of the store (SSE-S3, SSE-KMS): a key of the caller (SSE-C) is not sent"
+                "copy it with a key of the store (SSE-S3, SSE-KMS): foreread does not send a key of the caller (SSE-C)"
             }
             Meaning::ServiceKey => {
-                "allow these credentials to use the key that decrypts it (kms:Decrypt), and see that the key is enabled"
+                "allow these credentials to use the key that decrypts it (kms:Decrypt), and check that the key is enabled"
             }
             Meaning::VirtualHost => {
                 "set AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true: this server wants the bucket in the name of its host"
@@ -294,13 +291,13 @@ impl Meaning {
     }
 }
 
-/// The host name of the server cannot be resolved.
+/// Whether the host name of the server cannot be resolved.
 fn has_no_address(why: &str) -> bool {
     why.contains("lookup address")
 }
 
 impl Refusal {
-    /// What object_store made of it: the refusal of our own check, or an error of the connection.
+    /// Converts an error of object_store: a refusal of our own check, or an error of the connection.
     pub fn of(error: &(dyn std::error::Error + 'static)) -> Refusal {
         let mut chain = Some(error);
         let mut kind = None;
@@ -331,7 +328,7 @@ impl Refusal {
         }
     }
 
-    /// What a store of the program's own says, with its error.
+    /// Converts an error of a program's own store, and keeps it as the cause.
     pub fn of_foreign(error: object_store::Error) -> Refusal {
         let errno = match &error {
             object_store::Error::Precondition { .. } => return Refusal::Unmet,
@@ -346,12 +343,12 @@ impl Refusal {
         Refusal::Foreign { errno, cause }
     }
 
-    /// May the next try go better?
+    /// Whether a retry may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Refusal::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
             Refusal::ErrorForListing { code, .. } => PASSING_CODES.contains(&code.as_str()),
-            // Said of the name itself, and not of the server that was asked for it.
+            // The resolver reports that the name does not exist, rather than a failure of the resolver's server.
             Refusal::Connect(why) => !has_no_address(why) || !why.contains("not known"),
             Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Lost(_) => true,
             _ => false,
@@ -369,7 +366,7 @@ impl Refusal {
         )
     }
 
-    /// Where a bucket is that is not where it was asked for.
+    /// The region of the bucket, if the request went to another region.
     pub fn region(&self) -> Option<&str> {
         match self {
             Refusal::Status {
@@ -390,13 +387,13 @@ impl Refusal {
         }
     }
 
-    /// Others may be taken in place of the credentials that were refused.
+    /// Whether other credentials may succeed where these were refused.
     pub fn is_of_credentials(&self) -> bool {
         if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) {
             return false;
         }
         match self {
-            // The content network looks at no token.
+            // The content network ignores tokens.
             Refusal::Status { code, .. } if code == ADDRESS_REFUSED => false,
             Refusal::Status { status, code, .. } => {
                 matches!(status, 401 | 403)
@@ -410,7 +407,7 @@ impl Refusal {
         }
     }
 
-    /// Credentials may help where none were sent. Azure says so of a private container by words for what is absent.
+    /// Whether credentials may help if none were sent. For a private container, Azure replies as if it did not exist.
     pub fn is_of_no_credentials(&self) -> bool {
         let words = ["ResourceNotFound", "PublicAccessNotPermitted"];
         match self {
@@ -421,7 +418,7 @@ impl Refusal {
         }
     }
 
-    /// An object without bytes may have been asked for its first one.
+    /// Whether the object may be empty: the request was for its first byte.
     pub fn may_be_of_nothing(&self) -> bool {
         matches!(
             self,
@@ -431,7 +428,7 @@ impl Refusal {
         )
     }
 
-    /// It may be what the server says to `If-None-Match` alone.
+    /// Whether the refusal may be caused by `If-None-Match` alone.
     pub fn may_be_of_condition(&self) -> bool {
         match self {
             Refusal::Unmodified | Refusal::Unmet | Refusal::PastEnd { .. } => true,
@@ -442,7 +439,7 @@ impl Refusal {
         }
     }
 
-    /// The object may be another, or the server may not know its own version: asked without a condition it says which.
+    /// The object may have changed, or the server may not recognize its own version: a request without a condition shows which.
     pub fn is_change(&self) -> bool {
         matches!(self, Refusal::Changed(_) | Refusal::Unmet | Refusal::NoEtag)
     }
@@ -455,7 +452,7 @@ impl Refusal {
         }
     }
 
-    /// The bucket is there, and has no such object, or a shorter one.
+    /// Whether the bucket exists and has no such object, or a shorter one.
     #[cfg(feature = "disk-cache")]
     pub fn is_no_object(&self) -> bool {
         let is_of_bucket = matches!(self, Refusal::Status { code, .. }
@@ -464,7 +461,7 @@ impl Refusal {
             || self.is_absence() && !is_of_bucket
     }
 
-    /// There is no such object.
+    /// Whether the object does not exist.
     pub fn is_absence(&self) -> bool {
         self.errno_of() == Errno::NOENT
     }
@@ -478,7 +475,7 @@ impl Refusal {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::Foreign { errno, .. } => *errno,
             Refusal::Folder => Errno::ISDIR,
-            // The object is there, and no right is missing.
+            // The object exists, and no permission is missing.
             _ if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) => Errno::NOTSUP,
             Refusal::TooMany(_) => Errno::TOOBIG,
             Refusal::ErrorForListing { code, .. } | Refusal::Status { code, .. }
@@ -507,7 +504,7 @@ impl Refusal {
         }
     }
 
-    /// A client said it, and not a reply that was read here.
+    /// Whether a client reported it, and not a reply that was read here.
     pub fn is_of_client(&self) -> bool {
         matches!(
             self,
@@ -519,9 +516,9 @@ impl Refusal {
         )
     }
 
-    /// For a read of `name`, with the error behind it.
+    /// The error for a read of `name`, with its cause.
     pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
-        // What a mount is refused beside its reads, too: listings and look-ups.
+        // Mounts also refuse listings and look-ups with it.
         tracing::debug!("{name}: {self}");
         let (errno, what) = (self.errno(), format!("{name}: {self}"));
         match (self, cause) {
@@ -535,7 +532,7 @@ impl Refusal {
         }
     }
 
-    /// For opening `name`, with the error behind it; `account` says with what it was asked.
+    /// The error for opening `name`, with its cause; `account` has the credentials of the request.
     pub fn open_error(
         &self,
         name: &SourceName,
@@ -563,7 +560,7 @@ impl Refusal {
         if let Some(meaning) = self.meaning() {
             return meaning.remedy().to_string();
         }
-        // An error that comes with a 200 has the remedy of the status that it should have had.
+        // An error in a 200 reply has the remedy of the status that it should have had.
         let meant = |status| Refusal::Status {
             status,
             code: String::new(),
@@ -590,13 +587,13 @@ impl Refusal {
                 .find(|(own, _)| own == code)
                 .map_or_else(|| status_remedy(*status, account), |(_, remedy)| remedy),
             Refusal::WholeObject => {
-                "use a server that knows ranges (nginx, S3), or download the object"
+                "use a server that supports ranges (nginx, S3), or download the object"
             }
             Refusal::Encoded(_) | Refusal::Unpacked => {
                 "switch compression off for it on the server"
             }
             Refusal::Folder => "write it with / at its end",
-            Refusal::NoSize(_) => "use a server that says it there, or by HEAD",
+            Refusal::NoSize(_) => "use a server that reports it there, or in a reply to HEAD",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {
                 "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host name cannot be resolved"
@@ -608,12 +605,12 @@ impl Refusal {
             Refusal::NoCredentials { remedy, .. } => remedy,
             Refusal::NoListing(_) => account.advice.no_listing,
             Refusal::ErrorForListing { code, .. } if PASSING_CODES.contains(&code.as_str()) => {
-                "try again later, or look at the server"
+                "try again later, or check the server"
             }
             Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_) => {
-                "look at the server, or give it more time (FOREREAD_OBJECT=first-byte=60,stall=60,total=600)"
+                "check the server, or give it more time (FOREREAD_OBJECT=first-byte=60,stall=60,total=600)"
             }
-            _ => "look at the server",
+            _ => "check the server",
         };
         text.to_string()
     }
@@ -629,20 +626,20 @@ fn status_remedy(status: u16, account: &Account) -> &str {
             .as_ref()
             .map_or(advice.refused, |link| &link.remedy),
         404 | 410 => advice.absent,
-        408 | 429 | 500.. => "try again later, or look at the server",
-        _ => "look at the server",
+        408 | 429 | 500.. => "try again later, or check the server",
+        _ => "check the server",
     }
 }
 
-/// With what a store is asked, and what to do where it refuses.
+/// The credentials that requests to a store use, and the remedies if the store refuses.
 #[derive(Clone)]
 pub struct Account {
     pub advice: &'static Advice,
-    /// Requests carry no credentials, and could.
+    /// Requests carry no credentials, although they could.
     pub is_unsigned: bool,
-    /// The origin of the credentials.
+    /// The source of the credentials.
     pub link: Option<Link>,
-    /// Why there are none, if a link should have had some.
+    /// Why there are no credentials, if a link should have had some.
     pub missing: Option<Arc<str>>,
 }
 
@@ -656,7 +653,7 @@ pub struct Link {
 }
 
 impl Account {
-    /// Of a store that has a chain of credentials; `keeper` is nothing where no link has any.
+    /// The account for a store that has a chain of credentials; `link` is `None` if no link has any.
     pub fn of(advice: &'static Advice, link: Option<Link>) -> Account {
         Account {
             advice,
@@ -666,7 +663,7 @@ impl Account {
         }
     }
 
-    /// Of a name that has all that it needs.
+    /// The account for a name that contains everything it needs.
     pub fn without_chain(advice: &'static Advice) -> Account {
         Account {
             advice,
@@ -677,19 +674,19 @@ impl Account {
     }
 }
 
-/// The remedy for a refusal.
+/// The remedies for refusals.
 pub struct Advice {
-    /// 401 and 403 to a request with credentials.
+    /// For 401 and 403, after a request with credentials.
     pub refused: &'static str,
-    /// 401 and 403 to a request without.
+    /// For 401 and 403, after a request without credentials.
     pub unsigned: &'static str,
-    /// 404 and 410.
+    /// For 404 and 410.
     pub absent: &'static str,
-    /// 301, 307 and 400.
+    /// For 301, 307 and 400.
     pub elsewhere: &'static str,
     /// The command that lists a prefix.
     pub list: &'static str,
-    /// Something else instead of a listing.
+    /// For a reply that is not a listing.
     pub no_listing: &'static str,
 }
 
@@ -708,7 +705,7 @@ impl Unfit {
         }
     }
 
-    /// For opening `name`.
+    /// The error of opening `name`.
     pub fn open_error(self, name: &SourceName) -> SourceOpenError {
         SourceOpenError {
             what: name.clone(),
@@ -720,7 +717,7 @@ impl Unfit {
     }
 }
 
-/// An error and what it came from, on one line. What an error repeats of its source is not said twice.
+/// An error and its causes, on one line. Text that an error repeats from its cause appears once.
 pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut chain = error.source();
@@ -734,7 +731,7 @@ pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(&text)
 }
 
-/// Foreign text on one line, cut.
+/// Foreign text, cut to one line.
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MAX_TEXT).collect::<String>().trim().to_string()

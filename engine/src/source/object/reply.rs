@@ -1,20 +1,20 @@
 //! Parses and validates replies: range, length and version.
 //!
-//! Servers write the same headers in many ways, and object_store supports one form of each. So a reply is parsed here, and the headers for object_store
-//! are rewritten. Unambiguous forms are accepted; others are refused with the header's text.
+//! Servers write the same headers in many ways, and object_store supports only one form of each. So a reply is parsed here, and
+//! its headers are rewritten for object_store. Unambiguous forms are accepted; others are refused, with the header's text.
 //!
 //! ```text
 //!   206  Content-Range: Bytes=0-9 / 10    ──► bytes 0-9/10
 //!   206  bytes 0-0/0, bytes */0;  204     ──► Empty
 //!   200  the requested bytes, or an object of up to 128 KiB, from which the part is cut ──► 206
 //!   200  anything else                    ──► WholeObject
-//!   206  bytes 0-9/*                      ──► 10 bytes of an object of known size; if unknown NoSize, and HEAD gives it
+//!   206  bytes 0-9/*                      ──► 10 bytes of an object of known size; if unknown NoSize; HEAD returns it
 //!        decompressed by the server       ──► requested as stored (`Accept-Encoding: gzip`); decompressed again: Unpacked
 //!        a folder of Azure                ──► Folder
 //!   Last-Modified in a form of RFC 9110   ──► the form that object_store accepts; else none
 //! ```
-//! Example: a read asks for `bytes=4096-8191` of an object of 10,000 bytes, and its server knows no ranges. The reply is a 200 with 10,000
-//! bytes, and becomes a 206 with 4,096 of them.
+//! Example: a read requests `bytes=4096-8191` of an object of 10,000 bytes, and the server does not support ranges. The reply
+//! is a 200 with 10,000 bytes. It becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
 use super::client::{self, Answer, Redirects};
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use url::Url;
 
-/// Codings that change no byte, and words that are no coding and are found in this header all the same.
+/// Codings that change no byte, and words in this header that are not codings.
 const NO_CODINGS: [&str; 8] = [
     "",
     "identity",
@@ -47,7 +47,7 @@ const NO_CODINGS: [&str; 8] = [
 /// First and last byte of a request.
 pub type RequestRange = (u64, u64);
 
-/// Of a request: how long its object is, as far as is known.
+/// Attached to a request: the size of its object, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSize(pub u64);
 
@@ -62,12 +62,12 @@ pub fn parse_range(text: &str) -> Option<RequestRange> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// A `Content-Range`, as far as it can be read.
+/// A `Content-Range`, as far as it can be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContentRange {
-    /// First and last byte; nothing where it says `*`.
+    /// First and last byte. `None` if the header has `*`.
     range: Option<RequestRange>,
-    /// Bytes of the object; nothing where it says `*`.
+    /// Bytes of the object. `None` if the header has `*`.
     size: Option<u64>,
 }
 
@@ -89,13 +89,13 @@ impl ContentRange {
             return Some(ContentRange { range: None, size });
         }
         let (first, last) = range.split_once('-')?;
-        // Some write 0--1 for nothing.
+        // Some servers write 0--1 for an empty range.
         let range = number(first).zip(number(last));
         (range.is_some() || size == Some(0)).then_some(ContentRange { range, size })
     }
 }
 
-/// Leaves the headers of a version as object_store reads them: a date that it does not know makes the whole reply an error.
+/// Keeps only version headers that object_store can parse: an unknown date format would make the whole reply an error.
 pub fn settle_version(headers: &mut HeaderMap) {
     let date = header(headers, "last-modified").and_then(http_date);
     let date = date.and_then(|date| HeaderValue::from_str(&date.to_rfc2822()).ok());
@@ -109,7 +109,7 @@ pub fn settle_version(headers: &mut HeaderMap) {
 }
 
 /// # Errors
-/// There is no ETag. A date that is not there is that of 1970, which is none.
+/// There is no ETag. A missing date becomes that of 1970, which means none.
 fn complete_version(headers: &mut HeaderMap) -> Result<(), Refusal> {
     let date = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT");
     headers.entry("last-modified").or_insert(date);
@@ -117,7 +117,7 @@ fn complete_version(headers: &mut HeaderMap) -> Result<(), Refusal> {
     etag.ok_or(Refusal::NoEtag)
 }
 
-/// Are the bytes those of the object?
+/// Checks that the bytes are those of the object.
 fn check_coding(headers: &HeaderMap, stores_codings: bool) -> Result<(), Refusal> {
     let Some(coding) = header(headers, "content-encoding").filter(|_| !stores_codings) else {
         return Ok(());
@@ -134,13 +134,13 @@ fn check_coding(headers: &HeaderMap, stores_codings: bool) -> Result<(), Refusal
     }
 }
 
-/// The coding that Google has stored an object in. It sends the bytes in that coding to those who take it, and to others what they
-/// unpack to.
+/// The coding in which Google has stored an object. It sends these bytes to clients that accept the coding, and the
+/// decompressed bytes to others.
 fn stored_coding(headers: &HeaderMap) -> Option<&str> {
     header(headers, "x-goog-stored-content-encoding").filter(|coding| *coding != "identity")
 }
 
-/// Does a reply have other bytes than the object? It is of another coding than is stored, or says so (RFC 7234, 5.5.6).
+/// Whether a reply has other bytes than the object: its coding differs from the stored one, or it says so (RFC 7234, 5.5.6).
 fn is_unpacked(headers: &HeaderMap) -> bool {
     let coding = header(headers, "content-encoding");
     let is_other = stored_coding(headers).is_some_and(|stored| coding != Some(stored));
@@ -148,9 +148,9 @@ fn is_unpacked(headers: &HeaderMap) -> bool {
     is_other || warning.trim_start().starts_with("214")
 }
 
-/// Is it a folder of Azure: one of Data Lake, or a mark that a tool has left?
+/// Whether it is an Azure folder: one of Data Lake, or a marker written by a tool.
 fn is_folder(headers: &HeaderMap) -> bool {
-    // Proxies write other letters for an underscore.
+    // Proxies replace underscores by other characters.
     [
         ("x-ms-resource-type", "directory"),
         ("x-ms-meta-hdi_isfolder", "true"),
@@ -160,7 +160,7 @@ fn is_folder(headers: &HeaderMap) -> bool {
     .any(|(name, value)| header(headers, name).is_some_and(|own| own.eq_ignore_ascii_case(value)))
 }
 
-/// Is a 206 what was asked for? `known`: how long the object is, as far as is known.
+/// Checks that a 206 has the requested part. `known` is the size of the object, as far as it is known.
 pub fn check_part(
     headers: &mut HeaderMap,
     (first, last): RequestRange,
@@ -182,13 +182,13 @@ pub fn check_part(
     if size == 0 {
         return Err(Refusal::OtherPart);
     }
-    // A part that is shorter because the object is: the caller, which knows the old size, compares it.
+    // A part may be shorter because the object is shorter: the caller knows the old size, and compares it.
     if from != first || to != last.min(size - 1) || from > to {
         return Err(Refusal::OtherPart);
     }
     let asked = to - from + 1;
     match header(headers, "content-length").map(str::parse::<u64>) {
-        // In chunks: the reader counts.
+        // A chunked body: the reader counts its bytes.
         None => {}
         Some(Ok(got)) if got == asked => {}
         Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
@@ -200,13 +200,14 @@ pub fn check_part(
 
 fn write_part(headers: &mut HeaderMap, (from, to): RequestRange, size: u64) {
     headers.insert("content-length", HeaderValue::from(to - from + 1));
-    // Digits are text.
+    // Digits are valid text.
     if let Ok(range) = HeaderValue::from_str(&format!("bytes {from}-{to}/{size}")) {
         headers.insert("content-range", range);
     }
 }
 
-/// How long the server wants to be left alone: seconds, or a date, which is of the server's clock where the reply has its time.
+/// How long the server asks the client to wait: seconds, or a date, which is compared with the server's clock if the reply has
+/// its time.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = header(headers, "retry-after")?.trim();
     if let Ok(seconds) = text.parse() {
@@ -218,7 +219,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some((until - now).to_std().unwrap_or_default())
 }
 
-/// A 416 says in `bytes */SIZE` how long the object is.
+/// The error of a 416, which has the object's size in `bytes */SIZE`.
 pub fn past_end(headers: &HeaderMap) -> Refusal {
     Refusal::PastEnd {
         size: header(headers, "content-range")
@@ -227,7 +228,7 @@ pub fn past_end(headers: &HeaderMap) -> Refusal {
     }
 }
 
-/// The object has no bytes: what the reply says of its version.
+/// The error of an empty object, with the version in the reply.
 pub fn empty(headers: &HeaderMap) -> Refusal {
     let modified = header(headers, "last-modified").and_then(http_date);
     Refusal::Empty {
@@ -236,7 +237,7 @@ pub fn empty(headers: &HeaderMap) -> Refusal {
     }
 }
 
-/// A 200 where a part was asked for, as that part: see the head of this file.
+/// Cuts the requested part from a 200 with the whole object: see the module documentation.
 pub async fn part_of_whole(
     mut reply: HttpResponse,
     (first, last): RequestRange,
@@ -262,7 +263,7 @@ pub async fn part_of_whole(
     let size = all.len() as u64;
     match len {
         Some(len) if len != size => {
-            return Err(Refusal::Lost("its end came too early".to_string()));
+            return Err(Refusal::Lost("it ended too early".to_string()));
         }
         _ if size == 0 => return Err(empty(&parts.headers)),
         _ if first >= size => return Err(Refusal::PastEnd { size: Some(size) }),
@@ -290,43 +291,43 @@ async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
     Ok(all)
 }
 
-// Between object_store and the wire: every reply is checked before it is used.
+// Between object_store and the network: every reply is checked before it is used.
 //
-// object_store's own retries and resumption are off, since they would hide what happens; its checks come after these.
-// Never: passes on an error body, a compressed body, or a reply to another range.
+// object_store's own retries and resumption are off, because they would hide errors; its checks run after these. This code
+// never passes on an error body, a compressed body, or a reply with another range.
 //
 // ```text
 //   object_store ──request──► check ──► reqwest ──► the server
-//                ◄──206, as asked──┤◄──reply, read here
+//                ◄──206 checked──┤◄──reply, read here
 //                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
 //                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
 // ```
 
-/// Most of an error's body that is read.
+/// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY: usize = 4 << 10;
-/// Longest page of a listing: 1000 keys of 1 KiB, every character escaped, fit several times.
+/// Maximum bytes of a listing's page: 1000 keys of 1 KiB, with every character escaped, fit several times.
 const MAX_LIST_BODY: usize = 32 << 20;
-/// For an error's body, once its head has come.
+/// Time limit for an error's body, after its header has arrived.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
 /// How a store's replies differ from plain HTTP.
 #[derive(Debug)]
 pub struct Wire {
-    /// A coding is what was stored with an object, and ranges are of the stored bytes.
+    /// The coding belongs to the stored object, and ranges are of the stored bytes.
     pub stores_codings: bool,
-    /// The codings that a part is asked for in.
+    /// The `Accept-Encoding` of requests for a part.
     pub accept_encoding: &'static str,
-    /// Where versions are numbers.
+    /// The headers of versions, if the store numbers them.
     pub generation: Option<Generation>,
-    /// Every reply has a version, and object_store refuses one that has no date.
+    /// Every reply has a version, and object_store refuses a reply without a date.
     pub has_versions: bool,
-    /// Requests are signed for one host, which alone gets them.
+    /// Requests are signed for one host, and only that host gets them.
     pub is_account: bool,
-    /// Reads a page of a listing.
+    /// Parses a page of a listing.
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
 }
 
-/// The headers of a store that numbers its versions: they are read and written as an ETag, `If-Match` and `If-None-Match`.
+/// The headers of a store that numbers its versions. They are converted to and from an ETag, `If-Match` and `If-None-Match`.
 #[derive(Debug)]
 pub struct Generation {
     pub replied: &'static str,
@@ -357,12 +358,13 @@ impl Generation {
     }
 }
 
-/// Makes clients that check replies.
+/// Creates clients that check replies.
 #[derive(Clone)]
 pub struct Connector {
-    /// The header `Authorization` of every request; S3 signs its own.
+    /// The header `Authorization` of every request; S3 signs its own requests.
     pub authorization: Option<HeaderValue>,
-    /// What a builder asks for is not looked at: for the service of a machine, which it may look for first, it allows http.
+    /// This client is used whatever a builder requests. A builder requests http for the service of a machine, which it may
+    /// query first.
     pub client: HttpClient,
     pub wire: &'static Wire,
 }
@@ -388,7 +390,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// A client whose replies are checked; it adds no credentials.
+/// A client whose replies are checked. It adds no credentials.
 pub fn checked(inner: HttpClient, wire: &'static Wire) -> HttpClient {
     HttpClient::new(ReplyCheck {
         inner,
@@ -402,7 +404,7 @@ struct ReplyCheck {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
     wire: &'static Wire,
-    /// Its server unpacks what it stores compressed, unless it is asked not to.
+    /// The server decompresses stored objects, unless a request prevents it.
     unpacks: AtomicBool,
 }
 
@@ -412,7 +414,7 @@ impl std::fmt::Debug for ReplyCheck {
     }
 }
 
-/// The coding in which a server sends what it stores compressed as it is stored.
+/// The coding for which a server sends a compressed object as it is stored.
 const AS_STORED: &str = "gzip";
 
 impl HttpService for ReplyCheck {
@@ -426,7 +428,8 @@ impl HttpService for ReplyCheck {
 }
 
 impl ReplyCheck {
-    /// What a 304 means. One that names another version is not believed; some servers name none, and Google's may leave the generation out.
+    /// The error of a 304. A 304 with another version is not trusted. Some servers send none, and Google's may omit the
+    /// generation.
     fn unmodified(&self, asked: Option<&HeaderValue>, replied: &HeaderMap) -> Refusal {
         let has_generations = self.wire.generation.is_some();
         let named = replied.get("etag").filter(|etag| {
@@ -436,11 +439,12 @@ impl ReplyCheck {
         match asked {
             Some(asked) if named.is_none_or(|named| named == asked) => Refusal::Unmodified,
             Some(_) => Refusal::Unmet,
-            None => Refusal::Garbled("304, and no condition was sent".to_string()),
+            None => Refusal::Garbled("304, but no condition was sent".to_string()),
         }
     }
 
-    /// May a reply have the bytes that an object unpacks to? One without a length is no part of a store that keeps codings.
+    /// Whether a reply may contain the decompressed object. In a store that keeps codings, a reply without a length is not a
+    /// part.
     fn may_be_unpacked(&self, request: &HttpRequest, reply: &HttpResponse) -> bool {
         let takes_stored = header(request.headers(), "accept-encoding") == Some(AS_STORED);
         let headers = reply.headers();
@@ -451,7 +455,7 @@ impl ReplyCheck {
         reply.status().is_success() && (is_unpacked(headers) || !takes_stored && is_odd)
     }
 
-    /// Asks for the bytes that are stored, once.
+    /// Requests the stored bytes, once.
     async fn as_stored(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let stored = HeaderValue::from_static(AS_STORED);
         request.headers_mut().insert("accept-encoding", stored);
@@ -477,7 +481,7 @@ impl ReplyCheck {
                 .insert("authorization", authorization.clone());
         }
         if range.is_some() {
-            // Where nothing is said, any encoding would be allowed.
+            // Without this header, any encoding would be allowed.
             request.headers_mut().insert(
                 "accept-encoding",
                 HeaderValue::from_static(match self.unpacks.load(Ordering::Relaxed) {
@@ -535,7 +539,7 @@ impl ReplyCheck {
     }
 }
 
-/// What a redirect says that is not followed: the region of a bucket, which is asked there, or another server.
+/// The error of a redirect that is not followed: the region of a bucket, which must be queried there, or another server.
 async fn led_away(asked: &http::Uri, reply: HttpResponse) -> Refusal {
     let asked = Url::parse(&asked.to_string()).ok();
     let to = asked.and_then(|asked| client::location(reply.headers(), &asked));
@@ -556,7 +560,7 @@ async fn led_away(asked: &http::Uri, reply: HttpResponse) -> Refusal {
     }
 }
 
-/// What an error says: its status, the word of S3 or of a hub for it, when to come back, and which region the bucket is in.
+/// The error of a reply: its status, the code of S3 or of a hub, the time of a retry, and the region of the bucket.
 pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let (parts, body) = reply.into_parts();
     let retry_after = retry_after(&parts.headers);
@@ -576,7 +580,7 @@ pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
             }
         }
     };
-    // A body that does not come has no code.
+    // A body that does not arrive has no code.
     let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
     let text = String::from_utf8_lossy(&start);
     let between = |start: &str, end: &str| {
@@ -602,12 +606,12 @@ pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     }
 }
 
-/// Text of XML without its escapes, as it is where they mean nothing.
+/// Unescapes XML text. Invalid escapes are kept.
 fn decoded(text: &str) -> Cow<'_, str> {
     quick_xml::escape::unescape(text).unwrap_or(Cow::Borrowed(text))
 }
 
-/// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
+/// Reads a page of a listing. object_store gets an empty page, which it can always parse.
 async fn listed(
     reply: HttpResponse,
     wanted: &PageRequest,
@@ -622,11 +626,11 @@ async fn listed(
     ))
 }
 
-/// A token, or an object of which no part can be asked for, whole and in bounds.
+/// A token, or an object that cannot be requested in parts: complete, and limited in size.
 async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (mut parts, body) = reply.into_parts();
     let all = whole(body).await?;
-    // In chunks, or with a 204, there is no length.
+    // A chunked reply or a 204 has no length.
     parts
         .headers
         .insert("content-length", HeaderValue::from(all.len()));

@@ -1,11 +1,11 @@
-//! Settings for objects: deadlines, retries, request sizes, and the variables with an account.
+//! Settings for objects: time limits, retries, request sizes, and the variables with an account.
 //!
-//! Never: reads the environment after a source was opened, or prints a value of it.
+//! It never reads the environment after a source was opened, and never prints the value of a variable.
 //!
 //! ```text
 //!   request ──► first byte ──► piece ──► piece ──► ... ──► end
-//!           first_byte     stall     stall                    each starts anew with every byte that comes
-//!   └───────────────── total + length at slowest ──────────────┘ with all retries and the pauses between them
+//!           first_byte     stall     stall                    each restarts with every byte that arrives
+//!   └───────────────── total + length at slowest ──────────────┘ with all retries and pauses
 //! ```
 
 use crate::source::Defaults;
@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The variable that sets these for sources that are opened by name.
+/// The variable with the settings of sources that are opened by name.
 pub const VARIABLE: &str = "FOREREAD_OBJECT";
-/// Beginnings of the variables that stores look at: those of the tools of Amazon, Google, Azure and Hugging Face, and where a home is.
+/// Prefixes of the variables that stores use: those of the tools of Amazon, Google, Azure and Hugging Face, and the home
+/// folder.
 pub const VARIABLES: &[&str] = &[
     "AWS_",
     "GOOGLE_",
@@ -30,11 +31,11 @@ pub const VARIABLES: &[&str] = &[
     "HOME",
     "XDG_CACHE_HOME",
 ];
-/// How its value is written.
+/// The notation of its value.
 pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
-/// The settings that there are.
+/// The names of all settings.
 fn keys() -> Vec<&'static str> {
     let key = |pair: &'static str| pair.split('=').next().unwrap_or_default();
     NOTATION.split(',').map(key).collect()
@@ -45,11 +46,11 @@ static PROGRAM: Mutex<String> = Mutex::new(String::new());
 /// The program's defaults.
 static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 
-/// Sets what sources take that are opened by name from now on, in [`NOTATION`]; it goes before [`VARIABLE`], and replaces what was set
-/// before.
+/// Sets the settings, in [`NOTATION`], for sources that are opened by name from now on. They override [`VARIABLE`], and replace
+/// the settings of an earlier call.
 ///
 /// # Errors
-/// A line with the problem; nothing is set then.
+/// A line with the problem; nothing is changed then.
 ///
 /// ```
 /// use foreread::source::object::configure;
@@ -65,8 +66,8 @@ pub fn configure(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// As [`configure`], for what [`VARIABLE`] goes before, such as a file of settings: `read` is asked when a source is opened by name, and an
-/// error of it is one of opening. The first counts.
+/// Like [`configure`], for settings that [`VARIABLE`] overrides, such as those of a configuration file. `read` is called when a
+/// source is opened by name; its error is an error of opening. Only the first call counts.
 pub fn configure_by(read: fn() -> Result<String, String>) {
     let _ = BELOW.set(read);
 }
@@ -74,47 +75,49 @@ pub fn configure_by(read: fn() -> Result<String, String>) {
 /// Settings of an [`super::Object`]; each has a default.
 #[derive(Clone)]
 pub struct ObjectSettings {
-    /// From the request to the first byte of its body. Default 10 s.
+    /// Time limit from the request to the first byte of its body. Default 10 s.
     pub first_byte: Duration,
-    /// From one byte to the next. Default 10 s.
+    /// Time limit from one byte to the next. Default 10 s.
     pub stall: Duration,
-    /// For a read with all its retries, beside the time that its length takes at `slowest_bytes_per_second`: a large
-    /// read that moves is healthy. Default 60 s.
+    /// Time limit for a read with all its retries, in addition to the time that its length takes at `slowest_bytes_per_second`:
+    /// a large read that makes progress is healthy. Default 60 s.
     pub total: Duration,
     /// A slower transfer counts as stuck. Default 16 KiB/s.
     pub slowest_bytes_per_second: u64,
     /// Maximum retries for one part of a read. Default 4.
     pub retries: u32,
-    /// Pause before the first of them; each next one is twice as long, up to 5 s, and a random half of it is left out.
+    /// Pause before the first retry. Each next pause is twice as long, up to 5 s; a random part of up to half of it is skipped.
     /// Default 100 ms.
     pub pause: Duration,
-    /// Requests that should be under way at once, from 1 to 256. Default that of [`Defaults::OBJECT`], which has more of short ones.
+    /// Number of concurrent requests, from 1 to 256. Default: that of [`Defaults::OBJECT`], which allows more short ones.
     pub requests: u32,
-    /// Reads longer than this are several requests at once. Default the largest fetch,
-    /// so that a fetch is one request; at least 64 KiB.
+    /// A longer read is split into several concurrent requests. Default: the largest fetch, so that a fetch is one request; at
+    /// least 64 KiB.
     pub part_bytes: u64,
-    /// Requests that may be made a second time, in percent of all, from 0 to 50: where a read waits longer for its first byte than 95 % of those
-    /// before. The answer that comes first is taken. Default 0.
+    /// Maximum percentage of requests that may be sent a second time, from 0 to 50. This happens if a read waits longer for its
+    /// first byte than 95 % of the earlier requests did. The first reply is used. Default 0.
     pub hedge_percent: u32,
-    /// The profile of the AWS tools (`--profile`). Default that of the variables, or `default`.
+    /// The profile of the AWS tools (`--profile`). Default: that of the variables, or `default`.
     pub profile: Option<String>,
-    /// The region of S3 (`--region`). Default that of the variables or of the profile, or us-east-1.
+    /// The region of S3 (`--region`). Default: that of the variables or of the profile, or us-east-1.
     pub region: Option<String>,
-    /// URL of an S3-compatible server (`--endpoint-url`); others have variables. Default that of the variables, or Amazon.
+    /// URL of an S3-compatible server (`--endpoint-url`); other stores have variables. Default: that of the variables, or
+    /// Amazon.
     pub endpoint_url: Option<String>,
     /// Requests carry no credentials (`--no-sign-request`). Default false.
     pub no_sign_request: bool,
     /// The reader pays for requests and bytes (`--requester-pays`, S3). Default false.
     pub requester_pays: bool,
-    /// PEM file of certificates to trust in addition to the system's (`--ca-file`). Default that of `AWS_CA_BUNDLE`.
+    /// PEM file of certificates to trust in addition to the system's (`--ca-file`). Default: that of `AWS_CA_BUNDLE`.
     pub ca_file: Option<PathBuf>,
-    /// Names and values of the variables that stores know, such as `AWS_*` ([`VARIABLES`]). Default those of the environment.
+    /// Names and values of the variables that stores use, such as `AWS_*` ([`VARIABLES`]). Default: those of the environment.
     pub variables: Vec<(String, String)>,
-    /// The key among the variables is what a caller has given as arguments named `key` and `secret`, by which errors name it. Default false.
+    /// The key among the variables was passed by the caller as the arguments `key` and `secret`; errors then name these
+    /// arguments. Default false.
     pub key_is_argument: bool,
 }
 
-/// Values are secrets: only what is no variable is shown.
+/// Values are secrets, so this shows only settings that are not variables.
 impl std::fmt::Debug for ObjectSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ObjectSettings {
@@ -162,7 +165,7 @@ impl Default for ObjectSettings {
     }
 }
 
-/// Those of the environment; one that is no text is no key.
+/// The variables of the environment. A value that is not text is skipped.
 fn variables() -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -174,11 +177,11 @@ fn variables() -> Vec<(String, String)> {
 }
 
 impl ObjectSettings {
-    /// The defaults with what the program says below ([`configure_by`]), what [`VARIABLE`] says, and what the program says above
-    /// ([`configure`]).
+    /// The defaults, overridden by the program's defaults ([`configure_by`]), then by [`VARIABLE`], then by the program's
+    /// settings ([`configure`]).
     ///
     /// # Errors
-    /// A line with the problems value.
+    /// A line with the invalid value.
     pub fn from_environment() -> Result<ObjectSettings, String> {
         let below = BELOW.get().map_or(Ok(String::new()), |read| read())?;
         let text = std::env::var(VARIABLE).unwrap_or_default();
@@ -187,7 +190,7 @@ impl ObjectSettings {
         settings.with(&text)?.with(&of_program)
     }
 
-    /// These with what a text in [`NOTATION`] says.
+    /// These settings, overridden by a text in [`NOTATION`].
     ///
     /// # Errors
     /// A line with the problem.
@@ -251,7 +254,7 @@ impl ObjectSettings {
         }
     }
 
-    /// The time that a read of `bytes` may take in all.
+    /// The total time limit for a read of `bytes`.
     pub fn total_for(&self, bytes: u64) -> Duration {
         self.total
             + Duration::from_millis(
@@ -268,7 +271,7 @@ impl ObjectSettings {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// These for a bucket of that region.
+    /// These settings for a bucket in that region.
     pub fn in_region(&self, region: &str) -> ObjectSettings {
         ObjectSettings {
             region: Some(region.to_string()),
@@ -276,18 +279,18 @@ impl ObjectSettings {
         }
     }
 
-    /// The user's home, if the variables have it.
+    /// The user's home folder, if the variables have it.
     pub fn home(&self) -> Option<PathBuf> {
         self.variable("HOME").map(PathBuf::from)
     }
 
-    /// A path that may begin with `~/`.
+    /// Expands a path that may begin with `~/`.
     pub fn expand(&self, path: &str) -> PathBuf {
         let below = path.strip_prefix("~/").zip(self.home());
         below.map_or_else(|| PathBuf::from(path), |(rest, home)| home.join(rest))
     }
 
-    /// Certificates to trust beside the system's, of S3.
+    /// Certificates that S3 trusts in addition to the system's.
     pub fn ca_bundle(&self) -> Option<PathBuf> {
         let named = self.variable("AWS_CA_BUNDLE");
         let named = named.map(|path| self.expand(path));
@@ -300,7 +303,7 @@ impl ObjectSettings {
     }
 }
 
-/// Is it a word for yes?
+/// Whether a value means yes.
 pub fn is_yes(value: &str) -> bool {
     let yes = ["1", "true", "on", "yes", "y"];
     yes.iter().any(|word| value.eq_ignore_ascii_case(word))

@@ -1,8 +1,8 @@
 //! Object stores: each is a file of this folder and a row of [`KINDS`].
 //!
-//! A store defines its notation, how to read and list a location, and how its replies differ from plain HTTP. All
-//! else (first bytes, parts, retries, brake, hedges, versions, trees) is shared. object_store signs and sends, set up so that it hides
-//! nothing: no retries, no built-in timeouts, HTTP/1.1, our check of replies in front.
+//! A store defines its notation, how to read and list a location, and how its replies differ from plain HTTP. Everything else
+//! (first bytes, parts, retries, limits, hedges, versions, trees) is shared. object_store signs and sends. It is configured so
+//! that it hides nothing: no retries, no built-in timeouts, HTTP/1.1, and our check of replies in front.
 //!
 //! ```text
 //!   name ──KINDS──► Place ──connect──► Store ─┬─ objects ──► object_store ──► check of replies ──► the server
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// Of a store that the program has set up itself.
+/// The remedies for a store that the program has created itself.
 pub(super) const FOREIGN: Advice = Advice {
     refused: "check the credentials that the store was built with",
     unsigned: "build the store with credentials",
@@ -47,9 +47,9 @@ const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &h
 
 /// A kind of store.
 pub struct StoreKind {
-    /// One of the schemes of its row in `source.rs`.
+    /// The scheme in `source.rs`.
     pub scheme: &'static str,
-    /// Reads a name.
+    /// Parses a name.
     pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,
 }
 
@@ -58,7 +58,7 @@ pub trait Place: Send + Sync {
     /// The key of an object; empty for all of a bucket; a prefix ends with `/`.
     fn key(&self) -> &str;
 
-    /// Is it the name of many objects?
+    /// Whether it names many objects.
     fn is_prefix(&self) -> bool {
         self.key().is_empty() || self.key().ends_with('/')
     }
@@ -81,18 +81,18 @@ pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
     /// Whether the program created it.
     pub is_foreign: bool,
-    /// `None` if names cannot be listed.
+    /// `None` if the store cannot list names.
     pub listing: Option<Arc<dyn Listing>>,
     pub account: Account,
     /// `None` without credentials.
     pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
-    /// What is before the key of an object in its full name, without secrets: endpoint and bucket.
+    /// The part before the key in an object's full name, without secrets: endpoint and bucket.
     pub place: Arc<str>,
 }
 
 impl Store {
-    /// Of the program's own. Nothing is known of its server, which another store may ask by another name.
+    /// A program's own store. Nothing is known about its server, and another store may use the same server under another name.
     pub fn foreign(objects: Arc<dyn ObjectStore>) -> Store {
         let place: Arc<str> = objects.to_string().into();
         Store {
@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    /// Where requests carry no credentials: says why the chain of `store` has none, if it knows.
+    /// If requests carry no credentials: adds the reason why the chain of `store` has none, if it is known.
     fn with_missing(mut self, store: &'static str, settings: &ObjectSettings) -> Store {
         if self.account.is_unsigned && !settings.no_sign_request {
             self.account.missing = credentials::missing(store, chain_key(settings));
@@ -114,7 +114,8 @@ impl Store {
         self
     }
 
-    /// Of a store that has a chain of credentials, of which `keeper` has what a link had. `server` is a name that all its objects share.
+    /// A store with a chain of credentials; `keeper` has the credentials that a link provided. `server` is a name that all its
+    /// objects share.
     fn new<C: Send + Sync + PartialEq + 'static>(
         objects: Arc<dyn ObjectStore>,
         listing: Arc<dyn Listing>,
@@ -138,26 +139,26 @@ impl Store {
 
 /// Lists names below a prefix, page by page.
 pub trait Listing: Send + Sync {
-    /// A page, asked for once.
+    /// Requests a page, once.
     fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>>;
 
-    /// It knows pages that begin behind a key.
+    /// Whether pages can begin after a key.
     fn begins_behind_keys(&self) -> bool {
         true
     }
 
-    /// It knows any beginning of keys, and not only one that ends with `/`.
+    /// Whether it supports any prefix, and not only one that ends with `/`.
     fn knows_any_prefix(&self) -> bool {
         true
     }
 
-    /// An empty folder may be an object of its name, without a `/` at its end ([`Page::marks_folder`]).
+    /// Whether an empty folder may be an object with its name, without a `/` at its end ([`Page::marks_folder`]).
     fn marks_folders(&self) -> bool {
         false
     }
 }
 
-/// A listing that object_store asks for. It is read by our check of replies.
+/// A listing requested by object_store, and parsed by our check of replies.
 struct PaginatedListing<S> {
     store: Arc<S>,
     is_ordered: bool,
@@ -171,7 +172,7 @@ impl<S> PaginatedListing<S> {
         }
     }
 
-    /// Of a directory bucket: its names come in no order, and prefixes end with `/`.
+    /// The listing of a directory bucket: its names are unordered, and prefixes end with `/`.
     fn without_order(store: Arc<S>) -> PaginatedListing<S> {
         PaginatedListing {
             store,
@@ -207,10 +208,10 @@ impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
     }
 }
 
-/// Reads a name.
+/// Parses a name.
 ///
 /// # Errors
-/// It is none; never with a password or a token.
+/// The name is invalid. The error never contains a password or a token.
 pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     let text = source::text(name)?;
     let scheme = name.scheme();
@@ -225,10 +226,11 @@ pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
 }
 
-/// Opens something at a place: without credentials first where it may be public, and once more by other settings where the refusal says so.
+/// Opens an object or a prefix. If it may be public, the first try is without credentials. If the refusal asks for other
+/// settings, it tries once more with those.
 ///
 /// # Errors
-/// What the last one says.
+/// The error of the last try.
 pub fn open_at<T, E>(
     place: &dyn Place,
     settings: ObjectSettings,
@@ -252,35 +254,38 @@ pub fn open_at<T, E>(
     Ok(first)
 }
 
-/// Is it the name of many objects: a bucket, or a prefix with `/` at its end?
+/// Whether a name is that of many objects: a bucket, or a prefix with `/` at its end.
 #[must_use]
 pub fn names_a_prefix(name: &SourceName) -> bool {
     parse(name).is_ok_and(|place| place.is_prefix())
 }
 
-/// A bucket, and what is in it.
+/// A bucket, and a key in it.
 struct BucketKey {
     bucket: String,
     key: String,
 }
 
-/// `BUCKET/KEY` behind the scheme of `text`, and two slashes.
+/// Parses `BUCKET/KEY` after the scheme of `text` and two slashes.
 ///
 /// # Errors
-/// There are keys of an account before the bucket, or no bucket.
+/// There are keys of an account before the bucket, or there is no bucket.
 fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, Unfit> {
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
         let remedy = format!("write {write}, and {accounts}");
         return Err(Unfit::new(
-            "the name of a bucket has no keys before it",
+            "the name has access keys before the bucket",
             &remedy,
         ));
     }
     let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     if bucket.is_empty() || !bucket.bytes().all(is_name) {
-        return Err(Unfit::new("it names no bucket", &format!("write {write}")));
+        return Err(Unfit::new(
+            "the bucket is missing",
+            &format!("write {write}"),
+        ));
     }
     Ok(BucketKey {
         bucket: bucket.to_string(),
@@ -291,16 +296,17 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
 /// The path of an object's key.
 ///
 /// # Errors
-/// The request is invalid.
+/// The key is invalid.
 pub fn path_of(key: &str) -> Result<Path, Unfit> {
     Path::parse(key).map_err(|_| {
-        let why = "the key has an empty part, `.`, `..` or a character that is no text";
-        Unfit::new(why, "copy the object to a plainer key")
+        let why = "the key has an empty part, `.`, `..` or a character that is not text";
+        Unfit::new(why, "copy the object to a simpler key")
     })
 }
 
-/// Looks at the variables of a store before object_store does: it panics where an endpoint is no URL, or where a value cannot be
-/// part of a header. `urls` are those that hold one. The line names the variable and never its value.
+/// Checks the variables of a store before object_store uses them: it panics if an endpoint is not a URL, or if a value cannot
+/// be used in a header. `urls` are the variables that contain a URL. The error contains the variable's name, and never its
+/// value.
 ///
 /// # Errors
 /// The error of an unusable variable, with a remedy.
@@ -319,7 +325,7 @@ fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(),
         }
         let is_region = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if name.ends_with("_REGION") && !value.bytes().all(is_region) {
-            return refuse("is no region", "write one such as us-east-1");
+            return refuse("is not a region", "use a region such as us-east-1");
         }
         if urls.contains(&name.as_str()) {
             check_endpoint(name, value)?;
@@ -328,7 +334,7 @@ fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(),
     Ok(())
 }
 
-/// Looks at a variable or an option that holds a URL.
+/// Checks a variable or an option that contains a URL.
 ///
 /// # Errors
 /// Why it cannot be used, without the value.
@@ -338,7 +344,7 @@ fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
     let url = Url::parse(value).ok();
     let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
     else {
-        return refuse("is no URL");
+        return refuse("is not a URL");
     };
     let may_ask = name.ends_with("_FULL_URI");
     if !url.username().is_empty() || url.password().is_some() || !may_ask && url.query().is_some() {
@@ -350,7 +356,7 @@ fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
 /// Whether plain HTTP is allowed: for this machine always, elsewhere only if a variable allows it.
 ///
 /// # Errors
-/// Nothing says so.
+/// No variable allows it.
 fn may_be_plain(
     endpoint: Option<&str>,
     settings: &ObjectSettings,
@@ -369,10 +375,10 @@ fn may_be_plain(
     Err(Unfit::new(why, &remedy))
 }
 
-/// What keeps the credentials for some settings; nothing where requests carry none.
+/// The keeper of the credentials for some settings. Returns `None` if requests carry none.
 ///
 /// # Errors
-/// A link of the chain is set up and cannot be used.
+/// A link of the chain is configured and cannot be used.
 fn keeper_of<C, H>(
     store: &'static str,
     settings: &ObjectSettings,
@@ -388,7 +394,7 @@ where
     credentials::keeper(store, chain_key(settings), chain)
 }
 
-/// What a chain depends on.
+/// The settings that a chain depends on.
 fn chain_key(settings: &ObjectSettings) -> impl Hash {
     let ObjectSettings {
         variables,
@@ -399,7 +405,7 @@ fn chain_key(settings: &ObjectSettings) -> impl Hash {
     (variables, profile, ca_file)
 }
 
-/// With retries left, object_store would also go on with a broken body by itself.
+/// With retries, object_store would also continue a broken body by itself.
 fn no_retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig::default(),
@@ -408,7 +414,7 @@ fn no_retries() -> RetryConfig {
     }
 }
 
-/// What makes the clients of a place.
+/// Creates the clients of a location.
 fn connector(
     settings: &ObjectSettings,
     allow_http: bool,

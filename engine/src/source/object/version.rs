@@ -1,23 +1,23 @@
 //! The version of an object, and whether a reply belongs to it.
 //!
-//! A [`Validator`] is a store's statement in a listing or a reply: ETag, date, size. It has a text form, which identifies it in a mount, a listing on
-//! the disk and the disk cache know it. A [`Version`] is what a reader is pinned to. It begins with a listing or a reply; from the first
-//! reply on, every reply must have the same. Sends no requests.
+//! A [`Validator`] is what a store reports in a listing or a reply: ETag, date, size. Its text form identifies the version in a
+//! mount, in a listing on disk and in the disk cache. A reader is pinned to a [`Version`]. It begins with a listing or a reply;
+//! from the first reply on, every reply must have the same validator. This module sends no requests.
 //!
 //! ```text
-//!   Validator, as text              is the version exactly?   asked for by           two replies are the same by
+//!   Validator, as text              is the version exactly?   condition              two replies are equal in
 //!   "e1f0" 4096                     yes, by a strong ETag     If-Match               ETag, size
 //!   W/"e1f0" 1795750000 4096        no (If-Match would fail)  If-Unmodified-Since    ETag, date, size
 //!   1795750000 4096                 no                        If-Unmodified-Since    date, size
-//!   0 4096                          no                        nothing                size
+//!   0 4096                          no                        none                   size
 //!
 //!   a listing and a reply           the same ETag and size, or the same date (in seconds) and size, as far as both have them
 //! ```
-//! Servers write one ETag in several ways: without quotes, as weak, in the listing alone, or as another one there than with the object. So a
-//! listing is compared with a reply by less than two replies are.
+//! Servers write one ETag in several ways: without quotes, as weak, only in the listing, or in the listing with another value
+//! than for the object. So the comparison of a listing with a reply is less strict than that of two replies.
 //!
-//! Example: a listing has "a1", 10:00:00.7 and 5 bytes; the first reply says W/"b2", 10:00:00, 5 bytes: the same date and size. From now on
-//! it is W/"b2" that must come.
+//! Example: a listing has "a1", 10:00:00.7 and 5 bytes. The first reply has W/"b2", 10:00:00 and 5 bytes: the same date and
+//! size. From now on, every reply must have W/"b2".
 
 use super::page::generation_of_etag;
 use super::refusal::Refusal;
@@ -35,7 +35,7 @@ struct ETag {
 }
 
 impl ETag {
-    /// `None` if it is empty or invalid in a header.
+    /// Parses an ETag. Returns `None` if it is empty or invalid in a header.
     fn of(text: &str) -> Option<ETag> {
         let strong = text.strip_prefix("W/");
         let tag = strong.unwrap_or(text).trim_matches('"');
@@ -54,7 +54,7 @@ impl Display for ETag {
     }
 }
 
-/// A store's statement about a version, in a listing or in a reply.
+/// What a store reports about a version, in a listing or in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validator {
     e_tag: Option<ETag>,
@@ -76,7 +76,7 @@ impl Validator {
         Validator::new(meta.e_tag.as_deref(), Some(meta.last_modified), meta.size)
     }
 
-    /// Reads [`Validator::text`]; nothing for any other text.
+    /// Parses [`Validator::text`]. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Validator> {
         let (rest, size) = text.rsplit_once(' ')?;
         let (e_tag, seconds) = match rest.rsplit_once(' ') {
@@ -89,7 +89,7 @@ impl Validator {
         Some(said).filter(|said| said.text() == text)
     }
 
-    /// Of the attributes of a file: [`Meta::version`] is the text, and its date is there for a strong ETag, too.
+    /// From the attributes of a file: [`Meta::version`] is the text, and the date is also available for a strong ETag.
     pub fn of_file(meta: &Meta) -> Option<Validator> {
         let said = Validator::parse(std::str::from_utf8(&meta.version).ok()?)?;
         let seconds = i64::try_from(meta.mtime_ns / 1_000_000_000).ok()?;
@@ -100,18 +100,18 @@ impl Validator {
         })
     }
 
-    /// The one text of it. It differs where versions differ, as far as the store says.
+    /// Its text form, which differs between versions as far as the store reports a difference.
     pub fn text(&self) -> String {
         let (size, seconds) = (self.size, self.seconds().unwrap_or(0));
         match &self.e_tag {
-            // The date of a strong ETag has no meaning: machines of one cluster may differ in it.
+            // The date next to a strong ETag has no meaning: machines of one cluster may report different dates.
             Some(strong) if !strong.is_weak => format!("{strong} {size}"),
             Some(weak) => format!("{weak} {seconds} {size}"),
             None => format!("{seconds} {size}"),
         }
     }
 
-    /// No other version has a strong ETag that is the same.
+    /// Whether it has a strong ETag, which no other version has.
     pub fn is_exact(&self) -> bool {
         self.e_tag.as_ref().is_some_and(|e_tag| !e_tag.is_weak)
     }
@@ -126,12 +126,12 @@ impl Validator {
         self.modified?.timestamp_nanos_opt().map(i128::from)
     }
 
-    /// Seconds since 1970, in which HTTP counts.
+    /// Seconds since 1970, the resolution of HTTP dates.
     pub fn seconds(&self) -> Option<i64> {
         Some(self.modified?.timestamp())
     }
 
-    /// The properties by which a change is detected.
+    /// The properties that detect a change.
     pub fn told_by(&self) -> &'static str {
         match (&self.e_tag, self.modified) {
             (Some(e_tag), _) if generation_of_etag(&e_tag.tag).is_some() => "generation",
@@ -143,7 +143,7 @@ impl Validator {
         }
     }
 
-    /// Adds conditions for this version only, as far as the server supports them.
+    /// Adds the conditions that request only this version, as far as they can be expressed.
     pub fn condition(&self) -> GetOptions {
         let strong = self.e_tag.as_ref().filter(|e_tag| !e_tag.is_weak);
         GetOptions {
@@ -153,7 +153,7 @@ impl Validator {
         }
     }
 
-    /// Asks for any other version only.
+    /// Requests the object only if it has another version.
     pub fn condition_unless(&self) -> GetOptions {
         GetOptions {
             if_none_match: self.condition().if_match,
@@ -161,12 +161,12 @@ impl Validator {
         }
     }
 
-    /// Compares two replies.
+    /// Checks that two replies have the same version.
     fn same(&self, reply: &Validator) -> Result<(), Refusal> {
         self.same_size(reply)?;
         match (&self.e_tag, &reply.e_tag) {
             (Some(_), None) => return Err(Refusal::NoEtag),
-            // Without an ETag it was told by date and size, or size alone, which another version may have as well.
+            // Without an ETag the version was identified by date and size, or size alone, which another version may share.
             (None, Some(_)) => return Err(changed("it has an ETag now, and had none before")),
             (Some(mine), Some(theirs)) if mine.tag != theirs.tag => return Err(other_etag()),
             (Some(mine), Some(_)) if !mine.is_weak => return Ok(()),
@@ -222,7 +222,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Of a listing: the first reply settles what it left open.
+    /// A version from a listing; the first reply adds what the listing left open.
     pub fn listed(said: Validator) -> Version {
         Version {
             first: said,
@@ -230,7 +230,7 @@ impl Version {
         }
     }
 
-    /// Of a reply, or taken for one: each reply has to say the same.
+    /// A version from a reply, or treated as such: every reply must have the same validator.
     pub fn replied(said: Validator) -> Version {
         Version {
             replied: OnceLock::from(said.clone()),
@@ -238,7 +238,7 @@ impl Version {
         }
     }
 
-    /// Its current state.
+    /// Its current validator.
     pub fn now(&self) -> &Validator {
         self.replied.get().unwrap_or(&self.first)
     }
@@ -247,19 +247,19 @@ impl Version {
         self.first.size
     }
 
-    /// No reply has said yet which version this is.
+    /// Whether no reply has confirmed the version yet.
     pub fn is_listed(&self) -> bool {
         self.replied.get().is_none()
     }
 
-    /// The first reply had the ETag of the listing.
+    /// Whether the first reply had the ETag of the listing.
     pub fn is_as_listed(&self) -> bool {
         let tag_of = |said: &Validator| said.e_tag.as_ref().map(|e_tag| e_tag.tag.clone());
         tag_of(self.now()) == tag_of(&self.first)
     }
 
-    /// What a refused part of this version means: only ranges inside of it are asked for, so an object that ends before that
-    /// is another.
+    /// Converts the refusal of a part of this version. Only ranges within the version are requested, so an object that ends
+    /// earlier has changed.
     pub fn refused(&self, refusal: Refusal) -> Refusal {
         let had = self.size();
         match refusal {
@@ -274,13 +274,13 @@ impl Version {
         }
     }
 
-    /// Is a reply of this version?
+    /// Checks that a reply is of this version.
     pub fn check(&self, reply: &Validator) -> Result<(), Refusal> {
         if let Some(own) = self.replied.get() {
             return own.same(reply);
         }
         self.first.alike(reply)?;
-        // Another part may have been answered meanwhile, and that answer counts.
+        // Another part may have been received meanwhile; then its validator counts.
         self.replied.get_or_init(|| reply.clone()).same(reply)
     }
 }

@@ -1,12 +1,12 @@
 //! The name of an image: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
-//! Never: looks anything up, and takes no key or secret: Ceph's keyrings hold them.
+//! It never looks anything up, and takes no key or secret: Ceph's keyrings have them.
 
 use crate::source::{self, SourceName, SourceOpenError};
 
 const REMEDY: &str = "write rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]";
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
-/// Longest name of a pool, namespace, image or snapshot, in bytes. Ceph's own limits are lower.
+/// Maximum bytes of the name of a pool, namespace, image or snapshot. Ceph's own limits are lower.
 const MAX_NAME: usize = 4096;
 
 /// An image, and its cluster.
@@ -18,9 +18,9 @@ pub struct Address {
     pub image: String,
     /// A snapshot never changes.
     pub snap: Option<String>,
-    /// The configuration; `CEPH_CONF` or the usual places where none is named.
+    /// The configuration; if `None`, `CEPH_CONF` or the usual places.
     pub conf: Option<String>,
-    /// The user, without `client.`; `admin` where none is named.
+    /// The user, without `client.`; if `None`, `admin`.
     pub id: Option<String>,
 }
 

@@ -1,11 +1,11 @@
-//! A connection to a cluster, a pool, an open image: each closes itself, in the order that librbd needs.
+//! A connection to a cluster, a pool, an open image. Each closes itself, in the order that librbd requires.
 //!
 //! ```text
 //!   Cluster ◄── Pool ◄── Image ◄── a read in progress
 //!      └ shutdown  └ destroy  └ close, once no read is in flight
 //! ```
 //!
-//! Never: opens anything for writing.
+//! It never opens anything for writing.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ use std::ptr::{null, null_mut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// What was being done when librbd gave this (positive) error number.
+/// The step at which librbd returned this (positive) error number.
 pub struct RbdError {
     pub errno: i32,
     pub step: Step,
@@ -31,12 +31,12 @@ pub struct RbdError {
 pub enum Step {
     Create,
     ReadConf,
-    /// An option that was given.
+    /// Setting an option.
     Option,
     Connect,
     Pool,
     Image,
-    /// Questions to an open image.
+    /// Queries of an open image.
     Stat,
 }
 
@@ -51,7 +51,7 @@ fn done(step: Step, result: c_int) -> Result<(), RbdError> {
     }
 }
 
-/// A name for C. One with a zero byte in it becomes empty, which nothing is called; `address.rs` lets none through.
+/// A name as a C string. A name with a zero byte becomes empty, which matches nothing; `address.rs` refuses such names.
 fn name(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
@@ -60,8 +60,8 @@ fn pointer(text: Option<&CString>) -> *const c_char {
     text.map_or(null(), |text| text.as_ptr())
 }
 
-/// Has stderr the flags again that it had before the first connection. The log of librados sets O_NONBLOCK where stderr is a pipe: that holds for
-/// every process that has the pipe open, and what it prints while the pipe is full would be lost.
+/// Restores the flags of stderr from before the first connection. The log of librados sets O_NONBLOCK if stderr is a pipe. That
+/// affects every process that has the pipe open, and their output would be lost while the pipe is full.
 struct StderrFlags;
 
 impl Drop for StderrFlags {
@@ -91,7 +91,7 @@ struct Cluster {
     handle: Handle,
 }
 
-// SAFETY: `rados_t` may be used by several threads at once, and on another thread than the one that made it.
+// SAFETY: several threads may use `rados_t` concurrently, and not only the thread that created it.
 unsafe impl Send for Cluster {}
 // SAFETY: as above.
 unsafe impl Sync for Cluster {}
@@ -113,7 +113,7 @@ impl Cluster {
             (api.rados_create)(&mut handle, id.as_ptr())
         })?;
         let cluster = Cluster { api, handle };
-        // The connection may take long.
+        // Connecting may take long.
         flags.give_back();
         // SAFETY: a live handle that is not connected; null means the usual places.
         done(Step::ReadConf, unsafe {
@@ -138,7 +138,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SAFETY: made by rados_create, not used any more: pools hold on to their cluster.
+        // SAFETY: created by rados_create, and no longer used: pools keep their cluster alive.
         unsafe { (self.api.rados_shutdown)(self.handle) }
     }
 }
@@ -149,7 +149,7 @@ pub struct Pool {
     handle: Handle,
 }
 
-// SAFETY: `rados_ioctx_t` may be used by several threads as long as no thread changes its namespace; that is done before
+// SAFETY: several threads may use `rados_ioctx_t` concurrently as long as no thread changes its namespace. That is done before
 // any other thread has it.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
@@ -179,19 +179,19 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: made by rados_ioctx_create; images hold on to their pool. The cluster is shut down after this.
+        // SAFETY: created by rados_ioctx_create; images keep their pool alive. The cluster is shut down after this.
         unsafe { (self.cluster.api.rados_ioctx_destroy)(self.handle) }
     }
 }
 
-/// How an image is laid out in objects: what `rbd-aligned` takes as `object`, `stripe-unit` and `stripe-count`.
+/// The layout of an image in objects: `rbd-aligned` takes these values as `object`, `stripe-unit` and `stripe-count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RbdLayout {
     /// Bytes of an object.
     pub object_bytes: u64,
-    /// Bytes that go to one object before the next one's turn.
+    /// Bytes that go to one object before the next object follows.
     pub stripe_unit_bytes: u64,
-    /// Objects that take turns.
+    /// Number of objects in a stripe.
     pub stripe_count: u64,
 }
 
@@ -214,7 +214,7 @@ pub struct Image {
     pool: Option<Arc<Pool>>,
 }
 
-// SAFETY: `rbd_image_t` may be used by several threads at once, and on another thread than the one that opened it.
+// SAFETY: several threads may use `rbd_image_t` concurrently, and not only the thread that opened it.
 unsafe impl Send for Image {}
 // SAFETY: as above.
 unsafe impl Sync for Image {}
@@ -288,7 +288,7 @@ impl Image {
             parent_name: [0; 96],
         };
         let mut info = empty;
-        // SAFETY: a live image, a struct of theirs and its size.
+        // SAFETY: a live image, a struct of librbd's type, and its size.
         done(Step::Stat, unsafe {
             (self.api.rbd_stat)(self.handle, &mut info, size_of::<ImageInfo>())
         })?;
@@ -311,7 +311,7 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         if !self.in_flight.drained() {
-            // Reads that never ended still point into it: it stays open, with everything that it needs.
+            // Reads that never ended still use it, so it stays open, with everything that it needs.
             std::mem::forget(self.pool.take());
             return;
         }
@@ -322,9 +322,9 @@ impl Drop for Image {
 
 // Reads in flight through librbd, and the owners of their memory.
 //
-// A read in flight owns its buffer. The caller waits beside it, and may go away: the buffer stays until librbd says
-// that the read has ended. The callback runs on one of librbd's threads; it passes the result on and returns. Never: unwinds
-// into librbd, closes anything there, or touches the bytes before librbd is done with them.
+// A read in flight owns its buffer. The caller waits separately, and may go away: the buffer stays until librbd reports that
+// the read has ended. The callback runs on one of librbd's threads; it passes the result on and returns. It never unwinds into
+// librbd, never closes anything there, and never touches the bytes before librbd is done with them.
 //
 // ```text
 //   begin ──► Flight { buffer, slot, .. } ──rbd_aio_read──► librbd's threads ──landed──► slot.put(result, buffer)
@@ -332,11 +332,11 @@ impl Drop for Image {
 //          dropped: the buffer is freed with the slot
 // ```
 
-/// Buffers that are kept for the next reads: as many as the engine has fetches in flight.
+/// Buffers that are kept for later reads: as many as the engine has fetches in flight.
 const KEPT_BUFFERS: usize = 64;
-/// Larger ones are not kept: the engine's fetch unless set.
+/// Larger buffers are not kept. The value is the engine's default fetch size.
 const KEPT_BYTES: usize = 1 << 20;
-/// How long closing waits for reads to end. librados ends each within its own time for silence, which is shorter.
+/// How long closing waits for reads to end. librados ends each read after its own timeout, which is shorter.
 const DRAIN: Duration = Duration::from_secs(90);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -363,7 +363,7 @@ impl ReadsInFlight {
         }
     }
 
-    /// Waits until there are none. False if there still are some when even librados's own deadline is long over.
+    /// Waits until no read is in flight. Returns false if reads remain long after librados's own timeout.
     pub fn drained(&self) -> bool {
         let inside = lock(&self.inside);
         let waited = self
@@ -373,7 +373,7 @@ impl ReadsInFlight {
     }
 }
 
-/// Memory to read into, used again: a fresh MiB costs 256 page faults.
+/// Reusable read buffers: a fresh MiB costs 256 page faults.
 #[derive(Default)]
 pub struct Buffers(Mutex<Vec<Vec<u8>>>);
 
@@ -393,7 +393,7 @@ impl Buffers {
     }
 }
 
-/// Where the answer is left: bytes or a negative error number, and the buffer.
+/// Receives the result: a number of bytes or a negative error number, and the buffer.
 #[derive(Default)]
 struct AnswerSlot {
     answer: Mutex<Option<(isize, Vec<u8>)>>,
@@ -407,7 +407,7 @@ impl AnswerSlot {
     }
 }
 
-/// What librbd holds of us while a read is in flight.
+/// Our data that librbd holds while a read is in flight.
 struct Flight {
     release: unsafe extern "C" fn(Handle),
     result: unsafe extern "C" fn(Handle) -> isize,
@@ -418,7 +418,7 @@ struct Flight {
 
 /// Called by librbd, once for each read.
 extern "C" fn landed(completion: Handle, flight: Handle) {
-    // SAFETY: made by Box::into_raw in `begin` and given back exactly here, as the callback is called once.
+    // SAFETY: created by Box::into_raw in `begin` and returned only here, because the callback is called once.
     let flight = unsafe { Box::from_raw(flight.cast::<Flight>()) };
     let Flight {
         release,
@@ -427,37 +427,37 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
         slot,
         in_flight,
     } = *flight;
-    // SAFETY: the completion is alive until it is released, which is done in the next statement and nowhere else.
+    // SAFETY: the completion is alive until it is released, which happens only in the next statement.
     let result = unsafe { result(completion) };
     // SAFETY: as above; librbd holds a reference to it while the callback runs.
     unsafe { release(completion) };
-    // Nothing in here is expected to panic; if it did, the reader would run into its deadline, and librbd goes on.
+    // Nothing in here is expected to panic. If it did, the reader would time out, and librbd would continue.
     let _ = catch_unwind(AssertUnwindSafe(|| slot.put(result, buffer)));
     drop(slot);
     let _ = catch_unwind(AssertUnwindSafe(|| in_flight.leave()));
 }
 
-/// A waiter for a read.
+/// The waiting side of a read.
 pub struct Ticket {
     slot: Arc<AnswerSlot>,
     buffers: Arc<Buffers>,
 }
 
-/// What became of a read.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// This many bytes were taken.
+    /// This many bytes were read.
     Bytes(usize),
-    /// This (positive) error number.
+    /// The read failed with this (positive) error number.
     Failed(i32),
-    /// librbd has said nothing in all that time.
+    /// librbd has not replied in time.
     Silent,
 }
 
 /// Starts a read of `len` bytes at `offset`.
 ///
 /// # Errors
-/// The (positive) error number with which librbd refused to begin.
+/// The (positive) error number with which librbd refused the read.
 pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     let api = image.api;
     let slot = Arc::<AnswerSlot>::default();
@@ -482,8 +482,8 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         return Err(made.saturating_neg());
     }
     image.in_flight.enter();
-    // SAFETY: the image is open as long as this read is counted. The buffer has at least `len` bytes, belongs to the
-    // flight, and is neither moved nor looked at before `landed` has the flight back.
+    // SAFETY: the image is open as long as this read is counted. The buffer has at least `len` bytes, belongs to the flight,
+    // and is neither moved nor read before `landed` gets the flight back.
     let begun = unsafe { (api.rbd_aio_read)(image.handle, offset, len, target.cast(), completion) };
     if begun < 0 {
         // SAFETY: a refused read calls no callback, so the completion and the flight are still ours alone.
@@ -500,7 +500,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
 }
 
 impl Ticket {
-    /// Waits for the end, at most so long, and hands the bytes to `take`.
+    /// Waits for the end, at most `patience`, and passes the bytes to `take`.
     pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> ReadOutcome {
         let answer = lock(&self.slot.answer);
         let waited = self
@@ -526,14 +526,14 @@ impl Ticket {
     }
 }
 
-// librados and librbd, loaded when the first image is opened. Nothing is linked.
+// librados and librbd, loaded when the first image is opened. They are not linked.
 //
-// The libraries are never closed again: they have threads, and thread-local state with destructors. Never: calls
-// anything by itself.
+// The libraries are never unloaded, because they have threads, and thread-local state with destructors. This code calls nothing
+// by itself.
 
-/// A handle of theirs.
+/// A handle of the libraries.
 pub type Handle = *mut c_void;
-/// What is called on one of their threads when a read has ended: completion, argument.
+/// The callback on a librbd thread when a read has ended: completion, argument.
 pub type Callback = extern "C" fn(Handle, Handle);
 
 /// `rbd_image_info_t` of `rbd/librbd.h`, whose layout is part of the ABI `librbd.so.1`.
@@ -548,12 +548,12 @@ pub struct ImageInfo {
     pub parent_name: [c_char; 96],
 }
 
-/// Why there is no librbd.
+/// Why librbd is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryError {
-    /// A library is not there or cannot be loaded: its name, and what the loader says.
+    /// A library does not exist or cannot be loaded: its name, and the loader's message.
     Library(String, String),
-    /// A library is there but not the one that is needed: its name and the function that it lacks.
+    /// A library exists, but lacks a function: its name, and the function.
     Function(String, &'static str),
 }
 
@@ -569,8 +569,8 @@ macro_rules! functions {
                 Ok(Api {
                     $($name: {
                         let (file, library) = functions!(@ $from rados rbd);
-                        // SAFETY: the type is that of the function in the public headers of the ABI that the file's
-                        // number means; the library is never closed, so the pointer stays good.
+                        // SAFETY: the type is that of the function in the public headers for this ABI version of the file; the
+                        // library is never closed, so the pointer stays valid.
                         let symbol = unsafe { library.get::<unsafe extern "C" fn($($arg),*) $(-> $result)?>(stringify!($name)) };
                         *symbol.map_err(|_| LibraryError::Function(file.to_string(), stringify!($name)))?
                     },)*
@@ -608,7 +608,7 @@ functions! {
 }
 
 impl Api {
-    /// The libraries of these names, loaded once for each pair of names and for good.
+    /// The libraries with these names, loaded once for each pair of names, and never unloaded.
     pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, LibraryError> {
         static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
             Mutex::new(BTreeMap::new());
@@ -617,10 +617,10 @@ impl Api {
         if let Some(api) = loaded.get(&key) {
             return Ok(api);
         }
-        // librados first and visible to all: librbd is to find this one and no second.
+        // Load librados first, with global symbols, so that librbd uses this copy and no other.
         let (rados_library, rbd_library) = (open(rados)?, open(rbd)?);
         let api = Api::bind((rados, &rados_library), (rbd, &rbd_library));
-        // Even where a function is missing: what was started by loading cannot be stopped.
+        // Even if a function is missing: loading has started things that cannot be stopped.
         std::mem::forget((rados_library, rbd_library));
         let api: &'static Api = Box::leak(Box::new(api?));
         loaded.insert(key, api);
@@ -630,14 +630,14 @@ impl Api {
     /// The version of the programming interface, for messages.
     pub fn version(&self) -> String {
         let (mut major, mut minor, mut extra) = (0, 0, 0);
-        // SAFETY: it writes three integers, and these are three.
+        // SAFETY: the function writes three integers, and these are three.
         unsafe { (self.rbd_version)(&mut major, &mut minor, &mut extra) };
         format!("{major}.{minor}.{extra}")
     }
 }
 
 fn open(name: &str) -> Result<Library, LibraryError> {
-    // SAFETY: loading runs the initialisers of Ceph's libraries, which may run at any time and on any thread.
+    // SAFETY: loading runs the initializers of Ceph's libraries, which may run at any time and on any thread.
     let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
     library.map_err(|error| LibraryError::Library(name.to_string(), error.to_string()))
 }

@@ -1,15 +1,15 @@
 //! Memory accounting of names in this process: listings, and inode numbers of mounts.
 //!
-//! A name takes some hundred bytes, and a server may send any number of names of any length. So bytes are counted, not names:
-//! those of the name, of what is known of it, and of the tables that hold both. All listings and mounts of the process share one limit
-//! ([`max_name_bytes`]); a listing that does not fit ends with an error, and gives back what it took. Never: waits.
+//! A name takes some hundred bytes, and a server may send any number of names of any length. So foreread counts bytes, not
+//! names: those of the name, of its attributes, and of the tables that hold both. All listings and mounts of the process share
+//! one limit ([`max_name_bytes`]). A listing that does not fit fails, and returns what it took. It never waits.
 //!
 //! ```text
-//!   listing under way ──grow──► NameBytes ──drop──► given back
+//!   current listing ──grow──► NameBytes ──drop──► returned
 //!   open folder, numbers of a mount ──grow──► ...      all of them: at most max_name_bytes
 //! ```
-//! Example: a folder of 1,000,000 objects with names of 17 bytes and ETags of 32 hex digits. Its listing and the numbers by which the kernel
-//! knows them are about 90 MB; what a program then looks up or opens takes 400 bytes more each.
+//! Example: a folder of 1,000,000 objects, with names of 17 bytes and ETags of 32 hex digits. Its listing and the kernel's
+//! inode numbers take about 90 MB; each file that a program then looks up or opens takes 400 bytes more.
 
 use foreread_os::host::Host;
 use std::sync::OnceLock;
@@ -20,26 +20,26 @@ pub const MAX_NAME_BYTES: u64 = 1 << 30;
 
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that names of all listings and mounts of this process may take: [`MAX_NAME_BYTES`], or a quarter of the memory of this machine or
-/// control group where that is less.
+/// Maximum bytes for the names of all listings and mounts of this process: [`MAX_NAME_BYTES`], or a quarter of the memory of
+/// this machine or control group if that is less.
 #[must_use]
 pub fn max_name_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| MAX_NAME_BYTES.min(Host::here().memory_bytes() / 4))
 }
 
-/// Bytes that names of all listings and mounts of this process take now.
+/// Bytes that the names of all listings and mounts of this process take now.
 #[must_use]
 pub fn name_bytes() -> u64 {
     USED.load(Ordering::Relaxed)
 }
 
-/// A part of the account, given back when it is dropped.
+/// A share of the limit, returned when it is dropped.
 #[derive(Debug, Default)]
 pub struct NameBytes(u64);
 
 impl NameBytes {
-    /// Takes more. False: it would be more than there may be, and nothing is taken.
+    /// Takes more bytes. Returns false, and takes nothing, if the limit would be exceeded.
     #[must_use]
     pub fn grow(&mut self, bytes: u64) -> bool {
         let more = |used: u64| {
@@ -53,14 +53,14 @@ impl NameBytes {
         taken
     }
 
-    /// Gives some of it back.
+    /// Returns some bytes.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.0);
         self.0 -= bytes;
         USED.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What it is now.
+    /// The bytes that it holds now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0
@@ -73,7 +73,7 @@ impl Drop for NameBytes {
     }
 }
 
-/// A line on names that do not fit.
+/// The message if names do not fit.
 #[must_use]
 pub fn too_many_bytes() -> String {
     format!(

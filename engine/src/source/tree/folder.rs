@@ -1,11 +1,11 @@
 //! A local folder as a tree, or one file of it.
 //!
-//! The folder is opened once; every path is resolved below that descriptor by the kernel (`openat2`), which refuses links in
-//! the middle, `..`, and other file systems that are mounted inside. So nothing that is put in the way afterwards leads out,
-//! and a mount below its own source does not read itself. Opened files are checked by descriptor. Links are never followed.
+//! The folder is opened once. The kernel resolves every path below that descriptor (`openat2`), and refuses links in the
+//! middle, `..`, and other file systems that are mounted inside. So a later change of the tree cannot lead outside, and a mount
+//! below its own source does not read itself. Opened files are checked by their descriptors. Links are never followed.
 //!
 //! ```text
-//!   root (fd) ──openat2, beneath──► fd ──fstat──► Meta     one descriptor for both: there is no moment in between
+//!   root (fd) ──openat2, beneath──► fd ──fstat──► Meta     one descriptor for both, so there is no race
 //!                                    └──/proc/self/fd──► FileSource
 //! ```
 
@@ -25,15 +25,15 @@ use std::sync::Arc;
 pub struct Folder {
     root: OwnedFd,
     path: PathBuf,
-    /// The one name that is shown.
+    /// The only name that is shown.
     only: Option<OsString>,
 }
 
 impl Folder {
-    /// A folder and everything below it.
+    /// Opens a folder and everything below it.
     ///
     /// # Errors
-    /// It is missing, is not a folder, or may not be read.
+    /// It does not exist, is not a folder, or is not readable.
     pub fn open(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,15 +54,15 @@ impl Folder {
         })
     }
 
-    /// One file, shown as a folder with that file. A later replacement of the file is shown too.
+    /// Opens one file, shown as a folder with that file. If the file is replaced later, the new file is shown.
     ///
     /// # Errors
-    /// Its folder cannot be read, or the file is none.
+    /// Its folder cannot be read, or it is not a readable file.
     pub fn only(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
-        // The file that a link names is meant, not the link.
+        // Open the file that a link points to, not the link.
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        // Said at once, in the words of the source.
+        // Report errors immediately, with the message of the source.
         drop(FileSource::open(&real)?);
         let parent = real
             .parent()
@@ -74,7 +74,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A descriptor of the file at a path, without opening it: devices and pipes do not notice.
+    /// A descriptor of the file at a path, without opening the file: devices and pipes do not notice.
     fn descriptor(&self, path: &Path) -> Result<OwnedFd, Errno> {
         if let Some(only) = &self.only
             && !path.as_os_str().is_empty()
@@ -89,7 +89,7 @@ impl Folder {
         };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        // A link at the end is opened as such, by these flags; one in the middle is refused.
+        // These flags open a link at the end as a link; a link in the middle is refused.
         rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
     }
 
@@ -127,7 +127,7 @@ impl Tree for Folder {
                 ) {
                     Ok(stat) => kind_of_mode(&stat),
                     Err(Errno::NOENT) => None,
-                    // A name that cannot be asked about is there all the same.
+                    // A name whose attributes cannot be read exists all the same.
                     Err(errno) => return Err(fails(errno)),
                 };
             }
@@ -158,7 +158,7 @@ impl Tree for Folder {
         let by_descriptor = foreread_os::open::descriptor_path(&fd);
         let opened = FileSource::open_called(&by_descriptor, self.path_of(path));
         let source = opened.map_err(|error| fails(Errno::from_raw_os_error(error.errno)))?;
-        // The source took its own look in between: with the same before and after, it saw the same.
+        // The source has read the attributes in between: if they are equal before and after, it has seen the same ones.
         if meta_of(&rustix::fs::fstat(&fd).map_err(fails)?).as_ref() != Some(&meta) {
             return Err(SourceError::Changed {
                 what: format!("{} changes", self.path_of(path).display()),
@@ -198,7 +198,7 @@ impl Folder {
     }
 }
 
-/// The same file, to be read from.
+/// Reopens the same file, for reading.
 fn reopened(fd: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(
         fd,
@@ -223,7 +223,7 @@ fn kind_of_mode(stat: &Stat) -> Option<Kind> {
 
 fn meta_of(stat: &Stat) -> Option<Meta> {
     let kind = kind_of_mode(stat)?;
-    // Nanoseconds have a sign on some systems.
+    // The type of the nanoseconds is signed on some systems.
     let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
     let ctime_ns = i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec);
     let size = u64::try_from(stat.st_size).unwrap_or(0);

@@ -1,13 +1,14 @@
 //! A compact listing of a folder: names and attributes, for folders with a million objects.
 //!
-//! A name is a record of bytes, in pieces of memory that are filled one after the other, and a place of four bytes. What is asked for is
-//! made of the record again: a [`Meta`], an [`Entry`]. An ETag of 32 hex digits is 16 bytes, a number as many bytes as it needs.
+//! A name is a record in a few large pieces of memory, and a place (an index) of four bytes. A [`Meta`] or an [`Entry`] is
+//! created from the record on request. An ETag of 32 hex digits takes 16 bytes, and a number takes as many bytes as it needs.
 //!
 //! ```text
-//!   places  ─► flags │ length, name │ size, seconds, permissions, owner │ version      sorted by name once all are there
+//!   places  ─► flags │ length, name │ size, seconds, permissions, owner │ version      sorted by name at the end
 //!   example:     1        1 + 15         3       5          2                  16          = 43 bytes, and 4 of its place
 //! ```
-//! Bytes are counted as they are taken from the system ([`NameBytes`]), before a name is kept. Never: the same name twice, once sorted.
+//! Bytes are counted when they are taken from the system ([`NameBytes`]), before a name is stored. Once sorted, a listing never
+//! contains a name twice.
 
 use super::account::NameBytes;
 use super::{Entry, Kind, Meta};
@@ -17,25 +18,25 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// Bytes of a piece of memory: the first is small, each of the next twice as large as the one before, up to this.
+/// Maximum bytes of a piece of memory: the first piece is small, and each next one is twice as large as the one before.
 const PIECE_BYTES: usize = 1 << PIECE_BITS;
 const PIECE_BITS: u32 = 18;
 const FIRST_BYTES: usize = 1 << 10;
-/// Pieces that a place of four bytes can name.
+/// Maximum pieces: a place of four bytes cannot address more.
 const MAX_PIECES: usize = 1 << (u32::BITS - PIECE_BITS);
 const NANOS: i128 = 1_000_000_000;
 
-/// What a record has, beside its kind in the two lowest bits.
+/// The optional fields of a record; its two lowest bits are its kind.
 mod has {
     pub const META: u8 = 4;
     pub const OWNER: u8 = 8;
-    /// The version is the text of 16 bytes in hex digits and the size: strong ETag and size of an object.
+    /// The version is the text of 16 bytes in hex digits and the size: the strong ETag and the size of an object.
     pub const DIGEST: u8 = 16;
-    /// The time has whole seconds alone.
+    /// The time has only whole seconds.
     pub const SECONDS: u8 = 32;
 }
 
-/// The names of one folder and what a listing says of each.
+/// The names of one folder, and the listing's attributes of each.
 #[derive(Debug, Default)]
 pub struct FolderNames {
     pieces: Vec<Piece>,
@@ -43,8 +44,8 @@ pub struct FolderNames {
     bytes: NameBytes,
 }
 
-/// Memory for records. A large piece is the system's own, to which it returns at once: what an allocator keeps of a listing stays with
-/// the process, and the next one is beside it.
+/// Memory for records. A large piece is mapped directly from the system, and returned at once: memory that an allocator keeps
+/// from a listing would stay with the process, and the next listing would add to it.
 #[derive(Debug)]
 struct Piece {
     memory: PieceMemory,
@@ -58,7 +59,7 @@ enum PieceMemory {
 }
 
 impl Piece {
-    /// Nothing where the system has no memory.
+    /// Returns `None` if the system has no memory.
     fn new(bytes: usize) -> Option<Piece> {
         let memory = if bytes < PIECE_BYTES {
             PieceMemory::Small(vec![0; bytes].into())
@@ -75,14 +76,14 @@ impl Piece {
         }
     }
 
-    /// Where the record is, if there is room for it.
+    /// Adds a record. Returns where it is, or `None` if there is no room.
     fn push(&mut self, record: &[u8]) -> Option<usize> {
         let at = self.len;
         let bytes = match &mut self.memory {
             PieceMemory::Small(bytes) => &mut bytes[..],
             PieceMemory::Mapped(bytes) => &mut bytes[..],
         };
-        // A place has no more than the bits of a usual piece.
+        // A place can address no more bytes than a usual piece has.
         let room = bytes
             .get_mut(at..at + record.len())
             .filter(|_| at < PIECE_BYTES)?;
@@ -93,25 +94,25 @@ impl Piece {
 }
 
 impl FolderNames {
-    /// How many there are.
+    /// The number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// True for none.
+    /// Whether there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Bytes that are counted for them.
+    /// The bytes that are counted for them.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.bytes()
     }
 
-    /// One name more. False: there is no room for it.
+    /// Adds a name. Returns false if there is no room for it.
     #[must_use]
     pub fn push(&mut self, name: &OsStr, kind: Kind, meta: Option<&Meta>) -> bool {
         let record = record(name.as_bytes(), kind, meta);
@@ -131,12 +132,12 @@ impl FolderNames {
         true
     }
 
-    /// A record in a new piece.
+    /// Adds a record in a new piece.
     fn push_piece(&mut self, record: &[u8]) -> Option<usize> {
         let usual = self.pieces.last().map_or(FIRST_BYTES, |last| {
             (2 * last.bytes().len()).clamp(FIRST_BYTES, PIECE_BYTES)
         });
-        // One that is longer than a piece has a piece to itself.
+        // A record that is longer than a piece gets a piece to itself.
         let bytes = usual.max(record.len());
         if self.pieces.len() == MAX_PIECES || !self.bytes.grow(bytes as u64) {
             return None;
@@ -147,8 +148,8 @@ impl FolderNames {
         at
     }
 
-    /// All are there: sorts them, and keeps of each name the folder, or else what came first. `hidden` gets the names of files that a
-    /// folder hides.
+    /// Sorts the complete listing, and removes duplicates: of equal names it keeps the folder, or else the first. `hidden` is
+    /// called with the names of files that a folder hides.
     pub fn sort(&mut self, hidden: &mut dyn FnMut(&OsStr)) {
         let FolderNames { pieces, places, .. } = self;
         let key = |place: u32| {
@@ -178,19 +179,19 @@ impl FolderNames {
             .map(|record| OsStr::from_bytes(name(record)))
     }
 
-    /// What it is.
+    /// The kind of the name at an index.
     #[must_use]
     pub fn kind(&self, index: usize) -> Option<Kind> {
         self.record(index).map(kind)
     }
 
-    /// What the listing says of it, if it says more than its kind.
+    /// The attributes of the name at an index, if the listing has more than its kind.
     #[must_use]
     pub fn meta(&self, index: usize) -> Option<Meta> {
         self.record(index).and_then(meta)
     }
 
-    /// The same with its name.
+    /// The entry at an index: name, kind and attributes.
     #[must_use]
     pub fn entry(&self, index: usize) -> Option<Entry> {
         let record = self.record(index)?;
@@ -201,7 +202,7 @@ impl FolderNames {
         })
     }
 
-    /// Gives all to `each`, until it says false.
+    /// Calls `each` with all entries, until it returns false.
     #[cfg(feature = "object")]
     pub(crate) fn each(&self, each: &mut dyn FnMut(Entry) -> bool) {
         let _ = (0..self.len())
@@ -209,7 +210,7 @@ impl FolderNames {
             .all(each);
     }
 
-    /// Where a name is, once they are sorted. `near` is where it may be.
+    /// The index of a name in the sorted listing. `near` is a guess of the index.
     #[must_use]
     pub fn find(&self, wanted: &OsStr, near: usize) -> Option<usize> {
         if self.name(near) == Some(wanted) {
@@ -219,20 +220,20 @@ impl FolderNames {
         self.places.binary_search_by(by_name).ok()
     }
 
-    /// Whether two names are the same, and what is known of them.
+    /// Whether two entries are equal: their names and their attributes.
     #[must_use]
     pub fn is_same(&self, index: usize, other: &FolderNames, at: usize) -> bool {
         self.record(index) == other.record(at)
     }
 
-    /// The order of two names.
+    /// Compares two names.
     #[must_use]
     pub fn order(&self, index: usize, other: &FolderNames, at: usize) -> Ordering {
         self.name(index).cmp(&other.name(at))
     }
 }
 
-/// From a place on, to the end of its piece.
+/// The bytes from a place to the end of its piece.
 fn tail(pieces: &[Piece], place: u32) -> &[u8] {
     &pieces[(place >> PIECE_BITS) as usize].bytes()[(place & (PIECE_BYTES as u32 - 1)) as usize..]
 }
@@ -335,7 +336,7 @@ fn version(etag: &str, size: u64) -> String {
     format!("\"{etag}\" {size}")
 }
 
-/// The 16 bytes of a version that is written so, and in no other way.
+/// The 16 bytes of a version that has exactly this text form.
 fn digest(meta: &Meta) -> Option<[u8; 16]> {
     let text = std::str::from_utf8(&meta.version).ok()?;
     let etag = text.get(1..33)?;
@@ -354,7 +355,7 @@ fn digest(meta: &Meta) -> Option<[u8; 16]> {
     Some(digest)
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+/// Seven bits per byte, the lowest first; the highest bit is set if more bytes follow.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);

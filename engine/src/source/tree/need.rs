@@ -1,28 +1,28 @@
 //! Cancellation of tree operations: a waiting thread checks whether its answer is still needed.
 //!
-//! A program that lists a folder through a mount can be ended, and so can the mount, while the storage takes its time. The thread that
-//! carries out the request says by [`while_needed`] how that is seen; a source that waits asks for it ([`needed`]) before it waits, and looks
-//! again every [`LOOKS_EVERY`]. It does not end a wait by itself.
+//! A program that lists a folder through a mount can be ended while the storage is slow, and so can the mount. With
+//! [`while_needed`], the thread that carries out a request defines how to check for that. A waiting source calls the check
+//! ([`needed`]) before it waits, and again every [`LOOKS_EVERY`]. The check does not end a wait by itself.
 //!
 //! ```text
-//!   front ──while_needed(need, ──► tree.list ──► source waits ──looks──► need() ── false ──► ECANCELED
+//!   front ──while_needed(need, ──► tree.list ──► source waits ──checks──► need() ── false ──► ECANCELED
 //! ```
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often what waits looks. Chosen: a keystroke is answered at once, and a look costs 20 us.
+/// Interval of the checks. Chosen value: a keystroke takes effect at once, and a check costs 20 us.
 pub const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// False: the answer is not needed any more.
+/// Returns false once the result is no longer needed.
 pub type Need = Arc<dyn Fn() -> bool + Send + Sync>;
 
 thread_local! {
     static NEED: RefCell<Option<Need>> = const { RefCell::new(None) };
 }
 
-/// Does work whose answer is needed as long as `need` says so.
+/// Does work whose result is needed as long as `need` returns true.
 pub fn while_needed<T>(need: Need, work: impl FnOnce() -> T) -> T {
     struct Before(Option<Need>);
     impl Drop for Before {
@@ -34,7 +34,7 @@ pub fn while_needed<T>(need: Need, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What this thread's work is needed by; nothing where it is in any case.
+/// The check for this thread's work. `None` if the work is needed in any case.
 #[must_use]
 pub fn needed() -> Option<Need> {
     NEED.with_borrow(Clone::clone)

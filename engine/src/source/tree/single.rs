@@ -1,7 +1,7 @@
 //! Any source as a tree of one file.
 //!
-//! The source is opened once and kept; after it reports a change, the next look-up opens it again, as another version.
-//! Never: two versions under one number.
+//! The source is opened once and kept. After it reports a change, the next look-up opens it again, as another version. Two
+//! versions never share a number.
 
 use super::{Entry, Kind, Meta, Tree};
 use crate::source::{
@@ -24,12 +24,12 @@ pub struct Single {
 
 struct SingleVersion {
     source: Arc<dyn Source>,
-    /// Counts the versions.
+    /// Number of versions so far.
     number: u64,
 }
 
 impl Single {
-    /// The source that a text names, as a file with the last part of that name.
+    /// Opens the source with this name, as a file with the last part of that name.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -38,7 +38,7 @@ impl Single {
         Single::new(&file_name(name), name.clone(), move || source::open(&again))
     }
 
-    /// A source and how it is opened anew.
+    /// Shows a source; `open` opens it, and later reopens it.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -59,13 +59,13 @@ impl Single {
         })
     }
 
-    /// The source and its number, after it was asked whether it is still the same.
+    /// The source and its number, after a check whether it is still the same.
     fn current(&self) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let (source, number) = {
             let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
             (Arc::clone(&now.source), now.number)
         };
-        // Not behind the lock: this may block.
+        // Not under the lock: this may block.
         match source.check() {
             Ok(size) => {
                 let meta = meta(Kind::File, size, number, source.modified_ns());
@@ -157,11 +157,11 @@ fn meta(kind: Kind, size: u64, number: u64, modified_ns: Option<i128>) -> Meta {
     }
 }
 
-/// The last part of a source's name that can be a file name: of the name as it is shown, since the file is shown to all.
+/// The last part of a source's name that can be a file name, taken from the displayed name, because everyone can see the file.
 ///
 /// ```text
 ///   s3://bucket/a/b#c          b#c         a key is any text
-///   https://host/my%20file?x   my file     a path in a URL is percent-encoded, and what is behind ? or # is none of it
+///   https://host/my%20file?x   my file     a path in a URL is percent-encoded, and does not include ? or # and the rest
 ///   rbd:pool/image@snap        image@snap
 /// ```
 fn file_name(name: &SourceName) -> String {
@@ -188,17 +188,18 @@ fn file_name(name: &SourceName) -> String {
         .unwrap_or("data".to_string())
 }
 
-/// What a name shows in place of a secret.
+/// Replaces a secret in a displayed name.
 const HIDDEN: &str = "...";
 
-/// The last part that is not empty and none of these.
+/// The last part that is neither empty nor in `none`.
 fn last_but(path: &str, ends: &[char], none: &[&str]) -> Option<String> {
     path.rsplit(ends)
         .find(|part| !part.is_empty() && !none.contains(part))
         .map(str::to_string)
 }
 
-/// Of `s3://BUCKET/KEY`, `abfss://CONTAINER@ACCOUNT/KEY`, `hf://USER/REPO/PATH`. What is behind a `?` is shown where it cannot be the signature of a URL.
+/// The file name of `s3://BUCKET/KEY`, `abfss://CONTAINER@ACCOUNT/KEY`, `hf://USER/REPO/PATH`. The part after a `?` is shown if
+/// it cannot be the signature of a URL.
 fn last_of_key(name: &SourceName, shown: &str) -> Option<String> {
     let (_, path) = shown.split_once("://")?;
     let (_, key) = path
@@ -216,7 +217,7 @@ fn last_of_key(name: &SourceName, shown: &str) -> Option<String> {
     }
 }
 
-/// Of `https://HOST/PATH`.
+/// The file name of `https://HOST/PATH`.
 fn last_of_path(shown: &str) -> Option<String> {
     let (_, rest) = shown.split_once("://")?;
     let rest = rest.split(['?', '#']).next().unwrap_or(rest);

@@ -1,17 +1,19 @@
-//! The chain of S3: variables, a web identity, a profile, the service of a container, the service of a machine.
+//! The chain of S3: variables, a web identity, a profile, the credential service of a container, the metadata service of a
+//! machine.
 //!
 //! ```text
 //!   AWS_ACCESS_KEY_ID ──► AWS_WEB_IDENTITY_TOKEN_FILE ──► profile ──► the service of a container ──► 169.254.169.254 ──► none
 //!   profile:  role_arn ──► keys of source_profile or credential_source ──► AssumeRole
 //!             sso_session, sso_start_url ──► the token that `aws sso login` left for it ──► GetRoleCredentials
-//!                                              └─ ended ──► CreateToken by the refresh token, and kept as the AWS tools keep it
+//!                                              └─ expired ──► CreateToken with the refresh token; stored as the AWS tools store it
 //!             aws_access_key_id;  credential_process
 //! ```
-//! A profile that is asked for by an option leaves the variables out, as the AWS CLI does. A link that is set up and fails is an error, and no reason to go
-//! to use the next link, which would be another user; so is a profile with an unsupported kind of credentials (`aws login`). Never: asks for a code,
-//! or writes into `~/.aws` but a token of single sign-on that it has renewed: the old refresh token may be worth nothing from then on.
-//! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has keys: the keys sign one request to the token
-//! service, whose answer is valid for an hour.
+//! If an option selects a profile, the variables are skipped, as in the AWS CLI. If a configured link fails, the chain fails:
+//! the next link would be another user. A profile with an unsupported kind of credentials (`aws login`) is an error, too.
+//! foreread never asks for a code, and writes to `~/.aws` only a single sign-on token that it has renewed, because the old
+//! refresh token may be invalid from then on.
+//! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has keys. The keys sign one request to the
+//! token service, whose credentials are valid for an hour.
 //! Source: AWS SDKs and Tools reference guide, standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
 
 use super::hosts::Hosts;
@@ -34,9 +36,9 @@ use url::Url;
 
 /// Maximum depth of profiles that refer to each other.
 const MAX_PROFILES: usize = 8;
-/// A token of single sign-on is renewed this long before it ends.
+/// A single sign-on token is renewed this long before it expires.
 const SSO_RENEWED_BEFORE: Duration = Duration::from_secs(60);
-/// Keys of a profile that say how it comes to credentials, beside those that begin with `login_`.
+/// Keys of a profile that define how it gets credentials, in addition to those that begin with `login_`.
 const CREDENTIAL_KEYS: [&str; 8] = [
     "aws_access_key_id",
     "aws_secret_access_key",
@@ -47,13 +49,13 @@ const CREDENTIAL_KEYS: [&str; 8] = [
     "sso_role_name",
     "web_identity_token_file",
 ];
-/// The firmware of Amazon's machines says one of these.
+/// The firmware of Amazon's machines contains one of these strings.
 const MAKERS: [&str; 3] = ["Amazon EC2", "amazon", "EC2"];
 
 /// The chain for some settings.
 pub struct AwsChain {
     settings: ObjectSettings,
-    /// Why the service of the machine has given none, where there should be one.
+    /// Why the machine's metadata service had no credentials, if it should have had some.
     missing: OnceLock<Arc<str>>,
 }
 
@@ -85,7 +87,7 @@ impl AwsChain {
             if let (Some(_), None) = both {
                 let remedy = "set AWS_ROLE_ARN, or unset AWS_WEB_IDENTITY_TOKEN_FILE";
                 return Err(Unfit::new(
-                    "AWS_WEB_IDENTITY_TOKEN_FILE has no AWS_ROLE_ARN beside it",
+                    "AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN",
                     remedy,
                 ));
             }
@@ -108,7 +110,7 @@ impl AwsChain {
         let secret = self.settings.variable("AWS_SECRET_ACCESS_KEY");
         let (Some(key_id), Some(secret_key)) = (key, secret) else {
             let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither";
-            let why = "one of two variables of a key is missing";
+            let why = "one of the two variables of a key is missing";
             let is_none = key.is_none() && secret.is_none();
             return if is_none {
                 Ok(None)
@@ -127,12 +129,12 @@ impl AwsChain {
         let (link, remedy) = if self.settings.key_is_argument {
             (
                 "the arguments key and secret",
-                "check key, secret and token, and that they may read it",
+                "check key, secret and token, and that they have read permission",
             )
         } else {
             (
                 "the variable AWS_ACCESS_KEY_ID",
-                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it",
+                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they have read permission",
             )
         };
         Ok(Some(FoundCredential::new(credential, link, None, remedy)))
@@ -145,8 +147,8 @@ impl AwsChain {
             if is_asked {
                 let why = format!("there is no profile {name}; there are: {}", all.names());
                 let remedy = match all.is_empty() {
-                    true => "name no profile, or make one ('aws configure')",
-                    false => "name one of them (--profile, AWS_PROFILE)",
+                    true => "select no profile, or create one ('aws configure')",
+                    false => "select one of them (--profile, AWS_PROFILE)",
                 };
                 return Err(Unfit::new(why, remedy));
             }
@@ -168,7 +170,7 @@ impl AwsChain {
                 return Err(refuse(format!("there is no profile {name}")));
             };
             let is_new = seen.insert(name.to_string()) && seen.len() <= MAX_PROFILES;
-            // A profile may take its role by its own keys.
+            // A profile may assume its role with its own keys.
             let takes_role = is_new && keys.contains_key("role_arn");
             if !is_new && !has_keys(keys) {
                 return Err(refuse(format!("profile {name} refers to itself")));
@@ -180,7 +182,8 @@ impl AwsChain {
                 return self.sso(name, sso).await;
             }
             if let Some(credential) = keys_of(keys) {
-                let remedy = format!("check the keys of profile {name}, and that they may read it");
+                let remedy =
+                    format!("check the keys of profile {name}, and that they have read permission");
                 return Ok(Some(FoundCredential::new(
                     credential,
                     &format!("profile {name}"),
@@ -198,14 +201,14 @@ impl AwsChain {
             keys.keys().find(is_way).map_or(Ok(None), |key| {
                 let why = format!("profile {name} has {key}, but no supported source of credentials");
                 let remedy = format!(
-                    "make a profile with 'credential_process = aws configure export-credentials --profile {name} --format process', and name that"
+                    "create a profile with 'credential_process = aws configure export-credentials --profile {name} --format process', and select that profile"
                 );
                 Err(Unfit::new(why, &remedy))
             })
         })
     }
 
-    /// `role_arn`: by the credentials of another profile, of the environment, or of a token.
+    /// `role_arn`: assumed with the credentials of another profile, of the environment, or of a token.
     async fn role<'a>(
         &'a self,
         all: &'a Profiles,
@@ -220,9 +223,9 @@ impl AwsChain {
             return self.web_identity(file, role, session, &link).await;
         }
         if keys.contains_key("mfa_serial") {
-            let why = format!("profile {name} needs a code of a device (mfa_serial)");
+            let why = format!("profile {name} needs the code of an MFA device (mfa_serial)");
             let remedy =
-                "take keys for a session (aws sts get-session-token), or use single sign-on";
+                "use the keys of a session (aws sts get-session-token), or use single sign-on";
             return Err(Unfit::new(why, remedy));
         }
         let source = match (keys.get("source_profile"), keys.get("credential_source")) {
@@ -236,7 +239,7 @@ impl AwsChain {
             (None, None) => None,
         };
         let Some(source) = source else {
-            let why = format!("profile {name} has a role_arn, and its source has no credentials");
+            let why = format!("profile {name} has a role_arn, but its source has no credentials");
             let remedy = "check source_profile or credential_source in ~/.aws/config";
             return Err(Unfit::new(why, remedy));
         };
@@ -255,7 +258,7 @@ impl AwsChain {
         let region = keys.get("region").map(String::as_str);
         let link = format!("profile {name}, role {role} by {}", source.link);
         let remedy = format!(
-            "check that role {role} may be taken by {}, and may read it",
+            "check that {} may assume role {role}, and that the role has read permission",
             source.link
         );
         self.sts(&query, region, Some(&source.credential), &link, &remedy)
@@ -279,11 +282,11 @@ impl AwsChain {
             ("WebIdentityToken", token.trim()),
         ];
         let link = format!("{link}, role {role}");
-        let remedy = format!("check that role {role} trusts the token, and may read it");
+        let remedy = format!("check that role {role} trusts the token, and has read permission");
         self.sts(&query, None, None, &link, &remedy).await
     }
 
-    /// Asks the token service.
+    /// Sends a request to the token service.
     async fn sts(
         &self,
         query: &[(&str, &str)],
@@ -327,7 +330,7 @@ impl AwsChain {
         )))
     }
 
-    /// The URL of a call of a service, which is sent a token or is signed.
+    /// The URL of a call to a service that receives a token or a signed request.
     fn service(&self, service: &str, region: &str, path: &str) -> Result<Url, String> {
         let profile = ProfileInUse::of(&self.settings);
         let named = profile.endpoint(&self.settings, service);
@@ -376,7 +379,7 @@ impl AwsChain {
         )))
     }
 
-    /// The token that a login left for this session, which no other program shares; renewed where it has ended.
+    /// The token that a login has stored for this session, which no other program shares. Renewed if it has expired.
     async fn sso_token(&self, sso: &Sso<'_>) -> Result<String, String> {
         let hash = Sha1::digest(sso.login.as_bytes());
         let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -401,11 +404,11 @@ impl AwsChain {
             .await
             .map_err(|why| match why.is_empty() {
                 true => ended.to_string(),
-                false => format!("{ended}, and is not renewed: {why}"),
+                false => format!("{ended}, and cannot be renewed: {why}"),
             })
     }
 
-    /// A new token by the refresh token of a login. The error is empty where there is none.
+    /// Gets a new token with the refresh token of a login. The error is empty if there is no refresh token.
     async fn sso_renewed(
         &self,
         sso: &Sso<'_>,
@@ -443,12 +446,12 @@ impl AwsChain {
             login["refreshToken"] = refresh.into();
         }
         if let Err(error) = output::write(path, login.to_string().as_bytes(), true) {
-            tracing::warn!("the renewed session of single sign-on is not kept: {error}");
+            tracing::warn!("cannot store the renewed session of single sign-on: {error}");
         }
         Ok(token)
     }
 
-    /// The service of a container: ECS, and EKS pod identity.
+    /// The credential service of a container: ECS, and EKS pod identity.
     async fn container(&self) -> ChainAnswer<AwsCredential> {
         let relative = self
             .settings
@@ -491,13 +494,13 @@ impl AwsChain {
             .map(Some)
     }
 
-    /// The service of a machine (IMDSv2); one that does not answer is none.
+    /// The metadata service of a machine (IMDSv2). A service that does not answer counts as absent.
     async fn machine(&self) -> ChainAnswer<AwsCredential> {
         if self.settings.is_on("AWS_EC2_METADATA_DISABLED") {
             return Ok(None);
         }
         let named = self.settings.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-        // The AWS tools wait for it as long.
+        // The AWS tools wait for it just as long.
         let service = match named {
             Some(_) => MachineService::Expected,
             None => MachineService::of(false, &MAKERS),
@@ -532,15 +535,15 @@ impl AwsChain {
             return Ok(None);
         };
         let json = web::good_json(get(&role)).await;
-        let remedy = format!("check that role {role} of this machine may read it");
+        let remedy = format!("check that role {role} of this machine has read permission");
         let link = format!("role {role} of this machine");
         Ok(json.and_then(|json| of_json(&json, &link, &remedy)))
     }
 }
 
-/// What a profile says of single sign-on.
+/// A profile's single sign-on settings.
 struct Sso<'a> {
-    /// By which the AWS tools name a login: the session, or the start URL of a profile without one.
+    /// The name by which the AWS tools store a login: the session, or the start URL of a profile without a session.
     login: &'a str,
     region: &'a str,
     account: &'a str,
@@ -584,7 +587,7 @@ impl<'a> Sso<'a> {
     }
 }
 
-/// A time as the AWS tools write it; the older ones end it with UTC.
+/// Parses a time as the AWS tools write it; older versions end it with UTC.
 fn time_of_tools(text: &str) -> Option<SystemTime> {
     super::time_of(&text.replace("UTC", "Z"))
 }
@@ -599,7 +602,7 @@ fn keys_of(keys: &Section) -> Option<AwsCredential> {
     credential(id, secret, key("aws_session_token"))
 }
 
-/// Credentials whose parts can be parts of headers; nothing for others.
+/// Creates credentials. Returns `None` if a part cannot be used in a header.
 fn credential(key_id: &str, secret_key: &str, token: Option<&str>) -> Option<AwsCredential> {
     let parts = [Some(key_id), Some(secret_key), token];
     let are_headers = parts.into_iter().flatten().all(web::is_header);
@@ -621,7 +624,7 @@ async fn of_process(name: &str, command: &str) -> ChainAnswer<AwsCredential> {
     credential.map(Some).ok_or_else(why)
 }
 
-/// As the services of containers and machines, and processes, write them.
+/// Parses credentials in the format of container and machine services and of credential processes.
 fn of_json(json: &Value, link: &str, remedy: &str) -> Option<FoundCredential<AwsCredential>> {
     let part = |name| web::text(json, &[name]);
     let token = part("Token").or(part("SessionToken"));
@@ -630,20 +633,20 @@ fn of_json(json: &Value, link: &str, remedy: &str) -> Option<FoundCredential<Aws
     Some(FoundCredential::new(credential, link, expires, remedy))
 }
 
-/// Loopback, and the addresses of ECS and EKS.
+/// Whether a URL refers to loopback, or to the addresses of ECS and EKS.
 fn is_near(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     super::is_loopback(url) || ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"].contains(&host)
 }
 
-/// The text of the first element of that name; keys and times need no unescaping.
+/// The text of the first element with that name; keys and times need no unescaping.
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once(&format!("</{name}>"))?;
     Some(text).filter(|text| web::is_header(text))
 }
 
-/// The headers of a request without a body, signed.
+/// The signed headers of a request without a body.
 fn signed_headers(
     url: &Url,
     region: &str,

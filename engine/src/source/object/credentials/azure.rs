@@ -1,11 +1,12 @@
-//! The chain of Azure: a key, a signature, a connection string, an application's secret, a federated token, the identity of a machine, `az`.
+//! The chain of Azure: a key, a signature (SAS), a connection string, an application's secret, a federated token, the identity
+//! of a machine, `az`.
 //!
 //! ```text
 //!   AZURE_STORAGE_KEY ──► AZURE_STORAGE_SAS_TOKEN ──► AZURE_STORAGE_CONNECTION_STRING ──► AZURE_CLIENT_SECRET
 //!     ──► AZURE_FEDERATED_TOKEN_FILE ──► IDENTITY_ENDPOINT ──► 169.254.169.254 ──► az account get-access-token ──► none
 //! ```
-//! A URL with a signature (`?sv=...&sig=...`) needs none of them. Tokens are valid for an hour or a day. Source: Microsoft identity
-//! platform, client credentials flow; Azure managed identities, how to get a token; az account get-access-token.
+//! A URL with a signature (`?sv=...&sig=...`) needs none of these. Tokens are valid for an hour or a day. Source: Microsoft
+//! identity platform, client credentials flow; Azure managed identities, how to get a token; az account get-access-token.
 
 use super::web::{self, MachineService, Token};
 use super::{Chain, ChainAnswer, FoundCredential, process};
@@ -17,16 +18,16 @@ use serde_json::Value;
 use std::borrow::Cow;
 use url::Url;
 
-/// What tokens are for.
+/// The resource that tokens are requested for.
 const RESOURCE: &str = "https://storage.azure.com/";
-/// The firmware of Azure's machines says this (the tag of their chassis).
+/// The firmware of Azure's machines contains this string (the asset tag of their chassis).
 const MAKERS: [&str; 1] = ["7783-7084-3265-9085-8269-3286-77"];
 const LOGIN: &str = "az login, or set AZURE_STORAGE_KEY";
 
 /// The chain for some settings.
 pub struct AzureChain {
     pub settings: ObjectSettings,
-    /// Keys and signatures of the variables are of the account that is asked.
+    /// Keys and signatures of the variables belong to the requested account.
     pub has_own_keys: bool,
 }
 
@@ -36,12 +37,12 @@ impl Chain<AzureCredential> for AzureChain {
     }
 }
 
-/// The account of the emulator, and its key, which is no secret. Source: Azure Storage, use the Azurite emulator.
+/// The account of the emulator, whose key is public. Source: Azure Storage, use the Azurite emulator.
 const EMULATOR: &str = "devstoreaccount1";
 const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// What a connection string says; keys are of any case.
+/// A part of the connection string; its keys are case-insensitive.
 pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<Cow<'a, str>> {
     let text = settings.variable("AZURE_STORAGE_CONNECTION_STRING")?;
     let part = |key: &str| {
@@ -67,14 +68,14 @@ pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<Co
     part(key).map(Cow::Borrowed).or_else(of_emulator)
 }
 
-/// A signature, as object_store takes it.
+/// A signature, in object_store's form.
 pub fn signature(text: &str) -> AzureCredential {
     let pairs = url::form_urlencoded::parse(text.trim_start_matches('?').as_bytes());
     AzureCredential::SASToken(pairs.into_owned().collect())
 }
 
 impl AzureChain {
-    /// A key or a signature of the account is set, whether it can be used or not.
+    /// Whether a key or a signature of the account is set, usable or not.
     pub fn has_keys(&self) -> bool {
         !matches!(self.keys(), Ok(None))
     }
@@ -110,7 +111,7 @@ impl AzureChain {
             "AZURE_STORAGE_ACCESS_KEY",
         ]);
         if let Some((name, key)) = key.or_else(|| of_string("AccountKey")) {
-            let remedy = format!("check {name}, and that it is of this account");
+            let remedy = format!("check {name}, and that it belongs to this account");
             let key = AzureAccessKey::try_new(&key)
                 .map_err(|_| Unfit::new(format!("{name} is not an account key"), &remedy))?;
             let credential = AzureCredential::AccessKey(key);
@@ -125,8 +126,9 @@ impl AzureChain {
         Ok(token
             .or_else(|| of_string("SharedAccessSignature"))
             .map(|(name, text)| {
-                let remedy =
-                    format!("make a new signature for {name}: it expires, or may not read");
+                let remedy = format!(
+                    "create a new signature for {name}: it has expired, or has no read permission"
+                );
                 FoundCredential::new(
                     signature(&text),
                     &format!("the variable {name}"),
@@ -136,7 +138,7 @@ impl AzureChain {
             }))
     }
 
-    /// An application, by its secret or by a token of a cluster.
+    /// The token of an application, obtained with its secret or with a cluster's token.
     async fn application(&self) -> ChainAnswer<AzureCredential> {
         let tenant = self
             .settings
@@ -198,8 +200,8 @@ impl AzureChain {
             "the identity of the application",
             "check its role: Storage Blob Data Reader",
         );
-        let url =
-            Url::parse(endpoint).map_err(|_| Unfit::new("IDENTITY_ENDPOINT is no URL", remedy))?;
+        let url = Url::parse(endpoint)
+            .map_err(|_| Unfit::new("IDENTITY_ENDPOINT is not a URL", remedy))?;
         let request = MachineService::Named
             .client()?
             .get(url)
@@ -218,7 +220,7 @@ impl AzureChain {
         )))
     }
 
-    /// The managed identity of a machine; a service that does not answer is none.
+    /// The managed identity of a machine. A service that does not answer counts as absent.
     async fn machine(&self) -> ChainAnswer<AzureCredential> {
         let named = self.settings.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
         let client = MachineService::of(named.is_some(), &MAKERS).client()?;
@@ -246,7 +248,7 @@ impl AzureChain {
         )))
     }
 
-    /// The login of the Azure CLI; where there was none, `az` is not started: it takes half a second.
+    /// The login of the Azure CLI. Without a login, `az` is not started: it takes half a second.
     async fn command_line(&self) -> ChainAnswer<AzureCredential> {
         let folder = self
             .settings

@@ -1,10 +1,11 @@
-//! The chain of Google Cloud Storage: a file that a variable names, the file that `gcloud` left, the service of a machine.
+//! The chain of Google Cloud Storage: a file that a variable specifies, the file that `gcloud` has stored, the metadata service
+//! of a machine.
 //!
 //! ```text
 //!   GOOGLE_APPLICATION_CREDENTIALS ──► ~/.config/gcloud/application_default_credentials.json ──► metadata server ──► none
 //!   service_account     a signed claim ──► a token        (object_store signs)
 //!   authorized_user     a refresh token ──► a token
-//!   external_account    another provider's token, of a file or a URL ──► the token service ──► a service account's token
+//!   external_account    another provider's token, from a file or a URL ──► the token service ──► a service account's token
 //! ```
 //! Tokens are valid for about an hour. Source: Google Cloud, application default credentials; AIP-4117 (external accounts).
 
@@ -23,7 +24,7 @@ use url::Url;
 /// What a token may be used for.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
 const CLOUD_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// The firmware of Google's machines says this.
+/// The firmware of Google's machines contains this string.
 const MAKERS: [&str; 1] = ["Google"];
 const REMEDY: &str = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS";
 
@@ -60,7 +61,7 @@ impl GoogleChain {
         self.machine().await
     }
 
-    /// The file that `gcloud auth application-default login` leaves.
+    /// The file that `gcloud auth application-default login` writes.
     fn login(&self) -> Option<PathBuf> {
         let named = self.0.variable("CLOUDSDK_CONFIG").map(PathBuf::from);
         let folder = named.or_else(|| Some(self.0.home()?.join(".config/gcloud")))?;
@@ -80,7 +81,7 @@ impl GoogleChain {
                 let token = service_account(&text, self.0.ca_file.as_deref())
                     .await
                     .map_err(|why| refuse(&why))?;
-                let remedy = format!("check that {account} may read it");
+                let remedy = format!("check that {account} has read permission");
                 Ok(found(token, &link, &remedy))
             }
             Some("authorized_user") => {
@@ -106,7 +107,7 @@ impl GoogleChain {
         }
     }
 
-    /// Workload identity federation: a token of another provider for one of Google.
+    /// Workload identity federation: exchanges a token of another provider for one of Google.
     async fn external(&self, link: &str, json: &Value) -> Result<Token, Unfit> {
         let refuse = |why: &str| Unfit::new(format!("{link}: {why}"), REMEDY);
         let need = |path: &[&str]| {
@@ -117,7 +118,9 @@ impl GoogleChain {
             Some(path) => web::read_file(link, Path::new(path), REMEDY)?,
             None => {
                 let url = need(&["credential_source", "url"]).map_err(|_| {
-                    refuse("only tokens of a file or a URL are known, not of AWS or a program")
+                    refuse(
+                        "only tokens from a file or a URL are supported, not from AWS or a program",
+                    )
                 })?;
                 let mut request = self.client()?.get(address(link, url)?);
                 let headers = json.pointer("/credential_source/headers");
@@ -183,7 +186,7 @@ impl GoogleChain {
         })
     }
 
-    /// The metadata server; one that does not answer is none.
+    /// The metadata server. A server that does not answer counts as absent.
     async fn machine(&self) -> ChainAnswer<GcpCredential> {
         let named = self.0.variable("GCE_METADATA_HOST");
         let client = MachineService::of(named.is_some(), &MAKERS).client()?;
@@ -196,7 +199,7 @@ impl GoogleChain {
         let Some(json) = json else {
             return Ok(None);
         };
-        let remedy = "check that the service account of this machine may read it (scope devstorage.read_only)";
+        let remedy = "check that the service account of this machine has read permission (scope devstorage.read_only)";
         let token = Token::of("the metadata server", &json, remedy)?;
         Ok(Some(found(
             token,
@@ -210,7 +213,7 @@ impl GoogleChain {
     }
 }
 
-/// Has object_store ask by this client.
+/// Makes object_store use this client.
 #[derive(Debug)]
 struct OwnClient(HttpClient);
 
@@ -220,7 +223,7 @@ impl HttpConnector for OwnClient {
     }
 }
 
-/// object_store signs the claim. Its token is new, and valid for an hour.
+/// Gets a service account's token; object_store signs the claim. The token is new, and valid for an hour.
 async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, String> {
     let client = web::client(ca_file).map_err(|unfit| unfit.why)?;
     let store = GoogleCloudStorageBuilder::new()
@@ -237,13 +240,13 @@ async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, St
     })
 }
 
-/// A service that a file names: https, or http to this machine.
+/// The URL of a service that a file specifies: https, or http to this machine.
 fn address(link: &str, text: &str) -> Result<Url, Unfit> {
     let is_of_machine =
         |url: &Url| url.scheme() == "http" && url.host_str() == Some("169.254.169.254");
     let url = Url::parse(text).ok();
     let url = url.filter(|url| super::is_private(url) || is_of_machine(url));
-    url.ok_or_else(|| Unfit::new(format!("{link}: it names a service without https"), REMEDY))
+    url.ok_or_else(|| Unfit::new(format!("{link}: the URL of a service is not https"), REMEDY))
 }
 
 fn found(token: Token, link: &str, remedy: &str) -> FoundCredential<GcpCredential> {

@@ -1,4 +1,4 @@
-//! The hosts of Amazon's services in a region: of each partition, with FIPS and with dual stack.
+//! Host names of the AWS services in a region, for each partition, including the FIPS and dual-stack variants.
 //!
 //! ```text
 //!   s3           eu-central-1                s3.eu-central-1.amazonaws.com
@@ -12,7 +12,7 @@
 use super::profile::ProfileInUse;
 use crate::source::object::settings::ObjectSettings;
 
-/// What the regions of a partition begin with, and its domains: of all services, and of dual stack.
+/// For each partition: how its regions begin, and the domains of its services without and with dual stack.
 const PARTITIONS: [[&str; 3]; 7] = [
     ["cn-", "amazonaws.com.cn", "api.amazonwebservices.com.cn"],
     ["us-isob-", "sc2s.sgov.gov", "api.aws.scloud"],
@@ -45,7 +45,7 @@ impl<'a> Hosts<'a> {
         found.unwrap_or(PARTITIONS[6])
     }
 
-    /// The domain of a partition that is not the public one.
+    /// The domain of the region's partition, unless that is the public one.
     pub fn other_domain(&self) -> Option<&'static str> {
         let [begin, domain, _] = self.partition();
         (!begin.is_empty()).then_some(domain)
@@ -55,7 +55,7 @@ impl<'a> Hosts<'a> {
     pub fn host(&self, service: &str) -> String {
         let [_, domain, dual_domain] = self.partition();
         let is_s3 = service == "s3";
-        // The usual hosts of GovCloud are those of FIPS.
+        // The usual hosts of GovCloud are FIPS hosts.
         let is_fips = self.is_fips && (is_s3 || !self.region.starts_with("us-gov-"));
         let fips = if is_fips { "-fips" } else { "" };
         let (dual, domain) = match (self.is_dual_stack, is_s3) {

@@ -5,16 +5,16 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// For the program. Chosen: it may ask a service, and is not waited for longer than a chain.
+/// Time limit of the program. Chosen value: it may query a service, but no longer than a chain may take.
 const LIMIT: Duration = Duration::from_secs(25);
-/// Longest output.
+/// Maximum size of the output.
 const MAX_BYTES: u64 = 64 << 10;
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
-/// The output of a command.
+/// Runs a command and returns its output.
 ///
 /// # Errors
-/// It cannot be started, takes too long, fails, or prints too much.
+/// The command cannot be started, takes too long, fails, or prints too much.
 pub async fn run(what: &str, command: &str, remedy: &str) -> Result<String, Unfit> {
     let unfit = |why: String| Unfit::new(format!("{what} {why}"), remedy);
     let words = words(command);
@@ -66,7 +66,7 @@ fn output(mut command: Command) -> Result<String, String> {
         .ok_or_else(|| "printed no text, or too much".to_string())
 }
 
-/// Words of a command, as a shell cuts them: blanks separate, quotes hold together.
+/// Splits a command into words as a shell does: blanks separate words, quotes keep them together.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = command.chars();

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   config       [default]  [profile dev]  [sso-session corp]  [services local]     key = value, key: value
-//!   credentials  [default]  [dev]                                                   wins where both have a key
-//!   s3 =                            a line that is further in than its key is part of the value;
+//!   credentials  [default]  [dev]                                                   wins if both have a key
+//!   s3 =                            a line indented deeper than its key is part of the value;
 //!     endpoint_url = http://h       if the value is empty, each is a separate key: s3.endpoint_url
 //! ```
 //! Example: `[profile dev]` in config has a region, and `[dev]` in credentials has keys: the profile dev has both.
-//! Source: AWS SDKs and Tools reference guide, shared config and credentials files; Python's configparser, which botocore reads them by.
+//! Source: AWS SDKs and Tools reference guide, shared config and credentials files; Python's configparser, which botocore uses.
 
 use super::web;
 use crate::source::object::refusal::Unfit;
@@ -26,14 +26,14 @@ pub struct Profiles {
     services: BTreeMap<String, Section>,
 }
 
-/// What the profile in use says, and the section of services that it names.
+/// The keys of the profile in use, and the section of services that it refers to.
 #[derive(Debug, Default)]
 pub struct ProfileInUse {
     keys: Section,
     services: Section,
 }
 
-/// The name of the profile in use, and whether it was asked for.
+/// The name of the profile in use, and whether the user selected it by an option.
 pub fn name_of(settings: &ObjectSettings) -> (&str, bool) {
     let asked = settings.profile.as_deref();
     let asked = asked
@@ -43,10 +43,10 @@ pub fn name_of(settings: &ObjectSettings) -> (&str, bool) {
 }
 
 impl Profiles {
-    /// Those of both files; a file that is not there has none.
+    /// Reads the profiles of both files. A file that does not exist has none.
     ///
     /// # Errors
-    /// A file is there and cannot be read.
+    /// A file exists and cannot be read.
     pub fn read(settings: &ObjectSettings) -> Result<Profiles, Unfit> {
         let mut all = Profiles::default();
         let config = file(settings, "AWS_CONFIG_FILE", "config")?;
@@ -71,7 +71,7 @@ impl Profiles {
         Ok(all)
     }
 
-    /// The profile of that name.
+    /// The profile with that name.
     pub fn get(&self, name: &str) -> Option<&Section> {
         self.profiles.get(name)
     }
@@ -80,7 +80,7 @@ impl Profiles {
         self.sso_sessions.get(name)
     }
 
-    /// The names of all, for a message.
+    /// Whether there are no profiles.
     pub fn is_empty(&self) -> bool {
         self.profiles.is_empty()
     }
@@ -96,7 +96,7 @@ impl Profiles {
 }
 
 impl ProfileInUse {
-    /// Nothing where the files cannot be read.
+    /// Empty if the files cannot be read.
     pub fn of(settings: &ObjectSettings) -> ProfileInUse {
         let mut all = Profiles::read(settings).unwrap_or_default();
         let keys = all.profiles.remove(name_of(settings).0).unwrap_or_default();
@@ -113,13 +113,14 @@ impl ProfileInUse {
         value.map(String::as_str)
     }
 
-    /// Does a variable say yes, or the profile where it says nothing?
+    /// Whether a setting is on: by the variable or, if that is not set, by the profile.
     pub fn is_on(&self, settings: &ObjectSettings, variable: &str, key: &str) -> bool {
         let value = settings.variable(variable).or(self.get(key));
         value.is_some_and(is_yes)
     }
 
-    /// The endpoint that is set for a service: `S3`, `STS`, `SSO`, `SSO_OIDC`. What is set for all services is S3's alone: the others get tokens.
+    /// The configured endpoint of a service: `S3`, `STS`, `SSO`, `SSO_OIDC`. An endpoint configured for all services applies
+    /// only to S3, because the others receive tokens.
     pub fn endpoint(&self, settings: &ObjectSettings, service: &str) -> Option<String> {
         let ignored = (
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
@@ -150,11 +151,11 @@ fn file(settings: &ObjectSettings, variable: &str, name: &str) -> Result<String,
     web::read_file(
         "the profiles in",
         &path,
-        "check the file; public objects need none of it (--no-sign-request)",
+        "check the file; public objects need no credentials (--no-sign-request)",
     )
 }
 
-/// Sections with their keys. A key may come again, and the last counts.
+/// Sections with their keys. If a key is repeated, the last one counts.
 fn sections(text: &str) -> Vec<(String, Section)> {
     let mut all: Vec<(String, Section)> = Vec::new();
     let (mut key, mut indent) = (None::<String>, 0);
@@ -186,7 +187,7 @@ fn sections(text: &str) -> Vec<(String, Section)> {
     all
 }
 
-/// A line that is part of the value of `key`.
+/// Adds a line to the value of `key`.
 fn go_on(keys: &mut Section, key: &str, line: &str) {
     match keys.get_mut(key).filter(|value| !value.is_empty()) {
         Some(value) => {
@@ -202,7 +203,7 @@ fn go_on(keys: &mut Section, key: &str, line: &str) {
     }
 }
 
-/// A comment begins behind a blank; a command may have such letters.
+/// A comment begins after a blank; in a command, these characters are kept.
 fn value(key: &str, text: &str) -> String {
     let ends = [" #", " ;"].into_iter().filter_map(|mark| text.find(mark));
     let end = ends.min().filter(|_| key != "credential_process");

@@ -1,10 +1,10 @@
 //! Requests to credential services: token services, and the metadata service of a machine.
 //!
 //! ```text
-//!   of a machine   http, no proxy; 10 s where a setting names it, 1 s where the firmware does, else 40 ms
+//!   of a machine   http, no proxy; 10 s if a setting specifies it, 1 s if the firmware indicates it, else 40 ms
 //!   others         https, with the proxies and certificates of the environment, 10 s
 //! ```
-//! Never: follows a redirect, reads more than 64 KiB, or puts an answer into an error.
+//! It never follows a redirect, never reads more than 64 KiB, and never includes a reply in an error.
 
 use crate::source::object::authorities;
 use crate::source::object::refusal::{Unfit, line_of, one_line};
@@ -17,36 +17,36 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use url::form_urlencoded;
 
-/// Of a service that a setting names, or that is reached over a network.
+/// Time limit of a service that a setting specifies, or that is reached over a network.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Of the service of a machine.
+/// Time limit of the service of a machine.
 const MACHINE_LIMIT: Duration = Duration::from_secs(1);
-/// Where nothing says that the machine has such a service. Chosen: such services answer within 5 ms, and a start without credentials
-/// should not be seen to wait.
+/// Time limit if nothing indicates that the machine has such a service. Chosen value: such services reply within 5 ms, and a
+/// start without credentials should have no visible delay.
 const GUESS_LIMIT: Duration = Duration::from_millis(40);
-/// Longest answer.
+/// Maximum size of a reply.
 const MAX_BYTES: usize = 64 << 10;
-/// Longest file.
+/// Maximum size of a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// An answer: its status and its text.
+/// A reply: its status and its text.
 pub struct WebAnswer {
     pub status: u16,
     pub text: String,
 }
 
-/// Where the service of a machine may be.
+/// How likely it is that the machine has a metadata service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MachineService {
-    /// A setting names it.
+    /// A setting specifies the service.
     Named,
-    /// The machine is of that cloud.
+    /// The machine belongs to that cloud.
     Expected,
     Guessed,
 }
 
 impl MachineService {
-    /// What the firmware of the machine says of its maker is looked at; one that says nothing may be of any.
+    /// Uses the maker that the machine's firmware reports. A firmware that reports no maker may be of any cloud.
     pub fn of(is_named: bool, makers: &[&str]) -> MachineService {
         let maker = Host::here().maker();
         let says = makers.iter().any(|of| maker.contains(of));
@@ -67,13 +67,13 @@ impl MachineService {
         }
     }
 
-    /// The time that it had for an answer, where there should be such a service and that time is up.
+    /// The time limit that has passed without a reply, if there should be such a service.
     pub fn was_late(self, begun: Instant) -> Option<Duration> {
         let is_late = self != MachineService::Guessed && begun.elapsed() >= self.limit();
         is_late.then(|| self.limit())
     }
 
-    /// A client for it.
+    /// A client for the service.
     pub fn client(self) -> Result<Client, Unfit> {
         let builder = Client::builder().no_proxy().redirect(Policy::none());
         let builder = builder.connect_timeout(self.limit()).timeout(self.limit());
@@ -91,7 +91,7 @@ fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {
     made.map_err(|error| Unfit::new(line_of(&error), "check SSL_CERT_FILE"))
 }
 
-/// Sends a request. The error is a line without its URL, which may hold a secret.
+/// Sends a request. The error is one line without the URL, which may contain a secret.
 pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
     let line = |error: reqwest::Error| line_of(&error.without_url());
     let mut answer = request.send().await.map_err(line)?;
@@ -100,14 +100,14 @@ pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
     while let Some(piece) = answer.chunk().await.map_err(line)? {
         bytes.extend_from_slice(&piece);
         if bytes.len() > MAX_BYTES {
-            return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
+            return Err(format!("the reply is longer than {MAX_BYTES} bytes"));
         }
     }
-    let text = String::from_utf8(bytes).map_err(|_| "the answer is not text".to_string())?;
+    let text = String::from_utf8(bytes).map_err(|_| "the reply is not text".to_string())?;
     Ok(WebAnswer { status, text })
 }
 
-/// The answer of the service of a machine; nothing where there is no such service.
+/// The reply of a machine's service. Returns `None` if there is no such service.
 pub async fn good(request: RequestBuilder) -> Option<String> {
     let answer = send(request)
         .await
@@ -116,19 +116,19 @@ pub async fn good(request: RequestBuilder) -> Option<String> {
     Some(answer.text.trim().to_string())
 }
 
-/// The same as JSON.
+/// Like [`good`], but parses the reply as JSON.
 pub async fn good_json(request: RequestBuilder) -> Option<Value> {
     serde_json::from_str(&good(request).await?).ok()
 }
 
-/// With a form as its body.
+/// Adds a form as the body of a request.
 pub fn with_form(request: RequestBuilder, form: &[(&str, &str)]) -> RequestBuilder {
     let mut body = form_urlencoded::Serializer::new(String::new());
     let request = request.header("content-type", "application/x-www-form-urlencoded");
     request.body(body.extend_pairs(form).finish())
 }
 
-/// Sends a request whose answer has to be 200 and an object of JSON.
+/// Sends a request. The reply must be 200 and a JSON object.
 pub async fn send_for_json(
     what: &str,
     request: RequestBuilder,
@@ -138,7 +138,7 @@ pub async fn send_for_json(
     let answer = send(request).await.map_err(unfit)?;
     let json = serde_json::from_str::<Value>(&answer.text).ok();
     if answer.status != 200 {
-        // OAuth 2.0 (RFC 6749, 5.2) has a word for what is wrong.
+        // OAuth 2.0 (RFC 6749, 5.2) has an error code for it.
         let word = json.as_ref().and_then(|json| text(json, &["error"]));
         let word = word
             .map(|word| format!(" {}", one_line(word)))
@@ -149,20 +149,20 @@ pub async fn send_for_json(
         .ok_or_else(|| unfit("its answer is not JSON".to_string()))
 }
 
-/// A text inside of a JSON value.
+/// A text inside a JSON value.
 pub fn text<'a>(json: &'a Value, path: &[&str]) -> Option<&'a str> {
     let found = path.iter().try_fold(json, |json, key| json.get(key));
     found?.as_str().filter(|text| !text.is_empty())
 }
 
-/// A token that a service gave, and the seconds for which it is valid.
+/// A token of a service, and the number of seconds for which it is valid.
 pub struct Token {
     pub token: String,
     pub expires: Option<SystemTime>,
 }
 
 impl Token {
-    /// As OAuth 2.0 writes it (RFC 6749, 5.1). Some write its seconds as a text.
+    /// Parses a token in the format of OAuth 2.0 (RFC 6749, 5.1). Some services write the seconds as text.
     pub fn of(what: &str, json: &Value, remedy: &str) -> Result<Token, Unfit> {
         let token = text(json, &["access_token"]).filter(|token| is_header(token));
         let Some(token) = token else {
@@ -180,15 +180,15 @@ impl Token {
     }
 }
 
-/// Can it be part of a header?
+/// Whether a text can be used in a header.
 pub fn is_header(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// A file that holds a token or a key.
+/// Reads a file that contains a token or a key.
 ///
 /// # Errors
-/// It cannot be read, or is too long.
+/// The file cannot be read, or is too long.
 pub fn read_file(what: &str, path: &Path, remedy: &str) -> Result<String, Unfit> {
     read_small_text(path, MAX_FILE_BYTES)
         .map_err(|error| Unfit::new(format!("{what} {}: {error}", path.display()), remedy))

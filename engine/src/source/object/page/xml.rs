@@ -1,12 +1,13 @@
 //! The XML of a listing: elements with their texts, in a document with one root.
 //!
-//! A server of another kind answers with another page, and one that is broken with half of a listing. Read as a listing either would be
-//! an empty folder. So the root element is checked first, and errors name it; a truncated document is an error.
+//! A server of another kind replies with another page, and a failing server may send half of a listing. Parsed as a listing,
+//! either would be an empty folder. So the root element is checked first, and errors contain its name. A truncated document is
+//! an error.
 //!
 //! ```text
 //!   <ListBucketResult>, <s3:ListBucketResult>   ──► each element's path and text
 //!   <Error>                                     ──► its code and message
-//!   <html>, <ListAllMyBucketsResult>, {"a": 1}, OK, nothing ──► NoListing, with what came
+//!   <html>, <ListAllMyBucketsResult>, {"a": 1}, OK, nothing ──► NoListing, with the beginning of the reply
 //! ```
 //! Source: XML 1.0; Amazon S3 API reference, error responses.
 
@@ -14,15 +15,15 @@ use crate::source::object::refusal::{Refusal, one_line};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// Levels of elements that matter: `EnumerationResults`, `Blobs`, `Blob`, `Properties`, `Etag`.
+/// Levels of elements that are used: `EnumerationResults`, `Blobs`, `Blob`, `Properties`, `Etag`.
 const LEVELS: usize = 5;
-/// Letters of an answer that is no XML that an error shows.
+/// Maximum characters of a reply that an error shows if the reply is not XML.
 const MAX_SHOWN_TEXT: usize = 40;
 
-/// Calls `each` with the path and the text of every element that ends.
+/// Calls `each` with the path and the text of every element, at its end.
 ///
 /// # Errors
-/// It is not a listing, or incomplete.
+/// The document is not a listing, or is incomplete.
 pub fn read(
     root: &str,
     body: &[u8],
@@ -45,7 +46,7 @@ pub fn read(
     }
 }
 
-/// Reads a document whose root can be read; the name of the root.
+/// Parses a document whose root can be read. Returns the name of the root.
 fn elements(
     wanted: &str,
     text: &str,
@@ -60,7 +61,7 @@ fn elements(
     loop {
         let event = match reader.read_event() {
             Ok(event) => event,
-            // What is no XML from its start on is some other text.
+            // If even the beginning is not XML, it is some other text.
             Err(_) if root.is_none() => return Ok(String::new()),
             Err(error) => return Err(garbled(error.to_string())),
         };
@@ -109,7 +110,7 @@ fn elements(
     }
 }
 
-/// An element has ended.
+/// Handles the end of an element.
 fn end(
     path: &mut Vec<String>,
     depth: &mut usize,
@@ -124,7 +125,7 @@ fn end(
     *depth = depth.saturating_sub(1);
 }
 
-/// The entities that XML has by itself.
+/// The predefined entities of XML.
 fn letter(name: &str) -> Option<char> {
     match name {
         "amp" => Some('&'),
@@ -136,7 +137,7 @@ fn letter(name: &str) -> Option<char> {
     }
 }
 
-/// A description of an answer that is not a listing.
+/// A description of a reply that is not a listing.
 fn named(root: &str, text: &str) -> String {
     let front: String = text.chars().take(MAX_SHOWN_TEXT).collect();
     let is_html = |text: &str| text.to_ascii_lowercase().starts_with("<!doctype html");

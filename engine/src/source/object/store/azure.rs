@@ -1,14 +1,15 @@
 //! Azure Blob Storage and Data Lake: `az://CONTAINER/KEY`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`,
 //! `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY` with or without a signature (`?sv=...&sig=...`).
 //!
-//! Requests carry the credentials of the chain ([`AzureChain`]), or none if no link has any. A URL without a signature is first requested
-//! for without credentials, unless a key of its account is set. object_store reads blobs; it lists no
-//! single pages, so they are asked for here: signed by object_store, read by our check of replies.
+//! Requests carry the credentials of the chain ([`AzureChain`]), or none if no link has any. A URL without a signature is first
+//! requested without credentials, unless a key of its account is set. object_store reads blobs, but cannot list single pages,
+//! so pages are requested here: signed by object_store, and parsed by our check of replies.
 //!
 //! ```text
 //!   ?restype=container&comp=list&delimiter=/&include=metadata&prefix=dir/ ──► Blobs: Blob (Name, Properties, Metadata), BlobPrefix (Name); NextMarker
 //! ```
-//! A blob of 0 bytes may be the mark of a folder: one of Data Lake (`ResourceType`), or one that a tool has left (the metadata `hdi_isfolder`).
+//! A blob of 0 bytes may mark a folder: one of Data Lake (`ResourceType`), or one that a tool has created (the metadata
+//! `hdi_isfolder`).
 //! Source: Azure Blob Storage REST API, List Blobs, Get Blob; Data Lake Storage, known issues (hdi_isfolder).
 
 use super::{
@@ -33,8 +34,8 @@ pub const AZURE: StoreKind = StoreKind {
     parse,
 };
 
-/// What the hosts of accounts end with behind `.blob.` or `.dfs.`: of the public cloud, those of China, the US government and Germany, of zones
-/// and of Fabric.
+/// The domains of account hosts, after `.blob.` or `.dfs.`: of the public cloud, of the clouds of China, the US government and
+/// Germany, of zones and of Fabric.
 const AZURE_DOMAINS: [&str; 6] = [
     "core.windows.net",
     "core.chinacloudapi.cn",
@@ -43,21 +44,21 @@ const AZURE_DOMAINS: [&str; 6] = [
     "storage.azure.net",
     "fabric.microsoft.com",
 ];
-/// The version of the interface that listings are asked for in.
+/// The API version of listing requests.
 const API: &str = "2021-12-02";
 
 static ADVICE: Advice = Advice {
-    refused: "check that you may read it (Storage Blob Data Reader)",
+    refused: "check that you have read permission (Storage Blob Data Reader)",
     unsigned: "az login, or set AZURE_STORAGE_KEY: without credentials only public containers can be read",
     absent: "check account, container and key (az storage blob list); a prefix ends with /",
     elsewhere: "check account, container and key (az storage blob list)",
     list: "az storage blob list;",
-    no_listing: "check AZURE_STORAGE_ENDPOINT: it names a server of Azure's storage, not a page in front of it",
+    no_listing: "check AZURE_STORAGE_ENDPOINT: it must be a server of Azure's storage, not a web page",
 };
 
-/// Of a URL that came with a signature.
+/// The remedies for a URL that has a signature.
 static SIGNED: Advice = Advice {
-    refused: "make a new URL: its signature has expired, or may not read or list",
+    refused: "create a new URL: its signature has expired, or does not permit reading or listing",
     ..ADVICE
 };
 
@@ -70,7 +71,7 @@ static WIRE: Wire = Wire {
     page,
 };
 
-/// Variables that are looked at before they are used.
+/// Variables that are checked before they are used.
 const VARIABLES: &[&str] = &[
     "AZURE_STORAGE_ACCOUNT",
     "AZURE_STORAGE_ACCOUNT_NAME",
@@ -85,17 +86,18 @@ const URLS: &[&str] = &["AZURE_STORAGE_ENDPOINT"];
 
 #[derive(Debug, PartialEq, Eq)]
 struct AzurePlace {
-    /// Nothing where the settings have to say.
+    /// `None` if the settings must define it.
     account: Option<AccountHost>,
     container: String,
     key: String,
-    /// Of a URL: `sv=...&sig=...`.
+    /// The signature in the URL: `sv=...&sig=...`.
     signature: Option<String>,
     /// It is written as a URL.
     is_url: bool,
 }
 
-/// Is it the URL of a blob or of a prefix of a container? Others, such as those of snapshots and of the root container, are read as any URL.
+/// Whether a text is the URL of a blob, or of a prefix of a container. Others, such as those of snapshots and of the root
+/// container, are read as plain URLs.
 pub fn is_url(text: &str) -> bool {
     let Ok(place) = of_url(text, "") else {
         return false;
@@ -123,14 +125,15 @@ fn read(text: &str) -> Result<AzurePlace, Unfit> {
         "" => None,
         host => {
             let account = AccountHost::of(host);
-            Some(account.ok_or_else(|| Unfit::new("it names no account of Azure", write))?)
+            Some(account.ok_or_else(|| Unfit::new("the Azure account is missing", write))?)
         }
     };
-    place(account, container, key, None).ok_or_else(|| Unfit::new("it names no container", write))
+    place(account, container, key, None)
+        .ok_or_else(|| Unfit::new("the container is missing", write))
 }
 
 fn of_url(text: &str, write: &str) -> Result<AzurePlace, Unfit> {
-    let none = || Unfit::new("it is no URL of a blob", write);
+    let none = || Unfit::new("it is not the URL of a blob", write);
     let url = Url::parse(text).map_err(|_| none())?;
     let host = url.host_str().unwrap_or_default();
     let account = AccountHost::of(host);
@@ -173,8 +176,8 @@ impl Place for AzurePlace {
         &self.key
     }
 
-    /// A URL is often that of a public blob of any account: the login of this machine may be of another tenant, which its server refuses
-    /// even where anyone may read, and no token goes to an account that asks for none.
+    /// A URL is often that of a public blob in any account. The login of this machine may be of another tenant, which the
+    /// server refuses even for public blobs. And no token should go to an account that does not need one.
     fn may_be_public(&self, settings: &ObjectSettings) -> bool {
         let account = self.account.as_ref().filter(|_| self.is_url);
         let is_plain = self.signature.is_none() && !settings.no_sign_request;
@@ -189,7 +192,7 @@ impl Place for AzurePlace {
         let named = self.account.as_ref().map(|host| host.account.clone());
         let Some(account) = named.or_else(|| own_account(settings)) else {
             let remedy = "set AZURE_STORAGE_ACCOUNT, or write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY";
-            return Err(Unfit::new("it names no account", remedy));
+            return Err(Unfit::new("the account is missing", remedy));
         };
         let account = account.as_str();
         let (named, is_own) = self.named_endpoint(account, settings);
@@ -250,7 +253,8 @@ impl Place for AzurePlace {
 }
 
 impl AzurePlace {
-    /// The endpoint that variables name for this account, and whether they are of this account. A signature is of the URL that it came with.
+    /// The endpoint that variables set for this account, and whether the variables belong to this account. A signature belongs
+    /// to the URL that contains it.
     fn named_endpoint(&self, account: &str, settings: &ObjectSettings) -> (Option<String>, bool) {
         let is_own = own_account(settings).is_none_or(|own| own == account);
         let named = settings.variable("AZURE_STORAGE_ENDPOINT");
@@ -277,7 +281,7 @@ fn chain(settings: &ObjectSettings, has_own_keys: bool) -> AzureChain {
     }
 }
 
-/// The account that the variables are of. A connection string with a signature names its endpoint alone.
+/// The account that the variables belong to. A connection string with a signature contains only its endpoint.
 fn own_account(settings: &ObjectSettings) -> Option<String> {
     let named = settings.variable("AZURE_STORAGE_ACCOUNT");
     let named = named.or(settings.variable("AZURE_STORAGE_ACCOUNT_NAME"));
@@ -297,12 +301,12 @@ fn own_account(settings: &ObjectSettings) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AccountHost {
     account: String,
-    /// Of its blobs: those of Data Lake are at another one.
+    /// The host of its blobs; Data Lake has another host.
     blob: String,
 }
 
 impl AccountHost {
-    /// `ACCOUNT[.ZONE].blob.DOMAIN`, or `dfs` in place of `blob`.
+    /// Parses `ACCOUNT[.ZONE].blob.DOMAIN`, or `dfs` instead of `blob`.
     fn of(host: &str) -> Option<AccountHost> {
         let host = host.to_ascii_lowercase();
         AZURE_DOMAINS.iter().find_map(|domain| {
@@ -316,7 +320,7 @@ impl AccountHost {
     }
 }
 
-/// Where the clouds beside the public one give tokens. Source: Microsoft Entra, national clouds, authentication endpoints.
+/// Where clouds other than the public one issue tokens. Source: Microsoft Entra, national clouds, authentication endpoints.
 const AUTHORITIES: [(&str, &str); 3] = [
     (".core.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
     (
@@ -340,10 +344,10 @@ fn of_cloud(settings: &ObjectSettings, endpoint: &str) -> ObjectSettings {
     settings
 }
 
-/// Pages of names of a container.
+/// Lists names of a container page by page.
 struct AzureListing {
     client: HttpClient,
-    /// Of the container.
+    /// URL of the container.
     url: String,
     account: String,
     provider: Option<Arc<dyn CredentialProvider<Credential = AzureCredential>>>,
@@ -352,7 +356,7 @@ struct AzureListing {
 impl Listing for AzureListing {
     fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>> {
         Box::pin(async move {
-            let garbled = |_| Refusal::Garbled("it cannot be asked for its names".to_string());
+            let garbled = |_| Refusal::Garbled("its names cannot be requested".to_string());
             let mut url = Url::parse(&self.url).map_err(|_| garbled(()))?;
             url.query_pairs_mut().extend_pairs([
                 ("restype", "container"),
@@ -392,7 +396,7 @@ impl Listing for AzureListing {
     }
 }
 
-/// A page as Azure writes it.
+/// Parses a page in Azure's format.
 fn page(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let (mut said, mut blob) = (PageText::default(), ListedObject::default());
     xml::read("EnumerationResults", body, |path, text| match path {
@@ -400,7 +404,7 @@ fn page(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
         [_, "Blobs", "Blob", "Properties", "Content-Length"] => blob.size = std::mem::take(text),
         [_, "Blobs", "Blob", "Properties", "Last-Modified"] => blob.modified = std::mem::take(text),
         [_, "Blobs", "Blob", "Properties", "Etag"] => blob.etag = Some(std::mem::take(text)),
-        // A folder of Data Lake, which comes as a prefix as well.
+        // A folder of Data Lake, which the page also lists as a prefix.
         [_, "Blobs", "Blob", "Properties", "ResourceType"] if text == "directory" => {
             blob.size.clear();
             blob.is_folder = true;
@@ -418,7 +422,7 @@ fn page(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(said, wanted)
 }
 
-/// Metadata that marks a folder; its name is of any case.
+/// Whether metadata marks a folder. Its name is case-insensitive.
 fn is_folder_mark(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("hdi_isfolder") && value.trim().eq_ignore_ascii_case("true")
 }

@@ -1,8 +1,8 @@
 //! Google Cloud Storage: `gs://BUCKET/KEY`, with the credentials of the chain ([`GoogleChain`]), or none if no link has any.
 //!
-//! A version is a generation: each reply has it in `x-goog-generation`, each request asks for it by `x-goog-if-generation-match`. Listings
-//! are those of the XML interface, which are S3's with a `Generation` for each object. An object that is stored as gzip is asked for as
-//! it is stored: otherwise the server unpacks it, and knows no ranges.
+//! A version is a generation: each reply has it in `x-goog-generation`, and each request sends it in
+//! `x-goog-if-generation-match`. Listings use the XML API, which is S3's with a `Generation` for each object. An object stored
+//! as gzip is requested in that form: otherwise the server decompresses it, and supports no ranges.
 //! Source: Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
 
 use super::{
@@ -25,12 +25,12 @@ pub const GCS: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check that the account may read it (Storage Object Viewer)",
+    refused: "check that the account has read permission (Storage Object Viewer)",
     unsigned: "gcloud auth application-default login: without credentials only public objects can be read",
     absent: "check bucket and key (gcloud storage ls); a prefix ends with /",
     elsewhere: "check bucket and key (gcloud storage ls)",
     list: "gcloud storage ls",
-    no_listing: "check STORAGE_EMULATOR_HOST: it names a server of Google's storage, not a page in front of it",
+    no_listing: "check STORAGE_EMULATOR_HOST: it must be a server of Google's storage, not a web page",
 };
 
 static WIRE: Wire = Wire {
@@ -46,7 +46,7 @@ static WIRE: Wire = Wire {
     page: page::of_google,
 };
 
-/// Variables that are looked at before they are used.
+/// Variables that are checked before they are used.
 const VARIABLES: &[&str] = &[
     "STORAGE_EMULATOR_HOST",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE",
@@ -69,7 +69,7 @@ impl Place for GcsPlace {
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
         check(settings, VARIABLES, &[])?;
-        // The variable of Google's libraries, a URL or HOST:PORT; no credentials go to an emulator.
+        // The variable of Google's libraries: a URL or HOST:PORT. No credentials are sent to an emulator.
         let emulator = settings.variable("STORAGE_EMULATOR_HOST");
         let endpoint = emulator
             .or(settings.variable("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"))
@@ -98,7 +98,7 @@ impl Place for GcsPlace {
         };
         builder = match &keeper {
             Some(keeper) => builder.with_credentials(Arc::new(Provider(keeper.clone()))),
-            // A client without a provider would look for one.
+            // A client without a provider would search for credentials itself.
             None => builder
                 .with_credentials(Arc::new(StaticCredentialProvider::new(no_token)))
                 .with_skip_signature(true),

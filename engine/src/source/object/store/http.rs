@@ -20,12 +20,12 @@ static ADVICE: Advice = Advice {
     refused: "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token",
     unsigned: "write the user and password into the URL (https://USER:PASSWORD@HOST/)",
     absent: "check the URL",
-    elsewhere: "look at the server",
+    elsewhere: "check the server",
     list: "curl",
-    no_listing: "look at the server",
+    no_listing: "check the server",
 };
 
-/// Replies of plain HTTP; names are not listed by it.
+/// Replies of plain HTTP, which cannot list names.
 pub static PLAIN: Wire = Wire {
     stores_codings: false,
     accept_encoding: "identity",
@@ -38,7 +38,7 @@ pub static PLAIN: Wire = Wire {
 struct HttpPlace {
     /// Without user, password and fragment.
     url: Url,
-    /// The header `Authorization`, where a user is named.
+    /// The header `Authorization`, if the URL has a user.
     authorization: Option<String>,
 }
 
@@ -49,9 +49,9 @@ fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
 fn read(text: &str) -> Result<HttpPlace, Unfit> {
     let remedy = "write http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH";
     let mut url =
-        Url::parse(text).map_err(|e| Unfit::new(format!("it is no URL ({e})"), remedy))?;
+        Url::parse(text).map_err(|e| Unfit::new(format!("it is not a URL ({e})"), remedy))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-        return Err(Unfit::new("it is no URL of an object", remedy));
+        return Err(Unfit::new("it is not the URL of an object", remedy));
     }
     let authorization = (!url.username().is_empty() || url.password().is_some()).then(|| {
         let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
@@ -101,8 +101,8 @@ impl Place for HttpPlace {
     }
 }
 
-/// What signs a URL and says until when, by whom each set is known: another signature is no other object. The first of each has to be
-/// there, and with it any of those behind it goes.
+/// The parameters that sign a URL and say until when; each set is recognized by its first parameter. A URL with another
+/// signature is the same object. If the first parameter is present, it and all others of its set are removed.
 const SIGNATURES: [&[&str]; 3] = [
     &[
         "X-Amz-Signature",
@@ -125,7 +125,7 @@ const SIGNATURES: [&[&str]; 3] = [
     &["Key-Pair-Id", "Signature", "Expires", "Policy"],
 ];
 
-/// A URL without what signs it.
+/// A URL without its signature.
 fn unsigned(url: &Url) -> Url {
     let mut plain = url.clone();
     let names: Vec<String> = url

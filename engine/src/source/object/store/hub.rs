@@ -1,7 +1,7 @@
 //! The Hugging Face Hub: `hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH`.
 //!
-//! The names are those of `HfFileSystem`. A name without a path, or with `/` at its end, is that of many files. Never: sends the token
-//! anywhere but to the hub, or reads two commits by one name.
+//! The names are those of `HfFileSystem`. A name without a path, or with `/` at its end, stands for many files. The token is
+//! sent only to the hub, and a name never mixes two commits.
 //!
 //! ```text
 //!   hf://u/r/a.bin                      model u/r, revision main, file a.bin
@@ -35,21 +35,21 @@ pub const HUB: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check that the token may read it (hf auth whoami), log in again (hf auth login), or leave it out for what is public (--no-sign-request)",
+    refused: "check that the token has read permission (hf auth whoami), log in again (hf auth login), or read public repositories without it (--no-sign-request)",
     unsigned: "log in (hf auth login), or set HF_TOKEN",
     absent: "check USER/REPO, revision and path, and HF_ENDPOINT",
     elsewhere: "check HF_ENDPOINT",
     list: "HfFileSystem().ls:",
-    no_listing: "check HF_ENDPOINT: it names a hub, not a page in front of it",
+    no_listing: "check HF_ENDPOINT: it must be a hub, not a web page",
 };
 
-/// How a name is written.
+/// The notation of a name.
 const WRITTEN: &str = "hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH";
-/// Longest name of a user, of a repository, and of a revision, in bytes.
+/// Maximum bytes of the name of a user, of a repository, and of a revision.
 const MAX_WORD_BYTES: usize = 255;
-/// Longest token: those of the hub have 37 bytes.
+/// Maximum bytes of a token; those of the hub have 37.
 const MAX_TOKEN_BYTES: u64 = 4 << 10;
-/// What is written in a URL as it is.
+/// Characters that are escaped in a URL.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -58,7 +58,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 struct HubPlace {
     repository: Repository,
-    /// Of a file or a folder.
+    /// Path of a file or a folder.
     path: String,
 }
 
@@ -93,7 +93,7 @@ impl Place for HubPlace {
         let listing = Arc::clone(&hub);
         let place = format!("{}/{}", hub.server(), self.repository.page());
         let store = Store::new(Arc::new(store), listing, &ADVICE, tokens, hub.server());
-        // Of any commit: the ETag of a file is a hash of its bytes.
+        // The same for all commits: the ETag of a file is a hash of its bytes.
         Ok(Store {
             place: place.into(),
             ..store
@@ -108,12 +108,13 @@ struct Repository {
     kind: &'static str,
     /// `USER/REPO`.
     id: String,
-    /// As it is, not as in a URL.
+    /// Unescaped, not as in a URL.
     revision: String,
 }
 
 impl Repository {
-    /// What comes behind `hf:`, and the path in the repository: empty, or with a `/` at its end, for many files.
+    /// Parses the text after `hf:`. Returns the repository and the path in it; for many files the path is empty, or ends with
+    /// `/`.
     ///
     /// # Errors
     /// The name is invalid.
@@ -161,7 +162,7 @@ impl Repository {
         Ok((repository, path))
     }
 
-    /// As the hub's pages have it: `USER/REPO`, `datasets/USER/REPO`.
+    /// The name in the hub's web pages: `USER/REPO`, `datasets/USER/REPO`.
     fn page(&self) -> String {
         match self.kind {
             "models" => self.id.clone(),
@@ -174,7 +175,7 @@ impl Repository {
     }
 }
 
-/// A revision and what follows it. `refs/pr/N` and `refs/convert/NAME` are one without being escaped.
+/// Splits a revision from what follows it. `refs/pr/N` and `refs/convert/NAME` need no escaping.
 fn revision(text: &str) -> (String, String) {
     let mut slashes = text.match_indices('/').map(|(at, _)| at);
     let is_ref = ["refs/pr/", "refs/convert/"]
@@ -193,12 +194,12 @@ fn is_word(text: &str) -> bool {
         && text.bytes().all(is_plain)
 }
 
-/// As one part of a URL's path.
+/// Escapes a text as one part of a URL's path.
 fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
-/// Where the hub is: HF_ENDPOINT, or the public one.
+/// The URL of the hub: HF_ENDPOINT, or the public one.
 fn endpoint(settings: &ObjectSettings) -> Result<Url, Unfit> {
     let text = settings
         .variable("HF_ENDPOINT")
@@ -207,7 +208,7 @@ fn endpoint(settings: &ObjectSettings) -> Result<Url, Unfit> {
     check_endpoint("HF_ENDPOINT", text)
 }
 
-/// Where tokens are: the header `Authorization` of the first link that has one.
+/// Finds the token: the header `Authorization` of the first link that has one.
 struct HubChain(ObjectSettings);
 
 impl Chain<HeaderValue> for HubChain {
@@ -217,7 +218,7 @@ impl Chain<HeaderValue> for HubChain {
 }
 
 /// # Errors
-/// A link has something that is no token; the line does not show it.
+/// A link has a value that is not a token; the error does not show it.
 fn find_token(settings: &ObjectSettings) -> ChainAnswer<HeaderValue> {
     for link in ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"] {
         let text = settings.variable(link).map(str::trim);
@@ -253,7 +254,7 @@ fn found(text: &str, link: &str) -> Result<FoundCredential<HeaderValue>, Unfit> 
     Ok(FoundCredential::new(header, link, None, ADVICE.refused))
 }
 
-/// Where `hf auth login` has put the token, and which variable says so.
+/// The file where `hf auth login` has stored the token, and the variable that specifies it.
 fn token_file(settings: &ObjectSettings) -> Option<(PathBuf, &'static str)> {
     let named = [
         ("HF_TOKEN_PATH", ""),

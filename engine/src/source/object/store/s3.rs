@@ -1,10 +1,11 @@
 //! S3: `s3://BUCKET/KEY`, signed with the credentials of the chain ([`AwsChain`]), unsigned if no link has any.
 //!
-//! The region is that of the settings, or of the profile, or us-east-1; the reply of a bucket in another region names it. Buckets of S3 Express One Zone are
-//! directory buckets: their requests are signed for a session, and their names come in no order.
+//! The region is that of the settings, or of the profile, or us-east-1. If a bucket is in another region, the server's reply
+//! contains its region. Buckets of S3 Express One Zone are directory buckets: their requests are signed for a session, and
+//! their names are unordered.
 //!
 //! ```text
-//!   path style, as usual               https://HOST/BUCKET/KEY
+//!   path style, the default             https://HOST/BUCKET/KEY
 //!   AWS_VIRTUAL_HOSTED_STYLE_REQUEST   https://BUCKET.HOST/KEY     OSS, COS, OBS and TOS support only this
 //! ```
 
@@ -29,12 +30,12 @@ pub const S3: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it",
+    refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they have read permission",
     unsigned: "log in (aws sso login, aws configure), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without credentials only public objects can be read",
     absent: "check bucket and key (a prefix ends with /), and AWS_ENDPOINT_URL",
-    elsewhere: "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's",
+    elsewhere: "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL if it is not on Amazon",
     list: "aws s3 ls",
-    no_listing: "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it",
+    no_listing: "check AWS_ENDPOINT_URL: it must be an S3 server, not a web page",
 };
 
 static WIRE: Wire = Wire {
@@ -46,7 +47,7 @@ static WIRE: Wire = Wire {
     page: page::of_s3,
 };
 
-/// Variables that are looked at before they are used.
+/// Variables that are checked before they are used.
 const VARIABLES: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -66,7 +67,7 @@ const VARIABLES: &[&str] = &[
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 ];
-/// Variables that hold a URL.
+/// Variables that contain a URL.
 const URLS: &[&str] = &[
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
@@ -99,7 +100,7 @@ impl Place for S3Place {
             ca_file: settings.ca_bundle(),
             ..settings.clone()
         };
-        // A token goes to each of them.
+        // Each of these services receives a token.
         for name in [
             "AWS_ENDPOINT_URL_STS",
             "AWS_ENDPOINT_URL_SSO",
@@ -146,7 +147,7 @@ impl Place for S3Place {
         let remedy = "check the bucket's name and AWS_ENDPOINT_URL";
         let store = builder.build();
         let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
-        // Keys of another partition are those of another store.
+        // Keys of another partition belong to another store.
         let endpoint = endpoint.or_else(|| {
             hosts
                 .other_domain()
@@ -165,7 +166,8 @@ impl Place for S3Place {
 }
 
 impl S3Place {
-    /// Where requests go, with the bucket in the name of the host where that is asked for; nothing for what object_store makes of the region.
+    /// The URL for requests, with the bucket in the host name if that is configured. Returns `None` if object_store should
+    /// derive the URL from the region.
     fn url(&self, named: Option<&str>, hosts: &Hosts<'_>, is_virtual: bool) -> Option<String> {
         let is_usual = !hosts.is_fips && !hosts.is_dual_stack && hosts.other_domain().is_none();
         let url = match named {
@@ -175,7 +177,7 @@ impl S3Place {
         };
         let (scheme, host) = url.split_once("://")?;
         let bucket = &self.0.bucket;
-        // Others write the bucket there themselves.
+        // Some servers have the bucket in their name already.
         let has_bucket = host.strip_prefix(bucket.as_str());
         let has_bucket = has_bucket.is_some_and(|rest| rest.starts_with('.'));
         match is_virtual && !has_bucket {
@@ -184,7 +186,7 @@ impl S3Place {
         }
     }
 
-    /// S3 Express One Zone.
+    /// Whether it is a bucket of S3 Express One Zone.
     fn is_directory_bucket(&self) -> bool {
         self.0.bucket.ends_with("--x-s3")
     }
@@ -198,17 +200,21 @@ mod tests {
     #[test]
     fn a_variable_that_cannot_be_used_is_refused_without_its_value() {
         for (name, value, why) in [
-            ("AWS_ENDPOINT_URL", "canary.example:9000", "is no URL"),
-            ("AWS_ENDPOINT_URL", "canary", "is no URL"),
-            ("AWS_ENDPOINT_URL_S3", "ftp://canary", "is no URL"),
-            ("AWS_ENDPOINT_URL_STS", "http://", "is no URL"),
+            ("AWS_ENDPOINT_URL", "canary.example:9000", "is not a URL"),
+            ("AWS_ENDPOINT_URL", "canary", "is not a URL"),
+            ("AWS_ENDPOINT_URL_S3", "ftp://canary", "is not a URL"),
+            ("AWS_ENDPOINT_URL_STS", "http://", "is not a URL"),
             ("AWS_ENDPOINT_URL", "https://u:canary@h", "holds a user"),
             ("AWS_ENDPOINT_URL", "https://h/?canary", "holds a user"),
-            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "canary", "is no URL"),
+            (
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                "canary",
+                "is not a URL",
+            ),
             ("AWS_SECRET_ACCESS_KEY", "canary\n", "holds a blank"),
             ("AWS_ACCESS_KEY_ID", "can\u{e4}ry", "holds a blank"),
             ("AWS_SESSION_TOKEN", "canary\r", "holds a blank"),
-            ("AWS_REGION", "canary/x", "is no region"),
+            ("AWS_REGION", "canary/x", "is not a region"),
         ] {
             let variables = vec![(name.to_string(), value.to_string())];
             let settings = ObjectSettings {

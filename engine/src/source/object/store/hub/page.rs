@@ -1,4 +1,4 @@
-//! A page of a repository's tree, read from JSON.
+//! Parses a page of a repository's tree from JSON.
 //!
 //! ```text
 //!   [{"type": "file", "path": "d/a", "size": 9, "oid": "<sha1>"},                          a small file: its ETag is the oid
@@ -12,9 +12,9 @@ use crate::source::object::refusal::{Refusal, one_line};
 use object_store::HeaderMap;
 use serde::Deserialize;
 
-/// Longest answer of the API: a thousand paths of 4 KiB, and what else it says of them.
+/// Maximum bytes of a reply of the API: a thousand paths of 4 KiB, with their other fields.
 const MAX_BODY: usize = 8 << 20;
-/// Longest query of the next page.
+/// Maximum bytes of the next page's query.
 const MAX_QUERY_BYTES: usize = 8 << 10;
 
 /// A file or a folder.
@@ -36,18 +36,18 @@ struct LargeFile {
     size: u64,
 }
 
-/// What the API says of a repository.
+/// The API's description of a repository.
 #[derive(Deserialize)]
 struct RepositoryInfo {
     sha: String,
 }
 
 impl TreeEntry {
-    /// As a page has it. A submodule is neither a file nor a folder here.
+    /// Adds it to a page. A submodule is neither a file nor a folder here.
     fn put(self, page: &mut PageText) {
         match self.kind.as_str() {
             "file" => {
-                // Some say the pointer's size beside that of the file.
+                // Some mirrors report the pointer's size in addition to the file's.
                 let size = self.lfs.as_ref().map_or(self.size, |lfs| lfs.size);
                 let tag = self.lfs.map_or(self.oid, |lfs| lfs.oid);
                 page.push(ListedObject {
@@ -66,7 +66,7 @@ impl TreeEntry {
 /// A page of a folder's tree.
 ///
 /// # Errors
-/// It is no such page.
+/// The body is not such a page.
 pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let links = headers
@@ -85,10 +85,10 @@ pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Pa
     Page::of(page, wanted)
 }
 
-/// What the hub says of the one path that was asked for: nothing, a file, or a folder.
+/// Parses the hub's reply about the one requested path: nothing, a file, or a folder.
 ///
 /// # Errors
-/// It is no such answer.
+/// The body is not such a reply.
 pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let asked = wanted.prefix.trim_end_matches('/');
@@ -109,17 +109,17 @@ pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(page, wanted)
 }
 
-/// The commit that a repository's description names.
+/// The commit in a repository's description.
 ///
 /// # Errors
-/// It names none.
+/// There is no commit.
 pub fn commit(body: &[u8]) -> Result<String, Refusal> {
     json::<RepositoryInfo>(body).map(|info| info.sha)
 }
 
 fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     if body.len() > MAX_BODY {
-        let why = format!("the hub's answer is longer than {MAX_BODY} bytes");
+        let why = format!("the hub's reply is longer than {MAX_BODY} bytes");
         return Err(Refusal::Garbled(why));
     }
     serde_json::from_slice(body).map_err(|error| {
@@ -128,7 +128,7 @@ fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     })
 }
 
-/// The query of `<URL>; rel="next"`. The rest of the URL is not followed: the token goes to the hub alone.
+/// The query of `<URL>; rel="next"`. The rest of the URL is ignored, so that the token goes only to the hub.
 fn next_query(link: &str) -> Option<Result<String, Refusal>> {
     let (url, params) = link.trim().strip_prefix('<')?.split_once('>')?;
     let mut params = params.split(';').map(str::trim);

@@ -1,25 +1,28 @@
-//! Files of a hub are at signed addresses of a content network, which expire: each is asked for once, shared, and renewed.
+//! A hub's files are at signed addresses of a content network, which expire. Each address is requested once, shared, and
+//! renewed.
 //!
-//! Between the check of replies ([`crate::source::object::reply`]) and the wire. The hub has the token; the content network has the range
-//! and nothing else. The first reply names the commit, and every later request is for that commit. A reply of the content network is
-//! given the ETag that the hub named, so that it is compared with the listing and with other replies. Never: follows a redirect from https
-//! to http, asks for an address twice at once, or keeps more than [`MAX_ADDRESSES`].
+//! This code is between the check of replies ([`crate::source::object::reply`]) and the network. The hub gets the token; the
+//! content network gets the range and nothing else. The first reply contains the commit, and every later request is for that
+//! commit. A reply of the content network gets the hub's ETag, so that it can be compared with the listing and with other
+//! replies. A redirect from https to http is never followed, an address is never requested twice at the same time, and at most
+//! [`MAX_ADDRESSES`] are kept.
 //!
 //! ```text
 //!   range of a file ──► an address? ── none, expired, refused ──► hub: resolve/COMMIT/PATH ──► 302: the address, ETag, size, commit
 //!                          │                                                              └──► 200, 206: the bytes of a small file, or of a mirror
 //!                          ▼                                                              └──► a redirect of the hub: followed
-//!                      content network ── 400, 401, 403, 410 ──► as if there were none; of a new address: an error
+//!                      content network ── 400, 401, 403, 410 ──► request a new address; if this one is new: an error
 //!                          └──► 206 + the hub's ETag
 //! ```
-//! An address that is refused though it was never taken before, and was given while the request waited, is an error: another would be refused
-//! as well, and each reader would ask the hub for it.
+//! It is an error if an address is refused that was never accepted before, and that was issued while the request waited:
+//! another address would be refused as well, and each reader would request one from the hub.
 //!
-//! A mirror may send large files itself, with an ETag of another kind or none. Its reply is given the ETag that its API has for the file at that
-//! commit, and the first ETag of the mirror has to come again with every later reply. Where neither name nor reply has the commit, the API is asked.
+//! A mirror may send large files itself, with an ETag of another kind or none. Its reply gets the ETag that its API has for the
+//! file at that commit, and every later reply must have the mirror's first ETag again. If neither the name nor the reply has
+//! the commit, the API is queried.
 //!
-//! Example: eight parts of a file are asked for, and the address has expired. The first of them to be answered with 403 asks the hub
-//! again; the other seven wait for that and then use the new address. The reader notices nothing.
+//! Example: eight parts of a file are requested, and the address has expired. The first one that gets a 403 requests a new
+//! address from the hub. The other seven wait for it, and then use it. The reader notices nothing.
 
 use super::{Repository, escaped, page};
 use crate::source::object::client::{MAX_HOPS, target};
@@ -46,11 +49,12 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 use url::Url;
 
-/// Files whose addresses are kept, of one mount or reader.
+/// Maximum files of one mount or reader whose addresses are kept.
 const MAX_ADDRESSES: usize = 1024;
-/// Longest address: those of the hub have about 1.5 KiB.
+/// Maximum bytes of an address; those of the hub have about 1.5 KiB.
 const MAX_ADDRESS_BYTES: usize = 16 << 10;
-/// Of its life, the part after which an address is renewed without being tried. Chosen: a request takes its part of what is left.
+/// The part of its lifetime after which an address is renewed without another try. Chosen value: a request needs part of the
+/// remaining time.
 const USED_LIFE: f64 = 0.9;
 /// A repository of a hub, at one commit.
 pub struct Hub {
@@ -58,24 +62,24 @@ pub struct Hub {
     client: HttpClient,
     endpoint: Url,
     repository: Repository,
-    /// The header `Authorization`; nothing where no link of the chain has a token.
+    /// The header `Authorization`. `None` if no link of the chain has a token.
     tokens: Option<Provider<HeaderValue>>,
-    /// What every request is for, once it is known.
+    /// The commit of every request, once it is known.
     commit: OnceLock<String>,
     files: std::sync::Mutex<HashMap<String, Arc<File>>>,
     uses: AtomicU64,
 }
 
-/// What is known of where a file's bytes are.
+/// What is known about the location of a file's bytes.
 #[derive(Default)]
 struct File {
-    /// Locked while the hub is asked.
+    /// Locked while the hub is queried.
     place: Mutex<Option<SignedAddress>>,
-    /// The hub sends it, or a mirror.
+    /// The hub or a mirror sends it itself.
     is_here: OnceLock<()>,
-    /// What the API and a mirror name its version; nothing where the API does not say.
+    /// The ETags of its version in the API and in a mirror. `None` if the API has none.
     mirrored: OnceLock<Option<MirroredTag>>,
-    /// Counts up with every use of any.
+    /// When it was used last, in a count of all uses.
     used: AtomicU64,
 }
 
@@ -90,22 +94,22 @@ struct SignedAddress {
     url: Url,
     etag: HeaderValue,
     size: Option<u64>,
-    /// Taken to be good until then, since 1970.
+    /// Assumed valid until this time.
     until: Option<SystemTime>,
-    /// When it was given, by the count of the hub's uses.
+    /// When it was issued, in the count of the hub's uses.
     given: u64,
-    /// The content network has taken it once.
+    /// The content network has accepted it once.
     is_proven: Arc<AtomicBool>,
 }
 
-/// Where a request for a file goes.
+/// Where a request for a file is sent.
 enum FileAddress {
     Signed(SignedAddress),
-    /// The hub has answered itself.
+    /// The hub has sent the file itself.
     Here(HttpResponse),
 }
 
-/// What the hub answers to the question for a file.
+/// The hub's reply to a request for a file.
 enum HubReply {
     At(SignedAddress),
     /// The bytes, or a refusal.
@@ -120,7 +124,7 @@ impl std::fmt::Debug for Hub {
 
 type HubAnswer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
-/// Has object_store ask a hub.
+/// Makes object_store use a hub.
 #[derive(Clone, Debug)]
 pub struct HubConnector(pub Arc<Hub>);
 
@@ -160,12 +164,12 @@ impl Hub {
         }
     }
 
-    /// A URL of the hub, for the store above: files are below it.
+    /// A URL of the hub for object_store: the files are below it.
     pub fn files_url(&self) -> String {
         format!("{}/resolve", self.url(&self.repository.page()))
     }
 
-    /// A name that all files of a hub share.
+    /// A name shared by all files of a hub.
     pub fn server(&self) -> &str {
         self.endpoint.as_str()
     }
@@ -178,7 +182,7 @@ impl Hub {
         escaped(self.commit.get().unwrap_or(&self.repository.revision))
     }
 
-    /// Asks which commit the revision is, and stays with it.
+    /// Requests the commit of the revision, and keeps it.
     async fn pin(&self) -> Result<(), HttpError> {
         if self.commit.get().is_some() {
             return Ok(());
@@ -189,7 +193,7 @@ impl Hub {
         self.keep_commit(&page::commit(&body).map_err(refuse)?)
     }
 
-    /// A page of names. One that is asked for a single name, or for what has one name, is that of a path.
+    /// Requests a page of names. If the request is for a single name, it is a request for that path.
     async fn names(&self, wanted: &PageRequest) -> Result<Page, HttpError> {
         self.pin().await?;
         let revision = self.revision();
@@ -212,7 +216,7 @@ impl Hub {
             .await;
         match answer {
             Ok((headers, body)) => page::tree(&headers, &body, wanted).map_err(refuse),
-            // There is no such folder.
+            // The folder does not exist.
             Err(error) if matches!(Refusal::of(&error), Refusal::Status { code, .. } if code == "EntryNotFound") => {
                 Ok(Page::default())
             }
@@ -220,7 +224,7 @@ impl Hub {
         }
     }
 
-    /// Calls the API, by POST where there is a form.
+    /// Calls the API, with POST if there is a form.
     async fn api(
         &self,
         call: &str,
@@ -245,7 +249,7 @@ impl Hub {
         }
     }
 
-    /// A request of the store above, for a file or a part of it.
+    /// Handles a request of object_store for a file or a part of it.
     async fn pass(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let uri = request.uri().to_string();
         let base = self.files_url();
@@ -271,14 +275,15 @@ impl Hub {
             meets(headers, &address.etag).map_err(refuse)?;
             let reply = match self.content(&address, headers).await {
                 Err(error) if error.kind() == HttpErrorKind::Connect => {
-                    // Another try asks the hub, which may name another place.
+                    // A further try queries the hub, which may return another location.
                     forget(&file, &address).await;
                     return Err(error);
                 }
                 reply => reply?,
             };
             match reply.status().as_u16() {
-                // Signed for this request or for another one that waits, and never taken: another signature would be refused as well.
+                // Issued for this request or for another waiting one, and never accepted: another signature would be refused as
+                // well.
                 status @ (400 | 401 | 403 | 410) if address.is_refused_as_new(begun) => {
                     forget(&file, &address).await;
                     return Err(refuse(Refusal::Status {
@@ -300,7 +305,7 @@ impl Hub {
         Err(refuse(Refusal::Redirects))
     }
 
-    /// An address that is good as far as is known, and is not the `old` one. One request asks the hub, and the others wait for it.
+    /// An address that is valid as far as is known, and is not `old`. One request queries the hub, and the others wait for it.
     async fn address(
         &self,
         file: &File,
@@ -334,7 +339,7 @@ impl Hub {
         self.uses.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is known of a file; the one that was used least recently leaves for one more.
+    /// What is known about a file. If there are too many files, the least recently used one is dropped.
     fn file(&self, path: &str) -> Arc<File> {
         let now = self.next_use();
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -353,7 +358,7 @@ impl Hub {
 
     async fn locate(&self, path: &str, headers: &HeaderMap) -> Result<HubReply, HttpError> {
         let mut own = headers.clone();
-        // A mirror compares it with its own ETag.
+        // A mirror would compare it with its own ETag.
         own.remove("if-match");
         loop {
             let url = format!("{}/{}/{path}", self.files_url(), self.revision());
@@ -366,7 +371,7 @@ impl Hub {
                 return Ok(located);
             }
             self.pin().await.map_err(|error| {
-                let why = "it does not say which commit it is of (X-Repo-Commit); HF_ENDPOINT may name no hub";
+                let why = "it does not say which commit it is of (X-Repo-Commit); HF_ENDPOINT may not be a hub";
                 match Refusal::of(&error).is_passing() {
                     true => error,
                     false => refuse(Refusal::Garbled(why.to_string())),
@@ -375,7 +380,7 @@ impl Hub {
         }
     }
 
-    /// A reply of the hub or of a mirror with bytes, with the ETag that the hub has for the file.
+    /// A reply with bytes, from the hub or a mirror, with the hub's ETag of the file.
     async fn named(
         &self,
         mut reply: HttpResponse,
@@ -410,7 +415,7 @@ impl Hub {
         Ok(reply)
     }
 
-    /// The ETag and the size that the API has for a file, whose path is escaped; nothing where it does not say.
+    /// The ETag and the size that the API has for a file, whose path is escaped. Returns `None` if the API has none.
     async fn tag_of(&self, path: &str) -> Result<Option<(HeaderValue, u64)>, HttpError> {
         let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
         let wanted = PageRequest {
@@ -429,7 +434,7 @@ impl Hub {
         Ok(found)
     }
 
-    /// Asks the hub, and follows it as long as it names no place of the content network.
+    /// Queries the hub, and follows redirects until one leads to the content network.
     async fn ask(
         &self,
         mut url: Url,
@@ -466,7 +471,7 @@ impl Hub {
         found.map(Some).map_err(|error| refuse(Refusal::of(&error)))
     }
 
-    /// The headers of a request, with the token where it goes to the hub. What has left the hub once gets none any more.
+    /// The headers of a request, with the token if it goes to the hub. After a redirect away from the hub, no request gets it.
     fn with_token(
         &self,
         headers: &HeaderMap,
@@ -484,7 +489,7 @@ impl Hub {
         own
     }
 
-    /// Asks the content network; a mirror may have the files of its content network itself.
+    /// Requests the bytes from the content network; a mirror may host its content network itself.
     async fn content(
         &self,
         address: &SignedAddress,
@@ -540,7 +545,7 @@ impl Hub {
         }
         if self.commit.get_or_init(|| said.to_string()) != said {
             return Err(refuse(Refusal::Changed(
-                "it is of another commit".to_string(),
+                "it belongs to another commit".to_string(),
             )));
         }
         Ok(())
@@ -555,7 +560,7 @@ impl SignedAddress {
     fn of(url: Url, headers: &HeaderMap) -> Result<SignedAddress, Refusal> {
         if url.as_str().len() > MAX_ADDRESS_BYTES {
             return Err(Refusal::Garbled(
-                "the hub names a URL that is too long".to_string(),
+                "the hub returned a URL that is too long".to_string(),
             ));
         }
         let etag = headers.get("x-linked-etag").ok_or(Refusal::NoEtag)?.clone();
@@ -572,7 +577,8 @@ impl SignedAddress {
         })
     }
 
-    /// Given since a request has begun, and taken from no request so far: one that is refused now was not too old.
+    /// Whether the address was issued after a request began, and never accepted so far: if it is refused now, it was not too
+    /// old.
     fn is_refused_as_new(&self, begun: u64) -> bool {
         self.given >= begun && !self.is_proven.load(Ordering::Relaxed)
     }
@@ -587,7 +593,7 @@ impl Listing for Hub {
     }
 }
 
-/// The hub says in `RateLimit` when to come back, as `"resolvers";r=0;t=55`.
+/// Converts the hub's `RateLimit`, such as `"resolvers";r=0;t=55`, to the time of a retry.
 fn settle_limit(headers: &mut HeaderMap) {
     let reset = header(headers, "ratelimit").and_then(|limit| {
         let parts = || limit.split(';').map(str::trim);
@@ -607,18 +613,18 @@ fn linked_size(headers: &HeaderMap) -> Option<u64> {
     header(headers, "x-linked-size").and_then(|size| size.trim().parse().ok())
 }
 
-/// Is the ETag of a reply the hub's own? It comes with the commit, and is a hash.
+/// Whether the ETag of a reply is the hub's own: it comes with the commit, and is a hash.
 fn is_of_hub(headers: &HeaderMap) -> bool {
     let tag = header(headers, "etag").map(tag);
     headers.contains_key("x-repo-commit") && tag.is_some_and(is_commit)
 }
 
-/// What an ETag says, however it is written.
+/// The content of an ETag, without quotes and weakness mark.
 fn tag(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
-/// Whether the version of a file is the one that a request is for.
+/// Checks that the version of a file is the one that a request is for.
 fn meets(asked: &HeaderMap, etag: &HeaderValue) -> Result<(), Refusal> {
     let is_same = |name| {
         let asked = header(asked, name).map(tag);
@@ -631,7 +637,7 @@ fn meets(asked: &HeaderMap, etag: &HeaderValue) -> Result<(), Refusal> {
     }
 }
 
-/// The address is not used again.
+/// Drops the address.
 async fn forget(file: &File, address: &SignedAddress) {
     let mut place = file.place.lock().await;
     if place.as_ref().is_some_and(|known| known.url == address.url) {
@@ -639,7 +645,8 @@ async fn forget(file: &File, address: &SignedAddress) {
     }
 }
 
-/// How long an address lasts, as far as it says: `Expires=SECONDS` since 1970, by the clock of the hub where the reply has its time.
+/// The lifetime of an address, if it has one: `Expires=SECONDS` since 1970, compared with the hub's clock if the reply has its
+/// time.
 fn life(url: &Url, headers: &HeaderMap) -> Option<Duration> {
     let expires = url.query_pairs().find(|(key, _)| key == "Expires")?.1;
     let until = Duration::from_secs(expires.parse().ok()?);
@@ -648,11 +655,11 @@ fn life(url: &Url, headers: &HeaderMap) -> Option<Duration> {
         .map_or_else(SystemTime::now, SystemTime::from)
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    // One that has expired already says that a clock is wrong.
+    // An address that has expired already indicates a wrong clock.
     until.checked_sub(now).filter(|life| !life.is_zero())
 }
 
-/// A reply of the content network, or of a mirror, with what the hub says of the version.
+/// Adds the hub's version to a reply of the content network or a mirror.
 fn as_of_hub(
     mut reply: HttpResponse,
     etag: &HeaderValue,
@@ -663,18 +670,18 @@ fn as_of_hub(
     let size = header(headers, "content-range")
         .and_then(|range| range.rsplit_once('/'))
         .and_then(|(_, size)| size.trim().parse::<u64>().ok());
-    // The whole: a page of a proxy is no file.
+    // Check the size of a whole file: a page of a proxy is not the file.
     let whole = header(headers, "content-length").and_then(|len| len.trim().parse().ok());
     let size = size.or(whole.filter(|_| is_whole));
     if let (Some(size), Some(linked)) = (size, linked)
         && size != linked
     {
         return Err(Refusal::Changed(format!(
-            "its server has {size} bytes of it, and the hub says {linked}"
+            "its server has {size} bytes of it, but the hub reports {linked}"
         )));
     }
     headers.insert("etag", etag.clone());
-    // Of the storage behind it.
+    // The date is that of the underlying storage.
     headers.remove("last-modified");
     Ok(reply)
 }
