@@ -86,13 +86,13 @@ struct RefusedObject {
 /// Request counters of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRequests {
-    /// Requests.
+    /// All requests.
     pub requests: u64,
-    /// Of these, retries after a failure.
+    /// Retries after a failure, included in `requests`.
     pub retries: u64,
-    /// Of these, second requests for slow ones (`hedge=PERCENT`).
+    /// Second requests for slow ones (`hedge=PERCENT`), included in `requests`.
     pub hedges: u64,
-    /// Bytes of bodies.
+    /// Bytes received in bodies.
     pub bytes: u64,
 }
 
@@ -489,7 +489,7 @@ fn foreign_name(store: &Store, path: &Path) -> SourceName {
     format!("{path} of {}", store.place).into()
 }
 
-/// The name of an object for messages and caches, however the user wrote it.
+/// The canonical name of an object, however the user wrote it.
 fn source_text(store: &Store, path: &Path) -> String {
     format!("{}/{path}", store.place)
 }

@@ -50,7 +50,7 @@ pub struct Meta {
     pub permissions: u16,
     /// Owner and group; `None` for objects.
     pub owner: Option<(u32, u32)>,
-    /// Equal for two files at one path if and only if they are the same version, provided that the same call returned both.
+    /// Equal for two files at one path if and only if they are the same version, provided that both come from the same method.
     pub version: Arc<[u8]>,
 }
 

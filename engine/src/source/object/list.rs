@@ -49,7 +49,7 @@ const SEEN_BYTES: u64 = 32;
 pub struct Prefix {
     store: Store,
     listing: Arc<dyn Listing>,
-    /// Without a `/` at its end; empty for the whole bucket.
+    /// The prefix without a `/` at its end; empty for the whole bucket.
     prefix: String,
     name: SourceName,
     settings: ObjectSettings,

@@ -284,7 +284,7 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
 // readahead. This limit never refuses a request, and never limits a server that has not refused one.
 //
 // ```text
-//   no limit ──503──► half of those under way ──503 of a request begun since──► half again, at least 1
+//   no limit ──503──► half of those in flight ──503 of a request begun since──► half again, at least 1
 //      ▲                        └──an answer──► + 1 / limit ──┐
 //      └──────────────────────────────── MAX_LIMIT ◄──────────┘
 // ```
@@ -293,7 +293,7 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
 // replies, and 6 after five more.
 // Source: additive increase, multiplicative decrease (Chiu and Jain, 1989).
 
-/// At this limit, the limit is dropped. Chosen value: twice the default number of concurrent requests.
+/// When the limit reaches this value, it is removed. Chosen value: more than the default number of concurrent requests.
 const MAX_LIMIT: u32 = 64;
 /// How often a request that waits for its turn checks whether a read waits for it now.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);

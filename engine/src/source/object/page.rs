@@ -50,7 +50,7 @@ pub struct PageRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub objects: Vec<ObjectMeta>,
-    /// Without the `/` at their ends.
+    /// Folders, without the `/` at their ends.
     pub folders: Vec<String>,
     /// Keys, and prefixes of keys, that are not valid file names.
     pub odd: Vec<OddKey>,
@@ -210,7 +210,7 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(said, wanted)
 }
 
-/// Like [`Self::of_s3`], for a store whose versions are generations.
+/// Like [`of_s3`], for a store whose versions are generations.
 ///
 /// # Errors
 /// The body is not such a page, or is incomplete.

@@ -24,7 +24,7 @@ const MAX_TEXT: usize = 200;
 pub enum Refusal {
     #[error("the server sends the whole object instead of a part: it does not support ranges")]
     WholeObject,
-    #[error("the server sent another part than requested")]
+    #[error("the server sent a different part than requested")]
     OtherPart,
     #[error("the server does not say which part it sent: its 206 has no Content-Range")]
     NoContentRange,
@@ -105,7 +105,7 @@ pub enum Refusal {
     #[error("the server redirects from https to http, where any machine on the path could read it")]
     Downgrade,
     /// Scheme, host and port of another server.
-    #[error("the server redirects to {0}, which gets no request")]
+    #[error("the server redirects to {0}; foreread does not follow this redirect")]
     RedirectsTo(String),
     #[error("there are no credentials: {why}")]
     NoCredentials { why: String, remedy: String },
@@ -348,7 +348,7 @@ impl Refusal {
         match self {
             Refusal::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
             Refusal::ErrorForListing { code, .. } => PASSING_CODES.contains(&code.as_str()),
-            // The resolver reports that the name does not exist, rather than a failure of the resolver's server.
+            // "Name or service not known" is permanent; a failure of the DNS server is not.
             Refusal::Connect(why) => !has_no_address(why) || !why.contains("not known"),
             Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Lost(_) => true,
             _ => false,
@@ -518,7 +518,7 @@ impl Refusal {
 
     /// The error for a read of `name`, with its cause.
     pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
-        // Mounts also refuse listings and look-ups with it.
+        // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
         let (errno, what) = (self.errno(), format!("{name}: {self}"));
         match (self, cause) {

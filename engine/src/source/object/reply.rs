@@ -298,7 +298,7 @@ async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
 //
 // ```text
 //   object_store ──request──► check ──► reqwest ──► the server
-//                ◄──206 checked──┤◄──reply, read here
+//                ◄──206 (checked)──┤◄──reply, read here
 //                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
 //                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
 // ```

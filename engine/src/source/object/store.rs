@@ -47,7 +47,7 @@ const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &h
 
 /// A kind of store.
 pub struct StoreKind {
-    /// The scheme in `source.rs`.
+    /// One of its schemes in `source.rs`.
     pub scheme: &'static str,
     /// Parses a name.
     pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,

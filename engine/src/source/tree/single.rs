@@ -38,7 +38,7 @@ impl Single {
         Single::new(&file_name(name), name.clone(), move || source::open(&again))
     }
 
-    /// Shows a source; `open` opens it, and later reopens it.
+    /// Shows a source as a file called `name`; `opener` opens the source, and reopens it later.
     ///
     /// # Errors
     /// It cannot be opened.

@@ -33,7 +33,7 @@ pub struct ProfileInUse {
     services: Section,
 }
 
-/// The name of the profile in use, and whether the user selected it by an option.
+/// The name of the profile in use, and whether an option or a variable selects it.
 pub fn name_of(settings: &ObjectSettings) -> (&str, bool) {
     let asked = settings.profile.as_deref();
     let asked = asked

@@ -36,7 +36,7 @@ pub static PLAIN: Wire = Wire {
 };
 
 struct HttpPlace {
-    /// Without user, password and fragment.
+    /// The URL without user, password and fragment.
     url: Url,
     /// The header `Authorization`, if the URL has a user.
     authorization: Option<String>,

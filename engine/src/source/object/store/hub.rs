@@ -1,6 +1,6 @@
 //! The Hugging Face Hub: `hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH`.
 //!
-//! The names are those of `HfFileSystem`. A name without a path, or with `/` at its end, stands for many files. The token is
+//! The names are those of `HfFileSystem`. A name without a path, or with `/` at its end, is the name of many files. The token is
 //! sent only to the hub, and a name never mixes two commits.
 //!
 //! ```text

@@ -5,7 +5,7 @@
 //! their names are unordered.
 //!
 //! ```text
-//!   path style, the default             https://HOST/BUCKET/KEY
+//!   path style, the default            https://HOST/BUCKET/KEY
 //!   AWS_VIRTUAL_HOSTED_STYLE_REQUEST   https://BUCKET.HOST/KEY     OSS, COS, OBS and TOS support only this
 //! ```
 
