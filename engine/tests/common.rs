@@ -92,12 +92,12 @@ pub fn short_settings(variables: Vec<(String, String)>) -> ObjectSettings {
 #[cfg(feature = "object")]
 pub const UNMENDABLE: [(Lie, &str); 13] = [
     (Lie::IgnoreRange, "does not support ranges"),
-    (Lie::ContentRange, "another part"),
+    (Lie::ContentRange, "a different part"),
     (Lie::NoContentRange, "has no Content-Range"),
-    (Lie::Length(-1), "4095 bytes where 4096"),
-    (Lie::Length(1), "4097 bytes where 4096"),
+    (Lie::Length(-1), "4095 bytes, but 4096"),
+    (Lie::Length(1), "4097 bytes, but 4096"),
     (Lie::Gzip, "compressed (gzip)"),
-    (Lie::NoEtag, "left the ETag out"),
+    (Lie::NoEtag, "reply has no ETag"),
     (Lie::Status(403, None), "answered 403"),
     (Lie::Status(404, None), "answered 404"),
     (Lie::Status(429, Some(3600)), "answered 429"),

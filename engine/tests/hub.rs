@@ -320,7 +320,13 @@ fn open_errors_have_a_reason_and_a_remedy() {
         ("hf://u/r/", None, "it is a prefix", "", 21),
         ("hf://u/r", None, "it is a prefix", "", 21),
         ("hf://u/r//a", None, "an empty part", "write hf://", 22),
-        ("hf://u", None, "it names no repository", "write hf://", 22),
+        (
+            "hf://u",
+            None,
+            "the repository is missing",
+            "write hf://",
+            22,
+        ),
     ] {
         let object = Object::open_with(name, settings(&hub, token));
         let error = object.err().unwrap_or_else(|| panic!("{name} was opened"));

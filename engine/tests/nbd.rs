@@ -447,7 +447,7 @@ fn a_server_that_comes_back_is_found_again() {
     assert!(
         error
             .to_string()
-            .contains("the export has 2097152 bytes, and had 1048576"),
+            .contains("the export has 2097152 bytes, but had 1048576"),
         "{error}"
     );
     assert_eq!(source.accept(), 2 * MIB);
@@ -489,7 +489,7 @@ fn a_server_that_answers_wrongly_is_left() {
     let expected = [
         "not a newstyle NBD server",
         "too old",
-        "an answer of over 65536 bytes",
+        "an answer of more than 65536 bytes",
     ];
     let server = std::thread::spawn(move || {
         for lie in wrong_answers {

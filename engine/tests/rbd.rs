@@ -282,7 +282,7 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     assert!(
         error
             .to_string()
-            .ends_with(": it has 5242880 bytes, and had 7340032"),
+            .ends_with(": it has 5242880 bytes, but had 7340032"),
         "{error}"
     );
     assert_eq!(read(&head, 0, 10), Err(error), "until it is accepted");

@@ -152,7 +152,7 @@ impl Handshake {
         self.options += 1;
         match () {
             () if magic != wire::OPTION_MAGIC => Then::Close("an option without its magic number"),
-            () if len > MAX_OPTION_BYTES => Then::Close("an option of over 16384 bytes"),
+            () if len > MAX_OPTION_BYTES => Then::Close("an option of more than 16384 bytes"),
             () if self.options > MAX_OPTIONS => Then::Close("more than 64 options"),
             () => {
                 self.state = HandshakeState::Data { option, len };
@@ -664,7 +664,10 @@ mod tests {
             &(MAX_OPTION_BYTES + 1).to_be_bytes(),
         ]
         .concat();
-        assert_eq!(close(started(), &long), "an option of over 16384 bytes");
+        assert_eq!(
+            close(started(), &long),
+            "an option of more than 16384 bytes"
+        );
         let mut shake = started();
         for _ in 0..MAX_OPTIONS {
             send(&mut shake, 77, &[]);

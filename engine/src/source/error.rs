@@ -146,6 +146,8 @@ pub(crate) fn within(read: usize, room: usize, what: &str) -> Result<usize, Sour
 pub(super) fn too_many(read: usize, room: usize, what: &str) -> SourceError {
     SourceError::Io {
         errno: EIO,
-        what: format!("{what} reports {read} bytes for a buffer of {room}, a bug of the source"),
+        what: format!(
+            "{what} reports {read} bytes for a buffer of {room}, which is a bug in the source"
+        ),
     }
 }

@@ -149,7 +149,7 @@ impl Nbd {
             link.read(bufs, offset)
         } else {
             Err(LinkError::Changed(format!(
-                "the export has {} bytes, and had {known}",
+                "the export has {} bytes, but had {known}",
                 link.size()
             )))
         };

@@ -272,12 +272,12 @@ impl Inner {
         };
         let (was, is) = (&known.identity, &fresh.identity);
         if (&was.id, was.snap) != (&is.id, is.snap) {
-            return Err(self.change(&known, "it is another image of this name".to_string()));
+            return Err(self.change(&known, "another image has this name now".to_string()));
         }
         if is.size < was.size {
             return Err(self.change(
                 &known,
-                format!("it has {} bytes, and had {}", is.size, was.size),
+                format!("it has {} bytes, but had {}", is.size, was.size),
             ));
         }
         if is.size > was.size {

@@ -98,8 +98,9 @@ pub fn agree(
             }
             reply::INFO if data.len() >= 14 && wire::u16_at(&data, 0) == info::BLOCK_SIZE => {
                 let named = Blocks::of(wire::u32_at(&data, 2), wire::u32_at(&data, 10));
-                blocks = named
-                    .ok_or_else(|| LinkError::odd("sizes of requests that it does not allow"))?;
+                blocks = named.ok_or_else(|| {
+                    LinkError::odd("request sizes that the protocol does not allow")
+                })?;
             }
             reply::INFO => {}
             error => return Err(refused(error, &data)),
@@ -130,7 +131,7 @@ fn answer(
     }
     let len = wire::u32_at(&head, 16);
     if len > MAX_ANSWER {
-        return Err(LinkError::odd("an answer of over 65536 bytes"));
+        return Err(LinkError::odd("an answer of more than 65536 bytes"));
     }
     let mut data = vec![0; len as usize];
     stream.receive(&mut data, until).map_err(lost)?;

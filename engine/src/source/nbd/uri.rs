@@ -194,7 +194,7 @@ impl Parser<'_> {
                 _ => {
                     return Err(self.error(
                         "a tls- parameter has an unknown name or value",
-                        "known are tls-certificates=DIR, tls-hostname=NAME, tls-verify-peer=0 or 1, tls-type=x509",
+                        "use tls-certificates=DIR, tls-hostname=NAME, tls-verify-peer=0 or 1, or tls-type=x509",
                     ));
                 }
             }

@@ -299,7 +299,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
                 Ok(())
             }
             Ok(None) if self.lock().held.is_some() => {
-                let why = "no link of the chain has credentials any more";
+                let why = "no part of the credential chain has credentials any more";
                 Err(Unfit::new(why, "log in again"))
             }
             Ok(None) => Ok(()),

@@ -592,7 +592,7 @@ mod tests {
         let bad_size = object("d/a").replace("<Size>7", "<Size>seven");
         let missing = "<KeyCount>2</KeyCount>".to_string() + &object("d/a");
         for (inside, words) in [
-            ("&no;", "no entity no"),
+            ("&no;", "unknown entity no"),
             ("&#0;", "cannot be read"),
             (&bad_size, "the size of d/a: seven"),
             ("<Contents></Contents>", "other keys"),

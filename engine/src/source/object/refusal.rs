@@ -28,9 +28,7 @@ pub enum Refusal {
     OtherPart,
     #[error("the server does not say which part it sent: its 206 has no Content-Range")]
     NoContentRange,
-    #[error(
-        "the server does not say which part of how long an object it sent (Content-Range: {0})"
-    )]
+    #[error("the Content-Range of the reply does not tell which part of the object it is: {0}")]
     ContentRange(String),
     #[error("the object is empty")]
     Empty {
@@ -49,7 +47,7 @@ pub enum Refusal {
     Folder,
     #[error("the server does not say how long the object is (Content-Range: {0})")]
     NoSize(String),
-    #[error("the server left the ETag out")]
+    #[error("the server's reply has no ETag")]
     NoEtag,
     #[error("the object has changed: {0}")]
     Changed(String),

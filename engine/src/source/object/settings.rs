@@ -207,12 +207,12 @@ impl ObjectSettings {
             };
             let flag = || {
                 let flag = value.parse();
-                flag.map_err(|_| format!("{key} is true or false, not `{value}`"))
+                flag.map_err(|_| format!("{key} must be true or false, not `{value}`"))
             };
             let number = |least: u64, most: u64| {
                 let number = value.parse().ok().filter(|n| (least..=most).contains(n));
                 number.ok_or_else(|| {
-                    format!("{key} is a whole number from {least} to {most}, not `{value}`")
+                    format!("{key} must be a whole number from {least} to {most}, not `{value}`")
                 })
             };
             match key {
@@ -334,17 +334,20 @@ mod tests {
             ("stall", "`stall` has no value"),
             (
                 "stall=0",
-                "stall is a whole number from 1 to 86400, not `0`",
+                "stall must be a whole number from 1 to 86400, not `0`",
             ),
             (
                 "requests=257",
-                "requests is a whole number from 1 to 256, not `257`",
+                "requests must be a whole number from 1 to 256, not `257`",
             ),
             (
                 "part=65535",
-                "part is a whole number from 65536 to 1073741824, not `65535`",
+                "part must be a whole number from 65536 to 1073741824, not `65535`",
             ),
-            ("hedge=51", "hedge is a whole number from 0 to 50, not `51`"),
+            (
+                "hedge=51",
+                "hedge must be a whole number from 0 to 50, not `51`",
+            ),
             (
                 "speed=1",
                 "there is no `speed`; there are first-byte, stall, total, retries, requests, part, hedge, profile, region, \
@@ -370,7 +373,7 @@ mod tests {
         assert_eq!(wrong("profile="), "profile is empty");
         assert_eq!(
             wrong("no-sign-request=1"),
-            "no-sign-request is true or false, not `1`"
+            "no-sign-request must be true or false, not `1`"
         );
     }
 

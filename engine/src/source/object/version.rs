@@ -197,7 +197,7 @@ impl Validator {
         if has == had {
             return Ok(());
         }
-        Err(changed(&format!("it has {has} bytes, and had {had}")))
+        Err(changed(&format!("it has {has} bytes, but had {had}")))
     }
 }
 
@@ -206,11 +206,11 @@ fn changed(why: &str) -> Refusal {
 }
 
 fn other_etag() -> Refusal {
-    changed("its ETag is another")
+    changed("its ETag has changed")
 }
 
 fn other_date() -> Refusal {
-    changed("its date is another")
+    changed("its date has changed")
 }
 
 /// The version to which a reader is pinned.
@@ -263,12 +263,12 @@ impl Version {
     pub fn refused(&self, refusal: Refusal) -> Refusal {
         let had = self.size();
         match refusal {
-            Refusal::Empty { .. } => changed(&format!("it is empty, and had {had} bytes")),
+            Refusal::Empty { .. } => changed(&format!("it is empty, but had {had} bytes")),
             Refusal::PastEnd { size: None } => {
-                changed(&format!("it is shorter, and had {had} bytes"))
+                changed(&format!("it is shorter now, and had {had} bytes"))
             }
             Refusal::PastEnd { size: Some(size) } if size < had => {
-                changed(&format!("it has {size} bytes, and had {had}"))
+                changed(&format!("it has {size} bytes, but had {had}"))
             }
             other => other,
         }

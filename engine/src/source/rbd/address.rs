@@ -44,7 +44,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
     let (pool, namespace, image) = match parts[..] {
         [pool, image] => (pool, "", image),
         [pool, namespace, image] => (pool, namespace, image),
-        [_] => return Err(error("no image is named")),
+        [_] => return Err(error("the image is missing")),
         _ => return Err(error("it has too many parts")),
     };
     if pool.is_empty()
@@ -65,7 +65,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         match pair.split_once('=') {
             Some(("conf", path)) if !path.is_empty() => address.conf = Some(path.to_string()),
             Some(("id", id)) if !id.is_empty() => address.id = Some(id.to_string()),
-            _ => return Err(error("after the ? it knows conf=PATH and id=NAME")),
+            _ => return Err(error("after the ?, only conf=PATH and id=NAME are allowed")),
         }
     }
     let all = [
@@ -140,8 +140,8 @@ mod tests {
         let long = format!("rbd:p/{}", "i".repeat(MAX_NAME + 1));
         assert!(parse(&long[..long.len() - 1].into()).is_ok());
         for (text, why) in [
-            ("rbd:i", "no image is named"),
-            ("rbd:", "no image is named"),
+            ("rbd:i", "the image is missing"),
+            ("rbd:", "the image is missing"),
             ("rbd:/i", "a part of the name is empty"),
             ("rbd:p/", "a part of the name is empty"),
             ("rbd:p//i", "a part of the name is empty"),
@@ -149,11 +149,11 @@ mod tests {
             ("rbd:p/a/b/c", "it has too many parts"),
             (
                 "rbd:p/i?key=secret",
-                "after the ? it knows conf=PATH and id=NAME",
+                "after the ?, only conf=PATH and id=NAME are allowed",
             ),
             (
                 "rbd:p/i?conf=",
-                "after the ? it knows conf=PATH and id=NAME",
+                "after the ?, only conf=PATH and id=NAME are allowed",
             ),
             ("rbd:p/i\0", "a part of the name is invalid"),
             (long.as_str(), "a part of the name is invalid"),

@@ -161,7 +161,7 @@ impl Tree for Folder {
         // The source has read the attributes in between: if they are equal before and after, it has seen the same ones.
         if meta_of(&rustix::fs::fstat(&fd).map_err(fails)?).as_ref() != Some(&meta) {
             return Err(SourceError::Changed {
-                what: format!("{} changes", self.path_of(path).display()),
+                what: format!("{} is changing", self.path_of(path).display()),
             });
         }
         Ok((Arc::new(source), meta))

@@ -29,8 +29,9 @@ pub fn read(
     body: &[u8],
     mut each: impl FnMut(&[&str], &mut String),
 ) -> Result<(), Refusal> {
-    let text = std::str::from_utf8(body)
-        .map_err(|_| Refusal::Garbled("the listing cannot be read: it is not all UTF-8".into()))?;
+    let text = std::str::from_utf8(body).map_err(|_| {
+        Refusal::Garbled("the listing cannot be read: it is not valid UTF-8".into())
+    })?;
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let (mut code, mut message) = (String::new(), String::new());
     let found = elements(root, text, |path, text| match path {
@@ -97,8 +98,7 @@ fn elements(
                     .decode()
                     .map_err(|error| garbled(error.to_string()))?;
                 let letter = number.or_else(|| letter(&name));
-                text_here
-                    .push(letter.ok_or_else(|| garbled(format!("there is no entity {name}")))?);
+                text_here.push(letter.ok_or_else(|| garbled(format!("unknown entity {name}")))?);
             }
             Event::Eof if depth == 0 => return Ok(root.unwrap_or_default()),
             Event::Eof => return Err(garbled("it ends too early".to_string())),
@@ -250,6 +250,6 @@ mod tests {
             Err(Refusal::ErrorForListing { code, message })
         );
         let refusal = keys(b"<ListBucketResult>\xff</ListBucketResult>").expect_err("no text");
-        assert!(refusal.to_string().contains("not all UTF-8"), "{refusal}");
+        assert!(refusal.to_string().contains("not valid UTF-8"), "{refusal}");
     }
 }

@@ -122,7 +122,7 @@ impl Repository {
         let unfit = |why: &str| Unfit::new(why, &format!("write {WRITTEN}"));
         let rest = rest
             .strip_prefix("//")
-            .ok_or_else(|| unfit("it names no repository"))?;
+            .ok_or_else(|| unfit("the repository is missing"))?;
         let (kind, rest) = match rest.split_once('/') {
             Some(("models", rest)) => ("models", rest),
             Some(("datasets", rest)) => ("datasets", rest),
@@ -134,7 +134,7 @@ impl Repository {
         };
         let (user, rest) = rest
             .split_once('/')
-            .ok_or_else(|| unfit("it names no repository of a user"))?;
+            .ok_or_else(|| unfit("the repository is missing (USER/REPO)"))?;
         let end = rest.find('/').unwrap_or(rest.len());
         let (repo, revision, path) = match rest[..end].split_once('@') {
             None => (&rest[..end], "main".to_string(), rest[end..].to_string()),
@@ -144,7 +144,7 @@ impl Repository {
             }
         };
         if !is_word(user) || !is_word(repo) {
-            return Err(unfit("it names no repository of a user"));
+            return Err(unfit("the repository is missing (USER/REPO)"));
         }
         let is_dots = matches!(revision.as_str(), "" | "." | "..");
         if is_dots || revision.len() > MAX_WORD_BYTES || revision.contains(char::is_control) {
