@@ -1,12 +1,13 @@
-//! Page-aligned memory for the two buffer sizes of fast devices: 256 KiB, for sequential reads,
-//! in huge pages; and 4 KiB, for random reads.
+//! Page-aligned memory for the two buffer sizes of fast devices: 256 KiB pieces in huge pages for sequential reads, and 4 KiB pieces
+//! for random reads.
 //!
-//! A device that writes into scattered pages needs an entry for each, and the first touch of each is a fault: cold sequential
-//! reads here took 1.6 times as long as with huge pages (measured). A buffer of one page from the allocator spans two pages,
-//! and the allocator asks the kernel for nearly each of them: cold random reads took 4 to 10 % longer (measured; huge pages, whose
-//! first touch clears 2 MiB, took longer still). A slab is mapped once, cut up and never given back: free pieces
-//! wait for the next engine of the process, so each size grows to the most that was ever held of it at once and no further.
-//! That is the price of doing it without `unsafe`. Never: zeroes, or hands a piece to two.
+//! A device that writes into scattered pages needs one segment for each page, and the first touch of each page is a page fault:
+//! without huge pages, cold sequential reads took 1.6 times as long (measured). A buffer of one page from the allocator spans two
+//! pages, and the allocator asks the kernel for memory almost every time: cold random reads took 4 to 10 % longer (measured; huge
+//! pages, whose first touch clears 2 MiB, took even longer). A slab is mapped once, cut into pieces and never unmapped: free pieces
+//! wait for the next engine of the process. So the memory of each size grows to the maximum that was in use at one time, and no
+//! further. This is the price of doing it without `unsafe`. The arena does not zero a piece, and gives each piece to only one owner
+//! at a time.
 //!
 //! ```text
 //!   slab 32 MiB:  [..|2 MiB|2 MiB| ... |..]   from the first to the last whole huge page
@@ -18,17 +19,17 @@ use crate::system;
 use memmap2::{Advice, MmapMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A group of 64 pages of 4 KiB.
+/// A group of 64 pages of 4 KiB each.
 pub const GROUP_BYTES: usize = 256 << 10;
-/// A memory page of x86-64 (of arm64 it may be a part of one), and one cache page unless the options say otherwise.
+/// The memory page of x86-64, and one cache page unless the options set another size. On arm64 a memory page may be larger.
 pub const PAGE_BYTES: usize = 4 << 10;
-/// A huge page of x86-64 and of arm64 with pages of 4 KiB. With pages of 16 or 64 KiB it has 32 or 512 MiB, so no slab holds one; a buffer
-/// is 16 or 4 pages there, and the kernel may have smaller huge pages for what asks for them.
+/// A huge page of x86-64, and of arm64 with 4 KiB pages. With pages of 16 or 64 KiB, a huge page has 32 or 512 MiB, so no slab
+/// contains one. A buffer then has 16 or 4 pages, and the kernel may use smaller huge pages for it.
 const HUGE_BYTES: usize = 2 << 20;
-/// Bytes of a mapping. Only touched pages use memory.
+/// Size of one mapping in bytes. Only touched pages use memory.
 const SLAB_BYTES: usize = 32 << 20;
 
-/// Pieces of one size.
+/// All pieces of one size.
 struct Arena {
     piece_bytes: usize,
     huge: bool,
@@ -49,19 +50,19 @@ static PAGES: Arena = Arena {
 /// The locks of all arenas.
 pub type ArenaLocks = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
 
-/// Takes them, for a thread that is about to fork.
+/// Locks all arenas, for a thread that is about to fork.
 pub fn hold() -> ArenaLocks {
     [GROUPS.free(), PAGES.free()]
 }
 
-/// A piece, held by one.
+/// A piece with its one owner.
 pub struct SlabPiece {
     bytes: &'static mut [u8],
     of: &'static Arena,
 }
 
 impl SlabPiece {
-    /// A piece with unspecified content. `None` for other sizes, or if no more can be mapped.
+    /// A piece with unspecified content. Returns `None` for other sizes, or if no more memory can be mapped.
     pub fn take(bytes: usize) -> Option<SlabPiece> {
         let of = [&GROUPS, &PAGES]
             .into_iter()
@@ -104,7 +105,7 @@ impl Arena {
         let Ok(slab) = system::map(SLAB_BYTES) else {
             return;
         };
-        // It fails without huge pages; then the memory has ordinary pages. Miri lacks this call.
+        // This fails on a kernel without huge pages; the memory then has ordinary pages. Miri does not support the call.
         if self.huge && !cfg!(miri) {
             let _ = slab.advise(Advice::HugePage);
         }
@@ -117,7 +118,7 @@ impl Arena {
         let from = (slab.as_ptr() as usize).wrapping_neg() % unit;
         let whole = (slab.len() - from) / unit * unit;
         let pieces = slab[from..from + whole].chunks_exact_mut(self.piece_bytes);
-        // The last is taken first: they go out from the front.
+        // `take` takes the last one first, so pieces are given out from the start of the slab.
         free.extend(pieces.rev());
     }
 }
@@ -156,7 +157,7 @@ mod tests {
         let last = held.pop().expect("one");
         let place = last.bytes().as_ptr();
         drop(last);
-        // Another test may take it first; then it is in its hands, and not in two.
+        // Another test may take this piece first; even then, only one owner has it.
         let again = take();
         assert!(
             again.bytes().as_ptr() == place
@@ -172,7 +173,7 @@ mod tests {
         no_two_share(GROUP_BYTES, 300);
     }
 
-    /// More than one slab of them.
+    /// Takes more than one slab of buffers.
     #[test]
     #[cfg_attr(miri, ignore = "40 MiB, byte by byte")]
     fn no_two_buffers_share_a_page() {

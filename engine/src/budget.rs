@@ -1,8 +1,8 @@
 //! Limits shared by all engines of a process: memory, requests in flight, bytes in flight.
 //!
-//! Memory is reserved when an engine is made and given back when it ends. A transfer takes its share when it starts:
-//! demand always gets it, regardless of the limit, because a caller waits; readahead gets it while there is some left and is
-//! otherwise refused, which fails no read. Never: waits, or blocks a caller.
+//! An engine reserves memory when it is created and returns it when it ends. A transfer takes its share when it starts. A demand
+//! transfer always gets its share, regardless of the limit, because a caller waits for it. Readahead gets a share only if the limit
+//! allows it, and is refused otherwise; a refusal fails no read. The budget never waits and never blocks a caller.
 //!
 //! ```text
 //!   Engine::new ──reserve──► the requested memory, or the rest, or an error
@@ -22,22 +22,22 @@ pub const MIN_MEMORY_BYTES: u64 = 1 << 20;
 /// Memory reserved for the rest of the process: threads, connections, names, and the queue of a disk cache.
 const REST_BYTES: u64 = 128 << 20;
 
-/// The limit of all caches for this much memory.
+/// The limit for all caches together on a machine with this much memory.
 fn share_of(memory: u64) -> u64 {
     let rest = memory.saturating_sub(REST_BYTES).max(memory / 4);
     rest.min(memory / 4 * 3)
 }
 
-/// How much there is.
+/// The limits of a [`Budget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Bytes of all caches and of the buffers they keep to be used again. Default three quarters of the memory of the machine,
-    /// or of the control group if that has less. Of less than 512 MiB it is all but 128 MiB, and at least a quarter: the rest belongs to
-    /// everything else.
+    /// Bytes of all caches and of the buffers kept for reuse. The default is three quarters of the memory of the machine, or of the
+    /// control group if that has less. With less than 512 MiB of memory, the default is all but 128 MiB, and at least a quarter: the
+    /// rest of the process needs the remainder.
     pub memory_bytes: u64,
-    /// Requests to sources at once above which readahead is refused. Default 256: four engines at their own limit of 64.
+    /// Number of requests in flight above which readahead is refused. Default 256: four engines at their own limit of 64.
     pub requests: u64,
-    /// Bytes of these above which readahead is refused. Default 256 MiB: 256 requests of 1 MiB, the largest of an engine.
+    /// Number of bytes in flight above which readahead is refused. Default 256 MiB: 256 requests of 1 MiB, the largest of an engine.
     pub bytes: u64,
 }
 
@@ -59,21 +59,21 @@ pub struct BudgetUse {
     pub memory_bytes: u64,
     /// Requests in flight.
     pub requests: u64,
-    /// Their bytes.
+    /// Bytes of the requests in flight.
     pub bytes: u64,
-    /// Engines that got less memory than requested, or none.
+    /// Engines that got less memory than requested, or were refused.
     pub short_engines: u64,
     /// Readahead requests that were refused.
     pub refused_requests: u64,
-    /// Their bytes.
+    /// Bytes of the refused readahead requests.
     pub refused_bytes: u64,
 }
 
 /// Limits shared by several engines: memory, requests in flight, and bytes in flight.
 ///
-/// Every engine takes from the one of its process ([`Budget::of_process`]: three quarters of the memory) unless
-/// [`Options::budget`](crate::Options::budget) names another. A cache that does not fit is made smaller, or refused below
-/// [`MIN_MEMORY_BYTES`]. A read that a caller waits for is never refused; readahead is, and no read fails by that.
+/// Every engine uses the budget of its process ([`Budget::of_process`]: three quarters of the memory) unless
+/// [`Options::budget`](crate::Options::budget) sets another. A cache that does not fit is made smaller, or is refused if less than
+/// [`MIN_MEMORY_BYTES`] are left. A read that a caller waits for is never refused. Readahead may be refused, which fails no read.
 ///
 /// ```
 /// use foreread::{Budget, BudgetLimits, Engine, Options};
@@ -100,7 +100,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A separate budget, for engines that are not to share with the rest of the process.
+    /// A separate budget, for engines that do not share limits with the rest of the process.
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Arc<Budget> {
         Arc::new(Budget {
@@ -114,20 +114,18 @@ impl Budget {
         })
     }
 
-    /// The process-wide budget with default limits, which every engine uses unless its options name another.
+    /// The process-wide budget with default limits. Every engine uses it unless its options set another budget.
     #[must_use]
     pub fn of_process() -> Arc<Budget> {
         static PROCESS: OnceLock<Arc<Budget>> = OnceLock::new();
         Arc::clone(PROCESS.get_or_init(|| Budget::new(BudgetLimits::default())))
     }
 
-    /// The limits.
     #[must_use]
     pub fn limits(&self) -> BudgetLimits {
         self.limits
     }
 
-    /// The current use.
     #[must_use]
     pub fn usage(&self) -> BudgetUse {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -141,7 +139,7 @@ impl Budget {
         }
     }
 
-    /// Memory for an engine: `wanted` bytes, `spare` of them for spare buffers, or what is left of them.
+    /// Reserves memory for an engine: `wanted` bytes, of which `spare` are for spare buffers, or less if less is left.
     pub(crate) fn reserve(
         self: &Arc<Budget>,
         wanted: u64,
@@ -173,7 +171,7 @@ impl Budget {
         }
     }
 
-    /// A demand transfer starts.
+    /// Counts a demand transfer that starts.
     pub(crate) fn demand(self: &Arc<Budget>, bytes: u64) -> Claim {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -184,7 +182,7 @@ impl Budget {
         }
     }
 
-    /// A readahead wants to start. Nothing when it is refused.
+    /// Asks for a share for a readahead transfer. Returns `None` if it is refused.
     pub(crate) fn ahead(self: &Arc<Budget>, bytes: u64) -> Option<Claim> {
         let mut claim = self.demand(bytes);
         claim.ahead = true;
@@ -199,7 +197,7 @@ impl Budget {
     }
 }
 
-/// Memory that an engine holds; given back when it is dropped.
+/// Memory that an engine has reserved; returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<Budget>,
@@ -224,7 +222,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The share of a transfer; given back when it is dropped.
+/// The share of one transfer; returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     budget: Arc<Budget>,
@@ -233,7 +231,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// No caller waited when it started.
+    /// Whether no caller waited when the transfer started.
     pub fn is_ahead(&self) -> bool {
         self.ahead
     }

@@ -1,9 +1,9 @@
 //! Buffers: aligned memory for up to one group of pages, shared by readers and reused.
 //!
-//! A buffer that a device writes into directly has to begin at a multiple of the device's granule. Without
-//! `unsafe` this is done by allocating a little more than needed and starting at the first aligned byte; the
-//! rest of the allocation is never touched. Never: inspects the bytes, grows, or zeroes memory twice. A
-//! recycled buffer holds old bytes until it is filled, so no byte is returned that was not written.
+//! A buffer that a device writes into directly must start at a multiple of the device's granule. To do this without `unsafe`, the
+//! pool allocates a little more than needed and starts at the first aligned byte; the rest of the allocation is never touched. A
+//! recycled buffer holds old bytes until it is filled, and only bytes that were written into it since are returned. This module does
+//! not inspect the bytes, does not grow a buffer, and zeroes its memory at most once.
 //!
 //! ```text
 //!   take ──► Chunk (one owner, writable) ──Arc::new──► shared, read only ──last Arc dropped──► spare list
@@ -20,15 +20,15 @@ use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// From this size on a buffer starts at a memory page, so that a transfer has fewer segments.
+/// Buffers of at least this size start at a memory page, so that a transfer has fewer segments.
 const WHOLE_PAGES_FROM: usize = 64 << 10;
-/// Pages in a group, and so the most a buffer holds.
+/// Pages in a group, and so the maximum for a buffer.
 const MAX_PAGES: usize = 64;
-/// From this many pages on a buffer has room for a whole group, if that is a piece of a slab: one of 56 pages from the allocator is
-/// zeroed and faulted in each time. Its memory is less than twice its pages.
+/// A buffer of at least this many pages gets memory for a whole group if a slab provides it: a buffer of, for example, 56 pages from
+/// the allocator is zeroed and faulted in each time. Its memory is less than twice its pages.
 const WHOLE_GROUP_FROM: usize = MAX_PAGES / 2 + 1;
 
-/// How many bytes a pool has given out and has in store. Outlives the pool.
+/// Counts the bytes that a pool has given out and the bytes that it keeps for reuse. Outlives the pool.
 #[derive(Debug, Default)]
 pub struct MemoryMeter {
     held: AtomicU64,
@@ -36,13 +36,13 @@ pub struct MemoryMeter {
 }
 
 impl MemoryMeter {
-    /// Bytes in buffers that the store, a fetch or a lease holds.
+    /// Bytes in buffers held by the store, a fetch or a lease.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Bytes in buffers kept to be used again.
+    /// Bytes in buffers kept for reuse.
     #[must_use]
     pub fn spare_bytes(&self) -> u64 {
         self.spare.load(Ordering::Relaxed)
@@ -53,13 +53,13 @@ impl MemoryMeter {
 #[derive(Debug)]
 pub struct Pool {
     page_bytes: usize,
-    /// The strictest alignment of a source; a power of two. Only grows.
+    /// The strictest alignment of any source so far; a power of two.
     align: AtomicUsize,
     most_spare: u64,
-    /// By number of pages, less one.
+    /// Spare buffers, indexed by number of pages minus one.
     spare: Mutex<Vec<Vec<Memory>>>,
     meter: Arc<MemoryMeter>,
-    /// The most that was held at once.
+    /// The maximum number of bytes held at one time.
     most_held: AtomicU64,
     prefaulter: BufferPrefaulter,
 }
@@ -67,11 +67,11 @@ pub struct Pool {
 /// The memory of a buffer.
 #[derive(Debug)]
 enum Memory {
-    /// An allocation and where its aligned part begins.
+    /// An allocation, and the offset of its aligned part.
     Heap { bytes: Box<[u8]>, from: usize },
     /// A piece of a slab.
     Piece(SlabPiece),
-    /// A mapping that is returned to the system.
+    /// A separate mapping, which is unmapped when it is dropped.
     Mapped(MappedBuffer),
 }
 
@@ -88,7 +88,7 @@ impl Memory {
         Memory::Heap { bytes, from }
     }
 
-    /// From the first aligned byte on.
+    /// The memory from its first aligned byte on.
     fn bytes(&self) -> &[u8] {
         match self {
             Memory::Heap { bytes, from } => &bytes[*from..],
@@ -107,7 +107,7 @@ impl Memory {
 }
 
 impl Pool {
-    /// A pool for pages of `page_bytes`, keeping at most `most_spare` bytes for later.
+    /// A pool for pages of `page_bytes` that keeps at most `most_spare` bytes for reuse.
     #[must_use]
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
         let align = AtomicUsize::new(align.clamp(1, PAGE_BYTES).next_power_of_two());
@@ -123,7 +123,7 @@ impl Pool {
         })
     }
 
-    /// From now on buffers also start at multiples of `align`. Buffers in use are not reused.
+    /// Makes new buffers also start at multiples of `align`. Buffers that are now in use will not be reused.
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {
@@ -141,7 +141,7 @@ impl Pool {
         begins.is_multiple_of(self.align.load(Ordering::Relaxed))
     }
 
-    /// The gauge.
+    /// The counters of this pool's memory.
     #[must_use]
     pub fn meter(&self) -> &Arc<MemoryMeter> {
         &self.meter
@@ -152,7 +152,7 @@ impl Pool {
         self.page_bytes
     }
 
-    /// Pages that a buffer of this many has memory for.
+    /// The number of pages that a buffer of `pages` pages has memory for.
     fn room(&self, pages: usize) -> usize {
         let whole = pages >= WHOLE_GROUP_FROM && self.page_bytes * MAX_PAGES == GROUP_BYTES;
         if whole { MAX_PAGES } else { pages }
@@ -182,8 +182,9 @@ impl Pool {
         }
     }
 
-    /// Whether this is more than was held before, or than since memory went back to the system. Else buffers are given back as others are
-    /// taken, and what is made ready takes the place of spare ones: half of the mappings of 256 clients.
+    /// Whether `held` exceeds the maximum held so far, or the maximum since memory was last returned to the system. If it does not,
+    /// buffers come back as fast as others are taken, and buffers made ready would displace spare ones: half of the mappings with
+    /// 256 clients.
     fn grows(&self, held: u64) -> bool {
         let most = self.most_held.load(Ordering::Relaxed);
         let grows = held > most || held + self.most_spare < most;
@@ -202,8 +203,7 @@ impl Pool {
         Memory::of(len, align)
     }
 
-    /// Makes and touches one more spare buffer of `pages` pages, if fewer than ready ones are there. False when that is
-    /// enough.
+    /// Allocates and touches one more spare buffer of `pages` pages, unless enough are ready. Returns false if enough are ready.
     pub(crate) fn make_ready(&self, pages: usize) -> bool {
         let len = pages * self.page_bytes;
         let size = len as u64;
@@ -215,7 +215,7 @@ impl Pool {
             return false;
         }
         let mut memory = self.allocate(len);
-        // Not zero: a compiler may leave out a zero that the allocator has written already.
+        // The value is not zero, because a compiler may omit writing a zero that the allocator has already written.
         memory
             .bytes_mut()
             .iter_mut()
@@ -239,10 +239,10 @@ impl Pool {
             return;
         }
         let pages = len / self.page_bytes;
-        // Dropped after the lock: freeing large memory takes its time.
+        // Dropped after the lock is released, because freeing large memory takes time.
         let mut surplus = Vec::new();
         self.lists(|lists| {
-            // Full of buffers of another size that are not used any more: those go.
+            // The pool is full of buffers of another size that are no longer used: free those.
             while self.meter.spare_bytes() + size > self.most_spare {
                 let Some(fullest) = (0..MAX_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else {
                     break;
@@ -268,10 +268,10 @@ impl Pool {
 /// Memory for consecutive pages of one group.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Empty only while it is being dropped.
+    /// `None` only during the drop.
     memory: Option<Memory>,
     len: u32,
-    /// Bytes of its memory.
+    /// Size of its memory in bytes.
     room: u32,
     pool: Arc<Pool>,
 }
@@ -284,7 +284,7 @@ impl Chunk {
             .map_or(&[], |m| &m.bytes()[..self.len as usize])
     }
 
-    /// The bytes, to be filled.
+    /// The bytes to fill.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len as usize;
@@ -293,13 +293,13 @@ impl Chunk {
             .map_or(&mut [], |m| &mut m.bytes_mut()[..len])
     }
 
-    /// How many pages there is room for.
+    /// How many pages the buffer holds.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.len as usize / self.pool.page_bytes
     }
 
-    /// How many pages its memory takes.
+    /// How many pages its memory has room for.
     #[must_use]
     pub fn room_pages(&self) -> usize {
         self.room as usize / self.pool.page_bytes
@@ -340,7 +340,7 @@ mod tests {
         );
     }
 
-    /// Several sources share a pool: the strictest decides, and a buffer of before is not handed out again.
+    /// If several sources share a pool, the strictest alignment applies, and a buffer from before is not reused.
     #[test]
     fn alignment_grows_with_the_strictest_source() {
         let pool = Pool::new(512, 1, 1 << 20);
@@ -387,7 +387,7 @@ mod tests {
     fn a_reader_that_takes_many_finds_them_ready() {
         let pool = Pool::new(4096, 512, 1 << 20);
         let taken: Vec<Chunk> = (0..80).map(|_| pool.take(1)).collect();
-        // The thread needs a moment; it is given a minute.
+        // Give the thread up to a minute.
         for _ in 0..6000 {
             if pool.meter().spare_bytes() >= 32 * 4096 {
                 break;
@@ -403,7 +403,8 @@ mod tests {
         assert!(pool.meter().spare_bytes() <= 1 << 20);
     }
 
-    /// Full, it grows no more, also where it wanders; what was given up may grow again.
+    /// A pool that has reached its maximum prepares no more buffers, also with varying use; after memory was returned it may grow
+    /// again.
     #[test]
     fn buffers_are_made_ready_while_more_and_more_are_held() {
         let pool = Pool::new(4096, 512, 100);

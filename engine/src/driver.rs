@@ -1,9 +1,9 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
-//! Only this module reads the clock and waits. It decides which thread does what: a hit is
-//! served by the calling thread, under two short locks with the copy between them, or without a lock (`read.rs`); a single
-//! miss is also read by the calling thread. Worker threads run readahead, and demand reads whose callers are busy. Progress never depends on
-//! them: a waiting caller runs the jobs that it waits for. The driver does not decide what to read, and does not inspect data.
+//! Only this module reads the clock and waits. It decides which thread does what. The calling thread serves a hit itself, either
+//! under two short locks with the copy between them, or without a lock (`read.rs`). The calling thread also reads a single miss
+//! itself. Worker threads do readahead, and demand reads whose callers are busy. Progress never depends on workers: a waiting caller
+//! runs the jobs that it waits for. The driver does not decide what to read, and does not inspect data.
 //!
 //! # Threads and locks
 //! ```text
@@ -16,13 +16,14 @@
 //!                      ▼
 //!     without the lock: source.read_at, queue.reap, the copy of a hit, hits of published pages, wakers, the drop of a source
 //! ```
-//! One lock, held for microseconds, and never over a call of a source: `lock.rs` proves that by types. A thread sleeps on the
-//! condvar of its read, on the workers' condvar, on `accepted` (a changed source reports its new size), or in the
-//! queue that it reaps. Time is nanoseconds since the driver was created, read before the lock; under the lock it never goes back.
-//! `Release` carries the time of the event before it: nothing is measured from it, and a clock costs 20 ns.
+//! There is one lock. It is held for microseconds, and never during a call of a source: the types in `lock.rs` guarantee that. A
+//! thread sleeps on the condvar of its read, on the workers' condvar, on `accepted` (until a changed source reports its new size),
+//! or in the queue that it reaps. Time is counted in nanoseconds since the driver was created. A thread reads the clock before it
+//! takes the lock; under the lock, time never goes backwards. `Release` carries the time of the event before it: nothing is measured
+//! from it, and reading the clock costs 20 ns.
 //!
 //! # Example: a miss
-//! A caller reads 8 KiB at 0 of a file that threads read; the policy adds 128 KiB of readahead.
+//! A caller reads 8 KiB at offset 0 of a file that is read by threads; the policy adds 128 KiB of readahead.
 //! ```text
 //!   caller  lock: Read ─► Submit demand 0..8K, Submit ahead 8K..136K ─► two jobs
 //!           takes the demand job;  unlock: one job is left, so it notifies an idle worker
@@ -30,10 +31,10 @@
 //!           lock: Done ─► Serve: a piece is ready
 //!           unlock, copy, lock: Release; unlock       worker  lock: Done; no job is left: sleeps
 //! ```
-//! With a queue (io_uring) both fetches would be submitted by `unlock`, and the caller would reap until it is served.
+//! With a queue (io_uring), `unlock` would submit both fetches, and the caller would reap until it is served.
 //!
 //! # Files
-//! Each imports only files above it, or to its left.
+//! Each file imports only files above it or to its left.
 //! ```text
 //!   lock        the one lock, and calls of a source without it     jobs      fetches that threads read, and their buffers
 //!   files       sources, versions known to readers                 workers   worker threads and the list of all threads
@@ -88,16 +89,16 @@ use std::task::Poll;
 use std::time::Instant;
 use workers::Threads;
 
-/// Dropped, it waits for the jobs that run and forgets those that do not.
+/// The driver. Its drop waits for running jobs and discards the others.
 pub struct Driver {
     shared: Arc<DriverShared>,
 }
 
-/// A reader that was opened.
+/// A newly opened reader.
 #[derive(Clone, Copy, Debug)]
 pub struct NewReader {
     pub at: OpenFile,
-    /// The first version.
+    /// The version that it starts with.
     pub version: u64,
 }
 
@@ -109,28 +110,29 @@ pub struct Gauges {
     pub reads: u64,
     /// Fetches that have not started.
     pub queued_fetches: u64,
-    /// Fetches being read.
+    /// Fetches that are being read.
     pub running_fetches: u64,
-    /// Fetches the machine has not got an answer for.
+    /// Fetches whose result the machine has not received yet.
     pub open_fetches: u64,
     /// Worker threads that have been started.
     pub threads: u64,
-    /// Threads of any kind that have been started and not been joined: those that run, and few that have ended.
+    /// Threads of any kind that were started and not joined yet: all running ones, and a few that have ended.
     pub unjoined_threads: u64,
     /// Bytes in buffers: cached, being read, or lent out.
     pub held_bytes: u64,
-    /// Bytes in buffers kept to be used again.
+    /// Bytes in buffers kept for reuse.
     pub spare_bytes: u64,
-    /// Pages present or in flight.
+    /// Pages in the cache or in flight.
     pub pages: u64,
-    /// Files that are open.
+    /// Open files.
     pub files: u64,
-    /// Open descriptions of them.
+    /// Open descriptions of these files.
     pub opens: u64,
-    /// How often a sleeper found work without a wakeup, since the start. Each is a wakeup that
-    /// was forgotten, or a machine that stood still for a second.
+    /// How often a sleeping thread found work without having been woken, since the start. Each is a missed wakeup, or a machine that
+    /// was suspended for a second.
     pub missed_calls: u64,
-    /// What a policy that sets itself has come to; none for a policy with fixed settings, and before the first file is open.
+    /// The present settings of a policy that tunes itself. `None` for a policy with fixed settings, and before the first file is
+    /// open.
     pub tuning: Option<Tuning>,
 }
 
@@ -138,11 +140,11 @@ pub struct Gauges {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamView {
-    /// Its number; used again when it is closed.
+    /// Its number; reused after it is closed.
     pub number: u32,
     /// What it reads.
     pub source: String,
-    /// Its part of the counters.
+    /// Its share of the counters.
     pub stats: Stats,
 }
 
@@ -178,15 +180,15 @@ impl Driver {
         }
     }
 
-    /// Entry point of external threads.
+    /// The entry point for threads that are not the driver's own.
     fn enter(&self) -> Outside<'_> {
         Outside::enter(&self.shared)
     }
 
     // ---- files and readers ----
 
-    /// A new file and its first reader; `None` if there are too many. Closing the last reader closes the file.
-    /// It uses its queue if it has one and `io` permits it.
+    /// Adds a file and opens its first reader. Returns `None` if there are too many. Closing the last reader closes the file. The
+    /// source's queue is used if it has one and `io` permits it.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
         let new = self.new_file(source, io);
         let mut state = self.enter().lock()?;
@@ -195,7 +197,7 @@ impl Driver {
         file.map_or(Ok(None), |file| self.open(file))
     }
 
-    /// A file without a reader that follows `after` in a listing; `None` if there are too many.
+    /// Adds a file without a reader, which follows `after` in a listing. Returns `None` if there are too many.
     pub fn list(
         &self,
         source: Arc<dyn Source>,
@@ -211,7 +213,7 @@ impl Driver {
         Ok(key)
     }
 
-    /// No listing has the file any more.
+    /// Declares that no listing contains the file any more.
     pub fn unlist(&self, key: FileKey) {
         let now = self.shared.now();
         if let Ok(mut state) = self.enter().lock() {
@@ -220,7 +222,7 @@ impl Driver {
         }
     }
 
-    /// Distinguishes the file from later ones with its number.
+    /// A key that distinguishes the file from later files with the same number.
     pub fn key(&self, file: FileId) -> Option<FileKey> {
         self.enter()
             .lock()
@@ -260,12 +262,13 @@ impl Driver {
         }
     }
 
-    /// Another reader of the file; `None` if there are too many.
+    /// Opens another reader of the file. Returns `None` if there are too many.
     pub fn open(&self, file: FileId) -> Result<Option<NewReader>, Fault> {
         self.open_with(|_| Some(file))
     }
 
-    /// The first reader of a listed file; `None` if the file has changed since, or there are too many.
+    /// Opens the first reader of a listed file. Returns `None` if the file has changed since it was listed, or if there are too many
+    /// readers.
     pub fn open_listed(&self, key: FileKey) -> Result<Option<NewReader>, Fault> {
         self.open_with(|state| state.files.unchanged(key))
     }
@@ -322,7 +325,7 @@ impl Driver {
         self.shared.pool.meter()
     }
 
-    /// A panic under the lock has stopped it.
+    /// Whether a panic under the lock has stopped the driver.
     pub fn is_stopped(&self) -> bool {
         self.shared.state.is_stopped()
     }
@@ -341,7 +344,7 @@ impl Driver {
         counts.reads + counts.queued_fetches + counts.running_fetches + counts.open_fetches == 0
     }
 
-    /// Times of the source: demand and readahead.
+    /// Latencies of the sources: demand fetches, then readahead.
     pub fn latencies(&self) -> [Latencies; 2] {
         latencies(&self.shared)
     }
@@ -351,7 +354,7 @@ impl Driver {
         streams(&self.shared, max)
     }
 
-    /// A handle to the lock for writing a file.
+    /// Takes the lock in order to write a file.
     fn lock_for_log(&self) -> std::io::Result<Guard<'_>> {
         self.enter()
             .lock()
@@ -385,14 +388,14 @@ impl Driver {
         self.feed(Event::Prefetch { open, range })
     }
 
-    /// The cache has this size from now on.
+    /// Sets the size of the cache.
     #[cfg(feature = "fuse")]
     pub fn bound_cache(&self, bytes: u64) -> Result<(), Fault> {
         let pages = bytes / self.shared.page.bytes();
         self.feed(Event::Pressure { pages })
     }
 
-    /// These bytes were changed within the same version: cached pages are dropped, and fetches in flight are marked as stale.
+    /// Handles a change of these bytes within the same version: drops cached pages, and marks fetches in flight as stale.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Invalidate { file, range })
     }
@@ -405,7 +408,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A write found that the source is another than this version.
+    /// Reports that a write found the source to be another version than this.
     pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;
@@ -414,9 +417,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads into `buf` from `offset`. `seen` is the version that the reader knows: if there is a newer
-    /// one, the read fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` is filled
-    /// with what the pages were.
+    /// Reads into `buf` from `offset`. `seen` is the version that the reader knows: if there is a newer version, the read fails and
+    /// the reader learns of it. `waits` is called before the first wait, if any. `looked_up` receives the state of the pages that
+    /// were looked up.
     #[inline]
     pub fn read(
         &self,
@@ -439,7 +442,7 @@ impl Driver {
         }
     }
 
-    /// Polls a task's read. Pending means that its waker will be called.
+    /// Polls the read of a task. If it returns `Pending`, the task's waker will be called.
     pub fn poll_read(
         &self,
         task: &TaskRead<'_>,
@@ -456,7 +459,7 @@ impl Driver {
         read::poll_read(&self.shared, task, buf, range, progress)
     }
 
-    /// A task's read is abandoned.
+    /// Abandons the read of a task.
     pub fn abandon(&self, progress: &mut Progress) {
         read::abandon(&self.shared, progress);
     }
@@ -470,7 +473,7 @@ impl Drop for Driver {
         }
         self.shared.workers_condvar.notify_all();
         self.shared.threads.join_all();
-        // After an internal error the queues wait by themselves when they are dropped.
+        // After an internal error, each queue waits for its own transfers when it is dropped.
         let _ = reaping::drain(self.enter());
     }
 }
@@ -502,7 +505,7 @@ fn count_gauges(shared: &DriverShared, state: &State) -> Gauges {
     }
 }
 
-/// Times of the source: demand and readahead.
+/// Latencies of the sources: demand fetches, then readahead.
 fn latencies(shared: &Arc<DriverShared>) -> [Latencies; 2] {
     let state = Outside::enter(shared).lock();
     let of = |ahead| {
@@ -514,8 +517,8 @@ fn latencies(shared: &Arc<DriverShared>) -> [Latencies; 2] {
     [of(false), of(true)]
 }
 
-/// The open descriptions that have read most often, at most `max` of them. Their sources say their names without the lock: one
-/// may take its time.
+/// The open descriptions that have read most often, at most `max` of them. The names of their sources are computed without the lock,
+/// because that may take time.
 fn streams(shared: &Arc<DriverShared>, max: usize) -> Result<Vec<StreamView>, Fault> {
     let state = Outside::enter(shared).lock()?;
     let machine = state.machine();

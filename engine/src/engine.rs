@@ -1,8 +1,8 @@
 //! One cache, one set of limits and one pool of worker threads for any number of sources.
 //!
-//! A file is known from its first reader to its last: then its pages are dropped and its number is used again, so a program
-//! may open a million files one after the other. The policy `auto` measures one source: give each kind of storage an engine. Never: shares more with another engine than the
-//! budget they were given.
+//! The engine knows a file from its first reader to its last. After the last reader it drops the pages and reuses the number, so a
+//! program may open a million files one after the other. The policy `auto` measures one source: use one engine per kind of storage.
+//! An engine shares nothing with other engines except the budget.
 //!
 //! ```text
 //!   Engine::new(options)
@@ -26,12 +26,12 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use std::sync::Arc;
 
-/// A cache with its policy, its limits and its threads, for any number of sources.
+/// A cache with its policy, limits and threads, for any number of sources.
 ///
-/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create one yourself to share a cache between many files: they compete for it by the
-/// order of eviction, and the policy `auto` knows the storage when the next one is opened. It measures one kind of storage, so give
-/// local files and objects an engine each. The pages of a file are dropped with its last reader. A clone is the same engine; it ends
-/// with the last clone and the last reader.
+/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create an engine yourself to share a cache between many
+/// files. They then compete for the cache in eviction order, and the policy `auto` already knows the storage when the next file is
+/// opened. `auto` measures one kind of storage, so use separate engines for local files and for objects. The pages of a file are
+/// dropped with its last reader. A clone refers to the same engine; the engine ends with the last clone and the last reader.
 ///
 /// ```
 /// use foreread::source::Mem;
@@ -62,16 +62,16 @@ struct EngineShared {
     hint: Option<Advice>,
     #[cfg(feature = "disk-cache")]
     disk_cache: Option<DiskCache>,
-    // Given back last: the buffers are gone by then.
+    // Dropped last: the buffers are freed by then.
     reserved: Reservation,
 }
 
 impl Engine {
-    /// An engine with an empty cache. Its policy cannot go by the size or the device of a source, since it will have many:
-    /// it is made for files ([`Defaults::FILE`]).
+    /// An engine with an empty cache. It will have many sources, so its policy cannot depend on the size or device of one source: it
+    /// uses the defaults for files ([`Defaults::FILE`]).
     ///
     /// # Errors
-    /// A setting does not fit.
+    /// A setting is invalid.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
         Engine::build(
             &options,
@@ -83,10 +83,11 @@ impl Engine {
         )
     }
 
-    /// The same for sources of one kind of storage: its workers, its largest fetch, and the `max` that a policy leaves open.
+    /// Like [`Engine::new`], but for sources of one kind of storage: the kind determines the number of workers, the largest fetch,
+    /// and a policy's `max` that is not set.
     ///
     /// # Errors
-    /// A setting does not fit.
+    /// A setting is invalid.
     pub fn for_kind(options: Options, kind: Defaults) -> Result<Engine, OpenError> {
         Engine::build(
             &options,
@@ -98,10 +99,11 @@ impl Engine {
         )
     }
 
-    /// The same for the files of a tree: a `max` that is left open is the readahead setting of its device.
+    /// Like [`Engine::new`], but for the files of a tree: a policy's `max` that is not set is the readahead setting of the tree's
+    /// device.
     ///
     /// # Errors
-    /// A setting does not fit.
+    /// A setting is invalid.
     pub fn for_tree(options: Options, tree: &dyn Tree) -> Result<Engine, OpenError> {
         let readahead_bytes = tree.readahead_bytes();
         Engine::build(
@@ -114,7 +116,7 @@ impl Engine {
         )
     }
 
-    /// The same for sources with these properties.
+    /// Like [`Engine::new`], but for sources with these properties.
     pub(crate) fn build(options: &Options, storage: Storage) -> Result<Engine, OpenError> {
         let budget = options.budget.clone().unwrap_or_else(Budget::of_process);
         let wanted = options
@@ -132,7 +134,7 @@ impl Engine {
         if let Some(disk_cache) = &options.disk_cache {
             disk_cache.bound_queues(cache_bytes / 2);
         }
-        // The alignment that a source needs comes with the source.
+        // Each source sets its own alignment when it is added.
         let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
         let log = match &options.event_log {
             None => None,
@@ -167,13 +169,14 @@ impl Engine {
         })
     }
 
-    /// The counters since the engine was made, of all its files.
+    /// The counters of all its files since the engine was created.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.driver.stats().unwrap_or_default()
     }
 
-    /// Whether an internal error has stopped it: every read and every open of it fails from then on, so it is not to be kept for later ones.
+    /// Whether an internal error has stopped the engine. From then on every read and every open fails, so do not keep it for later
+    /// files.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.driver.is_stopped()
@@ -185,14 +188,14 @@ impl Engine {
         self.shared.driver.gauges().unwrap_or_default()
     }
 
-    /// Whether the engine is idle: no read waits, and no source is called before the next read. Calls no code of sources or tasks, so it may be called
-    /// where the engine must not run, for example by a garbage collector.
+    /// Whether the engine is idle: no read waits, and no source is called before the next read. This calls no code of sources or
+    /// tasks, so a caller may use it where the engine must not run, for example in a garbage collector.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.shared.driver.is_quiet()
     }
 
-    /// Latencies of sources for demand fetches, and for fetches that started as readahead.
+    /// Latencies of the sources: first of demand fetches, then of fetches that started as readahead.
     #[must_use]
     pub fn latencies(&self) -> [Latencies; 2] {
         self.shared.driver.latencies()
@@ -204,65 +207,65 @@ impl Engine {
         self.shared.driver.streams(most).unwrap_or_default()
     }
 
-    /// The gauge of memory; it outlives the engine.
+    /// The memory counters; they outlive the engine.
     #[must_use]
     pub fn meter(&self) -> Arc<MemoryMeter> {
         Arc::clone(self.shared.driver.meter())
     }
 
-    /// The cache size: as requested, or less if the budget did not have it.
+    /// The cache size: as requested, or less if the budget had less left.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
         self.shared.cache_bytes
     }
 
-    /// It caches no more than this for now. [`Engine::cache_bytes`] stays what it may cache.
+    /// Limits the cache to this size for now. [`Engine::cache_bytes`] does not change.
     #[cfg(feature = "fuse")]
     pub(crate) fn bound_cache(&self, bytes: u64) {
-        // One that has stopped caches nothing.
+        // A stopped engine caches nothing.
         let _ = self
             .shared
             .driver
             .bound_cache(bytes.min(self.cache_bytes()));
     }
 
-    /// What it shares with other engines.
+    /// The budget that it shares with other engines.
     #[must_use]
     pub fn budget(&self) -> &Arc<Budget> {
         self.shared.reserved.budget()
     }
 
-    /// The policy with all its values.
+    /// The policy with all its parameter values.
     #[must_use]
     pub fn policy(&self) -> &PolicySpec {
         &self.shared.policy
     }
 
-    /// Brings the event log to its file. Also done when the engine ends.
+    /// Writes all pending lines of the event log to its file. This also happens when the engine ends.
     ///
     /// # Errors
-    /// The first error there was in writing it.
+    /// The first error that occurred while writing the log.
     pub fn flush_event_log(&self) -> std::io::Result<()> {
         self.shared.driver.flush_log()
     }
 
-    /// Ends the event log, if there is one: it is brought to its file, and nothing more is written to it. The counters as
-    /// they were at its last line, so that a log and the figures of a run are of the same moment.
+    /// Ends the event log, if there is one: all lines are written to its file, and nothing is added afterwards. Returns the counters
+    /// at the time of its last line, so that the log and the statistics of a run cover the same period.
     ///
     /// # Errors
-    /// The first error there was in writing it.
+    /// The first error that occurred while writing the log.
     pub fn end_event_log(&self) -> std::io::Result<Stats> {
         self.shared.driver.end_log()
     }
 
-    /// The cache on disk below it.
+    /// The disk cache below this cache.
     #[cfg(feature = "disk-cache")]
     #[must_use]
     pub fn disk_cache(&self) -> Option<&DiskCache> {
         self.shared.disk_cache.as_ref()
     }
 
-    /// A source as this engine reads it: with the disk cache, if there is one.
+    /// Wraps a source as this engine reads it: with the disk cache, if there is one.
     pub(crate) fn below(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
         #[cfg(feature = "disk-cache")]
         if let Some(cache) = self.disk_cache() {

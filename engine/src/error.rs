@@ -1,6 +1,6 @@
-//! Errors for callers: one line that says what, where and what to do, and an error number.
+//! Errors for callers. Each has one line that says what failed, where and what to do, and an error number.
 //!
-//! Never: an error that a readahead met. Those are counted, not reported.
+//! Errors of readahead are not reported here; they are only counted.
 
 use crate::error_kind::ErrorKind;
 use crate::source::{self, Cause, SourceError, SourceOpenError, SourcePanic};
@@ -16,16 +16,16 @@ pub enum OpenError {
     /// The source does not exist or cannot be read.
     #[error(transparent)]
     Source(#[from] SourceOpenError),
-    /// The policy does not exist, or a value of it does not fit.
+    /// The policy does not exist, or one of its values is invalid.
     #[error("policy: {}", refused_policy(.0))]
     Policy(SpecError),
-    /// The source is larger than supported offsets.
+    /// The source is larger than the largest supported offset.
     #[error("a source of {size} bytes: only {MAX_OFFSET} can be counted; serve a part of it")]
     TooLarge {
-        /// Its size.
+        /// The size of the source.
         size: u64,
     },
-    /// The page size is not one.
+    /// The page size is invalid.
     #[error("page of {bytes} bytes: a page is a power of two from 512 to 1M")]
     PageSize {
         /// The requested value.
@@ -40,21 +40,21 @@ pub enum OpenError {
         bytes: u64,
         /// The policy.
         policy: &'static str,
-        /// The page it needs.
+        /// The page size that it needs.
         needed: u64,
     },
     /// The event log cannot be written.
     #[error("event log {path}: {error}; name a file that can be created")]
     EventLog {
-        /// Which.
+        /// The path of the log.
         path: String,
-        /// Why not.
+        /// The cause.
         error: std::io::Error,
     },
-    /// More readers of one cache than there are numbers for them.
+    /// Too many readers of one cache are open.
     #[error("{limit} readers of one cache are open; close some")]
     Limit {
-        /// How many there may be.
+        /// The maximum number of readers.
         limit: u32,
     },
     /// Existing caches use all memory of the budget.
@@ -63,19 +63,19 @@ pub enum OpenError {
         mib(wanted - spare), mib(*spare), mib(*used), mib(*limit)
     )]
     Budget {
-        /// The requested bytes: the cache ([`Options::cache_bytes`](crate::Options::cache_bytes)) and its spare buffers.
+        /// The requested bytes: the cache ([`Options::cache_bytes`](crate::Options::cache_bytes)) plus its spare buffers.
         wanted: u64,
-        /// Of it, the buffers kept to be used again ([`Limits::spare_bytes`](crate::Limits::spare_bytes)).
+        /// The part of these for buffers kept for reuse ([`Limits::spare_bytes`](crate::Limits::spare_bytes)).
         spare: u64,
-        /// The bytes of other engines.
+        /// The bytes used by other engines.
         used: u64,
         /// The limit for all engines.
         limit: u64,
     },
-    /// A listed source is another version now.
+    /// A listed source now has another version.
     #[error("{place}: changed since it was listed; list it again")]
     Changed {
-        /// Which.
+        /// The name of the source.
         place: String,
     },
     /// The engine has stopped after an internal error.
@@ -83,7 +83,7 @@ pub enum OpenError {
     Stopped,
 }
 
-/// For a wrong name, lists the valid ones: `foreread list policies` also lists simulation-only policies.
+/// For an unknown name, the text lists the valid names: `foreread list policies` also lists simulation-only policies.
 fn refused_policy(error: &SpecError) -> String {
     match error {
         SpecError::UnknownName { name, known } => format!(
@@ -97,7 +97,7 @@ fn refused_policy(error: &SpecError) -> String {
     }
 }
 
-/// The source's message, with a remedy if it has none: a panic is a bug and will happen again.
+/// The source's message. If the message has no remedy, one is added: a panic is a bug and will happen again.
 fn refused_read(errno: i32, source: &str, cause: Option<&Cause>) -> String {
     let text = match cause.map(|cause| cause.downcast_ref::<SourceError>()) {
         None => crate::source::errno_text(errno),
@@ -107,7 +107,7 @@ fn refused_read(errno: i32, source: &str, cause: Option<&Cause>) -> String {
         }
         Some(Some(error)) => error.full_text(),
     };
-    // Its name is in the line already.
+    // The line already contains the name of the source.
     let text = text
         .strip_prefix(source)
         .and_then(|rest| rest.strip_prefix(": "))
@@ -142,7 +142,7 @@ impl OpenError {
         }
     }
 
-    /// The error number: the storage's own, or that of the kind.
+    /// The error number: the storage's own number, or the number of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -168,7 +168,7 @@ pub enum ReadError {
         #[source]
         cause: Option<Cause>,
     },
-    /// The source is a new version; this reader reads that one from now on.
+    /// The source has a new version. From now on this reader reads the new version.
     #[error("{place}: the source has changed since it was opened or read last; start over")]
     Changed {
         /// The source and the range.
@@ -177,7 +177,7 @@ pub enum ReadError {
         #[source]
         cause: Option<Cause>,
     },
-    /// The source ends before its size says so.
+    /// The source ended before its stated size.
     #[error("{place}: the source ends before its size; check that no program truncates it")]
     Short {
         /// The source and the range.
@@ -186,7 +186,7 @@ pub enum ReadError {
         #[source]
         cause: Option<Cause>,
     },
-    /// Too many reads wait at once.
+    /// Too many reads are waiting at the same time.
     #[error(
         "{place}: {} reads wait already; use fewer threads",
         foreread_core::machine::MAX_READS
@@ -210,7 +210,7 @@ pub enum ReadError {
 pub struct Place {
     /// First byte.
     pub offset: u64,
-    /// The number requested.
+    /// Number of bytes requested.
     pub len: usize,
     /// The source's description.
     pub source: String,
@@ -257,7 +257,7 @@ impl ReadError {
         }
     }
 
-    /// The error number: the storage's own, or that of the kind.
+    /// The error number: the storage's own number, or the number of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -282,26 +282,26 @@ pub enum WriteError {
         #[source]
         cause: Cause,
     },
-    /// The source is another version than the reader's: writing would mix the two.
+    /// The source has another version than this reader knows; writing would mix the two.
     #[error("{what}; open it again")]
     Changed {
-        /// What is different.
+        /// What has changed.
         what: String,
         /// The [`SourceError`], if this write caused it.
         #[source]
         cause: Option<Cause>,
     },
-    /// A source is not made longer.
+    /// The write goes beyond the end of the source. A write does not extend a source.
     #[error("write of {len} bytes at {offset}: the source has {size} bytes; write inside them")]
     Beyond {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: usize,
-        /// Size of the source.
+        /// The size of the source.
         size: u64,
     },
-    /// The engine has had an internal error.
+    /// The engine has stopped after an internal error.
     #[error("the engine stopped after an internal error; open the source again and report a bug")]
     Stopped,
 }
@@ -318,7 +318,7 @@ impl WriteError {
         }
     }
 
-    /// The error number: the storage's own, or that of the kind.
+    /// The error number: the storage's own number, or the number of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -328,14 +328,14 @@ impl WriteError {
     }
 }
 
-/// A failed read without the name of its source yet.
+/// A failed read, before the name of its source is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The machine refused, or the source refused and gave no error.
+    /// The machine refused the read, or the source failed without giving an error.
     Read(Error),
-    /// The source refused with an error.
+    /// The source failed with an error.
     Source(Error, Cause),
-    /// A thread panicked during a change, so the locked state cannot be trusted.
+    /// A thread panicked while it changed the locked state, so that state cannot be trusted.
     Stopped,
 }
 

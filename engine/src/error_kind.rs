@@ -1,6 +1,6 @@
-//! The kinds of errors of readers and sources, and the error number of each.
+//! The kinds of errors of readers and sources, with the error number of each.
 //!
-//! Example: a page of 3 bytes is [`ErrorKind::InvalidOption`] and `EINVAL`.
+//! Example: a page size of 3 bytes gives [`ErrorKind::InvalidOption`] and `EINVAL`.
 
 use rustix::io::Errno;
 
@@ -20,7 +20,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind,)*];
 
-            /// Its error number. An error that a storage numbers itself keeps that number.
+            /// The error number of this kind. If a storage error has its own number, that number is kept.
             #[must_use]
             pub const fn errno(self) -> i32 {
                 match self {
@@ -32,29 +32,29 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A requested policy or page size does not exist or does not fit.
+    /// The requested policy or page size does not exist or is invalid.
     InvalidOption = INVAL,
-    /// The storage does not accept the request, such as a name.
+    /// The storage does not accept the request, for example a name.
     Refused = INVAL,
-    /// There is no such source.
+    /// The source does not exist.
     NotFound = NOENT,
-    /// This user may not read or write it.
+    /// This user may not read or write the source.
     PermissionDenied = ACCESS,
-    /// It cannot be written.
+    /// The source cannot be written.
     ReadOnly = ROFS,
-    /// This build, or the source, has no way to do it.
+    /// This build or this source does not support the operation.
     Unsupported = NOTSUP,
-    /// It is another version than the one that was opened or listed.
+    /// The source has another version than the one that was opened or listed.
     Changed = STALE,
-    /// The storage fails, ends before its size, or does not answer.
+    /// The storage fails, ends before its stated size, or does not answer.
     Storage = IO,
-    /// It has more bytes than are counted.
+    /// The source is larger than the largest supported offset.
     TooLarge = FBIG,
-    /// More readers of one cache are open than there are numbers for.
+    /// Too many readers of one cache are open.
     TooManyReaders = MFILE,
-    /// Too many reads wait at once.
+    /// Too many reads are waiting at the same time.
     TooManyReads = AGAIN,
-    /// The caches would take more memory than they may.
+    /// The caches would need more memory than the limit allows.
     NoMemory = NOMEM,
     /// The bytes are beyond the end of a source that cannot grow.
     BeyondEnd = NOSPC,
@@ -63,7 +63,7 @@ kinds! {
 }
 
 impl ErrorKind {
-    /// The kind of an error that a storage has numbered.
+    /// The kind of a storage error with this number.
     pub(crate) fn of_storage(errno: i32) -> ErrorKind {
         match Errno::from_raw_os_error(errno) {
             Errno::INVAL => ErrorKind::Refused,

@@ -1,8 +1,8 @@
 //! The event log: a driver's events and the machine's actions, as text.
 //!
-//! [`check_log`] feeds the events of a log to a fresh machine, which must answer the same. So a live run can be looked
-//! at again later, and it can be checked that the engine decides as the simulator does. Never:
-//! bytes of data, or the name of a file.
+//! [`check_log`] feeds the events of a log to a fresh machine, which must answer with the same actions. So a live run can be
+//! examined later, and a test can check that the engine decides as the simulator does. The log contains no data bytes and no file
+//! names.
 //!
 //! ```text
 //!   foreread-events 1
@@ -30,7 +30,7 @@ pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, w
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";
 
-/// Writes a log. The first error stops it, and is kept for the caller.
+/// Writes a log. The first error stops the log, and is kept for the caller.
 pub struct EventLog {
     out: BufWriter<Box<dyn Write + Send>>,
     text: String,
@@ -55,22 +55,22 @@ impl EventLog {
         log
     }
 
-    /// One event.
+    /// Writes one event.
     pub fn event(&mut self, now: Nanos, event: &Event) {
         write_event(&mut self.text, now, event);
         self.put();
     }
 
-    /// One answer.
+    /// Writes one action.
     pub fn action(&mut self, action: &Action) {
         write_action(&mut self.text, action);
         self.put();
     }
 
-    /// Brings everything to the file. Returns the first error there was, once.
+    /// Writes all pending lines to the file. Returns the first error that occurred, only once.
     ///
     /// # Errors
-    /// The error of the file.
+    /// The error from writing the file.
     pub fn flush(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),

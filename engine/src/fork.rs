@@ -1,9 +1,9 @@
 //! Fork support for programs with engines, such as Python's `multiprocessing`.
 //!
-//! A forked child has the memory of its parent and only the thread that forked. What another thread had locked stays locked
-//! there, and threads that a reader waits for do not exist. So an engine and its readers are of no use in a child: it must
-//! neither read with them nor drop them (`std::mem::forget`), and creates new ones. For those to work, the state shared by all engines of a
-//! process must be consistent: spare buffers, the log, the threads of connections.
+//! A forked child has the memory of its parent, but only the thread that forked. A lock that another thread held stays locked in the
+//! child, and threads that a reader waits for do not exist. So engines and readers of the parent cannot be used in the child: it
+//! must neither read with them nor drop them (`std::mem::forget`), and must create new ones. For the new ones to work, the state
+//! shared by all engines of a process must be consistent: spare buffers, the log, the threads of connections.
 //!
 //! ```text
 //!   Fork::prepare ── locks shared state ──► fork ───┬─ parent: drop(Fork)          unlocks
@@ -12,11 +12,12 @@
 
 use crate::{arena, log};
 
-/// For a process that forks while it has engines: locks the state shared by all engines, so that it is consistent in the child.
+/// For a process that forks while it has engines. It locks the state shared by all engines, so that this state is consistent in the
+/// child.
 ///
-/// Create one before the fork. The parent drops it and continues. The child calls [`Fork::in_child`]; it neither reads with the
-/// readers of the parent nor drops them (`std::mem::forget`), because their threads do not exist in the child, and opens sources again. A
-/// program that forks only to run another program at once (`exec`, [`std::process::Command`]) needs none of this.
+/// Create it before the fork. The parent drops it and continues. The child calls [`Fork::in_child`]. The child neither reads with
+/// the parent's readers nor drops them (`std::mem::forget`), because their threads do not exist there; it opens sources again. A
+/// program that forks only to run another program immediately (`exec`, [`std::process::Command`]) does not need this.
 ///
 /// ```
 /// let fork = foreread::Fork::prepare();
@@ -46,10 +47,11 @@ impl Fork {
         }
     }
 
-    /// In the child, by the thread that forked: the threads that drove connections stayed in the parent.
+    /// Call this in the child, on the thread that forked. The threads that drove connections exist only in the parent, so they are
+    /// replaced.
     #[cfg_attr(not(feature = "object"), allow(unused_mut))]
     pub fn in_child(mut self) {
-        // Not dropped: that would wait for threads that are not there.
+        // This is not dropped, because the drop would wait for threads that do not exist.
         #[cfg(feature = "object")]
         std::mem::forget(std::mem::take(&mut *self.network));
     }

@@ -1,6 +1,6 @@
 //! Front ends serve a [`crate::Reader`] over other protocols.
 //!
-//! A front end uses only the reader's interface, and does not decide what is read ahead.
+//! A front end uses only the reader's interface, and does not decide what to read ahead.
 
 #[cfg(feature = "object")]
 mod ahead;

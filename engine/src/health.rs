@@ -1,16 +1,16 @@
 //! Explains why readahead is not running, because readahead that silently does nothing is a common fault.
 //!
-//! Only the counters are used, so it works for anything that has them. Never: guesses where reads
-//! are too few to tell.
+//! It uses only the counters, so it works with any source of counters. With too few reads it gives no diagnosis.
 
 use foreread_core::stats::Stats;
 
 /// Minimum number of reads for a diagnosis.
 pub const MIN_READS: u64 = 100;
-/// A part of the reads, or of the bytes, that is nearly all of them.
+/// The fraction of reads, or of bytes, that counts as nearly all.
 const NEARLY_ALL: f64 = 0.95;
 
-/// Whether a policy ever reads ahead: not `none`, and not a policy that may fetch only demanded bytes (`auto:max-overfetch=1`, in thousandths).
+/// Whether a policy ever reads ahead. False for `none`, and for a policy that may fetch only demanded bytes (`auto:max-overfetch=1`,
+/// in thousandths).
 #[cfg(feature = "fuse")]
 pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
     let mut params = policy.info.params.iter().zip(&policy.values);
@@ -18,8 +18,8 @@ pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
         && !params.any(|(param, value)| param.key == "max-overfetch" && *value == 1000)
 }
 
-/// The problem with the readahead of `policy`, from the counters since the cache was created; `None` if it runs, or
-/// if it is not needed.
+/// Explains why `policy` does not read ahead, from the counters since the cache was created. Returns `None` if readahead runs, or if
+/// it is not needed.
 ///
 /// ```
 /// use foreread::{Stats, why_no_readahead};
@@ -47,22 +47,22 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     if stats.ra_planned_ops == 0 {
         let reads = stats.demand_reads;
         return Some(format!(
-            "{policy} saw no sequence in {reads} reads, or has a hint that they are random"
+            "{policy} found no sequential reads among {reads}, or has a hint that reads are random"
         ));
     }
     if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
         return Some(format!(
-            "all that {policy} planned was cached already, or is beyond the end"
+            "everything that {policy} wanted to read ahead was already cached, or is beyond the end"
         ));
     }
     if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
         return Some(
-            "it is refused for lack of memory or of requests in flight; allow a larger cache"
+            "it is refused because too little memory or too few requests were available; allow a larger cache"
                 .to_string(),
         );
     }
     if part(stats.ra_failed_bytes, stats.ra_bytes) > NEARLY_ALL {
-        return Some("the source fails nearly all of it; look at the source".to_string());
+        return Some("nearly all of it fails in the source; check the source".to_string());
     }
     if thrashes(stats) {
         let remedy = "allow a larger cache, or smaller windows: linux-6.18:max=64K";
@@ -71,22 +71,22 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     None
 }
 
-/// Most of what is read ahead is evicted and then asked for; or most of it is read for nothing, and most reads that miss ask for
-/// what was there.
+/// Whether the cache is too small for the readahead: most of what is read ahead is evicted and then requested again; or most of it
+/// is never used, and most reads that miss request bytes that had been there.
 fn thrashes(stats: &Stats) -> bool {
-    // A miss is as long as any read. A window that begins where one was lost reads the rest of it ahead again, so of what
-    // is evicted little is counted as thrash: 2 %, where 256 streams shared a cache for 256 (bench/nbd-clients).
+    // A miss is as long as the average read. A window that starts where a page was lost reads the rest of the lost pages ahead
+    // again, so only few of the evicted bytes count as thrash: 2 % when 256 streams shared a cache made for 256 (bench/nbd-clients).
     let missed = stats.misses as f64 * stats.demand_bytes as f64 / stats.demand_reads.max(1) as f64;
     let (thrash, ahead) = (stats.thrash_bytes as f64, stats.ra_bytes as f64);
     thrash > 0.5 * ahead || stats.unused_bytes as f64 > 0.5 * ahead && thrash > 0.5 * missed
 }
 
-/// Whether readahead runs for one stream, and why, in words that are the same for many streams.
+/// Whether readahead runs for one stream, and why. The texts are fixed, so that they are the same for many streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadaheadState {
-    /// It has read ahead for this stream.
+    /// Whether it has read ahead for this stream.
     pub on: bool,
-    /// Why, or why not.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -103,17 +103,17 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
             0 => off("nothing was read yet"),
             reads if most(stats.hits, reads) => off("its reads are cached"),
             reads if reads < MIN_READS => off("too few reads to tell"),
-            _ => off("no sequence was seen, or a hint says that reads are random"),
+            _ => off("no sequential reads were seen, or a hint says that reads are random"),
         };
     }
     if most(stats.ra_refused_bytes, stats.ra_planned_bytes) {
-        return off("refused for lack of memory or requests");
+        return off("refused because too little memory or too few requests were available");
     }
     if stats.ra_ops == 0 {
-        return off("the planned bytes were cached already");
+        return off("the bytes to read ahead were already cached");
     }
     if most(stats.ra_failed_bytes, stats.ra_bytes) {
-        return off("the source fails it");
+        return off("its reads fail in the source");
     }
     let why = if most(stats.unused_bytes, stats.ra_bytes) {
         "running, but unused"
@@ -140,18 +140,18 @@ mod tests {
             s.misses = 1000;
         });
         let why = |stats: Stats| why_no_readahead("linux-6.18", &stats).unwrap_or_default();
-        assert!(why(reads).starts_with("linux-6.18 saw no sequence in 1000 reads"));
+        assert!(why(reads).starts_with("linux-6.18 found no sequential reads among 1000"));
         let planned = but(reads, |s| {
             s.ra_planned_ops = 10;
             s.ra_planned_bytes = 1000;
         });
-        assert!(why(planned).starts_with("all that linux-6.18 planned was cached"));
+        assert!(why(planned).starts_with("everything that linux-6.18 wanted to read ahead was"));
         assert!(why(but(planned, |s| s.ra_refused_bytes = 990)).starts_with("it is refused"));
         let ran = but(planned, |s| {
             s.ra_ops = 10;
             s.ra_bytes = 1000;
         });
-        assert!(why(but(ran, |s| s.ra_failed_bytes = 1000)).starts_with("the source fails"));
+        assert!(why(but(ran, |s| s.ra_failed_bytes = 1000)).starts_with("nearly all of it fails"));
         assert!(why(but(ran, |s| s.thrash_bytes = 600)).starts_with("it is evicted"));
         let ran = but(ran, |s| s.ra_bytes = 10_000);
         let evicted = but(ran, |s| {

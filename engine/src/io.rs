@@ -1,8 +1,8 @@
 //! A reader with a position: [`std::io::Read`] and [`std::io::Seek`] for programs that read sequentially.
 //!
-//! [`ReadCursor`] keeps a position beside a [`Reader`] and moves it by what each read returns. It holds a reader of any kind:
-//! `Reader`, `&Reader` or `Arc<Reader>`. Two cursors on one reader have two positions and one readahead state; for two states,
-//! give each its own [`Reader::try_clone`].
+//! [`ReadCursor`] keeps a position for a [`Reader`] and advances it by the length of each read. It accepts a `Reader`, `&Reader` or
+//! `Arc<Reader>`. Two cursors on one reader have two positions but share one readahead state; for separate states, give each its own
+//! [`Reader::try_clone`].
 //!
 //! ```text
 //!   ReadCursor ── position 8192 ──► Reader::read_at(buf, 8192) ──► 4096 bytes ──► position 12288
@@ -15,7 +15,7 @@
 //! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
 //! | `bytes::Bytes` out of `Reader::read_bytes_at` | `bytes` | `owned.rs` |
 //!
-//! It does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one look-up there.
+//! The cursor does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one lookup there.
 
 mod error;
 #[cfg(feature = "bytes")]
@@ -27,11 +27,12 @@ use crate::reader::Reader;
 use std::borrow::Borrow;
 use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 
-/// A position in a [`Reader`]. Made by [`Reader::cursor`] and [`Reader::into_cursor`].
+/// A position in a [`Reader`]. Created by [`Reader::cursor`] and [`Reader::into_cursor`].
 ///
-/// **Errors.** A read fails with a [`std::io::Error`] of the kind that follows from the error number ([`ReadError::errno`](crate::ReadError::errno)):
-/// `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed. Inside is the [`ReadError`](crate::ReadError) itself, so
-/// that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the error of the source. `raw_os_error` is `None`.
+/// **Errors.** A failed read returns a [`std::io::Error`] whose kind follows from the error number
+/// ([`ReadError::errno`](crate::ReadError::errno)): `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed.
+/// It contains the [`ReadError`](crate::ReadError), so that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the
+/// error of the source. `raw_os_error` returns `None`.
 ///
 /// ```
 /// use foreread::{ErrorKind, ReadError};
@@ -43,9 +44,9 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// # assert!(!has_changed(&std::io::Error::other("another")));
 /// ```
 ///
-/// **Two traits named read.** It has `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. Where both `Read` and
-/// `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import one of them, or name it:
-/// `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
+/// **Two `read` methods.** The cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If both
+/// `Read` and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of them, or call it with its
+/// path: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};
@@ -68,7 +69,7 @@ pub struct ReadCursor<R = Reader> {
 }
 
 impl<R: Borrow<Reader>> ReadCursor<R> {
-    /// A position at the first byte of `reader`.
+    /// A cursor at the first byte of `reader`.
     pub fn new(reader: R) -> ReadCursor<R> {
         ReadCursor {
             reader,
@@ -84,7 +85,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.reader.borrow()
     }
 
-    /// The reader back; the position is forgotten.
+    /// Returns the reader; the position is lost.
     #[must_use]
     pub fn into_reader(self) -> R {
         self.reader
@@ -96,7 +97,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.position
     }
 
-    /// Moves the position; a pending read of a task is cancelled.
+    /// Moves the position and cancels the pending read of a task.
     fn move_to(&mut self, to: SeekFrom) -> Result<u64> {
         let (base, by) = match to {
             SeekFrom::Start(at) => (at, 0),
@@ -114,7 +115,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         Ok(self.position)
     }
 
-    /// Forgets a read of a task that has not ended.
+    /// Cancels the pending read of a task.
     fn give_up(&mut self) {
         #[cfg(any(feature = "tokio", feature = "futures"))]
         {

@@ -1,26 +1,26 @@
-//! Latencies of sources: a histogram with fixed buckets, filled by the driver and used in reports.
+//! Latencies of sources: a histogram with fixed buckets. The driver fills it and reports use it.
 //!
-//! Never: reads a clock, or loses a count: every transfer is in exactly one bucket.
+//! This module does not read the clock. It counts every transfer in exactly one bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bound of the first bucket, in nanoseconds; each next one is twice as large.
+/// Upper bound of the first bucket in nanoseconds; each following bound is twice as large.
 const FIRST_NS: u64 = 16_384;
-/// Bounded buckets, up to 8.6 s. Longer latencies are in one more bucket.
+/// Number of bounded buckets, up to 8.6 s. Longer latencies are counted in one additional bucket.
 const BOUNDS: usize = 20;
 
-/// One histogram, at one moment.
+/// A snapshot of one histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// (Upper bound in nanoseconds, transfers that took no longer and longer than the bound before). The last bound is
-    /// `u64::MAX`.
+    /// Each entry has an upper bound in nanoseconds, and the number of transfers up to this bound and above the previous one. The
+    /// last bound is `u64::MAX`.
     pub buckets: Vec<(u64, u64)>,
-    /// Nanoseconds of all of them.
+    /// Total of all latencies in nanoseconds.
     pub sum_ns: u64,
 }
 
 impl Latencies {
-    /// Transfers.
+    /// Number of transfers.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()

@@ -14,7 +14,7 @@
 //! let mut buf = [0; 4096];
 //! let read = reader.read_at(&mut buf, 8192)?;
 //!
-//! // In order, by std::io::Read and Seek.
+//! Sequentially, with std::io::Read and Seek.
 //! let mut all = Vec::new();
 //! reader.cursor().read_to_end(&mut all)?;
 //! # assert_eq!((read, all.len()), (4096, 1 << 20));
@@ -33,7 +33,7 @@
 //! | choose a policy, the size of the cache, limits | [`Options`] |
 //! | bytes from elsewhere: a client of your own that blocks | [`source::Source`], and the example `custom_source` |
 //! | the same with an async client | `source::from_async` (feature `tokio`), and the example `async_source` |
-//! | a store of the crate `object_store` that reads ahead, by one line | `front::Ahead` (feature `object`), and the example `ahead` |
+//! | a store of the crate `object_store` that reads ahead, with one added line | `front::Ahead` (feature `object`), and the example `ahead` |
 //! | a policy of your own | [`policy`], and the example `custom_policy` |
 //! | serve or mount | [`front`] |
 //! | statistics and diagnosis | [`Reader::stats`], [`why_no_readahead`], [`eventlog`] |
@@ -41,28 +41,29 @@
 //! # Features
 //! | feature | default | content |
 //! |---|---|---|
-//! | `uring` | yes | files by io_uring, if the kernel allows it |
+//! | `uring` | yes | files with io_uring, if the kernel allows it |
 //! | `nbd` | yes | the NBD server, and exports of other servers as a source |
 //! | `rbd` | yes | Ceph images, through the installed librbd |
 //! | `metrics` | yes | counters as OpenMetrics text |
-//! | `object` | no | `s3://` and `http(s)://`; about 150 crates |
-//! | `disk-cache` | no | bytes of objects on disk between runs: `source::disk_cache` |
+//! | `object` | no | `s3://` and `http(s)://`; adds about 150 crates |
+//! | `disk-cache` | no | keeps bytes of objects on disk between runs: `source::disk_cache` |
 //! | `fuse` | no | the FUSE mount |
-//! | `tls` | no | TLS of the NBD server, and `nbds://` |
+//! | `tls` | no | TLS for the NBD server, and `nbds://` |
 //! | `tokio` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`]; async clients as sources |
 //! | `futures` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`] |
 //! | `bytes` | no | `Reader::read_bytes_at`, which returns `bytes::Bytes` |
 //!
-//! Programs with their own sources need only `foreread = { version = "0.1", default-features = false }`; files
-//! are then read by threads.
+//! Programs with their own sources need only `foreread = { version = "0.1", default-features = false }`; files are then read by
+//! threads.
 //!
-//! Log lines and the spans `open` and `fetch` go through the facade `tracing`. The spans have the level DEBUG. A fetch by
-//! io_uring or another queue has no span, since no thread waits for it.
+//! Log lines and the spans `open` and `fetch` go through the facade `tracing`. The spans have the level DEBUG. A fetch through
+//! io_uring or another queue has no span, because no thread waits for it.
 //!
 //! # How it works
-//! The state machine of [`foreread_core`] decides what to read ahead; this crate sends it events and executes its actions. It
-//! never returns a byte that is not the source's, never fails a read because of a readahead, and never holds more than its
-//! limits say. Nothing is kept on disk unless `Options::disk_cache` names a folder. `unsafe` is in two modules only: the ring of io_uring and librbd.
+//! The state machine of [`foreread_core`] decides what to read ahead; this crate sends events to it and executes its actions. It
+//! never returns a byte that the source does not have, never fails a read because of readahead, and never exceeds its limits. It
+//! keeps nothing on disk unless `Options::disk_cache` sets a folder. `unsafe` is used in only two modules: the io_uring ring and
+//! librbd.
 //!
 //! ```text
 //!   Reader ──► driver ──event──► machine (foreread-core)
@@ -102,7 +103,7 @@ mod readahead;
 mod reader;
 pub mod source;
 mod store;
-/// For the doubles of `foreread-testing`, which wait as the driver does.
+/// For the test doubles of `foreread-testing`, which wait as the driver does.
 #[doc(hidden)]
 pub mod sync;
 /// For `foreread-testing`.

@@ -1,7 +1,7 @@
 //! Log lines of the engine through `tracing`, rate limited.
 //!
-//! A source that fails does so for every read: the same line is reported once a minute, with the number of times that it
-//! was left out. Nothing here holds a secret: sources are named by `SourceName`.
+//! A failing source fails on every read. So the same line is reported only once a minute, with the number of times that it occurred.
+//! No line contains a secret: sources are named by `SourceName`.
 //!
 //! ```text
 //!   error ──text──► reported less than a minute ago? ── no ──► tracing::warn!(times = 1 + left out)
@@ -11,9 +11,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The same line is reported once in this time.
+/// The same line is reported at most once in this time.
 const REPEAT: Duration = Duration::from_secs(60);
-/// Number of remembered lines; the oldest is replaced.
+/// Number of remembered lines; a new line replaces the oldest.
 const MAX_LINES: usize = 64;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Message {
 }
 
 impl Recent {
-    /// How often this line occurred since it was last reported, including now. `None` if it is to be suppressed.
+    /// How often this line has occurred since it was last reported, including now. Returns `None` if the line is to be suppressed.
     fn times(&mut self, text: &str, now: Instant) -> Option<u64> {
         if let Some(line) = self.0.iter_mut().find(|line| line.text == text) {
             line.left_out += 1;
@@ -49,18 +49,18 @@ impl Recent {
     }
 }
 
-/// Whether to report a line now that may occur with every read, and how often it occurred.
+/// For a line that may occur on every read: returns how often it has occurred if it is to be reported now, otherwise `None`.
 pub(crate) fn once_a_minute(text: &str) -> Option<u64> {
     hold().times(text, Instant::now())
 }
 
-/// The recently reported lines, locked; also for a thread that is about to fork.
+/// Locks the recently reported lines; also used by a thread that is about to fork.
 pub(crate) fn hold() -> MutexGuard<'static, Recent> {
     static RECENT: Mutex<Recent> = Mutex::new(Recent(Vec::new()));
     RECENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lines, from warnings on, that this thread reports during `work`.
+/// The lines of level WARN and above that this thread reports during `work`.
 #[cfg(test)]
 pub(crate) fn captured(work: impl FnOnce()) -> Vec<String> {
     use std::sync::Arc;

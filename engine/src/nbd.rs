@@ -1,7 +1,7 @@
-//! The NBD protocol without a socket, for the server in `front` and the client in `source`; how long either goes without a
-//! sign of life, and the files of their certificates.
+//! The NBD protocol without a socket, for the server in `front` and the client in `source`. It also has the silence timeouts of both
+//! sides, and reads their certificate files.
 //!
-//! Never: threads or time, or I/O other than those files.
+//! This module uses no threads and no clock, and does no I/O except on those files.
 
 pub mod handshake;
 #[cfg(feature = "tls")]

@@ -1,6 +1,6 @@
 //! Options for opening a source.
 //!
-//! Never: a setting without a default.
+//! Every setting has a default.
 
 use crate::budget::Budget;
 use crate::error::OpenError;
@@ -15,45 +15,46 @@ use foreread_core::units::PageSize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Settings of a [`crate::Reader`]. Every field has a default; each method sets one and gives the options back.
+/// Settings of a [`crate::Reader`]. Every field has a default. Each method sets one field and returns the options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The readahead policy. Default `auto`, which adapts itself. `linux-6.18` uses the device's setting if there is one, else
-    /// that of the kind of storage ([`Defaults`]).
+    /// The readahead policy. Default `auto`, which tunes itself. `linux-6.18` uses the device's readahead setting if there is one,
+    /// otherwise that of the kind of storage ([`Defaults`]).
     pub policy: PolicyChoice,
-    /// Values for policies whose `max` or `min` is not set, before those of the device and the kind of storage; the
-    /// first layer with a value applies. Default none.
+    /// Values for a policy whose `max` or `min` is not set. They take precedence over the values of the device and of the kind of
+    /// storage. The first layer with a value applies. Default none.
     pub readahead: Vec<Readahead>,
-    /// The initial hint of each open description: normal, sequential or random; others are ignored. Default none.
+    /// The initial hint of each open description: normal, sequential or random; other hints are ignored. Default none.
     pub hint: Option<Advice>,
-    /// Bytes of pages that may be cached or in flight. Default 256 MiB. At least four pages (16 KiB): less, such as 0, is made that
-    /// much. [`Engine::cache_bytes`](crate::Engine::cache_bytes) returns the actual size. Each engine has a cache, and
-    /// [`Reader::open`](crate::Reader::open) creates an engine: to share a cache, share the engine.
+    /// Maximum bytes of pages that are cached or in flight. Default 256 MiB, minimum four pages (16 KiB); smaller values, such as 0,
+    /// are raised to it. [`Engine::cache_bytes`](crate::Engine::cache_bytes) returns the actual size. Each engine has its own cache,
+    /// and [`Reader::open`](crate::Reader::open) creates an engine: to share a cache, share the engine.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
-    /// Maximum number of worker threads, which read ahead while callers work. Default: the value for the kind of storage ([`Defaults`]).
-    /// With 0 callers do all themselves, also inside the poll of a task, and readahead is read only once a caller waits for it.
+    /// Maximum number of worker threads, which read ahead while callers work. Default: the value for the kind of storage
+    /// ([`Defaults`]). With 0, callers do all the work, also inside the poll of a task, and readahead is fetched only once a caller
+    /// waits for it.
     pub threads: Option<u32>,
-    /// How files are read. Default: io_uring if the kernel allows it.
+    /// How files are read. Default: with io_uring if the kernel allows it.
     pub io: Io,
-    /// A source that grows counts as appended to, without checking its bytes: it must never be overwritten. Default no: then it
-    /// counts as an append after the old last page and a sample of what was read have been read again and are the same, and
-    /// as a change to a pinned reader.
+    /// Declares that a source that grows was only appended to; its bytes are not checked. Such a source must never be overwritten.
+    /// Default no: growth then counts as an append only after the old last page and a sample of the bytes read before were read
+    /// again and are unchanged. To a pinned reader, growth then counts as a change.
     pub appending: bool,
-    /// A file for the log of events and actions, for `foreread check replay-log`. An existing file or link is replaced; what a link points to
-    /// is not touched. Default nowhere.
+    /// A file for the log of events and actions, for `foreread check replay-log`. An existing file or symbolic link is replaced; the
+    /// target of the link is not touched. Default none.
     pub event_log: Option<PathBuf>,
     /// The other limits.
     pub limits: Limits,
     /// The budget shared with other engines. Default: the process-wide budget.
     pub budget: Option<Arc<Budget>>,
-    /// A disk cache, whose bytes other and later processes need not fetch. Default none.
+    /// A disk cache. Other and later processes need not fetch its bytes again. Default none.
     #[cfg(feature = "disk-cache")]
     pub disk_cache: Option<DiskCache>,
 }
 
-/// A policy, as text or read already.
+/// A policy, as text or already parsed.
 #[derive(Clone, Debug)]
 pub enum PolicyChoice {
     /// `NAME:key=value,...`. Missing values are filled in by [`Storage::settle`]; `max=capacity` depends on the size of the
@@ -61,7 +62,7 @@ pub enum PolicyChoice {
     Text(String),
     /// A parsed policy, for example one that is not in this crate's list; missing values are filled in as above.
     Draft(PolicyDraft),
-    /// As it is.
+    /// A complete policy, used without changes.
     Spec(PolicySpec),
 }
 
@@ -89,22 +90,24 @@ impl From<PolicySpec> for PolicyChoice {
     }
 }
 
-/// Limits that seldom need another value.
+/// Limits that rarely need another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest fetch. Default that of the kind of storage ([`Defaults::max_fetch_bytes`]): 1 MiB, of an object 8 MiB.
+    /// Largest fetch. Default: the value for the kind of storage ([`Defaults::max_fetch_bytes`]), 1 MiB for most and 8 MiB for
+    /// objects.
     pub max_fetch_bytes: Option<u64>,
-    /// Fetches in flight at once. Default 64.
+    /// Maximum number of fetches in flight. Default 64.
     pub max_in_flight: u32,
-    /// Of these, fetches that no caller waits for. Default 16, or more if the source serves more concurrently.
+    /// Maximum number of these fetches that no caller waits for. Default 16, or more if the source serves more requests
+    /// concurrently.
     pub max_ahead_in_flight: Option<u32>,
-    /// Largest readahead that rides on a demand fetch. Default 128 KiB.
+    /// Largest readahead that is added to a demand fetch. Default 128 KiB.
     pub max_piggyback_bytes: u64,
-    /// Bytes of buffers kept to be used again, beside the cache. Default 8 MiB.
+    /// Bytes of buffers kept for reuse, in addition to the cache. Default 8 MiB.
     pub spare_bytes: u64,
 }
 
-/// Fetches of readahead in flight at once, unless the source answers more.
+/// Readahead fetches in flight, unless the source serves more concurrently.
 const AHEAD: u32 = 16;
 /// Maximum number of worker threads that a source may request.
 const MAX_WORKERS: u32 = 256;
@@ -141,23 +144,23 @@ impl Default for Options {
     }
 }
 
-/// Properties of storage known before it is read, from which missing settings follow.
+/// Properties of storage that are known before it is read. Defaults for unset options follow from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
     /// The readahead setting of its device, in bytes.
     pub readahead_bytes: Option<u64>,
     /// Its size in bytes, if it is a single source.
     pub size: Option<u64>,
-    /// How storage of its kind is read.
+    /// The defaults for its kind of storage.
     pub defaults: Defaults,
 }
 
 impl Storage {
-    /// A policy with all its values. Those of Linux take a `max` that is left open from the device's setting, or from the
-    /// kind of storage; the others, and `linux-thrashsafe`, have a published one.
+    /// Completes a policy with all its values. A Linux policy without `max` takes it from the device's setting, or from the kind of
+    /// storage. The other policies, and `linux-thrashsafe`, have a published `max`.
     ///
     /// # Errors
-    /// A value depends on the size, which is unknown.
+    /// A value depends on the size, and the size is unknown.
     pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
         let max = self
             .readahead_bytes
@@ -172,9 +175,10 @@ impl Storage {
 }
 
 impl Options {
-    /// Sets the policy ([`Options::policy`] names the default), and nothing else. A text is `NAME` or `NAME:key=value,...`: `auto`, `none` (no
-    /// readahead), `linux-6.18:max=4M`; `foreread list policies` lists them with their keys. It is read when the source is opened,
-    /// which fails with [`OpenError::Policy`] where it is none. A policy of a program's own is given as a [`PolicyDraft`] or [`PolicySpec`].
+    /// Sets only the policy ([`Options::policy`] names the default). A text is `NAME` or `NAME:key=value,...`: `auto`, `none` (no
+    /// readahead), `linux-6.18:max=4M`. `foreread list policies` lists the names with their keys. The text is parsed when the source
+    /// is opened; the open fails with [`OpenError::Policy`] if the text is invalid. A program passes its own policy as a
+    /// [`PolicyDraft`] or [`PolicySpec`].
     ///
     /// ```
     /// use foreread::{OpenError, Options, Reader, source::Mem};
@@ -261,14 +265,14 @@ impl Options {
         self
     }
 
-    /// Worker threads for storage of this kind.
+    /// Number of worker threads for storage of this kind.
     pub(crate) fn workers(&self, defaults: Defaults) -> u32 {
         self.threads
             .unwrap_or(defaults.short_requests.max(defaults.requests))
             .min(MAX_WORKERS)
     }
 
-    /// The policy and the machine's limits, checked against each other.
+    /// The policy and the machine's limits, checked for consistency.
     pub(crate) fn resolve(&self, storage: &Storage) -> Result<(PolicySpec, Config), OpenError> {
         let settled = |draft| {
             let draft = Readahead::apply(&self.readahead, draft, storage.size)?;
@@ -299,7 +303,7 @@ impl Options {
             .limits
             .max_ahead_in_flight
             .unwrap_or(AHEAD.max(storage.defaults.requests));
-        // The configured value is the limit for all.
+        // The configured value limits all fetches.
         let short = storage.defaults.short_requests;
         config.max_short_ahead_in_flight =
             self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(short));

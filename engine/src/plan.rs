@@ -1,8 +1,8 @@
-//! A read plan: for callers that know their future reads.
+//! A read plan, for callers that know their future reads.
 //!
-//! A list of ranges, read in its order; each is fetched before its turn, as many as fit into a window. Row groups of a
-//! Parquet file, tensors of a model, the blocks of a query: no policy can guess those, and none has to. Never: reads
-//! beyond the list, or fails because of a useless fetch.
+//! A plan reads a list of ranges in list order. It fetches ranges before their turn, as many as fit into a window. Examples are the
+//! row groups of a Parquet file, the tensors of a model, and the blocks of a query: no policy can predict these. The plan fetches
+//! nothing outside the list, and a failed prefetch never fails a read.
 //!
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ] [ ... ]
@@ -14,13 +14,12 @@ use crate::Reader;
 use crate::error::ReadError;
 use std::ops::Range;
 
-/// Default bytes to fetch before they are read: sixteen fetches of a MiB, which the engine has in
-/// flight at once by default.
+/// Default number of bytes to fetch before they are read: sixteen fetches of 1 MiB, the engine's default for readahead in flight.
 const WINDOW_BYTES: u64 = 16 << 20;
 /// Adjacent ranges are prefetched together up to this length.
 const TOGETHER_BYTES: u64 = 1 << 20;
 
-/// Reads a list of ranges in its order. Made by [`Reader::plan`].
+/// Reads a list of ranges in list order. Created by [`Reader::plan`].
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};
@@ -39,16 +38,16 @@ const TOGETHER_BYTES: u64 = 1 << 20;
 pub struct ReadPlan<'a> {
     reader: &'a Reader,
     ranges: Vec<Range<u64>>,
-    /// The next range to read, and the next to prefetch.
+    /// Index of the next range to read, and of the next to prefetch.
     next: usize,
     wanted: usize,
-    /// Bytes prefetched and not read, including those of the next range.
+    /// Bytes that were prefetched and not yet read, including those of the next range.
     ahead_bytes: u64,
     window_bytes: u64,
 }
 
 impl Reader {
-    /// A plan over these ranges, in the order in which they will be read. They may overlap and go back and forth.
+    /// A plan for these ranges, in the order in which they will be read. They may overlap, and need not be sorted.
     pub fn plan(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> ReadPlan<'_> {
         let ranges = ranges.into_iter().collect();
         ReadPlan {
@@ -63,7 +62,7 @@ impl Reader {
 }
 
 impl ReadPlan<'_> {
-    /// Bytes to fetch before they are read. Default 16 MiB; more than half of the cache has no effect, because the
+    /// Number of bytes to fetch before they are read. Default 16 MiB. Values above half of the cache have no effect, because the
     /// engine holds no more readahead than that.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u64) -> Self {
@@ -71,11 +70,11 @@ impl ReadPlan<'_> {
         self
     }
 
-    /// Reads the next range into `buf`, which gets its length: shorter than the range only at the end of the source.
-    /// Returns `None` after the last range. After an error the same range is tried again.
+    /// Reads the next range into `buf`, whose length becomes that of the range; it is shorter only at the end of the source. Returns
+    /// `None` after the last range. After an error, the next call tries the same range again.
     ///
     /// # Errors
-    /// As [`Reader::read_at`].
+    /// See [`Reader::read_at`].
     pub fn read_next(&mut self, buf: &mut Vec<u8>) -> Result<Option<Range<u64>>, ReadError> {
         let Some(range) = self.ranges.get(self.next).cloned() else {
             return Ok(None);
@@ -153,7 +152,7 @@ mod tests {
         Mem::new(bytes(0..SIZE))
     }
 
-    /// Its first read fails.
+    /// A source whose first read fails.
     struct FailsOnce(Mem, AtomicBool);
 
     impl Source for FailsOnce {
@@ -183,7 +182,7 @@ mod tests {
 
     fn reader() -> Reader {
         let source = Arc::new(source());
-        // ReadBuf for all of it: what was wanted is there when its turn comes, however late its fetch ended.
+        // The cache has room for everything, so prefetched bytes are there when their turn comes, however late their fetch ended.
         Reader::open(
             source,
             Options::default().policy("none").cache_bytes(2 * SIZE),
@@ -191,8 +190,8 @@ mod tests {
         .expect("opens")
     }
 
-    /// Back and forth, overlapping, beyond the end: right bytes in the order of the list, and hits under a policy that
-    /// reads nothing ahead.
+    /// Ranges back and forth, overlapping, and beyond the end: the right bytes in list order, and hits under a policy that reads
+    /// nothing ahead.
     #[test]
     fn a_list_is_read_in_its_order_and_ahead() {
         let reader = reader();
@@ -224,7 +223,7 @@ mod tests {
         assert!(stats.misses <= 1 && stats.ra_ops > 100, "{stats:?}");
     }
 
-    /// The range that failed is read again, and nothing is counted twice.
+    /// A range that failed is read again, and nothing is counted twice.
     #[test]
     fn after_an_error_the_same_range_is_tried_again() {
         let source = Arc::new(FailsOnce(source(), AtomicBool::new(false)));

@@ -1,36 +1,36 @@
-//! An administrator's settings for all sources: the largest and smallest readahead, optionally by capacity.
+//! An administrator's settings for all sources: the largest and smallest readahead, optionally by capacity of the source.
 //!
-//! A policy without `max` or `min` takes it from here. In this order, the first value applies:
+//! A policy whose `max` or `min` is not set takes it from here. The first value in this order applies:
 //!
 //! ```text
 //!   the policy's text ──► first row of `by_capacity` that is large enough ──► `max`, `min` ──► device ──► kind of storage
 //! ```
 //!
-//! Worked example: rows `up_to 2 GiB: max 128K` and `up_to 32 GiB: max 512K`, and `max 1M`. A USB stick of 1 GiB gets
-//! 128 KiB, a disk of 1 TiB gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. `capacity` as a size is the
+//! Example: rows `up_to 2 GiB: max 128K` and `up_to 32 GiB: max 512K`, and `max 1M`. A USB stick of 1 GiB gets 128 KiB, a disk of 1
+//! TiB gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. If a size is given as `capacity`, it is computed by the
 //! formula of [Wu 2010b] ([`foreread_core::policy::capacity::Cap`]).
 //!
-//! A policy without these keys is unchanged, as is one given as values.
+//! A policy without these keys is not changed, and neither is a policy that is given as values.
 
 use foreread_core::policy::{Param, PolicyDraft, SpecError, Unit};
 use foreread_core::units::parse_size;
 
-/// One layer of settings, such as a file.
+/// One layer of settings, for example one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readahead {
     /// The largest readahead.
     pub max: Option<Largest>,
     /// The smallest readahead, in bytes.
     pub min: Option<u64>,
-    /// By capacity; the first row whose `up_to` is not below the capacity of the source counts. A source of unknown
-    /// capacity has none.
+    /// Settings by capacity. The first row whose `up_to` is at least the capacity of the source applies. No row applies to a source
+    /// of unknown capacity.
     pub by_capacity: Vec<ByCapacity>,
 }
 
 /// Settings for sources of up to this many bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByCapacity {
-    /// The largest capacity that it is for.
+    /// The largest capacity that this row applies to.
     pub up_to: u64,
     /// The largest readahead.
     pub max: Option<Largest>,
@@ -42,15 +42,15 @@ pub struct ByCapacity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
     text: String,
-    /// The part that is a size.
+    /// The size, without `capacity`.
     bytes: Option<u64>,
 }
 
 impl Largest {
-    /// Reads it.
+    /// Parses a maximum readahead.
     ///
     /// # Errors
-    /// It is not a `max` of a `linux-*` policy.
+    /// The text is not a valid `max` of a `linux-*` policy.
     pub fn parse(text: &str) -> Result<Largest, SpecError> {
         PolicyDraft::parse(&format!("linux-6.18:max={text}"))?;
         let size = text.split_once('+').map_or(text, |(size, _)| size);
@@ -60,7 +60,7 @@ impl Largest {
         })
     }
 
-    /// The value for this parameter: a policy without `capacity` gets only the size.
+    /// The value for this parameter: a policy that does not know `capacity` gets only the size.
     fn for_param(&self, param: &Param) -> Option<String> {
         match param.unit {
             Unit::Capped => Some(self.text.clone()),
@@ -73,7 +73,7 @@ impl Readahead {
     /// Applies these layers to the policy, in order of precedence.
     ///
     /// # Errors
-    /// A value does not fit the policy.
+    /// A value is invalid for the policy.
     pub fn apply(
         layers: &[Readahead],
         draft: PolicyDraft,
@@ -187,7 +187,7 @@ mod tests {
             ..Readahead::default()
         }];
         let of = |policy: &str, capacity| applied(&capped, policy, Some(capacity)).1;
-        // [Wu 2010b]: 32 MiB have 16 KiB, 2 GiB have 128 KiB.
+        // [Wu 2010b]: 16 KiB for 32 MiB, 128 KiB for 2 GiB.
         assert_eq!(
             (of("linux-6.18", 32 * MIB)[0], of("linux-6.18", 2 << 30)[0]),
             (16 << 10, 128 << 10)
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// What was given as values is not changed.
+    /// Values given as values are not changed.
     #[test]
     fn values_stay() {
         let spec = foreread_core::policy::PolicySpec::parse("linux-6.18").expect("one");

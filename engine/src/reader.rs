@@ -1,6 +1,6 @@
 //! A reader: the handle for reading bytes.
 //!
-//! Never: waits for another reader's work, except for bytes that both want.
+//! A reader waits for another reader's work only for bytes that both need.
 //!
 //! ```text
 //!   Reader ── open description 0 ──┬─ file 0, a source ──┐
@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use task::ReadAt;
 
-/// The input of [`Reader::open`]: a source's name, or a source.
+/// The argument of [`Reader::open`]: a source's name, or a source.
 pub enum Origin {
     /// A path, `file:PATH`, or a name listed by [`source::kinds`].
     Name(SourceName),
@@ -56,7 +56,8 @@ impl From<String> for Origin {
     }
 }
 
-/// A path may be any bytes; one that begins with a scheme such as `nbd:` names that kind. [`Reader::open_file`] treats every path as a file.
+/// A path may contain any bytes. A path that starts with a scheme such as `nbd:` is taken as the name of that kind of source;
+/// [`Reader::open_file`] treats every path as a file.
 impl From<&Path> for Origin {
     fn from(path: &Path) -> Origin {
         Origin::Name(path.into())
@@ -87,13 +88,13 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
     }
 }
 
-/// Reads a source through a cache with readahead. Shared by reference among any number of threads.
+/// Reads a source through a cache with readahead. Any number of threads can share a reader by reference.
 ///
-/// **Drop.** Dropping it drops fetches that have not started. With the last reader and clone of its engine the threads end,
-/// and that waits for running fetches: a source that does not answer delays the drop. If that matters, as in
-/// a task, drop it on a thread for calls that block (`spawn_blocking` in tokio), give the source a limit of time, or make it a
-/// [`StreamingSource`](source::StreamingSource), which is asked to give up early. Fetches of an async client
-/// (`source::from_async`) are cancelled, and not waited for.
+/// **Drop.** Dropping a reader discards fetches that have not started. When the last reader and clone of its engine are dropped, the
+/// threads end, and the drop waits for running fetches: a source that does not answer delays the drop. If that matters, as in a
+/// task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio), give the source a time limit, or make it a
+/// [`StreamingSource`](source::StreamingSource), which is asked to stop early. Fetches of an async client (`source::from_async`) are
+/// cancelled, and the drop does not wait for them.
 ///
 /// ```
 /// use foreread::{Options, Reader};
@@ -120,8 +121,8 @@ pub struct Reader {
 }
 
 impl Engine {
-    /// Opens a source, by name or as a value, as another file of this engine. Two readers of one source share its pages if
-    /// the second is made with [`Reader::try_clone`]; opened twice it is two files.
+    /// Opens a source, by name or as a value, as another file of this engine. Two readers share the pages of a source if the second
+    /// is created with [`Reader::try_clone`]; a source that is opened twice counts as two files.
     ///
     /// # Errors
     /// The source cannot be read, or too many are open.
@@ -158,11 +159,11 @@ fn open_named(name: &SourceName, options: &Options) -> Result<Arc<dyn Source>, O
 }
 
 impl Reader {
-    /// Opens a source, by name or as it is, with a new cache: the short form of an [`crate::Engine`] with one file. Many readers
-    /// that are opened so have as many caches; [`Engine::open`] puts them into one.
+    /// Opens a source, by name or as a value, with a new cache: the short form for an [`crate::Engine`] with one file. Each reader
+    /// opened this way has its own cache; [`Engine::open`] lets many readers share one cache.
     ///
     /// # Errors
-    /// The source cannot be read, or a setting does not fit.
+    /// The source cannot be read, or a setting is invalid.
     pub fn open(origin: impl Into<Origin>, options: Options) -> Result<Reader, OpenError> {
         let (source, readahead_bytes) = match origin.into() {
             Origin::Source(source) => (source, None),
@@ -185,7 +186,7 @@ impl Reader {
     /// Opens a file or a block device by its path, whatever the path looks like.
     ///
     /// # Errors
-    /// As [`Reader::open`].
+    /// See [`Reader::open`].
     pub fn open_file(path: impl AsRef<Path>, options: Options) -> Result<Reader, OpenError> {
         let mut name = OsString::from("file:");
         name.push(path.as_ref());
@@ -198,11 +199,11 @@ impl Reader {
         self.source.defaults()
     }
 
-    /// A second open description on the same cache: with its own readahead state. That of a pinned reader is pinned to
-    /// the same version.
+    /// Opens a second description on the same cache, with its own readahead state. A clone of a pinned reader is pinned to the same
+    /// version.
     ///
     /// # Errors
-    /// There are too many.
+    /// Too many readers are open.
     pub fn try_clone(&self) -> Result<Reader, OpenError> {
         let opened = self
             .engine
@@ -249,7 +250,7 @@ impl Reader {
         .hinted()
     }
 
-    /// Starts with the engine's initial hint.
+    /// Applies the engine's initial hint.
     fn hinted(self) -> Result<Reader, OpenError> {
         if let Some(hint) = self.engine.hint() {
             self.engine
@@ -260,9 +261,9 @@ impl Reader {
         Ok(self)
     }
 
-    /// Restricts it to one version of one size: another reader gets one error for a change and then reads the new
-    /// version, this one fails every read from the change on. For clients that have no such error. Growth is a change to it, unless
-    /// the caller has said that sources are appended to ([`Options::appending`]).
+    /// Pins the reader to one version and size. After a change, a reader that is not pinned gets one error and then reads the new
+    /// version; a pinned reader fails every read from then on. Use this for clients that cannot report a change. Growth counts as a
+    /// change, unless the caller has declared that sources are only appended to ([`Options::appending`]).
     #[must_use]
     pub fn pin_version(mut self) -> Reader {
         let size = self.size();
@@ -270,14 +271,14 @@ impl Reader {
         self
     }
 
-    /// Declares that this source is only appended to: [`Options::appending`] for one source, from now on. Readers that are
-    /// pinned already stay pinned to their size.
+    /// Declares that this source is only appended to: like [`Options::appending`], but for one source and from now on. Readers that
+    /// are already pinned stay pinned to their size.
     pub fn allow_appends(&self) {
         self.source.allow_appends();
     }
 
-    /// Reads the bytes from `offset` on into `buf`, as many as fit, and returns how many there were: fewer than
-    /// asked for only at the end, none past it. Blocks. Any offset and length are allowed.
+    /// Reads bytes from `offset` into `buf`, as many as fit. Returns the number of bytes read: fewer than the length of `buf` only
+    /// at the end of the source, and 0 past it. Blocks. Any offset and length are allowed.
     ///
     /// # Errors
     /// See [`ReadError`]. The content of `buf` is then unspecified.
@@ -285,10 +286,10 @@ impl Reader {
         self.read(&mut ReadBuf::One(buf), offset, None)
     }
 
-    /// The same into several buffers, filled in their order, as one read.
+    /// Like [`Reader::read_at`], but fills several buffers in their order, as one read.
     ///
     /// # Errors
-    /// As [`Reader::read_at`].
+    /// See [`Reader::read_at`].
     pub fn read_vectored_at(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -297,7 +298,7 @@ impl Reader {
         self.read(&mut ReadBuf::Many(bufs), offset, None)
     }
 
-    /// As [`Reader::read_at`]. `waits` is called before the first wait, if there is one.
+    /// Like [`Reader::read_at`], but calls `waits` before the first wait, if there is one.
     #[cfg(feature = "nbd")]
     pub(crate) fn read_at_telling(
         &self,
@@ -308,7 +309,7 @@ impl Reader {
         self.read(&mut ReadBuf::One(buf), offset, Some(waits))
     }
 
-    /// The same, with the bytes left in the cache.
+    /// Like [`Reader::read_at`], but leaves the bytes in the cache and lends them.
     #[cfg(feature = "fuse")]
     pub(crate) fn read_lent(&self, lent: &mut LentBytes, offset: u64) -> Result<usize, ReadError> {
         self.read(&mut ReadBuf::Lent(lent), offset, None)
@@ -332,7 +333,7 @@ impl Reader {
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 
-    /// The same in a span.
+    /// Does a read within a tracing span.
     #[cold]
     fn read_in(
         &self,
@@ -363,11 +364,11 @@ impl Reader {
         )
     }
 
-    /// A hint about bytes: needed soon, not needed any more, or how they will be read. An empty range reaches to the
-    /// end of the source, as a length of 0 does for `posix_fadvise`.
+    /// Gives a hint about a range: needed soon, no longer needed, or the pattern in which it will be read. An empty range extends to
+    /// the end of the source, as a length of 0 does in `posix_fadvise`.
     ///
     /// # Errors
-    /// Only when the engine has stopped.
+    /// Only if the engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
         self.engine
@@ -376,11 +377,11 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Announces that these bytes will be read: they are fetched independent of the policy, as far as there is room. A hint
-    /// ([`Reader::advise`]) leaves that to the policy. [`Reader::plan`] does it for a whole list.
+    /// Announces that these bytes will be read. They are fetched independent of the policy, as far as there is room. A hint
+    /// ([`Reader::advise`]), in contrast, leaves this decision to the policy. [`Reader::plan`] announces a whole list.
     ///
     /// # Errors
-    /// Only when the engine has stopped.
+    /// Only if the engine has stopped.
     pub fn prefetch(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
         self.engine
@@ -389,7 +390,7 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Size of the source in bytes, as far as this cache knows; of a pinned reader, the size that it is pinned to.
+    /// Size of the source in bytes, as far as this cache knows. For a pinned reader, the size that it is pinned to.
     #[must_use]
     pub fn size(&self) -> u64 {
         if let Some(size) = self.seen.size() {
@@ -401,14 +402,14 @@ impl Reader {
             .map_or_else(|_| self.source.size(), |known| known.size)
     }
 
-    /// The counters since the cache was made, of all its readers.
+    /// The counters of all readers of this cache since it was created.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
-    /// The part of the counters that is this open description's. `source_*`, `evicted_pages` and others that no single
-    /// reader causes are 0 in it.
+    /// The share of the counters that belongs to this open description. Counters that no single reader causes, such as `source_*`
+    /// and `evicted_pages`, are 0.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -434,25 +435,25 @@ impl Reader {
         self.engine.gauges()
     }
 
-    /// The gauge of memory; it outlives the reader.
+    /// The memory counters; they outlive the reader.
     #[must_use]
     pub fn meter(&self) -> Arc<MemoryMeter> {
         self.engine.meter()
     }
 
-    /// The policy with all its values.
+    /// The policy with all its parameter values.
     #[must_use]
     pub fn policy(&self) -> &PolicySpec {
         self.engine.policy()
     }
 
-    /// The cache and its limits, which other sources may share.
+    /// The engine: the cache and its limits, which other sources may share.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// See [`Source::whole_file`]. `None` if the source no longer reads this reader's version.
+    /// See [`Source::whole_file`]. Returns `None` if the source no longer has this reader's version.
     #[cfg(feature = "fuse")]
     pub(crate) fn whole_file(&self) -> Option<source::WholeFile> {
         self.source.whole_file()
@@ -464,18 +465,18 @@ impl Reader {
         self.source.describe()
     }
 
-    /// Brings the event log to its file. Also done when the last reader is dropped.
+    /// Writes all pending lines of the event log to its file. This also happens when the last reader is dropped.
     ///
     /// # Errors
-    /// The first error there was in writing it.
+    /// The first error that occurred while writing the log.
     pub fn flush_event_log(&self) -> std::io::Result<()> {
         self.engine.flush_event_log()
     }
 
-    /// As [`Engine::end_event_log`].
+    /// See [`Engine::end_event_log`].
     ///
     /// # Errors
-    /// The first error there was in writing it.
+    /// The first error that occurred while writing the log.
     pub fn end_event_log(&self) -> std::io::Result<Stats> {
         self.engine.end_event_log()
     }

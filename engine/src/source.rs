@@ -1,7 +1,8 @@
 //! Sources: the storage below a reader.
 //!
-//! A [`Source`] is read by several threads at once, blocks, and answers with the bytes of **one version** or an
-//! error. Never: caches, reads ahead, knows the machine, or panics on purpose (a panic in one counts as EIO).
+//! Several threads call a [`Source`] at the same time. It blocks, and returns the bytes of **one version** or an error. A source
+//! does not cache, does not read ahead, does not know the machine, and does not panic on purpose (a panic in a source counts as
+//! EIO).
 //!
 //! ```text
 //!   version 1 ──read_at──► bytes           (larger than before: the same version, see `size`)
@@ -10,11 +11,11 @@
 //!     read_at, check ──► Changed, Changed, ... ──accept──► version 2 ──read_at──► bytes
 //! ```
 //!
-//! What only some sources do is optional: [`Source::streaming`], [`Source::writing`], [`Source::holes`] and [`Source::queue`] return
-//! `None` by default.
+//! Features that only some sources have are optional: [`Source::streaming`], [`Source::writing`], [`Source::holes`] and
+//! [`Source::queue`] return `None` by default.
 //!
-//! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
-//! that call every answer is an error, so no reply can mix two versions.
+//! The engine calls [`Source::accept`] after it has dropped everything of the old version. Between the change and that call every
+//! read returns an error, so no reply can mix two versions.
 
 #[cfg(feature = "tokio")]
 mod async_source;
@@ -66,22 +67,22 @@ pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
 };
 
-/// Something to read from: a file, an object, an image, or bytes of a program's.
+/// Storage to read from: a file, an object, an image, or bytes that a program provides.
 ///
 /// Four methods are required: its size, its bytes at an offset, its name, and its kind of storage. The engine calls it from several
-/// threads at once and each call may block, so a source needs no thread and no cache; it returns the bytes of one version or an
-/// error. A source that is opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
+/// threads at once and each call may block, so a source needs no thread and no cache. A source opened by
+/// [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
 ///
 /// Implement `AsyncSource` for an async client; `from_async` (feature `tokio`) turns it into a source.
 ///
-/// **Defaults.** The other methods have bodies for bytes that never change: [`Source::check`] and [`Source::accept`] return the size,
-/// [Source::answered_in`] return nothing. A source whose bytes change returns [`SourceError::Changed`] from every
-/// read, and from `check`, until `accept` is called, which switches to the version of that time.
+/// **Defaults.** The other methods have default bodies for bytes that never change: [`Source::check`] and [`Source::accept`] return
+/// the size, and methods such as [`Source::answered_in`] return `None`. If the bytes of a source change, it returns
+/// [`SourceError::Changed`] from every read and from `check`, until `accept` is called; `accept` switches to the version of that
+/// time.
 ///
-/// **Drop.** A dropped reader drops fetches that have not started. Running fetches are waited for, at the latest when the
-/// last reader and clone of the engine are dropped: a hung call delays that drop. A source that may take long sets a
-/// time limit on its calls, or is a [`StreamingSource`], which can be cancelled ([`Sink::is_cancelled`]); the tasks of an `AsyncSource`
-/// are cancelled.
+/// **Drop.** A dropped reader discards fetches that have not started. The drop of the last reader and clone of the engine waits for
+/// running fetches, so a hung call delays that drop. A source whose calls may take long sets a time limit on them, or is a
+/// [`StreamingSource`], which can be cancelled ([`Sink::is_cancelled`]). The tasks of an `AsyncSource` are cancelled.
 ///
 /// ```
 /// use foreread::source::{Defaults, Source, SourceError};
@@ -89,7 +90,7 @@ pub use rbd::{
 /// use std::io::IoSliceMut;
 /// use std::sync::Arc;
 ///
-/// /// A megabyte in which each byte is the last one of its offset.
+/// A megabyte in which each byte is the lowest byte of its offset.
 /// struct Counting;
 ///
 /// impl Source for Counting {
@@ -108,7 +109,7 @@ pub use rbd::{
 ///     }
 ///
 ///     fn defaults(&self) -> Defaults {
-///         // Far away: a request takes long, and many may be under way.
+/// Remote storage: a request takes long, and many requests may be in flight.
 ///         Defaults::OBJECT
 ///     }
 /// }
@@ -120,20 +121,19 @@ pub use rbd::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send + Sync {
-    /// Known size of the current version in bytes. It may grow from call to call, if the source is sure
-    /// that it was appended to; a source that shrinks has changed, and one that became longer and other has, too.
+    /// Size of the current version in bytes. It may grow from call to call if the source is sure that it was only appended to. A
+    /// source that shrinks has changed; so has a source that grew and whose earlier bytes differ.
     fn size(&self) -> u64;
 
-    /// Fills the buffers in order with the bytes from `offset`, completely unless the end comes first.
-    /// Blocks, and continues after EINTR. Returns the number of bytes read. Short reads are allowed: the engine requests the rest
-    /// again, and two results of 0 in a row before the end fail the read. More than the buffers hold is an
-    /// error of the source.
+    /// Fills the buffers in their order with the bytes from `offset`, completely unless the end comes first. Blocks, and continues
+    /// after EINTR. Returns the number of bytes read. Short reads are allowed: the engine requests the rest again, and two results
+    /// of 0 in a row before the end fail the read. Returning more than the buffers hold is an error of the source.
     ///
-    /// Called on a worker thread, or on the thread of the caller that needs the bytes, which may be inside the poll of a task: so it must not
-    /// enter a runtime (`block_on`), which panics there, or never ends.
+    /// Called on a worker thread, or on the thread of the caller that needs the bytes. That thread may be inside the poll of a task,
+    /// so this must not enter a runtime (`block_on`): it would panic or never end.
     ///
-    /// Any offset and any buffers are allowed; those that fit [`Source::alignment`] are fast. The slices may be moved forward
-    /// as they are filled; the memory behind them is what counts.
+    /// Any offset and any buffers are allowed; those that fit [`Source::alignment`] are fast. The source may advance the slices as
+    /// it fills them; only the memory that they refer to counts.
     ///
     /// # Errors
     /// See [`SourceError`]. The content of the buffers is then unspecified.
@@ -142,18 +142,18 @@ pub trait Source: Send + Sync {
     /// A description for messages: `file:/data/x, direct`.
     fn describe(&self) -> String;
 
-    /// The defaults for its kind of storage. Each source must state them: remote storage that uses
-    /// as a local disk is read many times slower than it could be.
+    /// The defaults for its kind of storage. Every source must give them: remote storage that is read with the defaults of a local
+    /// disk is many times slower than it could be.
     fn defaults(&self) -> Defaults;
 
-    /// The time to the first byte when it was opened, if that was a request like a read. The policy `auto`
-    /// starts with this value, or otherwise measures its first reads.
+    /// The time to the first byte when the source was opened, if opening it was a request like a read. The policy `auto` starts with
+    /// this value; otherwise it measures its first reads.
     fn answered_in(&self) -> Option<Duration> {
         None
     }
 
-    /// An exact identifier of its bytes, which no other version and no other source shares: the key of the disk cache.
-    /// `None` if a version is only known by less, such as a date. Sends no request.
+    /// An exact identifier of its bytes, which no other version and no other source shares: the key of the disk cache. `None` if
+    /// only weaker identification, such as a date, is available. Sends no request.
     fn exact_version(&self) -> Option<ExactVersion> {
         None
     }
@@ -168,48 +168,48 @@ pub trait Source: Send + Sync {
         Alignment::NONE
     }
 
-    /// Asks the storage whether this is still the same version, and how large it is now. Called when a read reaches
-    /// the end that was known so far, and cheap for that.
+    /// Asks the storage whether the version is still the same, and how large it is now. Called when a read reaches the end as known
+    /// so far, and must be cheap enough for that.
     ///
     /// # Errors
-    /// [`SourceError::Changed`], or `Io` when the storage cannot be asked.
+    /// [`SourceError::Changed`], or `Io` if the storage cannot be asked.
     fn check(&self) -> Result<u64, SourceError> {
         Ok(self.size())
     }
 
-    /// Switches to the storage's current version. Returns its size. Called once after each change, when everything of the old
+    /// Switches to the storage's current version and returns its size. Called once after each change, after everything of the old
     /// version has been dropped.
     fn accept(&self) -> u64 {
         self.size()
     }
 
-    /// Declares that the source is only appended to, never overwritten. A source
-    /// that would verify this by comparing bytes no longer does.
+    /// Declares that the source is only appended to, never overwritten. A source that would verify this by comparing bytes then
+    /// stops doing so.
     fn allow_appends(&self) {}
 
-    /// Streaming reads, if supported. Called once when it is opened, and for each fetch.
+    /// Streaming reads, if supported. Called once when the source is opened, and for each fetch.
     fn streaming(&self) -> Option<&dyn StreamingSource> {
         None
     }
 
-    /// How it is written, if it can be.
+    /// The interface for writing, if the source can be written.
     fn writing(&self) -> Option<&dyn WritableSource> {
         None
     }
 
-    /// Its holes, if it knows them without reading.
+    /// The interface for its holes, if the source knows them without reading.
     fn holes(&self) -> Option<&dyn Holes> {
         None
     }
 
-    /// A local file with exactly these bytes, unchanged while this is held, for FUSE passthrough. The search for one
-    /// may start with this call and end later. `None` if there is none, or not yet.
+    /// A local file with exactly these bytes, which stays unchanged while this is held, for FUSE passthrough. This call may start
+    /// the search for the file and return before the search ends. `None` if there is no such file, or not yet.
     fn whole_file(&self) -> Option<WholeFile> {
         None
     }
 
-    /// An asynchronous queue for this source, used by one caller: no other thread reaps its transfers. It reads the same
-    /// version as [`Source::read_at`]. `None` if not supported; then threads read the source.
+    /// An asynchronous queue for this source, used by one caller: no other thread reaps its transfers. It reads the same version as
+    /// [`Source::read_at`]. `None` if not supported; then threads read the source.
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         None
     }
@@ -218,14 +218,14 @@ pub trait Source: Send + Sync {
 /// See [`Source::whole_file`].
 pub type WholeFile = Arc<dyn AsFd + Send + Sync>;
 
-/// A source whose reads arrive in pieces, such as an HTTP body.
+/// A source whose reads arrive in pieces, for example an HTTP body.
 pub trait StreamingSource: Send + Sync {
-    /// Reads `len` bytes from `offset`, buffer by buffer: fills the buffer of [`Sink::room`] and reports it, until there is
-    /// no more room or the end comes. A reader of the first bytes continues before the last have arrived. Returns how many
-    /// bytes were filled.
+    /// Reads `len` bytes from `offset`, buffer by buffer: it fills the buffer of [`Sink::room`] and reports it, until there is no
+    /// more room or the end is reached. A read of the first bytes can complete before the last bytes have arrived. Returns the
+    /// number of bytes filled.
     ///
     /// # Errors
-    /// As [`Source::read_at`]; buffers that were filled before are kept, so they must be of the accepted version.
+    /// See [`Source::read_at`]. Buffers that were filled before the error are kept, so they must belong to the accepted version.
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
 }
 
@@ -234,9 +234,9 @@ pub trait StreamingSource: Send + Sync {
 pub struct ExactVersion {
     /// Its location without secrets: server, bucket and key.
     pub source: String,
-    /// Which version: its ETag or generation, and its size.
+    /// The version: its ETag or generation, and its size.
     pub version: String,
-    /// Its name, for people.
+    /// The name to display.
     pub shown: String,
 }
 
@@ -250,19 +250,19 @@ impl Eq for ExactVersion {}
 
 /// A source that knows which of its bytes were never written.
 pub trait Holes: Send + Sync {
-    /// The extent at `offset`, which is below its size. Blocks.
+    /// The extent at `offset`, which must be below the size. Blocks.
     ///
     /// # Errors
     /// See [`SourceError`].
     fn extent_at(&self, offset: u64) -> Result<Extent, SourceError>;
 }
 
-/// Bytes of a source, of which either all or none are in a hole.
+/// A range of a source that lies either completely inside a hole or completely outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How many, at least 1.
+    /// Length in bytes, at least 1.
     pub len: u64,
-    /// They take no place in the storage, and read as zeroes.
+    /// Whether this is a hole: it uses no space in the storage, and reads as zeroes.
     pub is_hole: bool,
 }
 
@@ -271,10 +271,10 @@ pub trait WritableSource: Send + Sync {
     /// Prepares it for writes. Called before the first write.
     ///
     /// # Errors
-    /// It cannot be written, or not by this user.
+    /// The source cannot be written, or not by this user.
     fn allow_writes(&self) -> Result<(), SourceError>;
 
-    /// Takes an advisory lock against other writers until it is dropped. Called after
+    /// Takes an advisory lock against other writers. The lock is held until the source is dropped. Called after
     /// [`WritableSource::allow_writes`].
     ///
     /// # Errors
@@ -283,37 +283,37 @@ pub trait WritableSource: Send + Sync {
         Ok(())
     }
 
-    /// Writes all of `bytes` from `offset` on, inside its size. Blocks. The bytes written are of the same version, and every
-    /// read that begins when it has returned sees them.
+    /// Writes all of `bytes` from `offset` on, within the size. Blocks. The write belongs to the current version, and every read
+    /// that starts after it has returned sees the bytes.
     ///
     /// # Errors
     /// See [`SourceError`]. The content of the range is then unspecified.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError>;
 
-    /// Returns when all that was written before it is safe from a loss of power.
+    /// Returns after all earlier writes are safe from a loss of power.
     ///
     /// # Errors
     /// See [`SourceError`].
     fn flush(&self) -> Result<(), SourceError>;
 }
 
-/// How a source is written.
+/// The interface for writing a source.
 ///
 /// # Errors
-/// It cannot be written.
+/// The source cannot be written.
 pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn WritableSource, SourceError> {
     source.writing().ok_or_else(|| no_writes(source.describe()))
 }
 
-/// Reads `wanted` bytes from `offset` on, at most what the buffers hold: where a source stops short of them it is asked to go
-/// on, and one that makes no progress twice in a row ends there.
+/// Reads `wanted` bytes from `offset` on, at most what the buffers hold. After a short read the source is asked for the rest; if it
+/// makes no progress twice in a row, the read ends there.
 pub(crate) fn read_on(
     source: &dyn Source,
     mut bufs: &mut [IoSliceMut<'_>],
     offset: u64,
     wanted: u64,
 ) -> Result<usize, SourceError> {
-    // New slices for each call: a source may move those that it is given forward as it fills them.
+    // Each call gets new slices, because a source may advance its slices as it fills them.
     let read = |bufs: &mut [IoSliceMut<'_>], at: u64| {
         let mut own: Vec<IoSliceMut<'_>> =
             bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
@@ -338,29 +338,30 @@ fn no_writes(what: String) -> SourceError {
     }
 }
 
-/// Buffers for a read that streams.
+/// The buffers of a streaming read.
 pub trait Sink {
     /// The buffer to fill next, or `None` if all are full.
     fn room(&mut self) -> Option<&mut [u8]>;
 
-    /// Declares that the bytes were read earlier, so their latency says nothing about the storage. Called before the first bytes, or not at all.
+    /// Declares that the bytes were fetched earlier, so their latency says nothing about the storage. Called before the first bytes,
+    /// or not at all.
     fn at_hand(&mut self) {}
 
-    /// A read waits for these bytes now, as far as is known; else they are readahead.
+    /// Whether a read waits for these bytes now, as far as is known; otherwise they are readahead.
     fn is_awaited(&self) -> bool {
         false
     }
 
-    /// Whether the bytes are no longer needed: the read may then end early with an error. May be called often.
+    /// Whether the bytes are no longer needed; the read may then end early with an error. May be called often.
     fn is_cancelled(&self) -> bool {
         false
     }
 
-    /// The buffer of [`Sink::room`] holds its first `bytes` bytes: all of it, unless the end has come.
+    /// Reports that the buffer of [`Sink::room`] has `bytes` bytes filled: all of it, unless the end was reached.
     fn filled(&mut self, bytes: usize);
 }
 
-/// A shared source is a source, so its first owner may keep a reference to it.
+/// A shared source is also a source, so its first owner may keep a reference to it.
 impl<S: Source + ?Sized> Source for Arc<S> {
     fn size(&self) -> u64 {
         (**self).size()
@@ -427,17 +428,17 @@ impl<S: Source + ?Sized> Source for Arc<S> {
     }
 }
 
-/// Granules of direct I/O. Each is a power of two.
+/// The alignment for direct I/O. Each value is a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of offsets and lengths.
+    /// Alignment of offsets and lengths.
     pub offset: u32,
-    /// Of buffer addresses.
+    /// Alignment of buffer addresses.
     pub memory: u32,
 }
 
 impl Alignment {
-    /// Anything goes.
+    /// No alignment is required.
     pub const NONE: Alignment = Alignment {
         offset: 1,
         memory: 1,
@@ -447,15 +448,15 @@ impl Alignment {
 /// The part of a name after its scheme.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameForm {
-    /// A path, or the image of a pool.
+    /// A path, or a pool and image.
     Path,
-    /// A host, with a user before it.
+    /// A host, optionally with a user before it.
     Host,
     /// A host, a path and a query.
     Url,
-    /// A bucket and a key, which is any text.
+    /// A bucket and a key; the key is any text.
     Bucket,
-    /// A repository and a path in it.
+    /// A repository and a path within it.
     Repository,
 }
 
@@ -468,7 +469,7 @@ struct Kind {
     open: fn(&SourceName) -> Result<Arc<dyn Source>, SourceOpenError>,
 }
 
-/// All kinds; one that is not built in reports the needed feature.
+/// All kinds; for a kind that is not built in, the error names the needed feature.
 const KINDS: &[Kind] = &[
     Kind {
         schemes: &["file"],
@@ -535,25 +536,25 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// The notations of the sources that [`open`] supports.
+/// The name formats of the sources that [`open`] supports.
 #[must_use]
 pub fn kinds() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.written).collect()
 }
 
-/// Whether this names a source other than a file: one with a known scheme before the first colon.
+/// Whether this names a source other than a file, that is, it has a known scheme before the first colon.
 #[must_use]
 pub fn is_remote(name: &SourceName) -> bool {
     remote(name).is_some()
 }
 
-/// Is it the name of an object, or of a prefix?
+/// Whether this names an object or a prefix.
 #[cfg(all(feature = "object", feature = "disk-cache"))]
 pub(crate) fn is_object(name: &SourceName) -> bool {
     is_of_store(name) || form_of(name.scheme()) == Some(NameForm::Url)
 }
 
-/// Whether it names something in an object store, whose keys may be any text. The URL of an object does not count.
+/// Whether this names something in an object store, where keys may be any text. The URL of an object does not count.
 fn is_of_store(name: &SourceName) -> bool {
     let form = form_of(name.scheme());
     matches!(form, Some(NameForm::Bucket | NameForm::Repository))
@@ -574,7 +575,7 @@ fn kind_of(scheme: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.schemes.contains(&scheme))
 }
 
-/// Do both schemes begin names of one kind?
+/// Whether both schemes belong to the same kind of source.
 #[cfg(feature = "object")]
 fn is_same_kind(one: &str, other: &str) -> bool {
     kind_of(one).is_some_and(|kind| kind.schemes.contains(&other))
@@ -584,24 +585,24 @@ fn remote(name: &SourceName) -> Option<&'static Kind> {
     kind_of(name.scheme()).filter(|kind| !kind.schemes.contains(&"file"))
 }
 
-/// Opens a source by its name; [`kinds`] lists how names are written. A path alone is a file.
+/// Opens a source by its name; [`kinds`] lists the name formats. A path alone is a file.
 ///
 /// # Errors
-/// It does not exist, is of no kind that can be read from, or may not be read.
+/// It does not exist, is of an unsupported kind, or may not be read.
 pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Source>, SourceOpenError> {
     open_by(&name.into(), Io::default())
 }
 
-/// [`open`], where a file is read as told.
+/// Like [`open`], with `io` for how a file is read.
 pub(crate) fn open_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
     remote(name).map_or_else(|| open_file_by(name, io), |kind| (kind.open)(name))
 }
 
-/// Opens a source as a tree: a folder as it is, a prefix of a store (`s3://BUCKET/PREFIX/`),
-/// anything else as a folder with one file in it.
+/// Opens a source as a tree: a folder, or a prefix of a store (`s3://BUCKET/PREFIX/`). Anything else becomes a folder with one file
+/// in it.
 ///
 /// # Errors
-/// It does not exist, is of no kind that can be read from, or may not be read.
+/// It does not exist, is of an unsupported kind, or may not be read.
 pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, SourceOpenError> {
     let name = name.into();
     #[cfg(feature = "object")]
@@ -626,7 +627,7 @@ pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, Sou
     }
 }
 
-/// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
+/// Adds a remedy to the error if a prefix was written like an object: other mount programs accept a prefix without the slash.
 fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let missing = [ENOENT, rustix::io::Errno::ACCESS.raw_os_error()].contains(&error.errno);
     if !is_of_store(name) || !missing {
@@ -665,12 +666,12 @@ fn open_file_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpen
         })
 }
 
-/// A name with a colon that is no file, and of no kind that there is: `s4://bucket/key`.
+/// A name with a colon that is neither a file nor of a known kind: `s4://bucket/key`.
 fn unknown_kind(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let known = format!("the sources known here are {}", kinds().join(", "));
     if name.is_url() {
         let known = match name.scheme() {
-            // As Hadoop writes them.
+            // Hadoop uses these schemes.
             "s3a" | "s3n" => format!("write s3://; {known}"),
             _ => known,
         };
@@ -687,10 +688,10 @@ fn unknown_kind(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     }
 }
 
-/// The text of a name that is no path.
+/// The name as text.
 ///
 /// # Errors
-/// It is none.
+/// The name is not UTF-8.
 #[cfg(any(feature = "nbd", feature = "object", feature = "rbd"))]
 fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
     name.unredacted_text().ok_or_else(|| SourceOpenError {
@@ -702,7 +703,7 @@ fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
     })
 }
 
-/// A kind that this build was made without.
+/// The error for a kind of source that this build does not include.
 #[allow(dead_code, reason = "a build with everything has no use for it")]
 fn not_built(name: &SourceName, feature: &str) -> SourceOpenError {
     SourceOpenError {
@@ -726,7 +727,7 @@ impl fmt::Debug for dyn Source {
 mod tests {
     use super::*;
 
-    /// Other mounts take a prefix without its slash: the line says how it is written, for each store.
+    /// Other mount programs accept a prefix without its slash, so the message says how to write the prefix for each store.
     #[test]
     fn a_prefix_without_its_slash_is_named_with_it() {
         let remedy = |text: &str, errno| {

@@ -1,7 +1,7 @@
-//! The data of the pages: one entry for each group of the machine's page index, under the group's number.
+//! The data of the pages. It has one entry for each group of the machine's page index, with the same number.
 //!
-//! It does not decide what to keep (the machine does), read sources, or wait. It knows positions in a group, not
-//! offsets in a file. Bytes that were leased stay readable through their `Arc` after the page is dropped.
+//! It does not decide what to keep (the machine does), does not read sources, and does not wait. It uses positions within a group,
+//! not file offsets. Leased bytes stay readable through their `Arc` after the page is dropped.
 //!
 //! ```text
 //!   slot ──► segments, ordered, disjoint:  [at 0, 8 pages]──┐     [at 40, 24 pages]──┐
@@ -26,7 +26,7 @@ pub use shown::{ShownGroups, SizedVersion};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The segments of a group, and which group of which file they were shown as.
+/// The segments of a group, and the file and group that they are published under.
 #[derive(Debug, Default)]
 struct Group {
     segments: Segments,
@@ -41,7 +41,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store whose buffers come from `pool`, and which shows groups in `shown`.
+    /// An empty store that takes buffers from `pool` and publishes groups in `shown`.
     #[must_use]
     pub fn new(pool: Arc<Pool>, shown: Arc<ShownGroups>) -> Store {
         Store {
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Puts in all pages of a filled chunk, the first of them at page `at` of the group. What was there is gone.
+    /// Stores all pages of a filled chunk, the first of them at page `at` of the group. Replaces what was there.
     pub fn put(&mut self, slot: GroupSlot, at: usize, chunk: Arc<Chunk>) {
         let index = slot.0 as usize;
         if self.groups.len() <= index {
@@ -62,7 +62,7 @@ impl Store {
         self.groups[index].segments.put(at, chunk, &self.pool);
     }
 
-    /// Adds the bytes at `bytes` of the group to a lease. False when a page of them is not here.
+    /// Adds the group's bytes in the range `bytes` to a lease. Returns false if one of their pages is missing.
     pub fn lease(&self, slot: GroupSlot, bytes: Range<usize>, lease: &mut Lease) -> bool {
         let Some(group) = self.groups.get(slot.0 as usize) else {
             return bytes.is_empty();
@@ -70,7 +70,7 @@ impl Store {
         group.segments.lease(bytes, self.page_shift, lease)
     }
 
-    /// Forgets the pages whose bit is set.
+    /// Drops the pages whose bit in `mask` is set.
     pub fn drop_pages(&mut self, slot: GroupSlot, mask: u64) {
         self.hide(slot);
         if let Some(group) = self.groups.get_mut(slot.0 as usize) {
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// Publishes a group to readers without the driver's lock, until a page of it is put or dropped.
+    /// Publishes a group to readers without the driver's lock, until one of its pages is stored or dropped.
     pub fn show(&mut self, settled: SettledGroup, known: SizedVersion) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
             return;
@@ -87,7 +87,7 @@ impl Store {
         self.shown.show(settled, known, group.segments.clone());
     }
 
-    /// A file has grown: readers may be pinned to the size that is shown.
+    /// Withdraws published groups after a file has grown, because readers may be pinned to the published size.
     pub fn outdate(&self) {
         self.shown.outdate();
     }
@@ -110,7 +110,7 @@ mod tests {
     const PAGE: usize = 512;
     const SLOT: GroupSlot = GroupSlot(3);
 
-    /// A chunk whose every page is filled with `tag` + its number in the chunk.
+    /// A chunk in which every page is filled with `tag` plus its number in the chunk.
     fn chunk(pool: &Arc<Pool>, pages: usize, tag: u8) -> Arc<Chunk> {
         let mut chunk = pool.take(pages);
         chunk
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(pool.meter().held_bytes(), 0);
     }
 
-    /// Any order of puts and drops against a plain array; memory is never more than twice the living pages.
+    /// Random sequences of puts and drops are compared with a plain array. Memory is never more than twice that of the remaining
+    /// pages.
     #[test]
     fn like_a_plain_array() {
         let pool = Pool::new(PAGE, 1, 0);

@@ -1,8 +1,9 @@
-//! The locks, condition variables and threads of the driver: the standard ones, or, in a build with `--cfg shuttle`, those of a scheduler
-//! that runs one thread at a time and tries orders that a real one takes once in a million runs.
+//! The locks, condition variables and threads of the driver. Normally these are the standard ones. In a build with `--cfg shuttle`,
+//! they belong to a scheduler that runs one thread at a time and tries interleavings that a real scheduler produces once in a
+//! million runs.
 //!
-//! There a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics stay
-//! the standard ones: the guarded data is accessed under a lock too.
+//! With shuttle, a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics stay
+//! the standard ones, because the guarded data is also accessed under a lock.
 
 #[cfg(shuttle)]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};

@@ -1,12 +1,13 @@
-//! System requests of the engine that may be refused: threads, files, and memory mappings (buffers, io_uring rings). Tests inject refusals here.
+//! System requests of the engine that may be refused: threads, files, and memory mappings (buffers, io_uring rings). Tests inject
+//! refusals here.
 //!
-//! One place for all, so that a test can have the Nth request refused: a real system refuses when it is short, which no test
-//! can arrange to the request. A refusal is an error of the caller, without a panic or a retry.
+//! All such requests go through this module, so that a test can have the Nth request refused: a real system refuses when resources
+//! run out, and a test cannot time that to a given request. A refusal becomes an error for the caller, without a panic or a retry.
 //!
-//! The hook is in every build and hidden from the documentation: it costs one load beside a system call, and a feature for it
-//! would be one more public name and one more build that the tests do not test.
+//! The hook is in every build, and hidden from the documentation. It costs one atomic load per system call. A cargo feature for it
+//! would add a public name, and a build variant that the tests do not cover.
 //!
-//! Example: `refuse(SystemRequest::Thread, Some(1), true)` lets one thread start and refuses all that follow.
+//! Example: `refuse(SystemRequest::Thread, Some(1), true)` lets one thread start and refuses all later ones.
 
 use foreread_os::threads;
 use memmap2::{MmapMut, MmapOptions};
@@ -22,14 +23,14 @@ pub enum SystemRequest {
     Thread,
     /// A mapping of memory, for buffers or for a ring of io_uring.
     Mapping,
-    /// A file that is to be read.
+    /// Opening a file to read.
     File,
 }
 
 const KINDS: usize = 3;
-/// Requests until one is refused, of each kind: 1 is the next, 0 is none.
+/// For each kind, the number of requests until one is refused: 1 refuses the next, 0 refuses none.
 static COUNTDOWN: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
-/// Whether those that follow are refused, too: 0 no, 1 once the countdown is over, 2 from now on.
+/// Whether later requests are refused too: 0 no, 1 after the countdown, 2 from now on.
 static LASTING: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
 impl SystemRequest {
@@ -43,18 +44,18 @@ impl SystemRequest {
     }
 }
 
-/// Has request `nth` (from 0) from now on refused, and with `lasting` all that follow. Nothing: none any more.
+/// Refuses request number `nth` (from 0) from now on, and with `lasting` also all later requests. `None` ends all refusals.
 pub fn refuse(request: SystemRequest, nth: Option<u64>, lasting: bool) {
     LASTING[request as usize].store(u64::from(lasting), Ordering::SeqCst);
     COUNTDOWN[request as usize].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);
 }
 
-/// Whether a refusal that was asked for is still to come.
+/// Whether an injected refusal has not happened yet.
 pub fn is_due(request: SystemRequest) -> bool {
     COUNTDOWN[request as usize].load(Ordering::SeqCst) > 0
 }
 
-/// Fails where a test has asked for it.
+/// Fails if a test has injected a refusal for this request.
 pub(crate) fn allowed(request: SystemRequest) -> Result<()> {
     let (countdown, lasting) = (&COUNTDOWN[request as usize], &LASTING[request as usize]);
     match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
@@ -71,7 +72,7 @@ pub(crate) fn allowed(request: SystemRequest) -> Result<()> {
     }
 }
 
-/// Starts a thread; with the usual stack, unless told.
+/// Starts a thread, with the default stack size unless one is given.
 pub(crate) fn spawn(
     name: &str,
     stack_bytes: Option<usize>,
@@ -84,13 +85,13 @@ pub(crate) fn spawn(
     }
 }
 
-/// Anonymous memory.
+/// Maps anonymous memory.
 pub(crate) fn map(bytes: usize) -> std::result::Result<MmapMut, Error> {
     allowed(SystemRequest::Mapping)?;
     MmapMut::map_anon(bytes)
 }
 
-/// The same, with every page of it there already.
+/// Like [`map`], with every page already touched.
 pub(crate) fn map_touched(bytes: usize) -> std::result::Result<MmapMut, Error> {
     allowed(SystemRequest::Mapping)?;
     MmapOptions::new().len(bytes).populate().map_anon()
