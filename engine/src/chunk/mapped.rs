@@ -1,9 +1,9 @@
-//! Buffers that are mappings: their memory returns to the system with the buffer.
+//! Buffers that are separate mappings, so that their memory returns to the system when they are dropped.
 //!
-//! Many streams have windows of many lengths, allocated by one thread and freed by another. The allocator kept holes of all
-//! these lengths in a heap for each thread: 256 clients took 3 times the memory that their buffers had. A mapping leaves no
-//! hole. It costs two calls, so a spare buffer of the same length is reused, and short ones stay with the
-//! allocator. Never: more mappings than a quarter of what the system allows a process.
+//! Many streams have windows of many lengths, allocated by one thread and freed by another. The allocator kept holes of all these
+//! lengths in its per-thread heaps: 256 clients used 3 times the memory of their buffers. A mapping leaves no hole. It costs two
+//! system calls, so a spare buffer of the same length is reused first, and short buffers stay with the allocator. The process never
+//! has more of these mappings than a quarter of what the system allows.
 //!
 //! ```text
 //!   length ──► under 16 KiB, or no whole pages of the machine: the allocator
@@ -11,8 +11,8 @@
 //!          ──► more than half a group: a piece of a slab (`arena.rs`)
 //! ```
 //!
-//! Example: a window of 36 KiB is 9 pages of 4 KiB, mapped. When it is dropped and 8 MiB are spare already, it is unmapped, and the process
-//! has 36 KiB less.
+//! Example: a window of 36 KiB is 9 pages of 4 KiB, and is mapped. If 8 MiB are already spare when it is dropped, it is unmapped,
+//! and the process uses 36 KiB less.
 
 use crate::arena::PAGE_BYTES;
 use crate::system;
@@ -20,9 +20,10 @@ use foreread_os::host::memory::page_bytes;
 use memmap2::MmapMut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lengths that are mapped.
+/// Buffer lengths that are mapped.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4 * PAGE_BYTES..=32 * PAGE_BYTES;
-/// Mappings of the process. Linux allows 65,530 of all kinds (vm.max_map_count), and this process needs others.
+/// Maximum number of these mappings in the process. Linux allows 65,530 mappings of all kinds (vm.max_map_count), and the process
+/// needs others.
 const MOST: usize = 16_384;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -31,7 +32,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub struct MappedBuffer(MmapMut);
 
 impl MappedBuffer {
-    /// A mapping of this length, initially zero. `None` for other lengths, or if there are too many.
+    /// A mapping of this length, initially zero. Returns `None` if buffers of this length are not mapped, or if there are too many
+    /// mappings.
     pub fn take(len: usize) -> Option<MappedBuffer> {
         if cfg!(miri) || !LENGTHS.contains(&len) || !len.is_multiple_of(page_bytes() as usize) {
             return None;
@@ -68,13 +70,13 @@ mod tests {
     #[cfg_attr(miri, ignore = "no mappings")]
     fn lengths_of_whole_pages_are_mapped_and_given_back() {
         assert!(
-            // The third has no whole pages of any machine.
+            // The third length is not a multiple of the page size of any machine.
             [0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10]
                 .into_iter()
                 .all(|len| MappedBuffer::take(len).is_none())
         );
         let page = page_bytes() as usize;
-        // More memory than the buffer has would be taken for it.
+        // With larger machine pages, the mapping would use more memory than the buffer has.
         assert_eq!(
             MappedBuffer::take(36 << 10).is_some(),
             (36 << 10) % page == 0
@@ -86,7 +88,7 @@ mod tests {
         );
         map.bytes_mut().fill(7);
         if std::env::var_os("FOREREAD_EMULATED").is_some() {
-            // It counts pages of the kernel below.
+            // This test counts pages of the real kernel.
             return println!("skipped: needs a kernel of this machine (FOREREAD_EMULATED is set)");
         }
         let resident = || {
@@ -103,7 +105,7 @@ mod tests {
         let most = resident();
         assert_eq!(many.len(), 2000);
         drop(many);
-        // Other tests take memory meanwhile, and none takes 100 MiB.
+        // Other tests allocate memory meanwhile, but none of them 100 MiB.
         assert!(
             resident() + (100 << 20) < most,
             "{} and {most} bytes",

@@ -1,9 +1,9 @@
 //! Prefaults memory: a thread touches new buffers while readers wait for the device.
 //!
-//! The first touch of a page of memory is a fault, and on a machine whose memory comes from a host it can cost as
-//! much as a tenth of a fast read. A cache that fills pays it once for each page; here another thread pays it, beside the
-//! transfer. Never: needed for progress, or started for a reader that takes few buffers; with no thread to be had,
-//! every buffer is made by the thread that needs it.
+//! The first touch of a page of memory is a page fault. On a virtual machine it can cost as much as a tenth of a fast read. While a
+//! cache fills, each page has one such fault; this thread takes the fault in parallel with the transfer. It is never needed for
+//! progress, and is not started for a reader that takes few buffers. If no thread can be started, each buffer is prepared by the
+//! thread that needs it.
 //!
 //! ```text
 //!   take ──► spare list of this size short? ──ring──► prefaulter: allocate, touch, put into the spare list
@@ -14,9 +14,9 @@ use crate::system;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Buffers that had to be made by their taker before a thread is worth it.
+/// Number of buffers that their takers had to prepare before a thread is started.
 const WORTH_IT: u32 = 64;
-/// Bytes that are kept ready of one size of buffer. Measurements: 256 KiB hides the faults of 4 KiB reads at depth 1.
+/// Bytes of each buffer size that are kept ready. Measured: 256 KiB hides the faults of 4 KiB reads at depth 1.
 const READY_BYTES: usize = 256 << 10;
 
 /// Number of ready buffers of this size: at least two, so that one is available while another is prepared.
@@ -24,7 +24,7 @@ pub fn ready(len: usize) -> usize {
     (READY_BYTES / len.max(1)).max(2)
 }
 
-/// Counts missing buffers, and starts a thread when that pays.
+/// Counts missing buffers, and starts a thread when that is worthwhile.
 #[derive(Debug, Default)]
 pub struct BufferPrefaulter {
     state: Mutex<PrefaultState>,
@@ -38,7 +38,7 @@ struct PrefaultState {
 }
 
 impl BufferPrefaulter {
-    /// Few buffers of `pages` pages are left; `missed`: there was none.
+    /// Reports that few buffers of `pages` pages are left; `missed` if there was none.
     pub fn ring(&self, pool: &Arc<Pool>, pages: usize, missed: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.missed = state.missed.saturating_add(u32::from(missed));
@@ -49,7 +49,7 @@ impl BufferPrefaulter {
             state.thread = spawn(Arc::downgrade(pool));
             state.refused = state.thread.is_none();
         }
-        // A full channel means that the thread is already at work; it prepares all missing buffers of a size.
+        // A full channel means that the thread is already running; it prepares all missing buffers of a size.
         if let Some(Err(TrySendError::Disconnected(_))) =
             state.thread.as_ref().map(|t| t.try_send(pages))
         {
@@ -58,7 +58,7 @@ impl BufferPrefaulter {
     }
 }
 
-/// Starts the thread. It ends when the pool is gone.
+/// Starts the thread. It ends when the pool is dropped.
 fn spawn(pool: Weak<Pool>) -> Option<SyncSender<usize>> {
     let (ring, rung): (SyncSender<usize>, Receiver<usize>) = sync_channel(1);
     let work = move || {

@@ -1,11 +1,11 @@
 //! Open files and their readers: source, size and version.
 //!
-//! A file has a number from its first reader to its last; then the number is used again. A file of a listing has one before its
-//! first reader, as long as it is listed. Its version number is new each time the source changes, over all files, so that a late
-//! answer of an old version is recognised.
+//! A file has a number from its first reader to its last; then the number is reused. A file that appears in a listing gets its
+//! number before its first reader, and keeps it for as long as it is listed. Each change of a source gives its file a new version
+//! number. Version numbers are unique over all files, so that a late answer from an old version is recognised.
 //!
-//! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] makes it version 2
-//! of size 0. The thread that noticed the change asks the source for its size, and [`Files::accept`] sets it.
+//! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] gives it version 2 and size
+//! 0. The thread that noticed the change asks the source for its size, and [`Files::accept`] sets it.
 //!
 //! ```text
 //!   No ──change──► Due ──the noticing thread──► Asked ──accept: the size──► No
@@ -26,7 +26,7 @@ pub struct OpenFile {
     pub open: OpenId,
 }
 
-/// A file, distinguished from later files with the same number.
+/// A key that distinguishes a file from later files with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKey {
     file: FileId,
@@ -35,62 +35,62 @@ pub struct FileKey {
 
 struct File {
     source: Remote<dyn Source>,
-    /// Its bytes come one after the other.
+    /// Whether the source delivers its bytes in a stream.
     streams: bool,
     known: SizedVersion,
     accepting: VersionCheck,
     first_version: u64,
-    /// Open descriptions. The last one takes the file with it, unless it is listed.
+    /// Number of open descriptions. Closing the last one removes the file, unless it is listed.
     opens: u32,
     is_listed: bool,
-    /// How long its storage took to answer when it was opened; taken by its first reader.
+    /// How long its storage took to answer when it was opened; consumed by its first reader.
     answer_ns: Option<u64>,
 }
 
-/// Whether a changed source has reported its size. Until then nothing is read.
+/// Whether a changed source has reported its new size. Until then nothing is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VersionCheck {
-    /// It has, or it never changed.
+    /// It has reported its size, or it never changed.
     No,
-    /// The thread that noticed the change must ask.
+    /// The thread that noticed the change still has to ask.
     Due,
     /// That thread is asking.
     Asked,
 }
 
-/// The result of reopening a file.
+/// The result of opening another reader of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAttempt {
     /// The new reader, and the size of the file.
     Yes { open: OpenId, size: u64 },
-    /// There are too many; the file has other readers or is listed.
+    /// There are too many readers. The file has other readers or is listed, so it stays.
     No,
-    /// There are too many, and the file has no reader and is not listed: it is to be forgotten.
+    /// There are too many readers. The file has no reader and is not listed, so it must be removed.
     NoReader,
 }
 
-/// A changed source to ask for its size, and the new version.
+/// A changed source that must be asked for its size, and its new version number.
 pub struct NewVersion {
     pub source: Remote<dyn Source>,
     pub version: u64,
 }
 
-/// A reader that was closed.
+/// The result of closing a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseOutcome {
     pub file: FileId,
-    /// It was the last one of its file, which is not listed: the file is to be forgotten.
+    /// Whether this was the last reader of a file that is not listed: the file must be removed.
     pub last: bool,
 }
 
 #[derive(Default)]
 pub struct Files {
-    /// By number; those without a file are free.
+    /// Indexed by file number; `None` for a free number.
     files: Vec<Option<File>>,
     free_files: Vec<u32>,
-    /// Versions there have been, of all files.
+    /// Number of versions so far, over all files.
     versions: u64,
-    /// Numbers of open descriptions in use.
+    /// The file of each open description, by number; `None` for a free number.
     opens: Vec<Option<FileId>>,
     free_opens: Vec<u32>,
 }
@@ -98,7 +98,7 @@ pub struct Files {
 impl Files {
     // ---- getters ----
 
-    /// Files that have a reader.
+    /// Number of files that have a reader.
     pub fn len(&self) -> usize {
         self.files
             .iter()
@@ -107,19 +107,19 @@ impl Files {
             .count()
     }
 
-    /// Open descriptions.
+    /// Number of open descriptions.
     pub fn opens(&self) -> usize {
         self.opens.len() - self.free_opens.len()
     }
 
-    /// Size and version; zero when its last reader is closed.
+    /// Size and version of the file; zero after its last reader is closed.
     #[inline]
     pub fn known(&self, file: FileId) -> SizedVersion {
         self.get(file)
             .map_or(SizedVersion::default(), |file| file.known)
     }
 
-    /// The same, and whether its changed source has yet to report its size.
+    /// Like [`Files::known`]; also returns whether its changed source has not reported its size yet.
     #[inline]
     pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
         self.get(file).map_or_else(Default::default, |file| {
@@ -127,12 +127,12 @@ impl Files {
         })
     }
 
-    /// One more owner of its source.
+    /// One more handle to its source.
     pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
         self.get(file).map(|file| file.source.share())
     }
 
-    /// Distinguishes the file from later ones with its number.
+    /// A key that distinguishes the file from later files with the same number.
     pub fn key(&self, file: FileId) -> Option<FileKey> {
         self.get(file).map(|entry| FileKey {
             file,
@@ -140,25 +140,25 @@ impl Files {
         })
     }
 
-    /// The number of a file that is still there.
+    /// The number of the file, if it still exists.
     pub fn number(&self, key: FileKey) -> Option<FileId> {
         self.key(key.file)
             .filter(|now| *now == key)
             .map(|now| now.file)
     }
 
-    /// The same, if it is still in its first version, too.
+    /// The number of the file, if it still exists and still has its first version.
     pub fn unchanged(&self, key: FileKey) -> Option<FileId> {
         self.number(key)
             .filter(|file| self.known(*file).version == key.first_version)
     }
 
-    /// Its bytes come one after the other.
+    /// Whether the source delivers its bytes in a stream.
     pub fn streams(&self, file: FileId) -> bool {
         self.get(file).is_some_and(|file| file.streams)
     }
 
-    /// Whether its changed source has yet to report its size.
+    /// Whether its changed source has not reported its size yet.
     #[inline]
     pub fn is_accepting(&self, file: FileId) -> bool {
         self.get(file)
@@ -175,7 +175,7 @@ impl Files {
 
     // ---- files and readers ----
 
-    /// A new file; `None` if there are already `limit` files.
+    /// Adds a file. Returns `None` if there are already `limit` files.
     pub fn add(
         &mut self,
         source: Remote<dyn Source>,
@@ -207,7 +207,7 @@ impl Files {
         Some(FileId(number))
     }
 
-    /// A new reader, unless there are `limit` already.
+    /// Opens another reader, unless there are already `limit` readers.
     pub fn open(&mut self, file: FileId, limit: u32) -> OpenAttempt {
         let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else {
             return OpenAttempt::No;
@@ -227,7 +227,7 @@ impl Files {
         }
     }
 
-    /// Closes a reader. `None` if it was closed before.
+    /// Closes a reader. Returns `None` if it is closed already.
     pub fn close(&mut self, open: OpenId) -> Option<CloseOutcome> {
         let file = self.opens.get_mut(open.0 as usize)?.take()?;
         self.free_opens.push(open.0);
@@ -239,26 +239,26 @@ impl Files {
         })
     }
 
-    /// Its storage took so long to answer when it was opened.
+    /// Records how long its storage took to answer when it was opened.
     pub fn answered(&mut self, file: FileId, ns: Option<u64>) {
         if let Some(entry) = self.get_mut(file) {
             entry.answer_ns = ns;
         }
     }
 
-    /// The same, for its first reader.
+    /// Takes the time recorded by [`Files::answered`], for its first reader.
     pub fn take_answer_ns(&mut self, file: FileId) -> Option<u64> {
         self.get_mut(file)?.answer_ns.take()
     }
 
-    /// The file stays from now on, with or without a reader.
+    /// Keeps the file from now on, with or without a reader.
     pub fn list(&mut self, file: FileId) {
         if let Some(entry) = self.get_mut(file) {
             entry.is_listed = true;
         }
     }
 
-    /// It stays as long as it has a reader. The file, if it has none and is to be forgotten.
+    /// Keeps the file only as long as it has a reader. Returns the file if it has none and must be removed.
     pub fn unlist(&mut self, key: FileKey) -> Option<FileId> {
         let file = self.number(key)?;
         let entry = self.get_mut(file)?;
@@ -266,7 +266,7 @@ impl Files {
         (entry.opens == 0).then_some(file)
     }
 
-    /// Gives a file's number back. With it: its source, to be dropped without the lock.
+    /// Frees a file's number. Returns its source, to be dropped without the lock.
     pub fn remove(&mut self, file: FileId) -> Option<Remote<dyn Source>> {
         let gone = self.files.get_mut(file.0 as usize)?.take()?;
         self.free_files.push(file.0);
@@ -275,7 +275,7 @@ impl Files {
 
     // ---- versions ----
 
-    /// This version of the source may be larger than the machine knows. True when it is.
+    /// Reports that this version of the source may be larger than the machine knows. Returns true if it is.
     pub fn grow(&mut self, file: FileId, version: u64, size: u64) -> bool {
         let Some(entry) = self.get_mut(file) else {
             return false;
@@ -287,7 +287,7 @@ impl Files {
         grown
     }
 
-    /// The source no longer has `version`. True for the first report. The size comes with [`Files::accept`]:
+    /// Reports that the source no longer has `version`. Returns true for the first report. The size follows with [`Files::accept`]:
     /// the source is asked without the lock, and until then the new version cannot be read.
     pub fn change(&mut self, file: FileId, version: u64) -> bool {
         let next = self.versions + 1;
@@ -308,8 +308,8 @@ impl Files {
         true
     }
 
-    /// The source to be asked what it holds since it changed, and the version that this will be. Given to one thread only,
-    /// which asks.
+    /// The source that must be asked for its size after a change, and its new version number. Returned to only one thread, which
+    /// then asks.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)
@@ -321,7 +321,7 @@ impl Files {
         })
     }
 
-    /// The source has reported its size. False if it has changed again, or is closed.
+    /// Sets the size that the source has reported. Returns false if it has changed again or is closed.
     pub fn accept(&mut self, file: FileId, version: u64) -> bool {
         let Some(entry) = self
             .get_mut(file)
@@ -334,7 +334,7 @@ impl Files {
     }
 }
 
-/// An unused number below `limit`: one that was given back, or the next.
+/// Takes an unused number below `limit`: a freed number, or the next new one.
 fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) -> Option<u32> {
     if let Some(number) = free.pop() {
         return Some(number);
@@ -344,10 +344,10 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
     Some(number)
 }
 
-/// The version of a source known to a reader, and whether a read may start.
+/// The version of a source that a reader knows. It decides whether a read may start.
 ///
-/// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the
-/// cursor to 4; the next read is served from version 4. A pinned reader stays at 1, and every read of it fails.
+/// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the cursor
+/// to 4; the next read is served from version 4. A pinned reader stays at 1, and all its reads fail.
 ///
 /// ```text
 ///   a newer version ──► Changed once ──► reads the new one
@@ -356,8 +356,8 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 ///                  └──► pinned to its size: Changed, now and ever after
 /// ```
 ///
-/// A pinned reader has promised a size to a client with a cache. Whether a file that grew was appended to can only
-/// be guessed from a sample of its bytes, so for such a client any other size is another version.
+/// A pinned reader has promised a size to a client that has a cache. Whether a file that grew was only appended to can be guessed
+/// from a sample of its bytes, but not known. So for such a client any other size is another version.
 pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,
@@ -365,11 +365,11 @@ pub struct VersionCursor {
 
 #[derive(Clone, Copy)]
 enum Pin {
-    /// Any version.
+    /// Not pinned.
     No,
-    /// This version, however long it becomes.
+    /// Pinned to this version; it may grow.
     Version,
-    /// This version of this size.
+    /// Pinned to this version with this size.
     Exact(u64),
 }
 
@@ -381,12 +381,12 @@ impl VersionCursor {
         }
     }
 
-    /// Goes on with this version alone, and with this size alone where there is one.
+    /// Pins the reader to its version, and to this size if one is given.
     pub fn pin(&mut self, size: Option<u64>) {
         self.pin = size.map_or(Pin::Version, Pin::Exact);
     }
 
-    /// The size that the reader is pinned to.
+    /// The size that the reader is pinned to, if any.
     pub fn size(&self) -> Option<u64> {
         match self.pin {
             Pin::Exact(size) => Some(size),
@@ -394,8 +394,8 @@ impl VersionCursor {
         }
     }
 
-    /// What a second reader begins with, where the source is at `version`: what reads one version only has no second
-    /// description on another.
+    /// The cursor of a clone of this reader, whose source is now at `version`. The clone of a pinned reader is pinned to the same
+    /// version.
     pub fn again(&self, version: u64) -> VersionCursor {
         let version = if self.is_pinned() {
             self.version.load(Ordering::Relaxed)
@@ -412,14 +412,14 @@ impl VersionCursor {
         !matches!(self.pin, Pin::No)
     }
 
-    /// Whether a read of this reader may begin on a file of which this is known, and need not look further.
+    /// Whether a read may start without further checks on a file with this known state.
     #[inline]
     pub fn allows(&self, known: SizedVersion) -> bool {
         self.version.load(Ordering::Relaxed) == known.version
             && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
-    /// Whether the reader knew of this version. If not, it learns of it.
+    /// Whether the reader knows this version. If not, it learns it.
     pub fn knows(&self, version: u64) -> bool {
         let known = self.version.load(Ordering::Relaxed) == version;
         if !known {
@@ -428,7 +428,7 @@ impl VersionCursor {
         known
     }
 
-    /// The reader learns of a version.
+    /// The reader learns this version.
     pub fn told(&self, version: u64) {
         if !self.is_pinned() {
             self.version.store(version, Ordering::Relaxed);
@@ -436,20 +436,20 @@ impl VersionCursor {
     }
 }
 
-/// Whether a read may start, with regard to its source.
+/// Whether a read may start, as far as its source is concerned.
 pub enum Admission {
-    /// It must not start: the source has another version, or the range is beyond its end.
+    /// The read ends at once: the source has another version, or the range is beyond its end.
     Over(Result<usize, Fault>),
     /// The source has changed and its size is not known yet.
     Accepting,
-    /// It reaches the known end: the source must be asked for its size.
+    /// The read reaches the known end, so the source must be asked for its size.
     Ask,
     /// The source is being asked.
     Asking,
     Open,
 }
 
-/// Whether the source has been asked for its size, for one read.
+/// Whether the source has been asked for its size on behalf of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeQuestion {
     NotAsked,
@@ -457,7 +457,7 @@ pub enum SizeQuestion {
     Answered,
 }
 
-/// Whether a read of `range` may begin on this file.
+/// Decides whether a read of `range` may start on this file.
 #[inline]
 pub fn admit(
     files: &Files,
@@ -489,7 +489,7 @@ pub fn admit(
     Admission::Open
 }
 
-/// How a read has ended: one that was served while the source grew may hold bytes from after that.
+/// The result of a finished read. If the source grew during the read, the bytes may include some from after the growth.
 #[inline]
 pub fn settle(
     files: &Files,

@@ -1,4 +1,4 @@
-//! Fetches waiting for a thread, demand before readahead, and the rules which thread may take which.
+//! Fetches that wait for a thread, demand before readahead, and the rules for which thread may take which fetch.
 //!
 //! ```text
 //!   submitted ──► demand ─┬─ a caller that waits for it ──┐
@@ -6,8 +6,8 @@
 //!                     └─ cancelled before a thread took it ──► answered without a transfer; while it streams ──► ended early
 //! ```
 //!
-//! Example: a read of 8 KiB misses and the policy adds 128 KiB of readahead. Two jobs: the caller takes the demand one; a
-//! worker takes the other.
+//! Example: a read of 8 KiB misses, and the policy adds 128 KiB of readahead. This makes two jobs: the caller takes the demand job,
+//! and a worker takes the other.
 
 use crate::budget::Claim;
 use crate::chunk::Chunk;
@@ -22,35 +22,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Pages in a group of the machine's index.
 pub const GROUP_PAGES: u64 = foreread_core::machine::GROUP_PAGES;
 
-/// A fetch to be run.
+/// A fetch that a thread has to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub fetch: FetchId,
     pub file: FileId,
     pub range: ByteRange,
-    /// The version of the file it was made for.
+    /// The version of the file for which the job was created.
     pub version: u64,
 }
 
-/// A job that was taken out of the queues.
+/// A job that was taken from the queues.
 pub struct NextJob {
     pub job: Job,
-    /// Demand where a caller waits for it.
+    /// Demand if a caller waits for it.
     pub class: Class,
 }
 
-/// Part of a fetch: its pages in one group.
+/// The pages of a fetch that belong to one group.
 pub struct Part {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
     pub chunk: Chunk,
 }
 
-/// How a transfer went that did not fail.
+/// The result of a successful transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferReport {
     pub bytes: u64,
-    /// How large the source is now.
+    /// The current size of the source.
     pub size: u64,
 }
 
@@ -58,15 +58,15 @@ pub struct TransferReport {
 pub struct Jobs {
     demand: VecDeque<Job>,
     ahead: VecDeque<Job>,
-    /// Files whose sources a worker asks for their size, for tasks.
+    /// Files whose sources a worker must ask for their size, on behalf of tasks.
     checks: VecDeque<FileId>,
-    /// Run by threads now.
+    /// Number of jobs that threads are running now.
     running: u32,
-    /// Those of them that stream, and whether they are to end.
+    /// The running jobs that stream, and their cancel flags.
     streaming: Vec<(FetchId, CancelFlag)>,
 }
 
-/// Whether a stream is to end before its last byte. Read without the lock.
+/// Whether a stream must stop before its last byte. Read without the lock.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
@@ -79,13 +79,13 @@ impl CancelFlag {
 impl Jobs {
     // ---- getters ----
 
-    /// No work is left for a worker.
+    /// Whether no work is left for a worker.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.demand.is_empty() && self.ahead.is_empty() && self.checks.is_empty()
     }
 
-    /// Fetches that wait.
+    /// Number of waiting fetches.
     pub fn len(&self) -> usize {
         self.demand.len() + self.ahead.len()
     }
@@ -98,7 +98,7 @@ impl Jobs {
         self.demand.iter().any(|job| job.file == file)
     }
 
-    /// At least two fetches of this file wait.
+    /// Whether at least two fetches of this file are waiting.
     pub fn has_several_of(&self, file: FileId) -> bool {
         self.len() > 1
             && self
@@ -129,8 +129,9 @@ impl Jobs {
         }
     }
 
-    /// A demand job: one that brings bytes of `range`, else any of the same file. `alone`, without workers, else any: its
-    /// own caller may be gone. With workers a caller has no part in another file, whose source may take any time.
+    /// Takes a demand job that fetches bytes of `range`, or else any demand job of the same file. With `alone` (there are no
+    /// workers) it may be of any file, because that job's own caller may be gone. With workers, a caller never runs another file's
+    /// job, because the other source may take any amount of time.
     pub fn take_demand(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
         let index = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
         let found = index(&|job| brings(job, file, range))
@@ -138,7 +139,7 @@ impl Jobs {
         self.demand.remove(found?)
     }
 
-    /// A job for a caller that waits for `range`: one that brings bytes of it, else as [`Jobs::take_demand`].
+    /// Takes a job for a caller that waits for `range`: a job that fetches bytes of it, otherwise as [`Jobs::take_demand`].
     pub fn take_for(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
         if !self.demand.iter().any(|job| brings(job, file, range))
             && let Some(i) = self.ahead.iter().position(|job| brings(job, file, range))
@@ -148,7 +149,7 @@ impl Jobs {
         self.take_demand(file, range, alone)
     }
 
-    /// The next job of a worker: demand first.
+    /// Takes the next job for a worker: demand first.
     pub fn take_any(&mut self) -> Option<NextJob> {
         let demand = self.demand.pop_front().map(|job| NextJob {
             job,
@@ -162,18 +163,18 @@ impl Jobs {
         })
     }
 
-    /// Offers every job, demand first; takes out those that are accepted.
+    /// Offers every job, demand first, and removes those that `accept` takes.
     pub fn take_if(&mut self, mut accept: impl FnMut(&Job, Class) -> bool) {
         self.demand.retain(|job| !accept(job, Class::Demand));
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Puts back jobs that were taken but not started. A caller may wait for them, so they count as demand.
+    /// Puts back jobs that were taken but not started. A caller may be waiting for them, so they count as demand.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }
 
-    /// Cancels a job whose result is not needed. A streaming fetch ends soon, any other at its last byte.
+    /// Cancels a job whose result is no longer needed. A streaming fetch ends soon; any other running fetch ends at its last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);
@@ -186,39 +187,39 @@ impl Jobs {
             })
     }
 
-    /// A thread starts a job.
+    /// Counts a job that a thread starts.
     pub fn begins(&mut self) {
         self.running += 1;
     }
 
-    /// The started job is a streaming read.
+    /// Marks the started job as a streaming read.
     pub fn streams(&mut self, fetch: FetchId) -> CancelFlag {
         let cancelled = CancelFlag::default();
         self.streaming.push((fetch, cancelled.clone()));
         cancelled
     }
 
-    /// A thread has run a job.
+    /// Counts a job that a thread has finished.
     pub fn ends(&mut self, fetch: FetchId) {
         self.running -= 1;
         self.streaming.retain(|(running, _)| *running != fetch);
     }
 
-    /// Shutdown: nothing waits for streaming fetches.
+    /// Cancels all streaming fetches at shutdown, because nothing waits for them.
     pub fn cancel_streams(&mut self) {
         self.streaming
             .iter()
             .for_each(|(_, cancelled)| cancelled.0.store(true, Ordering::Relaxed));
     }
 
-    // ---- sources to be asked ----
+    // ---- sources that must be asked for their size ----
 
-    /// How many sources are to be asked.
+    /// Number of sources that must be asked.
     pub fn checks(&self) -> usize {
         self.checks.len()
     }
 
-    /// A worker is to ask the source of this file for its size.
+    /// Requests that a worker asks the source of this file for its size.
     pub fn push_check(&mut self, file: FileId) {
         if !self.checks.contains(&file) {
             self.checks.push_back(file);
@@ -229,7 +230,7 @@ impl Jobs {
         self.checks.pop_front()
     }
 
-    /// No worker is there to ask: the tasks ask themselves.
+    /// Clears these requests if there is no worker: the tasks then ask themselves.
     pub fn clear_checks(&mut self) {
         self.checks.clear();
     }
@@ -239,7 +240,7 @@ fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
     job.file == file && !job.range.intersect(range).is_empty()
 }
 
-// Bytes that a fetch brought go to their pages, and bytes of pages to a read.
+// Moving bytes of a fetch to their pages, and bytes of pages to a read.
 //
 // The machine has already decided which pages these are.
 //
@@ -247,7 +248,7 @@ fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
 //   parts of a fetch ──keep──► groups of the store ──fill──► a lease: memory that a read may copy from
 // ```
 
-/// Puts what has arrived in place: whole pages, and the last one of the file.
+/// Stores the bytes that have arrived: all whole pages, and the last page of the file.
 pub fn keep(machine: &Machine, store: &mut Store, job: &Job, parts: Vec<Part>, bytes: u64) {
     let page_size = machine.config().page;
     let arrived = job.range.start() + bytes;
@@ -257,7 +258,7 @@ pub fn keep(machine: &Machine, store: &mut Store, job: &Job, parts: Vec<Part>, b
         let slot = machine.group_slot(job.file, page / GROUP_PAGES);
         let at = page % GROUP_PAGES;
         if arrived < end.min(job.range.end()) {
-            // A short fetch is rare: its complete pages at the front are kept, and the rest is discarded.
+            // A short fetch is rare: keep the complete pages at its start, and discard the rest.
             let whole = page_size.page_of(arrived - part.start.min(arrived));
             if let Some(slot) = slot.filter(|_| whole > 0) {
                 keep_front(store, slot, part.chunk, (at, whole));
@@ -270,7 +271,7 @@ pub fn keep(machine: &Machine, store: &mut Store, job: &Job, parts: Vec<Part>, b
     }
 }
 
-/// Keeps this many pages at the front of a chunk that belongs at page `at` of its group.
+/// Keeps this many pages at the start of a chunk that belongs at page `at` of its group.
 fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u64, u64)) {
     let gone = (chunk.pages() as u64).saturating_sub(whole);
     store.put(slot, at as usize, Arc::new(chunk));
@@ -279,7 +280,7 @@ fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u6
     }
 }
 
-/// Leases the bytes of a range whose pages are all present. False when they are not: a bug.
+/// Leases the bytes of a range whose pages must all be present. Returns false if they are not, which is a bug.
 pub fn fill(
     machine: &Machine,
     store: &Store,
@@ -304,22 +305,22 @@ pub fn fill(
     true
 }
 
-// A fetch that has been submitted to a queue in pieces, one for each group of pages, and the order in which they land.
+// A fetch that was submitted to a queue in pieces, one for each group of pages, and the order in which the pieces are stored.
 //
-// Example: a fetch of three pieces. Piece 1 arrives first and waits; piece 0 arrives, and both land; piece 2 arrives and
-// ends the fetch. A piece that ends early (the end of the file) ends the fetch at once.
+// Example: a fetch of three pieces. Piece 1 arrives first and waits. Piece 0 arrives, and both are stored. Piece 2 arrives and ends
+// the fetch. A piece that ends early (at the end of the file) ends the fetch at once.
 
-/// A fetch that has been submitted, in pieces.
+/// A fetch that was submitted in pieces.
 pub struct SubmittedFetch {
-    /// Distinguishes this use of a slot from earlier ones; with the number of the piece it is the tag of a transfer.
+    /// Distinguishes this use of a slot from earlier uses. Together with the piece number it is the tag of a transfer.
     pub serial: u64,
     pub job: Job,
-    /// Pieces at the queue.
+    /// Number of pieces at the queue.
     pub left: u32,
-    /// Pieces that wait for one before them.
+    /// Pieces that have arrived and wait for an earlier one.
     early: Vec<FetchPiece>,
     landed: LandedFront,
-    /// The machine has its answer; pieces that still arrive are dropped.
+    /// Whether the machine has its answer; pieces that arrive later are dropped.
     pub answered: bool,
     /// When it was submitted.
     pub began: Nanos,
@@ -329,10 +330,10 @@ pub struct SubmittedFetch {
 
 /// A piece that has arrived.
 pub struct FetchPiece {
-    /// Its place in the fetch.
+    /// Its index in the fetch.
     pub number: u64,
     pub part: Part,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub read: u64,
 }
 
@@ -342,12 +343,12 @@ struct LandedFront {
     bytes: u64,
 }
 
-/// Pieces that land now.
+/// The pages that can be stored now.
 pub struct Landing {
     pub parts: Vec<Part>,
-    /// Bytes of the fetch that have landed then.
+    /// Bytes of the fetch that are stored, including these.
     pub bytes: u64,
-    /// No more of its data is stored.
+    /// Whether no more of the fetch's data will be stored.
     pub over: bool,
 }
 
@@ -366,13 +367,13 @@ impl SubmittedFetch {
         }
     }
 
-    /// The fetch has been answered, so its waiting parts are not needed.
+    /// Ends the fetch, so its waiting pieces are not needed.
     pub fn fail(&mut self) {
         self.answered = true;
         self.early.clear();
     }
 
-    /// A piece has arrived. Returns the pieces that are now contiguous with stored data.
+    /// Handles an arrived piece. Returns the pieces that are now contiguous with the stored data.
     pub fn arrive(&mut self, piece: Option<FetchPiece>) -> Landing {
         self.early.extend(piece);
         let (mut parts, mut short) = (Vec::new(), false);
@@ -401,7 +402,7 @@ impl SubmittedFetch {
     }
 }
 
-/// The pages of one group, of those that a range touches: the first, and the one past the last.
+/// The pages of one group that a range touches: the first page, and the page after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupPages {
     pub first: u64,
@@ -422,7 +423,7 @@ pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = GroupPag
 pub mod tests {
     use super::*;
 
-    /// `demand` jobs of file 0, then `ahead` readahead jobs; fetch `n` is byte `n`.
+    /// `demand` jobs of file 0, then `ahead` readahead jobs. Fetch `n` covers byte `n`.
     pub fn jobs(demand: u64, ahead: u64) -> Jobs {
         let mut jobs = Jobs::default();
         for n in 0..demand + ahead {

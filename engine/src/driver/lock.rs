@@ -1,8 +1,8 @@
-//! The driver's one lock, and the proof that a thread does not hold it.
+//! The driver's one lock, and a proof by types that a thread does not hold it.
 //!
-//! A source may take any time to answer, so a thread that holds the lock must not call it: every reader of every other
-//! file would wait for it. The types ensure that. Taking the lock consumes an [`UnlockedProof`], giving it up returns one, and
-//! the locked state keeps sources and queues as [`Remote`], which only an [`UnlockedProof`] opens.
+//! A source may take any time to answer, so a thread that holds the lock must not call it: every reader of every other file would
+//! wait. The types enforce this. Taking the lock consumes an [`UnlockedProof`], and releasing it returns one. The locked state keeps
+//! sources and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
 //!
 //! ```text
 //!   enter ──► UnlockedProof ──take──► StateGuard ──release──► UnlockedProof
@@ -10,10 +10,10 @@
 //!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the proof from being consumed
 //! ```
 //!
-//! Example: a thread that finds a fetch to run clones the `Remote` under the lock, releases the lock, reads the source
-//! through `at`, and takes the lock again to report the result.
+//! Example: a thread that finds a fetch to run clones the `Remote` under the lock, releases the lock, reads the source through `at`,
+//! and takes the lock again to report the result.
 //!
-//! [`UnlockedProof::enter`] alone cannot be proven: it is called where a thread or a call from outside begins. A debug build
+//! [`UnlockedProof::enter`] itself is not proven: it is called at the start of a thread and of each external call. A debug build
 //! panics if the thread holds the lock, and if the last owner drops a source under the lock.
 
 use crate::error::Fault;
@@ -32,14 +32,14 @@ pub const WAKEUP_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct UnlockedProof(());
 
 impl UnlockedProof {
-    /// For a thread that enters the driver.
+    /// Creates the proof, for a thread that enters the driver.
     pub fn enter() -> UnlockedProof {
         debug_assert!(!held::is(), "this thread holds the lock");
         UnlockedProof(())
     }
 }
 
-/// The lock and what it guards.
+/// The lock with the data that it guards.
 pub struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
@@ -50,14 +50,14 @@ impl<T> Lock<T> {
     /// Whether a panic under the lock has stopped the driver.
     #[inline]
     pub fn is_stopped(&self) -> bool {
-        // Shuttle's does not say; a panic ends its run.
+        // Shuttle's mutex does not report it; a panic ends the shuttle run.
         #[cfg(shuttle)]
         return false;
         #[cfg(not(shuttle))]
         self.0.is_poisoned()
     }
 
-    /// Takes the lock. Fails after a panic under it.
+    /// Takes the lock. Fails if a panic happened under it before.
     pub fn take(&self, unlocked: UnlockedProof) -> Result<StateGuard<'_, T>, UnlockedProof> {
         match self.0.lock() {
             Ok(state) => Ok(StateGuard {
@@ -69,7 +69,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// The state, for as long as this thread holds the lock.
+/// The state, accessible while this thread holds the lock.
 pub struct StateGuard<'a, T> {
     state: MutexGuard<'a, T>,
     _held: held::Mark,
@@ -83,7 +83,7 @@ impl<T> StateGuard<'_, T> {
         UnlockedProof(())
     }
 
-    /// Releases the lock until `condvar` is notified, at most for `time`. True if the time has passed.
+    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the time has passed.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
         let StateGuard { state, _held } = self;
         let (state, passed) = condvar
@@ -107,7 +107,7 @@ impl<T> DerefMut for StateGuard<'_, T> {
     }
 }
 
-/// A source or a queue, out of reach for a thread that holds the lock.
+/// A source or a queue, which a thread that holds the lock cannot use.
 pub struct Remote<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Remote<T> {
@@ -121,7 +121,7 @@ impl<T: ?Sized> Remote<T> {
         Remote(Arc::clone(&self.0))
     }
 
-    /// No owner: it may be dropped anywhere.
+    /// A weak reference, which may be dropped anywhere.
     pub fn weak(&self) -> Weak<T> {
         Arc::downgrade(&self.0)
     }
@@ -130,7 +130,7 @@ impl<T: ?Sized> Remote<T> {
         &self.0
     }
 
-    /// Uses it and drops it.
+    /// Uses the object once and drops it.
     pub fn once<R>(self, unlocked: &UnlockedProof, work: impl FnOnce(&T) -> R) -> R {
         work(self.at(unlocked))
     }
@@ -165,7 +165,7 @@ mod held {
 
     impl Drop for Mark {
         fn drop(&mut self) {
-            // Nothing to note in a thread that is ending.
+            // If the thread is ending there is nothing to record.
             let _ = HELD.try_with(|held| held.set(false));
         }
     }
@@ -175,7 +175,7 @@ mod held {
     }
 }
 
-/// A release build does not ask, and under shuttle all threads are one.
+/// A release build does not check this. Under shuttle all threads are one thread, so the check would not work.
 #[cfg(not(all(debug_assertions, not(shuttle))))]
 mod held {
     pub struct Mark;
@@ -193,10 +193,10 @@ mod held {
 
 // Catches panics in foreign code (a source, a task's runtime).
 //
-// Example: `read_at` of a source panics. The fetch fails with EIO, its readers get that error, and the thread that ran
-// it goes on with the next fetch.
+// Example: `read_at` of a source panics. The fetch fails with EIO, its readers get that error, and the thread that ran it continues
+// with the next fetch.
 
-/// A panic in a source is an error of that source.
+/// Turns a panic in a source into an error of that source.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
     catch_unwind(AssertUnwindSafe(work))
         .map_err(|panic| of_panic(&*panic))

@@ -1,11 +1,11 @@
 //! Work deferred until the driver lock is released: notifications, thread starts, drops.
 //!
-//! A condvar is notified, a waker called and a source dropped only without the lock: another thread would run into it, a
-//! waker is foreign code, and closing a source may take any time. So the state collects them here, and the
-//! thread that releases the lock runs them.
+//! A condvar is notified, a waker called and a source dropped only after the lock is released: a notified thread would immediately
+//! wait for the lock, a waker is foreign code, and closing a source may take any time. So the state collects these actions here, and
+//! the thread that releases the lock runs them.
 //!
-//! Example: bytes arrive that two sleeping callers and one task wait for. Two condvars and one waker are collected; the
-//! thread that delivered the bytes releases the lock, notifies both condvars and calls the waker.
+//! Example: bytes arrive for two sleeping callers and one task. Two condvars and one waker are collected. The thread that delivered
+//! the bytes releases the lock, notifies both condvars and calls the waker.
 
 use super::lock::{self, Remote};
 use crate::source::{Cause, Queue, Source};
@@ -14,7 +14,7 @@ use foreread_core::units::FileId;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-/// Identifies the queue of a file: another file may have the same file number by now.
+/// Identifies the queue of a file, even if another file has the same file number by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueKey {
     pub file: FileId,
@@ -23,18 +23,18 @@ pub struct QueueKey {
 
 #[derive(Default)]
 pub struct Notifications {
-    /// Something is in one of the lists.
+    /// Whether one of the lists has an entry.
     any: bool,
-    /// Condvars of callers, and of threads that reap for tasks.
+    /// Condvars of callers, and of threads that reap on behalf of tasks.
     condvars: Vec<Arc<Condvar>>,
     wakers: Vec<Waker>,
-    /// Queues with an answer for their reaper.
+    /// Queues whose reaper must be interrupted because its answer is there.
     interrupts: Vec<Weak<dyn Queue>>,
-    /// Queues that tasks read from and no thread reaps.
+    /// Queues that tasks read from and that no thread reaps.
     unreaped: Vec<QueueKey>,
     closed_sources: Vec<Remote<dyn Source>>,
     closed_queues: Vec<Remote<dyn Queue>>,
-    /// Errors of sources that have been reported.
+    /// Errors of sources that were already reported.
     causes: Vec<Cause>,
 }
 
@@ -44,7 +44,7 @@ impl Notifications {
         !self.any
     }
 
-    /// How many threads are notified.
+    /// Number of threads to notify.
     #[cfg(test)]
     pub fn condvars(&self) -> usize {
         self.condvars.len()
@@ -67,7 +67,7 @@ impl Notifications {
         self.interrupts.push(queue);
     }
 
-    /// A thread is to be started that reaps this queue.
+    /// Requests the start of a thread that reaps this queue.
     pub fn start_reaper(&mut self, queue: QueueKey) {
         self.any = true;
         self.unreaped.push(queue);
@@ -100,7 +100,7 @@ impl Notifications {
             .for_each(|queue| queue.interrupt());
     }
 
-    /// The queues for which a thread is to be started.
+    /// The queues for which a reaper thread must be started.
     pub fn unreaped(&self) -> &[QueueKey] {
         &self.unreaped
     }

@@ -1,12 +1,12 @@
 //! Asynchronous transfers: the requests submitted to the files' queues, and which thread reaps them.
 //!
-//! A fetch is one transfer for each group of pages; its pages land in order from the front, as they arrive. Of the callers
-//! that wait for bytes of a file, one reaps for all of them; when it has its own bytes, it wakes another that sleeps. While
-//! no caller waits, a worker polls, so that readahead continues. A queue may refuse transfers: those, and transfers beyond its
-//! depth, waits for a thread like any other fetch. Which thread or task attends to a queue is in `queue/attend.rs`.
+//! A fetch is submitted as one transfer for each group of pages. Its pages are stored in ascending order, as they arrive. Of the
+//! callers that wait for bytes of a file, one reaps for all of them. When it has its own bytes, it wakes a sleeping caller to reap
+//! next. While no caller waits, a worker polls, so that readahead continues. A queue may refuse transfers: those, and transfers
+//! beyond its depth, wait for a thread like any other fetch. `queue/attend.rs` decides which thread or task attends to a queue.
 //!
-//! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own
-//! ends second: it has by then completed the first reader's, and wakes the third to reap the last transfer.
+//! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own transfer
+//! ends second: by then it has completed another reader's, and it wakes the remaining reader to reap the last transfer.
 //!
 //! ```text
 //!   jobs ──batch──► queue (owns buffers) ──ended──► reaper: a caller that waits     ──► Done, Failed
@@ -29,10 +29,10 @@ use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
 
-/// The constructor of a source's queue.
+/// A source's queue, for a new file.
 pub struct NewQueue {
     pub queue: Remote<dyn Queue>,
-    /// Transfers that it takes at once.
+    /// Maximum number of concurrent transfers.
     pub depth: usize,
 }
 
@@ -43,44 +43,44 @@ struct QueueState {
     number: u64,
     /// Fetches with transfers in flight.
     submitted: Vec<SubmittedFetch>,
-    /// Transfers at the queue.
+    /// Number of transfers at the queue.
     in_flight: usize,
-    /// A thread reaps it.
+    /// Whether a thread reaps it.
     reaped: bool,
-    /// That thread is the one that reaps for tasks.
+    /// Whether that thread is the one that reaps for tasks.
     reaped_for_tasks: bool,
-    /// A sleeping caller was woken to reap and has not started.
+    /// Whether a sleeping caller was woken to reap and has not started yet.
     called: bool,
-    /// It has refused a request: nothing more is submitted.
+    /// Whether it has refused a request: then nothing more is submitted.
     closed: bool,
     reaper_thread: ReaperThread,
-    /// The task that polls it.
+    /// Which task polls it.
     poller: Poller,
 }
 
 /// The thread that reaps a queue for tasks.
 #[derive(Default)]
 struct ReaperThread {
-    /// It runs, or is being started.
+    /// Whether it runs or is being started.
     here: bool,
-    /// A task has read since that thread looked last.
+    /// Whether a task has read since the thread last checked.
     wanted: bool,
-    /// Where it waits while a caller reaps, or a task polls.
+    /// The condvar on which it sleeps while a caller reaps or a task polls.
     condvar: Option<Arc<Condvar>>,
-    /// It sleeps there because a task polls.
+    /// Whether it sleeps there because a task polls.
     on_standby: bool,
 }
 
-/// The thread that reaps a queue.
+/// Who reaps a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaper {
-    /// The caller of this slot, which waits for its read: until there is something, or the read has an answer.
+    /// The caller of this slot, which waits for its read: until there is a completion, or until the read has an answer.
     Caller(u32),
-    /// The thread that reaps for tasks waits until there is a completion, or about a second, even with nothing in flight.
+    /// The thread that reaps for tasks. It waits for a completion, at most for about a second, even with nothing in flight.
     Thread,
-    /// A thread that polls and does not wait.
+    /// A thread that polls without waiting.
     Poll,
-    /// The thread that drops the driver: until there is something.
+    /// The thread that drops the driver. It waits for a completion.
     Last,
 }
 
@@ -93,24 +93,24 @@ impl QueueState {
         }
     }
 
-    /// Transfers are in flight, and no thread reaps them.
+    /// Whether transfers are in flight and no thread reaps them.
     fn is_unattended(&self) -> bool {
         !self.reaped && self.in_flight > 0
     }
 
-    /// The same, but a task polls it.
+    /// Whether transfers are in flight, no thread reaps them, and a task polls them.
     fn is_polled(&self) -> bool {
         self.is_unattended() && self.poller.is_active()
     }
 
-    /// Takes out a fetch that is answered and has no transfer in flight.
+    /// Removes a fetch that is answered and has no transfer in flight.
     fn clear(&mut self, index: usize) {
         if self.submitted[index].answered && self.submitted[index].left == 0 {
             self.submitted.swap_remove(index);
         }
     }
 
-    /// The thread that reaps for tasks is notified, if there is one.
+    /// Notifies the thread that reaps for tasks, if there is one.
     fn interrupt_thread(&mut self, notifications: &mut Notifications) {
         if self.reaper_thread.here {
             self.reaper_thread
@@ -123,7 +123,7 @@ impl QueueState {
     }
 }
 
-/// The queues by file number, how many of them no thread attends to, and which of these a task polls: few, [`Queues::max_polled`].
+/// The queues by file number, with the number of unattended queues, and the few queues that a task polls ([`Queues::max_polled`]).
 #[derive(Default)]
 struct QueueTable {
     queues: Vec<Option<QueueState>>,
@@ -136,7 +136,7 @@ impl QueueTable {
         self.queues.get(file.0 as usize)?.as_ref()
     }
 
-    /// The one way to change a queue: counts the unattended ones again.
+    /// Changes a queue and updates the count of unattended queues. All changes go through this.
     fn update<R>(&mut self, file: FileId, change: impl FnOnce(&mut QueueState) -> R) -> Option<R> {
         let queue = self.queues.get_mut(file.0 as usize)?.as_mut()?;
         let (unattended, polled) = (queue.is_unattended(), queue.is_polled());
@@ -151,7 +151,7 @@ impl QueueTable {
         Some(result)
     }
 
-    /// As [`QueueTable::update`], if the file number is still this queue's.
+    /// Like [`QueueTable::update`], if the file number still belongs to this queue.
     fn update_by_key<R>(
         &mut self,
         key: QueueKey,
@@ -163,7 +163,7 @@ impl QueueTable {
     }
 }
 
-/// Fetches to be submitted to one queue.
+/// Fetches to submit to one queue.
 pub struct Batch {
     pub key: QueueKey,
     pub queue: Remote<dyn Queue>,
@@ -181,7 +181,7 @@ pub struct SerialJob {
 #[derive(Default)]
 pub struct QueueFill {
     pub batches: Vec<Batch>,
-    /// Readahead that exceeds the budget.
+    /// Readahead jobs that the budget refuses.
     pub refused: Vec<Job>,
 }
 
@@ -192,19 +192,19 @@ pub struct ReapedQueue {
 }
 
 impl ReapedQueue {
-    /// The queue, to be interrupted.
+    /// A weak reference to the queue, used to interrupt it.
     pub fn weak(&self) -> Weak<dyn Queue> {
         self.queue.weak()
     }
 }
 
-/// The effect of a completed transfer on its fetch.
+/// What a completed transfer means for its fetch.
 pub enum Arrival {
     Failed {
         job: Job,
         error: SourceError,
     },
-    /// These parts land; `bytes` of the fetch have landed then. `over`: nothing more of it comes.
+    /// These parts can be stored, and `bytes` of the fetch are then stored. `over`: no more data of this fetch follows.
     Landed {
         job: Job,
         parts: Vec<Part>,
@@ -222,13 +222,13 @@ pub struct FetchEnd {
 
 pub struct Queues {
     table: QueueTable,
-    /// Threads that wait until a caller no longer reaps their queue, or stand by for a task that polls it.
+    /// Number of threads that sleep until a caller stops reaping their queue, or because a task polls it.
     waiting_threads: u32,
-    /// Fetches submitted so far.
+    /// Number of fetches submitted so far.
     serials: u64,
     page: PageSize,
     budget: Arc<Budget>,
-    /// Queues that tasks may poll at once: half of the cores.
+    /// Number of queues that tasks may poll at once: half of the cores.
     max_polled: u32,
 }
 
@@ -252,13 +252,13 @@ impl Queues {
 
     // ---- getters ----
 
-    /// Queues with transfers in flight that no thread reaps.
+    /// Number of queues with transfers in flight that no thread reaps.
     #[inline]
     pub fn unattended(&self) -> u32 {
         self.table.unattended
     }
 
-    /// A task attends to every one of these.
+    /// Whether a task attends to every unattended queue.
     #[inline]
     pub fn are_polled(&self, now: Nanos) -> bool {
         let attends = |file: &FileId| {
@@ -274,17 +274,17 @@ impl Queues {
         self.table.get(file).is_some_and(QueueState::is_unattended)
     }
 
-    /// Reaper threads that sleep.
+    /// Number of reaper threads that sleep.
     pub fn waiting_threads(&self) -> u32 {
         self.waiting_threads
     }
 
-    /// The highest file number there has been, and one.
+    /// One more than the highest file number so far.
     pub fn file_numbers(&self) -> u32 {
         self.table.queues.len() as u32
     }
 
-    /// Fetches submitted and not completed.
+    /// Number of fetches submitted and not completed.
     pub fn submitted(&self) -> usize {
         self.table
             .queues
@@ -294,17 +294,17 @@ impl Queues {
             .sum()
     }
 
-    /// Transfers at the queue of a file.
+    /// Number of transfers at the queue of a file.
     pub fn in_flight(&self, file: FileId) -> usize {
         self.table.get(file).map_or(0, |queue| queue.in_flight)
     }
 
-    /// Several transfers can be submitted at once.
+    /// Whether several transfers can be submitted at once.
     pub fn has_room_for_several(&self, file: FileId) -> bool {
         self.table.get(file).is_some_and(|queue| queue.room() > 1)
     }
 
-    /// The queue of a file that no thread attends to.
+    /// The queue of a file, if no thread attends to it.
     pub fn share_unattended(&self, file: FileId) -> Option<Remote<dyn Queue>> {
         self.table
             .get(file)
@@ -314,7 +314,7 @@ impl Queues {
 
     // ---- opening and closing of files ----
 
-    /// The queue of a new file. `number` distinguishes it from other queues of this file number.
+    /// Adds the queue of a new file. `number` distinguishes it from earlier queues with this file number.
     pub fn add(&mut self, file: FileId, new: NewQueue, number: u64) {
         let index = file.0 as usize;
         if self.table.queues.len() <= index {
@@ -336,9 +336,10 @@ impl Queues {
         });
     }
 
-    /// The file is closed: transfers in flight are dropped when they end. Returns the fetches that have no answer.
+    /// Removes the queue of a closed file; transfers in flight are dropped when they end. Returns the fetches that have no answer
+    /// yet.
     pub fn remove(&mut self, file: FileId, notifications: &mut Notifications) -> Vec<FetchId> {
-        // Counted as attended before it goes.
+        // Counts as attended before it is removed.
         self.table.update(file, |queue| queue.in_flight = 0);
         let Some(mut queue) = self
             .table
@@ -423,13 +424,13 @@ impl Queues {
         });
     }
 
-    /// A queue refused pieces of these fetches: it is closed, and they wait for a thread. Pieces of them that were begun are
-    /// dropped when they end.
+    /// Handles a queue that refused pieces of these fetches: the queue is closed, and the fetches wait for a thread. Pieces that
+    /// were already started are dropped when they end.
     pub fn refuse(&mut self, key: QueueKey, serials: &[u64]) -> Vec<Job> {
         self.close(key, |fetch| serials.contains(&fetch.serial))
     }
 
-    /// A queue panicked: all its fetches are read again.
+    /// Handles a queue that panicked: all its fetches are read again.
     pub fn lose(&mut self, key: QueueKey) -> Vec<Job> {
         self.close(key, |_| true)
     }
@@ -447,7 +448,7 @@ impl Queues {
                 .sum::<usize>();
             refused
         });
-        // From the start: bytes that were stored are not stored again.
+        // They are read again from the start; bytes that are already stored are not stored again.
         refused
             .into_iter()
             .flatten()
@@ -476,14 +477,15 @@ impl Queues {
         })
     }
 
-    /// This thread no longer reaps the queue.
+    /// Ends the reaping of the queue by this thread.
     pub fn end_reap(&mut self, key: QueueKey) {
         self.table.update_by_key(key, |queue| {
             (queue.reaped, queue.reaped_for_tasks) = (false, false)
         });
     }
 
-    /// A transfer has ended, and the source has this size. Nothing when its fetch has its answer, or its file is closed.
+    /// Handles a transfer that has ended; the source has this size. Returns `None` if its fetch has its answer already, or its file
+    /// is closed.
     pub fn arrive(
         &mut self,
         file: FileId,

@@ -1,4 +1,4 @@
-//! A read by a thread: its waits, their order, and the work that the thread does.
+//! A read by a thread: what it waits for, in which order, and which work the thread does meanwhile.
 //!
 //! ```text
 //!   admit ──► Read ──► a piece is ready? ──► copy without the lock, Release ──► the last one: done
@@ -8,7 +8,8 @@
 //!                  └─────┴─ neither: sleep until another thread has something for it
 //! ```
 //!
-//! Example, the first hit of 4 KiB in a page (later ones take no lock, see `read_hit`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
+//! Example: the first hit of 4 KiB in a page (later hits take no lock, see `read_hit`). The thread takes the lock to feed `Read` and
+//! to take the piece, copies without the lock, and takes the lock again to feed `Release`.
 //! `docs/architecture.md` has the example of a miss.
 
 use super::files::{self, Admission, OpenFile, SizeQuestion, VersionCursor};
@@ -33,7 +34,7 @@ use std::task::{Poll, Waker};
 #[derive(Debug, Default)]
 pub struct ReadSoFar {
     bytes: usize,
-    /// Bytes that the machine promised and the store does not have: a bug, and never a guess.
+    /// Whether bytes are missing in the store that the machine promised: this is a bug, and must not return wrong data.
     torn: bool,
     /// How the pages of the read were served (hit, late, miss).
     looked_up: LookedUp,
@@ -42,7 +43,7 @@ pub struct ReadSoFar {
 impl ReadSoFar {
     fn outcome(&self) -> Result<usize, Fault> {
         debug_assert!(!self.torn, "every byte of a served piece is in the store");
-        // In a release build too: an error, and never bytes that were not filled.
+        // Also in a release build this is an error, so that unfilled bytes are never returned.
         if self.torn {
             Err(Fault::Read(Error::Io(EIO)))
         } else {
@@ -59,16 +60,16 @@ pub struct StartedRead {
     pub range: ByteRange,
 }
 
-/// A read that has been given what there was.
+/// A read after it has received the available pieces.
 pub struct ReadStep<'a> {
     pub state: Guard<'a>,
-    /// How it has ended, if it has; its slot is free then.
+    /// The result, if the read has ended; its slot is then free.
     pub outcome: Option<Result<usize, Fault>>,
 }
 
-/// Reads `range` into `buf`, as far as it exists. `seen` is the version that the reader knows: if there is a newer one,
-/// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` is filled with
-/// what the pages were.
+/// Reads `range` into `buf`, as far as it exists. `seen` is the version that the reader knows: if there is a newer version, the read
+/// fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` receives the state of
+/// the pages that were looked up.
 pub fn read(
     shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
@@ -122,7 +123,7 @@ pub struct ReadEnd<'a> {
     pub outcome: Result<usize, Fault>,
 }
 
-/// Runs the read from the look-up to the last byte or the error. This thread does the work that the read waits for, or sleeps.
+/// Runs the read from its lookup to the last byte or the error. This thread does the work that the read waits for, or sleeps.
 pub fn finish<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
@@ -138,7 +139,7 @@ pub fn finish<'a>(
             return Ok(ReadEnd { state, outcome });
         }
         if let Some(waits) = waits.take() {
-            // Wakeups are sent later: perhaps no other thread is needed.
+            // Wakeups are sent later, because other threads may not be needed.
             let outside = state.release();
             waits();
             state = outside.lock()?;
@@ -155,7 +156,7 @@ pub fn finish<'a>(
     }
 }
 
-/// Copies every piece that is ready. A read that has ended frees its slot.
+/// Copies every piece that is ready. If the read has ended, frees its slot.
 pub fn take<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
@@ -187,7 +188,7 @@ pub fn take<'a>(
     })
 }
 
-/// Copies a piece, without the lock, and gives its lease back.
+/// Copies a piece without the lock, and releases its lease.
 fn copy<'a>(
     state: Guard<'a>,
     ready: Ready,
@@ -211,13 +212,13 @@ fn copy<'a>(
     Ok(state)
 }
 
-/// Releases the lock until this caller is notified: for its read, or because a job needs a thread.
+/// Releases the lock until this caller is notified, either for its read or because a job needs a thread.
 fn sleep(
     mut state: Guard<'_>,
     StartedRead { slot, file, range }: StartedRead,
 ) -> Result<Guard<'_>, Fault> {
     if let Some(wakeups) = state.wakeups() {
-        // The state may have changed meanwhile: the caller checks again.
+        // The state may have changed meanwhile, so the caller checks again.
         return state.release().wake(wakeups).lock();
     }
     let condvar = state.reads.falls_asleep(slot, file);
@@ -242,10 +243,10 @@ pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, F
     )
 }
 
-// Hits that take no lock of the driver.
+// Hits that do not take the driver's lock.
 //
-// A read of published pages (`store/shown.rs`) is copied from there and noted. The next thread that takes the driver's lock
-// first reports noted reads to the machine (`reads.rs`). A thread with many noted reads takes the lock to report them.
+// A read of published pages (`store/shown.rs`) is copied from there and recorded. The next thread that takes the driver's lock first
+// reports the recorded reads to the machine (`reads.rs`). A thread with many recorded reads takes the lock to report them.
 //
 // ```text
 //   read ──► shown? ──yes──► lease, copy, note ──64 are noted──► the lock: reported
@@ -253,10 +254,10 @@ pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, F
 //              └──► the lock, as any read
 // ```
 //
-// Example: 16 threads read pages of 4 KiB that are cached. Of 64 reads of a thread one takes the lock, for all threads; each of
-// the others takes two locks that hardly any other thread wants.
+// Example: 16 threads read cached pages of 4 KiB. Of 64 reads of one thread, one takes the driver's lock to report the reads of all
+// threads. Each of the others takes two locks that other threads rarely want.
 
-/// Reads `range`, if it is published. `None` if the driver's lock is needed.
+/// Reads `range` if it is published. Returns `None` if the driver's lock is needed.
 #[inline]
 pub fn read_hit(
     shared: &Arc<DriverShared>,
@@ -282,7 +283,7 @@ pub fn read_hit(
     Some(Ok(len))
 }
 
-/// What the pages of such a read were.
+/// The state of the pages of such a read: all hits.
 #[inline]
 pub fn all_hit(hit: &Result<usize, Fault>) -> LookedUp {
     LookedUp {
@@ -291,7 +292,7 @@ pub fn all_hit(hit: &Result<usize, Fault>) -> LookedUp {
     }
 }
 
-/// Takes the lock, which reports noted reads, and continues as any other read.
+/// Takes the lock, which reports the recorded reads.
 #[cold]
 fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
     let now = shared.now();
@@ -303,14 +304,13 @@ fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
 
 // Reads by tasks: callers that must not wait, and leave a waker instead.
 //
-// A task does what a thread does in `read.rs`, except what takes time: fetches go to the file's queue or to a worker, and a
-// worker asks whether the source has grown. Of the tasks that wait for a queue one has itself polled again for a moment and
-// looks into it (`queue/attend.rs`); a thread on standby reaps when none does. Where no thread can be had, the read is done on
-// the spot: late is better than never.
+// A task does the same as a thread, except what takes time: fetches go to the file's queue or to a worker, and a worker asks whether
+// the source has grown. Of the tasks that wait for a queue, one has itself polled again for a moment and checks the queue
+// (`queue/attend.rs`); a standby thread reaps if no task does. If no thread can be started, the read blocks during the poll.
 //
-// Example: a task polls a read that misses, of a source without a queue. The read begins, its fetch goes to a worker, the waker
-// stays in the slot, and the poll is pending. The worker completes the fetch, gives up the lock and calls the waker; the second
-// poll copies the bytes. With a queue the fetch is submitted; the task is polled again at once, and again until it ends.
+// Example: a task polls a read that misses, of a source without a queue. The read starts, its fetch goes to a worker, the waker
+// stays in the slot, and the poll returns pending. The worker completes the fetch, releases the lock and calls the waker; the second
+// poll copies the bytes. With a queue, the fetch is submitted, and the task is polled again at once and repeatedly until it ends.
 //
 // ```text
 //   poll ──► past the end as known? ──► a worker asks the source ──► woken ─┐
@@ -324,13 +324,13 @@ fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
 /// The progress of a task's read.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Its slot, from the first question to the last byte.
+    /// Its slot, from its first poll to the last byte.
     slot: Option<u32>,
-    /// Its file while it has a slot.
+    /// Its file, while it has a slot.
     file: Option<FileId>,
     /// The read, once it has started.
     read: Option<ReadId>,
-    /// Whether the source has been asked for its size.
+    /// Whether the source was asked for its size.
     asked: bool,
     given: ReadSoFar,
     /// Its tracing span, if it has one.
@@ -340,17 +340,17 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The read has not started.
+    /// Whether the read has not started yet.
     pub fn is_first(&self) -> bool {
         self.slot.is_none()
     }
 }
 
-/// A read that was polled.
+/// The result of polling a read.
 struct PollStep<'a> {
     state: Guard<'a>,
     outcome: Poll<Result<usize, Fault>>,
-    /// It polls its queue: to be polled again.
+    /// Whether the task polls its queue and must be polled again.
     again: bool,
 }
 
@@ -363,7 +363,7 @@ impl<'a> PollStep<'a> {
         }
     }
 
-    /// The read is over: polled once more it would be a new one.
+    /// Ends the read; another poll would start a new read.
     fn over(
         mut state: Guard<'a>,
         progress: &mut Progress,
@@ -380,7 +380,7 @@ impl<'a> PollStep<'a> {
     }
 }
 
-/// The constant parts of a task's read.
+/// The parts of a task's read that do not change between polls.
 pub struct TaskRead<'a> {
     pub at: OpenFile,
     pub seen: &'a VersionCursor,
@@ -388,7 +388,7 @@ pub struct TaskRead<'a> {
     pub waker: &'a Waker,
 }
 
-/// Polls a task's read of `range`, like `read::read`. Pending means that its waker will be called.
+/// Polls a task's read of `range`, like [`read`]. If it returns `Pending`, its waker will be called.
 pub fn poll_read(
     shared: &Arc<DriverShared>,
     task: &TaskRead<'_>,
@@ -415,7 +415,7 @@ pub fn poll_read(
         }) => {
             state.unlock();
             if again {
-                // After waking others, so that other tasks run first.
+                // Done after others are woken, so that other tasks run first.
                 lock::wake(task.waker.clone());
             }
             outcome
@@ -424,7 +424,7 @@ pub fn poll_read(
     }
 }
 
-/// A polling task reaps completions.
+/// Reaps completions, if this task is the polling one.
 fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard<'a>, Fault> {
     let polls = progress
         .slot
@@ -471,7 +471,7 @@ fn begin<'a>(
                 state.jobs.push_check(file);
                 return Ok(Start::Not(PollStep::pending(state)));
             }
-            // Woken by another thread, the worker has not come back; or the source says what it holds now.
+            // Woken by another thread while the worker is not back yet; or the source is being asked for its size.
             Admission::Asking | Admission::Accepting => {
                 await_size(&mut state, file, progress, task.waker)?;
                 return Ok(Start::Not(PollStep::pending(state)));
@@ -492,7 +492,7 @@ fn begin<'a>(
     Ok(Start::Begun(state))
 }
 
-/// The task waits for the size of the source.
+/// Makes the task wait for the size of the source.
 fn await_size(
     state: &mut State,
     file: FileId,
@@ -522,13 +522,13 @@ fn go_on<'a>(
     let begun = StartedRead { slot, file, range };
     let ReadStep { mut state, outcome } = take(state, begun, buf, &mut progress.given)?;
     let (state, outcome) = if let Some(outcome) = outcome {
-        // Its slot is free.
+        // Its slot is already free.
         let looked_up = std::mem::take(progress).given.looked_up;
         progress.looked_up = looked_up;
         state.end_poll(file, slot);
         (state, outcome)
     } else if state.workers.is_unavailable() {
-        // No other thread does: as a thread would.
+        // No other thread can do it, so do it here as a thread would.
         let mut given = std::mem::take(progress).given;
         state.end_poll(file, slot);
         let ReadEnd { state, outcome } = finish(state, begun, buf, &mut given, None)?;
@@ -555,13 +555,13 @@ fn go_on<'a>(
     })
 }
 
-/// The read is abandoned.
+/// Abandons the read.
 pub fn abandon(shared: &Arc<DriverShared>, progress: &mut Progress) {
     let Some(slot) = progress.slot else { return };
     let now = shared.now();
     if let Ok(mut state) = Outside::enter(shared).lock() {
         while let Some(ready) = state.reads.next_piece(slot) {
-            // Released first: a read of which a piece is lent out goes on until it comes back.
+            // Release the piece first: a read with a lent piece continues until it is returned.
             state.feed(now, Event::Release { lease: ready.lease });
         }
         if let Some(read) = progress.read {
@@ -572,7 +572,7 @@ pub fn abandon(shared: &Arc<DriverShared>, progress: &mut Progress) {
         state.reads.free(slot);
         file.into_iter().for_each(|file| state.end_poll(file, slot));
         state.unlock();
-        // Without the lock: it may hold an error of the source's own type.
+        // Dropped without the lock, because it may contain an error of the source's own type.
         drop(fault);
     }
 }

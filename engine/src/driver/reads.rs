@@ -1,10 +1,10 @@
-//! Reads in progress: a slot for each, the data served so far, and how its caller waits.
+//! Reads in progress. Each has a slot with the data served so far, and with the way in which its caller waits.
 //!
-//! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has
-//! left its waker. Whatever answers the read notifies all three, so that the answer does not have to know which it is.
+//! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has left its
+//! waker. An answer notifies all three, so the answering thread need not know which applies.
 //!
-//! Example: two threads miss on one page. Slot 0 runs the fetch; slot 1 sleeps. The fetch lands, both slots get a piece,
-//! and the condvar of slot 1 goes into the notifications.
+//! Example: two threads miss on one page. Slot 0 runs the fetch; slot 1 sleeps. When the fetch completes, both slots get a piece,
+//! and the condvar of slot 1 is added to the notifications.
 //!
 //! ```text
 //!   free ──take──► begun ──Serve──► piece ready ──last piece, or Fail──► free
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-/// Bits of a read's number that are its slot; above them a count makes each number new.
+/// Number of bits of a read's number that hold its slot. The bits above hold a counter that makes each number new.
 const SLOT_BITS: u32 = 16;
 const _: () = assert!(MAX_READS <= 1 << SLOT_BITS);
 
@@ -35,25 +35,25 @@ pub struct Ready {
     pub lease: LeaseId,
     pub range: ByteRange,
     pub bytes: Lease,
-    /// Every byte of the range is in `bytes`.
+    /// Whether `bytes` contains every byte of the range.
     pub whole: bool,
     pub last: bool,
 }
 
-/// One slot for a read in progress; used again and again.
+/// One slot for a read in progress; reused for later reads.
 struct ReadSlot {
     ready: VecDeque<Ready>,
     failed: Option<Fault>,
-    /// Its caller sleeps and has not been notified. The notifier clears it.
+    /// Whether its caller sleeps and has not been notified. The notifier clears it.
     asleep: bool,
     /// The file that its caller waits for.
     file: FileId,
-    /// The queue that its caller reaps. The thread that interrupts it clears it.
+    /// The queue that its caller reaps. The thread that interrupts the queue clears it.
     reaps: Option<Weak<dyn Queue>>,
     condvar: Arc<Condvar>,
-    /// The waker of the task that reads, while the task waits. The thread that wakes it clears it.
+    /// The waker of the reading task, while the task waits. The thread that wakes the task clears it.
     waker: Option<Waker>,
-    /// That task waits for the size of the source, and not for bytes.
+    /// Whether that task waits for the size of the source instead of bytes.
     asks: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Reads {
     slots: Vec<ReadSlot>,
     free: Vec<u32>,
     begun: u64,
-    /// Callers that sleep and have not been notified.
+    /// Number of callers that sleep and have not been notified.
     sleepers: u32,
     missed_calls: u64,
 }
@@ -70,24 +70,24 @@ pub struct Reads {
 impl Reads {
     // ---- getters ----
 
-    /// Reads that have not returned.
+    /// Number of reads that have not returned.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Callers that sleep and have not been notified.
+    /// Number of callers that sleep and have not been notified.
     pub fn sleepers(&self) -> u32 {
         self.sleepers
     }
 
-    /// Times a sleeper found by itself that there was something to do.
+    /// How often a sleeping caller found work without having been notified.
     pub fn missed_calls(&self) -> u64 {
         self.missed_calls
     }
 
     // ---- slots ----
 
-    /// A slot for a read. Nothing when too many wait already.
+    /// Takes a slot for a read. Returns `None` if too many reads are waiting already.
     pub fn take_slot(&mut self) -> Option<u32> {
         match self.free.pop() {
             Some(slot) => Some(slot),
@@ -99,18 +99,18 @@ impl Reads {
         }
     }
 
-    /// The number of a read that begins in this slot.
+    /// The number of a read that starts in this slot.
     pub fn begin(&mut self, slot: u32) -> ReadId {
         ReadId(self.number().0 | u64::from(slot))
     }
 
-    /// The number of a read that needs no slot: it has ended.
+    /// The number of a read that needs no slot because it has already ended.
     pub fn number(&mut self) -> ReadId {
         self.begun += 1;
         ReadId(self.begun << SLOT_BITS)
     }
 
-    /// The slot of a read that has ended, one way or another, is free.
+    /// Frees the slot of a read that has ended in any way.
     pub fn free(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         (entry.failed, entry.waker, entry.asks) = (None, None, false);
@@ -132,7 +132,7 @@ impl Reads {
         }
     }
 
-    /// The slot of a read that has an answer; its caller is notified.
+    /// Returns the slot of a read that has an answer, and notifies its caller.
     fn answered(
         &mut self,
         read: ReadId,
@@ -160,14 +160,14 @@ impl Reads {
         self.slots[slot as usize].ready.pop_front()
     }
 
-    /// Why a read failed, if it did; given once.
+    /// Takes the error of a failed read; returned only once.
     pub fn take_fault(&mut self, slot: u32) -> Option<Fault> {
         self.slots[slot as usize].failed.take()
     }
 
     // ---- threads that wait ----
 
-    /// A caller goes to sleep for its read.
+    /// Puts a caller to sleep for its read.
     pub fn falls_asleep(&mut self, slot: u32, file: FileId) -> Arc<Condvar> {
         self.sleepers += 1;
         let slot = &mut self.slots[slot as usize];
@@ -175,24 +175,24 @@ impl Reads {
         Arc::clone(&slot.condvar)
     }
 
-    /// A caller is awake again. True when it was notified.
+    /// Wakes a caller. Returns true if it was notified.
     pub fn wakes(&mut self, slot: u32) -> bool {
         let notified = !std::mem::take(&mut self.slots[slot as usize].asleep);
         self.sleepers -= u32::from(!notified);
         notified
     }
 
-    /// A sleeper found by itself that there was something to do.
+    /// Counts a sleeping caller that found work without having been notified.
     pub fn count_missed_call(&mut self) {
         self.missed_calls += 1;
     }
 
-    /// The caller begins or ends to reap a queue.
+    /// Records that the caller starts or stops reaping a queue.
     pub fn set_reaps(&mut self, slot: u32, queue: Option<Weak<dyn Queue>>) {
         self.slots[slot as usize].reaps = queue;
     }
 
-    /// Notifies at most `max` sleepers whose files `helps`.
+    /// Notifies at most `max` sleeping callers for whose files `helps` returns true.
     pub fn notify_sleepers(
         &mut self,
         max: usize,
@@ -210,7 +210,7 @@ impl Reads {
         }
     }
 
-    /// Notifies one sleeper of this file. False when there is none.
+    /// Notifies one sleeping caller of this file. Returns false if there is none.
     pub fn notify_one_of(&mut self, file: FileId, notifications: &mut Notifications) -> bool {
         let before = self.sleepers;
         self.notify_sleepers(1, |of| of == file, notifications);
@@ -219,19 +219,19 @@ impl Reads {
 
     // ---- tasks that wait ----
 
-    /// A task waits for bytes of a file.
+    /// Makes a task wait for bytes of a file.
     pub fn await_bytes(&mut self, slot: u32, file: FileId, waker: &Waker) {
         let slot = &mut self.slots[slot as usize];
         (slot.file, slot.waker) = (file, Some(waker.clone()));
     }
 
-    /// A task waits for the size of a file.
+    /// Makes a task wait for the size of a file.
     pub fn await_size(&mut self, slot: u32, file: FileId, waker: &Waker) {
         self.await_bytes(slot, file, waker);
         self.slots[slot as usize].asks = true;
     }
 
-    /// The task of this slot waits for a size that has not come.
+    /// Whether the task of this slot waits for a size that has not arrived.
     pub fn awaits_size(&self, slot: u32) -> bool {
         self.slots[slot as usize].asks
     }
@@ -251,7 +251,7 @@ impl Reads {
         }
     }
 
-    /// Wakes a task that waits for bytes of the file. Its slot, if there is one.
+    /// Wakes a task that waits for bytes of the file. Returns its slot, if there is one.
     pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
         let waits = |slot: &ReadSlot| slot.waker.is_some() && !slot.asks && slot.file == file;
         let index = self.slots.iter().position(waits)?;
@@ -263,7 +263,7 @@ impl Reads {
         Some(index as u32)
     }
 
-    /// No thread is left: every task looks again, and does what is left by itself.
+    /// Wakes all tasks when no thread is left: each checks again, and does the remaining work itself.
     pub fn wake_all_tasks(&mut self, notifications: &mut Notifications) {
         for slot in &mut self.slots {
             slot.asks = false;
@@ -292,33 +292,33 @@ impl ReadSlot {
     }
 }
 
-// Where a read puts its bytes: one buffer, or several in a row. Or it leaves them in the cache, and lends them to the caller.
+// Where a read puts its bytes: in one buffer, in several buffers, or nowhere (they stay in the cache and are lent to the caller).
 //
-// Never: takes more than there is room for.
+// A buffer never receives more bytes than it has room for.
 
-/// The caller's memory.
+/// The destination of a read.
 pub enum ReadBuf<'a, 'b> {
     /// One buffer.
     One(&'a mut [u8]),
-    /// Several, filled in their order.
+    /// Several buffers, filled in their order.
     Many(&'a mut [IoSliceMut<'b>]),
-    /// None: they stay where they are.
+    /// No buffer: the bytes stay in the cache.
     #[cfg(feature = "fuse")]
     Lent(&'a mut LentBytes),
 }
 
-/// Bytes of a read that stay in the cache.
+/// Bytes of a read that stay in the cache and are lent to the caller.
 #[cfg(feature = "fuse")]
 #[derive(Debug)]
 pub struct LentBytes {
     len: usize,
-    /// Each with its place in the read.
+    /// The pieces, each with its position in the read.
     pieces: Vec<(usize, Lease)>,
 }
 
 #[cfg(feature = "fuse")]
 impl LentBytes {
-    /// For a read of this many bytes.
+    /// Creates it for a read of this many bytes.
     pub fn new(len: usize) -> LentBytes {
         LentBytes {
             len,
@@ -326,7 +326,7 @@ impl LentBytes {
         }
     }
 
-    /// All of them, where they are in a row.
+    /// All bytes, if they are contiguous in memory.
     pub fn in_row(&self) -> Option<&[u8]> {
         let [(0, lease)] = &self.pieces[..] else {
             return None;
@@ -335,7 +335,7 @@ impl LentBytes {
         (bytes.len() == self.len).then_some(bytes)
     }
 
-    /// Copies them to a buffer that is as long as the read.
+    /// Copies them to a buffer of the same length as the read.
     pub fn copy_to(&self, to: &mut [u8]) {
         for (at, lease) in &self.pieces {
             lease.copy_to(to.get_mut(*at..).unwrap_or_default());
@@ -344,7 +344,7 @@ impl LentBytes {
 }
 
 impl ReadBuf<'_, '_> {
-    /// Bytes there is room for.
+    /// Number of bytes that there is room for.
     pub fn len(&self) -> usize {
         match self {
             ReadBuf::One(buf) => buf.len(),
@@ -356,12 +356,12 @@ impl ReadBuf<'_, '_> {
         }
     }
 
-    /// The bytes that there is room for, from `offset` on.
+    /// The range of bytes that there is room for, from `offset` on.
     pub fn range_from(&self, offset: u64) -> ByteRange {
         ByteRange::between(offset, offset.saturating_add(self.len() as u64))
     }
 
-    /// Copies a piece to place `at`. Returns how much of it there was room for.
+    /// Copies a piece to position `at`. Returns how many of its bytes there was room for.
     #[inline]
     pub fn take(&mut self, at: usize, piece: &Lease) -> usize {
         match self {
@@ -400,19 +400,19 @@ fn scatter(bufs: &mut [IoSliceMut<'_>], mut at: usize, piece: &Lease) -> usize {
 
 // Hits that took no lock, until they are reported to the machine.
 //
-// Reported before anything else that a thread does behind the lock, so that a policy, the counters and the order of eviction are
-// those of all reads that ended before. Hits of one thread stay in their order.
+// A thread that takes the lock reports them before anything else, so that the policy, the counters and the eviction order include
+// all reads that ended before. Hits of one thread keep their order.
 //
 // ```text
 //   note ──► one of 16 lists, by thread ──► take: every list that is filled, behind the driver's lock
 //              └─ its bit in `filled` is set by the first hit in it
 // ```
 //
-// Example: thread 3 has noted 10 hits and thread 4 has noted 64. Thread 4 takes the driver's lock, and all 74 are reported.
+// Example: thread 3 has recorded 10 hits and thread 4 has recorded 64. Thread 4 takes the driver's lock, and all 74 are reported.
 
-/// Lists of hits. More threads than these share some.
+/// Number of lists of hits. If there are more threads, some share a list.
 const LISTS: usize = 16;
-/// A list of this many is reported: the lock then costs each hit less than the copy of a page does.
+/// A list of this length is reported: the cost of the lock per hit is then below the cost of copying a page.
 const MANY: usize = 64;
 
 /// A read that was served.
@@ -422,7 +422,7 @@ pub struct Hit {
     pub range: ByteRange,
 }
 
-/// On cache lines that nothing else is on.
+/// Aligned so that nothing else shares its cache lines.
 #[repr(align(128))]
 #[derive(Default)]
 struct List(Mutex<Vec<Hit>>);
@@ -430,13 +430,13 @@ struct List(Mutex<Vec<Hit>>);
 /// Hits that have not been reported to the machine.
 #[derive(Default)]
 pub struct NotedHits {
-    /// Bit `n`: list `n` is not empty.
+    /// Bit `n` is set if list `n` is not empty.
     filled: AtomicU32,
     lists: [List; LISTS],
 }
 
 impl NotedHits {
-    /// Notes a hit. True when there are many now.
+    /// Records a hit. Returns true if there are many now.
     pub fn note(&self, hit: Hit) -> bool {
         let list = own_list();
         let mut hits = self.lists[list]
@@ -450,13 +450,13 @@ impl NotedHits {
         hits.len() >= MANY
     }
 
-    /// Whether there is a hit.
+    /// Whether any hit is recorded.
     #[inline]
     pub fn has_any(&self) -> bool {
         self.filled.load(Ordering::Acquire) != 0
     }
 
-    /// Gives every hit to `report`, those of one thread in their order.
+    /// Passes every hit to `report`, the hits of one thread in their order.
     #[cold]
     pub fn take(&self, scratch: &mut Vec<Hit>, mut report: impl FnMut(Hit)) {
         let filled = self.filled.swap(0, Ordering::AcqRel);
@@ -473,7 +473,7 @@ impl NotedHits {
     }
 }
 
-/// The list of this thread.
+/// The list of the calling thread.
 fn own_list() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local! {

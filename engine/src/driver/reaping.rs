@@ -1,7 +1,7 @@
 //! Reaping a queue: a thread takes completed transfers, reports them to the machine, and lets another thread reap.
 //!
-//! Example: a caller waits for page 7 and reaps. The queue returns transfers for pages 7 and 9. Both land; the read of page
-//! 7 has its bytes, and the next thread that gives up the lock wakes the caller of page 9.
+//! Example: a caller waits for page 7 and reaps. The queue returns transfers for pages 7 and 9. Both are stored; the read of page 7
+//! has its bytes, and the next thread that releases the lock wakes the caller of page 9.
 //!
 //! ```text
 //!   begin_reap ─unlock─ queue.reap ─ source.size ─lock─ end_reap ─► arrive, for each transfer that has ended
@@ -20,14 +20,14 @@ use foreread_core::units::FileId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A thread that has tried to reap.
+/// The result of an attempt to reap.
 pub struct ReapAttempt<'a> {
     pub state: Guard<'a>,
-    /// It did reap. False when there was nothing to reap, or another thread reaps.
+    /// Whether it reaped. False if there was nothing to reap, or if another thread reaps.
     pub reaped: bool,
 }
 
-/// Reaps the file's queue, if no other thread does.
+/// Reaps the file's queue, unless another thread does.
 pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAttempt<'_>, Fault> {
     let Some(reaping) = state.queues.begin_reap(file, reaper) else {
         return Ok(ReapAttempt {
@@ -38,7 +38,7 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
     if let Reaper::Caller(slot) = reaper {
         state.reads.set_reaps(slot, Some(reaping.weak()));
     }
-    // At the end of the driver no reader is left: how large the source is does not matter.
+    // At the end of the driver no reader is left, so the size of the source does not matter.
     let source = state.files.source(file).filter(|_| reaper != Reaper::Last);
     let shared = state.shared();
     let outside = state.unlock();
@@ -54,7 +54,7 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
         .iter()
         .filter_map(|ended| ended.result.as_ref().err())
         .for_each(report_failure);
-    // Dropped here where it is not asked: its last reader may have closed it meanwhile, and the lock is taken below.
+    // If the source is not asked, it is dropped here: its last reader may have closed it meanwhile, and the lock is taken below.
     let source = source.filter(|_| !ended.is_empty());
     let size = source.map_or(Ok(0), |source| {
         source.once(&outside, |source| guarded(|| Ok(source.size())))
@@ -83,7 +83,7 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
     })
 }
 
-/// Takes the lock for a thread that comes to read a file, and looks into its queue where no thread reaps.
+/// Takes the lock for a thread that is about to read a file. Checks the file's queue if no thread reaps it.
 pub fn enter(shared: &Arc<DriverShared>, file: FileId) -> Result<Guard<'_>, Fault> {
     let state = Outside::enter(shared).lock()?;
     if state.queues.unattended() > 0 {
@@ -93,7 +93,7 @@ pub fn enter(shared: &Arc<DriverShared>, file: FileId) -> Result<Guard<'_>, Faul
     }
 }
 
-/// Takes what has ended at the file's queue without waiting, if it is anything.
+/// Reaps completed transfers of the file's queue without waiting, if there are any.
 pub fn look_in(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     let Some(queue) = state.queues.share_unattended(file) else {
         return Ok(state);
@@ -120,7 +120,7 @@ pub fn look_in_for_task(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fau
     Ok(state)
 }
 
-/// The same for every file.
+/// Like [`look_in`], for every file.
 pub fn look_in_everywhere(mut state: Guard<'_>) -> Result<Guard<'_>, Fault> {
     for number in 0..state.queues.file_numbers() {
         state = look_in(state, FileId(number))?;
@@ -128,7 +128,7 @@ pub fn look_in_everywhere(mut state: Guard<'_>) -> Result<Guard<'_>, Fault> {
     Ok(state)
 }
 
-/// Waits for everything that is in flight. For the end of the driver.
+/// Waits for all transfers in flight, at the end of the driver.
 pub fn drain(outside: Outside<'_>) -> Result<(), Fault> {
     let mut state = outside.lock()?;
     for number in 0..state.queues.file_numbers() {
@@ -144,19 +144,19 @@ pub fn drain(outside: Outside<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-// What the threads of a driver do: a worker, and a thread that reaps a queue for tasks.
+// The loops of a driver's threads: of a worker, and of a thread that reaps a queue for tasks.
 //
-// Example: a window of 16 fetches with 4 workers. Each runs one fetch, takes the next when it is done, and sleeps when none
-// is left; the next thread that gives up the lock with a job left wakes one. A reaper thread lives as long as tasks read
-// its file, and for a second or two more.
+// Example: a window of 16 fetches with 4 workers. Each worker runs one fetch, takes the next one when it is done, and sleeps when
+// none is left. The next thread that releases the lock with a job left wakes a worker. A reaper thread lives as long as tasks read
+// its file, and a second or two longer.
 
-/// A worker, from its start to its end.
+/// The loop of a worker.
 pub fn worker(shared: &Arc<DriverShared>) {
-    // After a panic behind the lock there is nothing left to do.
+    // After a panic under the lock nothing is left to do.
     let _ = work(shared);
 }
 
-/// A thread that reaps a queue for tasks.
+/// The loop of a thread that reaps a queue for tasks.
 pub fn reaper(shared: &Arc<DriverShared>, key: QueueKey) {
     let _ = reap_for_tasks(shared, key);
 }
@@ -170,7 +170,7 @@ fn work(shared: &Arc<DriverShared>) -> Result<(), Fault> {
         if state.queues.unattended() > 0 {
             state = look_in_everywhere(state)?;
         }
-        // Checked here because the lock was released above, and is held from here to the wait.
+        // Checked here because the lock was released above, and is held from here until the wait.
         if state.workers.is_closing() {
             return Ok(());
         }
@@ -230,7 +230,7 @@ fn reap_for_tasks(shared: &Arc<DriverShared>, key: QueueKey) -> Result<(), Fault
     }
 }
 
-/// A task polls the queue: looks once in a while whether it still does.
+/// Sleeps while a task polls the queue, and periodically checks whether the task still does.
 fn stand_by(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
     let shared = state.shared();
     while state.queues.thread_on_standby(key, shared.now()) && !state.workers.is_closing() {
@@ -247,7 +247,7 @@ fn stand_by(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
     Ok(state)
 }
 
-/// A caller reaps the queue: sleeps until it has ended.
+/// Sleeps while a caller reaps the queue.
 fn wait_for_the_queue(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
     let Some(condvar) = state.queues.thread_sleeps(key, false) else {
         return Ok(state);

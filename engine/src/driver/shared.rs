@@ -1,15 +1,15 @@
-//! State shared by all threads of a driver, and the work of each when it releases the lock: wake, start and submit.
+//! State shared by all threads of a driver. A thread that releases the lock also wakes threads, starts threads and submits fetches.
 //!
-//! Example: a thread that holds the lock feeds a `Read` that misses. The machine submits one demand fetch and four of
-//! readahead. `unlock` releases the lock, submits what the file's queue has room for, notifies or starts a worker for what is
-//! left, and returns an [`Outside`] with which the thread may read the source.
+//! Example: a thread that holds the lock feeds a `Read` that misses. The machine submits one demand fetch and four readahead
+//! fetches. `unlock` releases the lock, submits as many as the file's queue has room for, notifies or starts a worker for the rest,
+//! and returns an [`Outside`] with which the thread may read the source.
 //!
 //! ```text
 //!   Outside ──lock──► Guard ──unlock──► Outside: wakes threads and tasks, submits batches, drops closed sources
 //!                       └────release──► Outside: wakes no thread; the next unlock does
 //! ```
 //!
-//! A thread that is started runs one of the two [`Loops`], which this file does not know.
+//! A started thread runs one of the two [`Loops`], which are defined in another file.
 
 use super::jobs::{GroupPages, Part, groups};
 use super::lock::{Lock, StateGuard, UnlockedProof, guarded};
@@ -29,23 +29,23 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the threads of a driver run.
+/// The loops that the driver's threads run.
 #[derive(Clone, Copy)]
 pub struct Loops {
     pub worker: fn(&Arc<DriverShared>),
-    /// Reaps a queue for tasks.
+    /// The loop that reaps a queue for tasks.
     pub reaper: fn(&Arc<DriverShared>, QueueKey),
 }
 
 pub struct DriverShared {
     pub state: Lock<State>,
-    /// What is read without the lock.
+    /// Published groups, which are read without the lock.
     pub shown: Arc<ShownGroups>,
     /// Reads that were served without the lock.
     pub noted: NotedHits,
     /// Where idle workers wait.
     pub workers_condvar: Condvar,
-    /// Where readers wait until a source that has changed has said what it holds.
+    /// Readers wait on this until a changed source has reported its size.
     pub accepted: Condvar,
     pub threads: Threads,
     pub start: Instant,
@@ -56,7 +56,7 @@ pub struct DriverShared {
 }
 
 impl DriverShared {
-    /// Nanoseconds since the driver was made.
+    /// Nanoseconds since the driver was created.
     pub fn now(&self) -> Nanos {
         let since = self.start.elapsed();
         Nanos(
@@ -67,7 +67,7 @@ impl DriverShared {
         )
     }
 
-    /// Buffers for whole pages, one for each group the range touches.
+    /// Buffers for whole pages, one buffer for each group that the range touches.
     pub fn parts(&self, range: ByteRange) -> Vec<Part> {
         let part = |pages: GroupPages| {
             let chunk = self.pool.take((pages.end - pages.first) as usize);
@@ -95,7 +95,7 @@ impl Deref for Outside<'_> {
 }
 
 impl<'a> Outside<'a> {
-    /// For a thread that comes from outside of the driver.
+    /// For a thread that is not one of the driver's own.
     pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,
@@ -103,13 +103,13 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Takes the lock. After a panic behind it every reader gets an error instead of a guess.
+    /// Takes the lock. After a panic under it, every reader gets an error.
     #[inline]
     pub fn lock(self) -> Result<Guard<'a>, Fault> {
         self.try_lock().map_err(|_| Fault::Stopped)
     }
 
-    /// The same, for a caller that goes on without it. The machine learns of the hits before.
+    /// Like [`Outside::lock`], for a caller that can continue without the lock. Recorded hits are reported to the machine first.
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;
@@ -124,7 +124,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Wakes, starts and submits what the state asked for when the lock was given up.
+    /// Wakes, starts and submits what the state requested when the lock was released.
     #[cold]
     pub fn wake(mut self, wakeups: Wakeups) -> Self {
         let Wakeups {
@@ -147,7 +147,7 @@ impl<'a> Outside<'a> {
         self
     }
 
-    /// Starts a worker, which is counted as started and called.
+    /// Starts a worker, which is already counted as started and called.
     fn spawn_worker(self) -> Self {
         let own = Arc::clone(self.shared);
         if self
@@ -173,7 +173,7 @@ impl<'a> Outside<'a> {
         self.locked(|state| state.queues.thread_not_started(key))
     }
 
-    /// Changes the state, unless a panic behind the lock has stopped the driver.
+    /// Changes the state, unless a panic under the lock has stopped the driver.
     fn locked(self, tell: impl FnOnce(&mut State)) -> Self {
         match self.try_lock() {
             Ok(mut state) => {
@@ -193,7 +193,7 @@ impl<'a> Outside<'a> {
                 Transfer::new(tag(submitted.serial, piece), part.start, vec![part.chunk])
             }));
         }
-        // After a panic it is unknown which were begun: all are read again, and late pieces are dropped.
+        // After a panic it is unknown which transfers were started: all are read again, and late pieces are dropped.
         let sound = guarded(|| {
             batch.queue.at(&self).submit(&mut transfers);
             Ok(())
@@ -215,7 +215,7 @@ impl<'a> Outside<'a> {
             let jobs = state.queues.refuse(batch.key, &serials);
             state.jobs.put_back(jobs);
         });
-        // Its reaper may wait for these alone.
+        // Its reaper may be waiting only for these.
         batch.queue.once(&outside, |queue| queue.interrupt());
         outside
     }
@@ -232,7 +232,7 @@ impl<'a> Guard<'a> {
         self.shared
     }
 
-    /// Gives up the lock and wakes every thread that has something to do now.
+    /// Releases the lock and wakes every thread that has work now.
     #[inline]
     pub fn unlock(mut self) -> Outside<'a> {
         let wakeups = self.state.wakeups();
@@ -243,7 +243,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Gives up the lock and wakes no thread: the next to unlock does.
+    /// Releases the lock without waking a thread; the next `unlock` does.
     #[inline]
     pub fn release(self) -> Outside<'a> {
         Outside {
@@ -252,7 +252,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.
+    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the time has passed.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Guard<'a>, bool), Fault> {
         let Guard { state, shared } = self;
         let (state, passed) = state.sleep_on(condvar, time)?;

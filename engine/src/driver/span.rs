@@ -1,15 +1,17 @@
-//! The span of a read, for subscribers of `tracing` that ask for it: target `foreread::read`, level TRACE.
+//! The span of a read, for `tracing` subscribers that enable it: target `foreread::read`, level TRACE.
 //!
-//! Fields: `stream` and `source` as the metrics have them, `offset` and `asked_bytes` at the begin; at the end `bytes` with their parts `hit_bytes`, `late_bytes` and
-//! `missed_bytes`, `stall_ns`, or `error`. `source` comes last and costs an allocation: a subscriber that knows by then that it does
-//! not keep the span has no need to format it. Spans `fetch` of the thread that reads are inside it.
+//! Fields at the start: `stream` and `source` (with the same values as in the metrics), `offset` and `asked_bytes`. Fields at the
+//! end: `bytes`, its parts `hit_bytes`, `late_bytes` and `missed_bytes`, and `stall_ns`; or `error`. `source` is recorded last
+//! because it costs an allocation: a subscriber that drops the span by then need not format it. Spans `fetch` of the reading thread
+//! are inside this span.
 //!
 //! ```text
 //!   no subscriber of TRACE ──► one load and a branch
 //!   one ──► begin ──► the read, in the span ──► end: bytes and parts, then the source
 //! ```
 //!
-//! Example: a read of 8 KiB whose first page is cached has `hit_bytes` 4096, `missed_bytes` 4096, and `stall_ns` the time until the second page came.
+//! Example: a read of 8 KiB whose first page is cached has `hit_bytes` 4096 and `missed_bytes` 4096. `stall_ns` is the time until
+//! the second page arrived.
 
 use super::files::OpenFile;
 use crate::error::{Fault, Place, ReadError};
@@ -29,19 +31,19 @@ pub struct ReadSpan {
     len: usize,
 }
 
-/// Numbers of OpenTelemetry have a sign.
+/// OpenTelemetry integers are signed.
 fn int(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
 impl ReadSpan {
-    /// Some subscriber may want it.
+    /// Whether a subscriber may be interested.
     #[inline]
     pub fn is_wanted() -> bool {
         LevelFilter::current() >= LevelFilter::TRACE
     }
 
-    /// A span, unless every subscriber passes over this one.
+    /// Starts a span, unless every subscriber ignores it.
     #[cold]
     pub fn begin(at: OpenFile, offset: u64, asked_bytes: usize) -> Option<ReadSpan> {
         let span = tracing::trace_span!(
@@ -69,7 +71,7 @@ impl ReadSpan {
         self.span.enter()
     }
 
-    /// The read has ended.
+    /// Ends the span.
     pub fn end(self, outcome: &Result<usize, Fault>, looked_up: LookedUp, source: impl Display) {
         let ReadSpan { span, offset, len } = self;
         match outcome {

@@ -1,7 +1,7 @@
-//! The state under the driver's lock: the machine, the cached bytes, and the reads and fetches that wait.
+//! The state under the driver's lock: the machine, the cached bytes, and waiting reads and fetches.
 //!
-//! Every method is short, does not block, and applies all actions of the machine. Each part owns its own state:
-//! the files, the reads, the queues, the jobs, the workers and the notifications. This file connects them.
+//! Every method is short, does not block, and applies all actions of the machine. Each part has its own state: the files, reads,
+//! queues, jobs, workers and notifications. This file connects them.
 //!
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)
@@ -9,8 +9,8 @@
 //!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not begun is answered;  WakeAt ──► the workers' timer
 //! ```
 //!
-//! Example: `Read` of a page that is present. The machine answers with one `Serve`; the store leases the bytes, and the
-//! piece is in the slot of the read when `feed` returns.
+//! Example: `Read` of a page that is present. The machine answers with one `Serve`; the store leases the bytes, and the piece is in
+//! the slot of the read when `feed` returns.
 
 use super::files::{FileKey, Files, OpenAttempt};
 use super::jobs::{self, Job, Jobs, Part, TransferReport};
@@ -30,7 +30,7 @@ use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
 use std::sync::Arc;
 
-/// A source that becomes a file.
+/// A source that is about to become a file.
 pub struct NewFile {
     pub source: Remote<dyn Source>,
     pub size: u64,
@@ -44,15 +44,15 @@ pub struct State {
     machine: Machine,
     store: Store,
     log: Option<EventLog>,
-    /// The latest time seen: it never goes back, whatever order threads come in.
+    /// The latest time seen. It never goes back, whatever the order in which threads take the lock.
     now: Nanos,
     cancelled: Vec<Job>,
     /// The error of the fetch whose end is being applied.
     failing: Option<Cause>,
-    /// Scratch of a report.
+    /// Scratch space for reporting hits.
     hits: Vec<Hit>,
     notifications: Notifications,
-    /// Times of the sources: demand when they began, and readahead.
+    /// Latencies of the sources, by class of the fetch when it started: demand, readahead.
     pub clocked: [LatencyClock; 2],
     pub files: Files,
     pub reads: Reads,
@@ -101,14 +101,14 @@ impl State {
         self.log.as_mut()
     }
 
-    /// Nothing is logged from now on.
+    /// Takes the event log; nothing is logged afterwards.
     pub fn take_log(&mut self) -> Option<EventLog> {
         self.log.take()
     }
 
     // ---- files and readers ----
 
-    /// A new file; nothing when there are too many. It stays until its last reader is closed.
+    /// Adds a file. Returns `None` if there are too many. It stays until its last reader is closed.
     pub fn add_file(
         &mut self,
         NewFile {
@@ -127,8 +127,8 @@ impl State {
         Some(file)
     }
 
-    /// A new file without a reader, which a listing has behind `after`; nothing when there are too many. It stays until it is
-    /// not listed any more and its last reader is closed.
+    /// Adds a file without a reader, which follows `after` in a listing. Returns `None` if there are too many. It stays until it is
+    /// no longer listed and its last reader is closed.
     pub fn list(
         &mut self,
         now: Nanos,
@@ -151,14 +151,14 @@ impl State {
         self.files.key(file)
     }
 
-    /// No listing has the file any more.
+    /// Reports that no listing contains the file any more.
     pub fn unlist(&mut self, now: Nanos, key: FileKey) {
         if let Some(file) = self.files.unlist(key) {
             self.forget(now, file);
         }
     }
 
-    /// A new reader, or nothing when there are too many.
+    /// Opens a reader. Returns `None` if there are too many.
     pub fn open(&mut self, now: Nanos, file: FileId) -> Option<OpenId> {
         match self.files.open(file, MAX_IDS) {
             OpenAttempt::Yes { open, size } => {
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// The reader is gone, and with the last one of a file everything that is kept of it.
+    /// Closes a reader. The last reader of a file removes everything that is kept of the file.
     pub fn close(&mut self, now: Nanos, open: OpenId) {
         let Some(closed) = self.files.close(open) else {
             return;
@@ -187,8 +187,8 @@ impl State {
         }
     }
 
-    /// Drops a file's pages and gives its number back. Transfers that run end as they like: their fetches are doomed. What is
-    /// submitted is answered here, and its queue, when it is dropped, waits for it.
+    /// Drops a file's pages and frees its number. Running transfers end by themselves, and their bytes are discarded. Submitted
+    /// fetches are answered here; the file's queue waits for them when it is dropped.
     fn forget(&mut self, now: Nanos, file: FileId) {
         self.feed(now, Event::Forget { file });
         for fetch in self.queues.remove(file, &mut self.notifications) {
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// This version of the source may be larger than the machine knows.
+    /// Reports that this version of the source may be larger than the machine knows.
     pub fn grow(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
         if self.files.grow(file, version, size) {
             self.store.outdate();
@@ -213,14 +213,14 @@ impl State {
         }
     }
 
-    /// The source is another version than `version`. The first to say so drops everything of the old one.
+    /// Reports that the source no longer has `version`. The first report drops everything of the old version.
     pub fn change(&mut self, now: Nanos, file: FileId, version: u64) {
         if self.files.change(file, version) {
             self.feed(now, Event::Changed { file, size: 0 });
         }
     }
 
-    /// The source has said how large it is since it changed.
+    /// Sets the size that a changed source has reported.
     pub fn accept(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
         if self.files.accept(file, version) {
             self.grow(now, file, version, size);
@@ -246,7 +246,7 @@ impl State {
             self.apply_action(&action);
         }
         while let Some(job) = self.cancelled.pop() {
-            // Not needed and not begun: answered here, without a transfer.
+            // Cancelled before it started: answered here, without a transfer.
             self.feed(
                 now,
                 Event::Failed {
@@ -309,7 +309,7 @@ impl State {
         }
     }
 
-    /// A read begins that has its slot.
+    /// Starts a read that already has its slot.
     pub fn begin(&mut self, now: Nanos, slot: u32, open: OpenId, range: ByteRange) -> ReadId {
         self.show(open, range);
         let read = self.reads.begin(slot);
@@ -325,7 +325,7 @@ impl State {
         read
     }
 
-    /// The pages of a read that need no question are shown: the next such read needs no lock.
+    /// Publishes the pages of a read if they are settled, so that the next such read needs no lock.
     fn show(&mut self, open: OpenId, range: ByteRange) {
         let pages = self.machine.config().page.cover(range);
         let Some(settled) = self.machine.settled(open, pages) else {
@@ -334,8 +334,8 @@ impl State {
         self.store.show(settled, self.files.known(settled.file));
     }
 
-    /// Reports the reads that were served without the lock to the machine. Nothing is measured from the time of a hit: it is
-    /// that of the event before.
+    /// Reports to the machine the reads that were served without the lock. Their time is that of the event before, because nothing
+    /// is measured from the time of a hit.
     #[cold]
     pub fn report_hits(&mut self, noted: &NotedHits) {
         let mut scratch = std::mem::take(&mut self.hits);
@@ -346,7 +346,7 @@ impl State {
         self.hits = scratch;
     }
 
-    /// The time that the machine asked for has come.
+    /// Handles the machine's timer, whose time has come.
     #[inline]
     pub fn ring_timer(&mut self, now: Nanos) {
         if self.workers.take_due_timer(now) {
@@ -356,10 +356,10 @@ impl State {
 
     // ---- fetches ----
 
-    /// A job for a caller that waits for `range`. Readahead that arrives piece by piece is left to a worker, if one can
-    /// take it: a caller that ran it would have to stay to its end, and not only for the bytes it waits for.
+    /// Takes a job for a caller that waits for `range`. Streaming readahead is left to a worker if one is available: a caller that
+    /// ran it would have to stay until its end, instead of only until its own bytes arrive.
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
-        // Several are better submitted together: the next time the lock is given up they are, demand first.
+        // Several jobs are better submitted together: the next `unlock` does that, demand first.
         if self.jobs.has_several_of(file) && self.queues.has_room_for_several(file) {
             return None;
         }
@@ -370,7 +370,7 @@ impl State {
         self.jobs.take_for(file, range, alone)
     }
 
-    /// One full buffer of a job that goes on.
+    /// Stores one full buffer of a job that continues.
     pub fn land(&mut self, now: Nanos, job: &Job, part: Part) {
         if self.machine.fetch(job.fetch).is_none_or(|f| f.doomed) {
             return;
@@ -386,7 +386,7 @@ impl State {
         );
     }
 
-    /// The end of a job: bytes into the store, the event to the machine.
+    /// Ends a job: its bytes go into the store, and the event to the machine.
     pub fn complete(
         &mut self,
         now: Nanos,
@@ -397,9 +397,9 @@ impl State {
         match result {
             Ok(TransferReport { bytes, size }) => {
                 let bytes = bytes.min(job.range.len());
-                // In place before the machine says that they are.
+                // Stored before the machine reports them as present.
                 if let Some(fetch) = self.machine.fetch(job.fetch).filter(|f| !f.doomed) {
-                    // What has landed before may have been dropped again.
+                    // Bytes that were stored earlier may have been dropped again.
                     let landed = job.range.start() + fetch.arrived;
                     parts.retain(|part| part.start >= landed);
                     jobs::keep(&self.machine, &mut self.store, job, parts, bytes);
@@ -427,14 +427,15 @@ impl State {
         }
     }
 
-    /// The reads that fail by an error of the source have it. It is dropped without the lock, as it may be the source's own type.
+    /// Drops the error of a source after the failed reads have it. It is dropped without the lock, because it may be of the source's
+    /// own type.
     fn forget_cause(&mut self) {
         if let Some(cause) = self.failing.take() {
             self.notifications.drop_cause(cause);
         }
     }
 
-    /// The budget has nothing left for a readahead: it is not read, and no demand read fails by it.
+    /// Refuses a readahead because the budget has no room. It is not read, and no demand read fails because of it.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(
             self.now,
@@ -445,7 +446,7 @@ impl State {
         );
     }
 
-    /// A transfer has ended at a queue, and the source has this size.
+    /// Handles a transfer that has ended at a queue; the source has this size.
     pub fn arrive(
         &mut self,
         now: Nanos,
@@ -487,7 +488,7 @@ impl State {
                 parts
                     .into_iter()
                     .for_each(|part| self.land(now, &job, part));
-                // Known before the lock is given up: a reader that is pinned to a size must not take these bytes.
+                // Recorded before the lock is released: a reader that is pinned to a size must not take these bytes.
                 self.grow(now, file, job.version, size);
             }
         }
@@ -507,7 +508,7 @@ impl State {
         }
     }
 
-    /// Every transfer in flight has a thread that reaps it, or no thread is to be called for it now.
+    /// Whether every transfer in flight has a thread that reaps it, or no thread needs to be called for it now.
     #[inline]
     fn is_attended(&self) -> bool {
         let sleepers = self.reads.sleepers();
@@ -538,7 +539,7 @@ impl State {
         wakeups.plan(&self.jobs, &mut self.workers, &mut self.reads, idle_poll)
     }
 
-    /// Takes what the queues have room for out of the jobs. Readahead for which the budget has nothing left is refused.
+    /// Takes as many jobs as the queues have room for. Readahead that the budget has no room for is refused.
     fn fill_batches(&mut self, filled: &mut QueueFill) {
         loop {
             self.queues.fill(&mut self.jobs, self.now, filled);
@@ -546,23 +547,23 @@ impl State {
             if refused.is_empty() {
                 return;
             }
-            // Refused ones may make room for others in the machine.
+            // Refused jobs may make room for others in the machine.
             refused.iter().for_each(|job| self.refuse(job));
         }
     }
 
-    /// A task reads a file: a thread reaps its queue, if it has one.
+    /// Reports that a task reads a file: a thread reaps its queue, if it has one.
     pub fn want_reaper_thread(&mut self, file: FileId) {
         self.queues.want_thread(file, &mut self.notifications);
     }
 
-    /// How the task of this slot, which has nothing yet, goes on.
+    /// Decides how the task of this slot continues while it has no data.
     pub fn task_waits(&mut self, now: Nanos, file: FileId, slot: u32) -> TaskWait {
         self.queues
             .task_waits(file, slot, now, &mut self.notifications)
     }
 
-    /// The read of this slot is over: its task polls no longer.
+    /// Ends the read of this slot, whose task then no longer polls.
     pub fn end_poll(&mut self, file: FileId, slot: u32) {
         self.queues.end_poll(
             file,
@@ -573,7 +574,7 @@ impl State {
         );
     }
 
-    /// A worker could not be started.
+    /// Reports that a worker could not be started.
     pub fn worker_not_spawned(&mut self) {
         self.workers.not_spawned();
         if self.workers.is_disabled() {
@@ -582,7 +583,7 @@ impl State {
         }
     }
 
-    /// The driver ends: each thread of it looks up, ends, and calls no other thread.
+    /// Ends the driver's workers: each thread wakes up, ends, and calls no other thread.
     pub fn close_workers(&mut self) {
         self.workers.close();
         self.jobs.cancel_streams();
@@ -592,7 +593,7 @@ impl State {
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();
 
-/// An error of a source as events have it.
+/// Converts an error of a source to the form that events use.
 pub fn event_error(error: &SourceError) -> Error {
     match error {
         SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => Error::Io(*errno),
@@ -601,22 +602,21 @@ pub fn event_error(error: &SourceError) -> Error {
     }
 }
 
-/// What a thread does once it has given up the lock: which threads and tasks it wakes, and what it submits.
+/// The work of a thread after it has released the lock: which threads and tasks it wakes, and what it submits.
 ///
-/// Example: one demand fetch and five readahead fetches wait, two workers are idle and one may still be started. Two are
-/// notified and one is started. With no worker left for the demand fetch, a sleeping caller would be notified to run it.
+/// Example: one demand fetch and five readahead fetches wait, two workers are idle, and one more may be started. Two are notified
+/// and one is started. If no worker were left for the demand fetch, a sleeping caller would be notified to run it.
 #[derive(Default)]
 pub struct Wakeups {
-    /// What is submitted first.
+    /// Batches, which are submitted first.
     pub batches: Vec<Batch>,
     pub notifications: Notifications,
     pub workers: CalledWorkers,
 }
 
 impl Wakeups {
-    /// Calls a worker for each job for which none has been called, and callers that sleep for demand that is left
-    /// over: no demand fetch waits for a worker. No thread is called twice for one thing. `idle_poll`: a worker should
-    /// poll the queues.
+    /// Calls a worker for each job that has none yet, and sleeping callers for the remaining demand jobs, so that no demand fetch
+    /// depends on a worker. No thread is called twice for the same job. `idle_poll`: a worker should poll the queues.
     #[cold]
     pub fn plan(
         mut self,
@@ -646,7 +646,8 @@ mod tests {
     use super::*;
     use foreread_core::units::FileId;
 
-    /// (demand, ahead), (idle, called, may still be started), asleep; then workers called, started, callers notified.
+    /// Columns: (demand, ahead), (idle, called, may still be started), asleep; then workers called, workers started, callers
+    /// notified.
     #[test]
     fn needed_workers_are_called_once() {
         for ((demand, ahead), (idle, called, free), asleep, want) in [

@@ -1,4 +1,4 @@
-//! What a thread does for a fetch: reads the source, and asks it for its version and size.
+//! The work of a thread for a fetch: it reads the source, and asks the source for its version and size.
 //!
 //! It reads without the lock, and takes the lock to report the result.
 //!
@@ -8,8 +8,8 @@
 //!   changed ─unlock─ source.accept ─lock─► accepted: readers of the file continue
 //! ```
 //!
-//! Example: a read of 4 KiB reaches past the known end of a log file. `check` asks the source, which has grown by 1 MiB;
-//! the machine learns the new size, and the read is served. A panic in a source is an error of that source.
+//! Example: a read of 4 KiB reaches past the known end of a log file. `check` asks the source, which has grown by 1 MiB; the machine
+//! learns the new size, and the read is served. A panic in a source counts as an error of that source.
 
 use super::files::NewVersion;
 use super::jobs::{CancelFlag, Job, Part, TransferReport};
@@ -26,14 +26,14 @@ use std::sync::Arc;
 
 struct TransferOutcome {
     result: Result<TransferReport, SourceError>,
-    /// The buffers that are not in place yet.
+    /// The buffers that are not stored yet.
     parts: Vec<Part>,
 }
 
-/// Runs a job: the transfer without the lock, its end with it.
+/// Runs a job: the transfer without the lock, and its end with the lock.
 pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a>, Fault> {
     let Some(source) = state.files.source(job.file) else {
-        // Its file is closed, and with it every read of it.
+        // The file is closed, so there is no read that needs it.
         let now = state.now();
         state.feed(
             now,
@@ -103,9 +103,9 @@ fn transfer(
     TransferOutcome { result, parts }
 }
 
-/// Asks the source for its version and size, because a read reaches the end known so far.
+/// Asks the source for its version and size, because a read reaches the known end.
 pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
-    // Where it is being asked already, nothing has to be.
+    // Nothing to do if the source is already being asked.
     let Some(source) = state
         .files
         .source(file)
@@ -121,14 +121,13 @@ pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     match found {
         Ok(size) => state.grow(now, file, version, size),
         Err(SourceError::Changed { .. }) => state.change(now, file, version),
-        // A source that cannot say now is asked again by the next fetch.
+        // If the source cannot answer now, the next fetch asks again.
         Err(_) => {}
     }
     accept(state, file)
 }
 
-/// Has a source that was found to be another version say what it holds now. Done by the thread that found it; readers of
-/// the file wait meanwhile, and no others.
+/// Asks a changed source for its size. Done by the thread that noticed the change; only readers of this file wait meanwhile.
 pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     let Some(NewVersion { source, version }) = state.files.begin_accept(file) else {
         return Ok(state);
@@ -146,7 +145,7 @@ pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     Ok(state)
 }
 
-/// Waits until the source of the file, if it has changed, has said what it holds now.
+/// Waits until the source of the file, if it has changed, has reported its size.
 pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     let shared = state.shared();
     while state.files.is_accepting(file) {
@@ -159,11 +158,11 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
     Ok(state)
 }
 
-/// A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and its readers go on.
+/// A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and waiting readers continue.
 ///
-/// Example: a body of 1 MiB over HTTP, in four buffers of 256 KiB. A reader that waits for the first 4 KiB goes on after a
-/// quarter of the body. A buffer that is not full, which is always the last one, goes into the store at the end of the
-/// fetch (`State::complete`). Nothing is kept of a fetch that was doomed meanwhile. A source that asks whether it is cancelled ends early.
+/// Example: an HTTP body of 1 MiB, in four buffers of 256 KiB. A reader that waits for the first 4 KiB continues after a quarter of
+/// the body. A buffer that is not full, which can only be the last, goes into the store at the end of the fetch (`State::complete`).
+/// If the fetch was doomed meanwhile, nothing of it is kept. A source that checks for cancellation then ends early.
 ///
 /// ```text
 ///   parts:  [full]  [full]  [being filled]  [room]  [room]
@@ -193,7 +192,7 @@ impl<'a> Landing<'a> {
         }
     }
 
-    /// Bytes there is room for.
+    /// Number of bytes that there is room for.
     pub fn room_bytes(&self) -> u64 {
         self.parts
             .iter()
@@ -258,7 +257,7 @@ impl Sink for Landing<'_> {
             return;
         };
         let now = self.shared.now();
-        // After a panic behind the lock the end of the fetch wakes all waiting callers.
+        // After a panic under the lock, the end of the fetch wakes all waiting callers.
         let Ok(mut state) = Outside::enter(self.shared).lock() else {
             return;
         };

@@ -1,10 +1,10 @@
-//! The worker threads, counted: how many run, how many are idle, and which of them watches the timer and the queues.
+//! Counts the worker threads: how many run, how many are idle, and which of them handles the timer and polls the queues.
 //!
-//! A worker runs fetches that no caller waits for, and demand fetches whose callers are busy. It is started when there is
-//! work and no idle worker, up to the limit. No read depends on one. What the threads run is in `reaping.rs`.
+//! A worker runs fetches that no caller waits for, and demand fetches whose callers are busy. It is started if there is work and no
+//! idle worker, up to the limit. No read depends on a worker. The loops of the threads are in `reaping.rs`.
 //!
-//! Example: limit 4, one idle, a window of 3 fetches. [`Workers::call`] says: notify 1, start 2. All three are `called`
-//! until they look for work, so the next thread that gives up the lock calls no fourth.
+//! Example: the limit is 4, one worker is idle, and a window has 3 fetches. [`Workers::call`] returns: notify 1, start 2. All three
+//! count as `called` until they look for work, so the next thread that releases the lock does not call a fourth.
 //!
 //! ```text
 //!   started ──► called ──► running jobs: demand first, then ahead ──none left──► idle ──notified──► called
@@ -23,22 +23,22 @@ use std::time::Duration;
 
 /// How often a worker polls the queues that no thread reaps. 16 fetches of 1 MiB in each tick are 16 GB/s.
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a transfer after which it ends.
+/// Number of ticks without a transfer after which polling ends.
 const LINGER: u32 = 50;
 
-/// `idle + called` of them wait at their condvar, or are being started.
+/// The worker counts. `idle + called` workers wait at their condvar, or are being started.
 #[derive(Default)]
 pub struct Workers {
-    /// How many there may be.
+    /// Maximum number of workers.
     max: u32,
     started: u32,
     idle: u32,
-    /// Notified, and not yet looking for work.
+    /// Notified workers that do not look for work yet.
     called: u32,
     closing: bool,
-    /// When the machine wants its next `Timer`.
+    /// The time for which the machine has requested its next `Timer`.
     wake_at: Option<Nanos>,
-    /// That time is another: one of them has to look at it.
+    /// Whether that time has changed, so that a worker must check it.
     timer_moved: bool,
     idle_poll: IdlePoll,
 }
@@ -48,7 +48,7 @@ pub struct Workers {
 enum IdlePoll {
     #[default]
     No,
-    /// One has been called for it, and begins once it is idle.
+    /// A worker was called to poll, and starts when it is idle.
     Called,
     Kept,
 }
@@ -68,7 +68,7 @@ impl Workers {
         }
     }
 
-    /// A pool in the middle of its life.
+    /// A pool with workers in these states.
     #[cfg(test)]
     pub fn with(max: u32, idle: u32, called: u32) -> Workers {
         Workers {
@@ -85,22 +85,22 @@ impl Workers {
         self.started
     }
 
-    /// Notified or started, and not yet looking for work.
+    /// Workers that were notified or started and do not look for work yet.
     pub fn called(&self) -> u32 {
         self.called
     }
 
-    /// There are none: callers run every fetch.
+    /// Whether there are no workers: callers then run every fetch.
     pub fn is_disabled(&self) -> bool {
         self.max == 0
     }
 
-    /// No worker can fetch for a task.
+    /// Whether no worker can fetch for a task.
     pub fn is_unavailable(&self) -> bool {
         self.max == 0 || self.closing
     }
 
-    /// One is free or can be started.
+    /// Whether a worker is free or can be started.
     pub fn has_room(&self) -> bool {
         self.idle + self.called > 0 || self.started < self.max
     }
@@ -109,14 +109,14 @@ impl Workers {
         self.closing
     }
 
-    /// One polls the queues that no thread reaps, or will.
+    /// Whether a worker polls the queues that no thread reaps, or is about to.
     pub fn polls_while_idle(&self) -> bool {
         self.idle_poll != IdlePoll::No
     }
 
     // ---- how many to call ----
 
-    /// Calls a worker for each of `things` for which none has been called. `idle_poll`: one should poll the queues.
+    /// Calls a worker for each of `things` that has none yet. `idle_poll`: a worker should poll the queues.
     pub fn call(&mut self, things: usize, idle_poll: bool) -> CalledWorkers {
         let idle_poll = idle_poll
             && self.idle_poll == IdlePoll::No
@@ -140,7 +140,7 @@ impl Workers {
         CalledWorkers { notified, spawned }
     }
 
-    /// One could not be started: no more are tried.
+    /// Reports that a worker could not be started; no more are tried.
     pub fn not_spawned(&mut self) {
         self.started -= 1;
         self.called = self.called.saturating_sub(1);
@@ -151,9 +151,9 @@ impl Workers {
         self.closing = true;
     }
 
-    // ---- what a worker says of itself ----
+    // ---- reports of a worker about itself ----
 
-    /// A started worker looks for work.
+    /// Reports that a started worker looks for work.
     pub fn begins(&mut self) {
         self.called = self.called.saturating_sub(1);
     }
@@ -162,7 +162,8 @@ impl Workers {
         self.idle += 1;
     }
 
-    /// It is awake. The caller of a worker has moved one from idle to called; any idle worker may be the one that wakes.
+    /// Reports that a worker is awake. The caller has already counted one worker as called instead of idle; any idle worker may be
+    /// the one that wakes.
     pub fn wakes(&mut self) {
         match self.called {
             0 => self.idle = self.idle.saturating_sub(1),
@@ -170,8 +171,8 @@ impl Workers {
         }
     }
 
-    /// How long a worker may sleep. One of them polls the queues that no reader reaps: it begins when it was called for that,
-    /// and ends after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these, if this worker polls.
+    /// How long a worker may sleep. One worker polls the queues that no reader reaps: it starts when it was called for that, and
+    /// stops after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
     pub fn pause(&mut self, quiet_ticks: &mut Option<u32>, unattended: bool) -> Duration {
         if self.idle_poll == IdlePoll::Called {
             (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));
@@ -189,7 +190,7 @@ impl Workers {
 
     // ---- the timer ----
 
-    /// When the machine wants its next `Timer`.
+    /// The time for which the machine has requested its next `Timer`.
     pub fn timer(&self) -> Option<Nanos> {
         self.wake_at
     }
@@ -205,7 +206,7 @@ impl Workers {
         }
     }
 
-    /// Whether the timer's time has come. Said once.
+    /// Whether the timer's time has come. Returns true only once.
     #[inline]
     pub fn take_due_timer(&mut self, now: Nanos) -> bool {
         let due = self.wake_at.is_some_and(|at| at <= now);
@@ -216,12 +217,12 @@ impl Workers {
     }
 }
 
-/// The threads of a driver, so that they can be joined: workers, and those that reap queues for tasks.
+/// All threads of a driver, so that they can be joined: workers, and those that reap queues for tasks.
 ///
-/// A thread that has ended keeps its stack until it is joined. So those that have ended are joined when another is started and
-/// when a reader is closed, not only at the end: an engine may live for months, and its threads for seconds.
+/// A thread that has ended keeps its stack until it is joined. So ended threads are joined not only at the end, but also when
+/// another thread is started and when a reader is closed: an engine may live for months, and its threads for seconds.
 ///
-/// Example: a worker ends at the second 5. The next `spawn`, at the second 60, joins it before it starts another.
+/// Example: a worker ends after 5 s. The next `spawn`, after 60 s, joins it before it starts another thread.
 ///
 /// ```text
 ///   spawn ──► running ──► ended ──(next spawn, close, end of the driver)──► joined
@@ -232,7 +233,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts a thread. False when the system refuses.
+    /// Starts a thread. Returns false if the system refuses.
     pub fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
         self.join_ended();
         if system::allowed(SystemRequest::Thread).is_err() {
@@ -248,7 +249,7 @@ impl Threads {
         true
     }
 
-    /// Joins those that have ended.
+    /// Joins the threads that have ended.
     pub fn join_ended(&self) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut *handles);
@@ -258,7 +259,7 @@ impl Threads {
         ended.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    /// Threads that have not been joined.
+    /// Number of threads that were not joined yet.
     pub fn count(&self) -> usize {
         self.handles
             .lock()
@@ -266,12 +267,12 @@ impl Threads {
             .len()
     }
 
-    /// Joins all of them, and those that they start meanwhile.
+    /// Joins all threads, including those that they start meanwhile.
     pub fn join_all(&self) {
         let me = thread::current().id();
-        // A worker that is ending may have started another, which is ending too: look again until there is none.
+        // An ending worker may have started another one, which is ending too: repeat until there is none.
         while let Some(thread) = self.pop() {
-            // A source that owned the last reader would have a worker wait for itself.
+            // If a source owned the last reader, a worker would wait for itself.
             if thread.thread().id() != me {
                 drop(thread.join());
             }
@@ -291,7 +292,7 @@ fn has_ended(thread: &JoinHandle<()>) -> bool {
     thread.is_finished()
 }
 
-/// The scheduler's threads cannot be asked; the end of the driver joins them.
+/// Shuttle's threads cannot be asked; the end of the driver joins them.
 #[cfg(shuttle)]
 fn has_ended(_: &JoinHandle<()>) -> bool {
     false

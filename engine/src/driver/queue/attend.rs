@@ -7,8 +7,8 @@
 //!                       ──► none of them: the idle poll of a worker
 //! ```
 //!
-//! Example: 8 tasks read one file. One polls and finds the completions of all; the thread started for the others sleeps.
-//! The runtime of the first runs something long: after a millisecond the thread reaps.
+//! Example: 8 tasks read one file. One polls and finds the completions of all; the thread that was started for the others sleeps. If
+//! the runtime of the polling task is busy with something long, the thread reaps after a millisecond.
 
 use super::super::notifications::{Notifications, QueueKey};
 use super::super::reads::Reads;
@@ -21,21 +21,21 @@ use std::time::Duration;
 /// How a task without data continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskWait {
-    /// It has itself polled again at once, and looks into the queue then.
+    /// It has itself polled again at once, and checks the queue then.
     Polls,
-    /// It leaves its waker to the task that polls, or to a thread.
+    /// It leaves its waker for the task that polls, or for a thread.
     Leaves,
 }
 
 impl Queues {
     // ---- which thread reaps ----
 
-    /// The caller that was woken to reap is awake.
+    /// Reports that the caller that was woken to reap is awake.
     pub fn caller_awake(&mut self, file: FileId) {
         self.table.update(file, |queue| queue.called = false);
     }
 
-    /// Wakes a sleeping caller for each queue without a reaper. False when a queue has no such caller.
+    /// Wakes a sleeping caller for each queue without a reaper. Returns false if a queue has no such caller.
     pub fn wake_reapers(
         &mut self,
         now: Nanos,
@@ -51,12 +51,12 @@ impl Queues {
                 continue;
             };
             if queue.poller.attends(now) {
-                // A thread that sleeps does not depend on a task.
+                // A sleeping caller must not depend on a polling task.
                 queue.called = reads.notify_one_of(FileId(number as u32), notifications);
                 continue;
             }
             if queue.reaper_thread.on_standby && queue.poller.is_fresh(now) {
-                // The tasks that it was for look in a moment, or that thread does.
+                // The tasks that the transfers belong to will poll in a moment, or that thread will.
                 continue;
             }
             if queue.reaper_thread.here {
@@ -75,7 +75,7 @@ impl Queues {
 
     // ---- tasks that poll ----
 
-    /// How the task of this slot continues while it has no data.
+    /// Decides how the task of this slot continues while it has no data.
     pub fn task_waits(
         &mut self,
         file: FileId,
@@ -102,7 +102,7 @@ impl Queues {
                 return TaskWait::Leaves;
             }
             if queue.reaped {
-                // The thread is on standby from now on.
+                // The reaper thread is on standby from now on.
                 queue.reaper_thread.wanted = true;
                 notifications.interrupt(queue.queue.weak());
             }
@@ -111,19 +111,19 @@ impl Queues {
         wait.unwrap_or(TaskWait::Leaves)
     }
 
-    /// The task of this slot polls the file's queue.
+    /// Whether the task of this slot polls the file's queue.
     pub fn is_polled_by(&self, file: FileId, slot: u32) -> bool {
         self.table
             .get(file)
             .is_some_and(|queue| queue.poller.is(slot))
     }
 
-    /// The task that polls has found something.
+    /// Reports that the polling task has found a completion.
     pub fn poller_found(&mut self, file: FileId, now: Nanos) {
         self.table.update(file, |queue| queue.poller.found(now));
     }
 
-    /// The read of this slot is over. If its task polled, another that waits does from now on.
+    /// Ends the read of this slot. If its task polled, another waiting task polls from now on.
     pub fn end_poll(
         &mut self,
         file: FileId,
@@ -143,9 +143,9 @@ impl Queues {
         });
     }
 
-    // ---- the threads that reap for tasks ----
+    // ---- threads that reap for tasks ----
 
-    /// A task reads a file: a thread reaps its queue, if it has one.
+    /// Reports that a task reads a file: a thread reaps the file's queue, if it has one.
     pub fn want_thread(&mut self, file: FileId, notifications: &mut Notifications) {
         self.table.update(file, |queue| {
             queue.reaper_thread.wanted = true;
@@ -158,7 +158,7 @@ impl Queues {
         });
     }
 
-    /// Whether that thread goes on: while tasks read, or transfers are in flight. When not, it is gone.
+    /// Whether the reaper thread continues: it does while tasks read, or transfers are in flight. If not, it is removed.
     pub fn thread_goes_on(&mut self, key: QueueKey, now: Nanos, closing: bool) -> bool {
         let goes_on = self.table.update_by_key(key, |queue| {
             let wanted = std::mem::take(&mut queue.reaper_thread.wanted);
@@ -171,7 +171,8 @@ impl Queues {
         goes_on.unwrap_or(false)
     }
 
-    /// That thread could not be started: the idle poll looks in once in a tick, and no read depends on a task.
+    /// Reports that the reaper thread could not be started. The idle poll then checks the queue once per tick, so no read depends on
+    /// a task.
     pub fn thread_not_started(&mut self, key: QueueKey) {
         self.table.update_by_key(key, |queue| {
             queue.reaper_thread = ReaperThread::default();
@@ -179,7 +180,7 @@ impl Queues {
         });
     }
 
-    /// Whether that thread is on standby, because a task polls.
+    /// Whether the reaper thread is on standby, because a task polls.
     pub fn thread_on_standby(&self, key: QueueKey, now: Nanos) -> bool {
         let queue = self
             .table
@@ -188,7 +189,7 @@ impl Queues {
         queue.is_some_and(|queue| queue.poller.is_fresh(now))
     }
 
-    /// That thread waits while a caller reaps, or is on standby: where it sleeps.
+    /// Puts the reaper thread to sleep while a caller reaps, or on standby. Returns the condvar on which it sleeps.
     pub fn thread_sleeps(&mut self, key: QueueKey, on_standby: bool) -> Option<Arc<Condvar>> {
         let condvar = Arc::new(Condvar::new());
         self.table.update_by_key(key, |queue| {
@@ -199,7 +200,7 @@ impl Queues {
         Some(condvar)
     }
 
-    /// That thread is awake again.
+    /// Reports that the reaper thread is awake again.
     pub fn thread_awake(&mut self, key: QueueKey) {
         self.waiting_threads -= 1;
         self.table.update_by_key(key, |queue| {
@@ -208,7 +209,7 @@ impl Queues {
         });
     }
 
-    /// Every such thread looks up.
+    /// Makes all reaper threads check their queues.
     pub fn interrupt_threads(&mut self, notifications: &mut Notifications) {
         self.table
             .queues
@@ -218,31 +219,32 @@ impl Queues {
     }
 }
 
-/// How long a task polls without a completion. A fast device answers one read in 70 us, and 32 concurrent reads in bursts 400 us apart.
+/// How long a task polls without a completion. A fast device answers one read in 70 us, and 32 concurrent reads in bursts 400 us
+/// apart.
 const MOMENT: Duration = Duration::from_micros(500);
-/// A task that was not polled for so long is taken for stalled.
+/// A task that was not polled for this long is taken to be stalled.
 pub const STALE: Duration = Duration::from_millis(1);
-/// Moments without an answer before it rests.
+/// Number of such polling periods without a completion before polling pauses.
 const MAX_EMPTY: u32 = 3;
-/// Reads that do not poll then.
+/// Number of reads that then do not poll.
 const REST: u32 = 256;
-/// A rest without an end.
+/// A pause without end.
 const FOREVER: u32 = u32::MAX;
-/// Under shuttle no time passes: looks instead of a moment.
+/// Under shuttle no time passes, so polls are counted instead of time.
 const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 
 /// The task that polls a queue, so that its answer needs no other thread.
 ///
-/// A task must not wait, and without this its answer takes three threads: the kernel ends a transfer in the thread that submitted
-/// it, which sleeps in its runtime; the thread that reaps wakes up, and wakes the task. So a task that waits has itself
-/// polled again for a moment, and looks into the queue each time, for all tasks of the file. Other tasks of its thread run
-/// between two looks. It does not poll on one core, or where that brought nothing: a storage that answers later than in [`MOMENT`].
+/// A task must not wait, and without polling its answer takes three threads: the kernel completes a transfer in the thread that
+/// submitted it, which sleeps in its runtime; the reaper thread wakes up, and wakes the task. So a waiting task has itself polled
+/// again for a moment, and each time checks the queue for all tasks of the file. Other tasks of its thread run between two checks.
+/// Tasks do not poll on a single core, or if polling found nothing: storage that takes longer than [`MOMENT`].
 ///
-/// Example: tasks A and B miss on one file. A polls; B leaves its waker. A looks and finds B's transfer, which wakes B; it
-/// looks again, finds its own, and ends. Task C waits as well: it is woken and polls from now on.
+/// Example: tasks A and B miss on one file. A polls; B leaves its waker. A finds B's completion, which wakes B; A checks again,
+/// finds its own completion, and ends. Task C also waits: it is woken and polls from now on.
 ///
-/// A transfer for each task is submitted at once: left to the task that polls, to be submitted together, 32 reads at once were 0.66
-/// of as many threads instead of 0.81.
+/// A transfer for a task is submitted at once. When the polling task submitted the transfers of all tasks together instead, 32
+/// concurrent reads had 0.66 of the throughput of as many threads, instead of 0.81.
 ///
 /// ```text
 ///   none ──a task waits──► polls ──its read ends──► another task that waits polls, or none
@@ -253,9 +255,9 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 pub struct Poller {
     /// The slot of the read whose task polls.
     slot: Option<u32>,
-    /// When it started, or found a completion.
+    /// When it started, or last found a completion.
     since: Nanos,
-    /// When it looked last.
+    /// When it last checked the queue.
     last: Nanos,
     looks: u32,
     empty: u32,
@@ -263,7 +265,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A task polls.
+    /// Whether a task polls.
     pub fn is_active(&self) -> bool {
         self.slot.is_some()
     }
@@ -272,17 +274,17 @@ impl Poller {
         self.slot == Some(slot)
     }
 
-    /// A task has looked a moment ago.
+    /// Whether a task has checked a moment ago.
     pub fn is_fresh(&self, now: Nanos) -> bool {
         cfg!(shuttle) && self.is_active() || !cfg!(shuttle) && is_within(now, self.last, STALE)
     }
 
-    /// A task polls, and has looked a moment ago: a runtime may stop to poll a task that it keeps.
+    /// Whether a task polls and has checked a moment ago: a runtime may stop polling a task that it keeps.
     pub fn attends(&self, now: Nanos) -> bool {
         self.is_active() && self.is_fresh(now)
     }
 
-    /// The task of this slot may begin. False while it rests.
+    /// Whether the task of this slot may start to poll. False during a pause.
     pub fn begin(&mut self, slot: u32, now: Nanos) -> bool {
         let rests = self.rest > 0;
         self.rest -= u32::from(rests && self.rest != FOREVER);
@@ -292,12 +294,12 @@ impl Poller {
         !rests
     }
 
-    /// The task of this slot polls from now on.
+    /// Lets the task of this slot poll from now on.
     pub fn pass_on(&mut self, slot: u32, now: Nanos) {
         (self.slot, self.since, self.last, self.looks) = (Some(slot), now, now, 0);
     }
 
-    /// It looks once more. False when its moment is over.
+    /// Records one more check. Returns false if its time is over.
     pub fn look(&mut self, now: Nanos) -> bool {
         (self.last, self.looks) = (now, self.looks + 1);
         let goes_on =
@@ -313,7 +315,7 @@ impl Poller {
         goes_on
     }
 
-    /// A transfer has ended.
+    /// Reports a completed transfer.
     pub fn found(&mut self, now: Nanos) {
         (self.since, self.looks, self.empty) = (now, 0, 0);
     }
@@ -322,7 +324,7 @@ impl Poller {
         self.slot = None;
     }
 
-    /// No task polls any more.
+    /// Forbids polling by tasks from now on.
     pub fn forbid(&mut self) {
         (self.slot, self.rest) = (None, FOREVER);
     }
