@@ -398,7 +398,7 @@ fn a_socket_is_private_and_replaces_no_other() {
     let error = error.to_string();
     assert!(
         error.contains("in use")
-            && error.ends_with("; stop the server on it, or name another address")
+            && error.ends_with("; stop the server on it, or use another address")
     );
     let file = served.dir.path().join("file");
     std::fs::write(&file, b"precious").expect("written");
@@ -406,7 +406,7 @@ fn a_socket_is_private_and_replaces_no_other() {
         again(&file)
             .expect_err("a file")
             .to_string()
-            .ends_with("it is not a socket; name another place")
+            .ends_with("it is not a socket; use another path")
     );
     assert_eq!(std::fs::read(&file).expect("still there"), b"precious");
     // What a killed server left may be replaced, and what a server made goes with it.

@@ -564,7 +564,7 @@ fn unwritable_outputs_are_reported() {
     assert!(
         refused
             .to_string()
-            .ends_with("serve it read-only, or as a user that may write it"),
+            .ends_with("serve it read-only, or run as a user that may write it"),
         "{refused}"
     );
     assert!(!dir.path().join("s").exists());

@@ -1,7 +1,7 @@
 //! Replays the events of a log on a fresh machine and compares its actions one by one.
 //!
-//! Never: trusts the log. Lines have a length, numbers have limits, so that a short log cannot take much memory (1 GiB at
-//! most), and whatever is wrong is an error with the number of its line.
+//! The check does not trust the log. Lines have a maximum length and numbers have limits, so that a short log cannot take much
+//! memory (at most 1 GiB). Any fault is an error with its line number.
 //!
 //! ```text
 //!   E line ──► machine ──► answers waiting to be matched:  submit, serve, ...
@@ -17,41 +17,41 @@ use foreread_core::policy::{ALL, Info, PolicyDraft};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 
-/// Longest line of a log, in bytes; ours have less than 200.
+/// Longest allowed line of a log, in bytes; lines that foreread writes have less than 200.
 pub const MAX_LINE_BYTES: u64 = 4096;
-/// Largest number of a file or an open description: the machine keeps a place for each number up to it.
+/// Largest number of a file or an open description: the machine has an entry for each number up to it.
 const MAX_ID: u32 = 1 << 20;
-/// Largest cache, in pages: 1 TiB of 4 KiB pages. One event can put half of it in flight, and the machine keeps about
-/// 100 bytes for each 64 pages, so this bounds its memory: 1 GiB together with the other limits.
+/// Largest cache, in pages: 1 TiB of 4 KiB pages. One event can put half of it in flight, and the machine needs about 100 bytes for
+/// each 64 pages. Together with the other limits this bounds its memory to 1 GiB.
 const MAX_PAGES: u64 = 1 << 28;
-/// Most fetches that a full cache can be in the middle of: each takes about 200 bytes.
+/// Maximum number of fetches in flight with a full cache: each takes about 200 bytes.
 const MAX_FETCHES: u64 = 1 << 20;
 
 /// A summary of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCheck {
-    /// Events fed.
+    /// Number of events fed to the machine.
     pub events: u64,
-    /// Actions that were as logged.
+    /// Number of actions that matched the log.
     pub actions: u64,
 }
 
-/// Why a log does not pass.
+/// Why a log fails the check.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The file could not be read.
     #[error("line {line}: the log cannot be read: {error}")]
     Io {
-        /// Where.
+        /// Its line number.
         line: u64,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// Not a log, or of another version.
+    /// The file is not an event log, or has another version.
     #[error("line {line}: {why}; a log begins with '{HEADER}', its limits and its policy")]
     Header {
-        /// Where.
+        /// Its line number.
         line: u64,
         /// What is wrong.
         why: String,
@@ -59,25 +59,25 @@ pub enum ReplayError {
     /// A line is not a valid event or action.
     #[error("line {line}: {error}")]
     Line {
-        /// Where.
+        /// Its line number.
         line: u64,
         /// The reason.
         error: LineError,
     },
-    /// A number is larger than the check allows.
+    /// A number in the log is larger than the check allows.
     #[error("line {line}: {what} is above the limit {limit}")]
     Limit {
-        /// Where.
+        /// Its line number.
         line: u64,
-        /// Which number.
+        /// What the number is.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// The machine answered differently.
+    /// The machine answered differently from the log.
     #[error("line {line}: the log has '{logged}', the machine says '{ours}'")]
     Differs {
-        /// Where.
+        /// Its line number.
         line: u64,
         /// The action in the log; `nothing` if the machine has more actions than the log.
         logged: String,
@@ -86,22 +86,22 @@ pub enum ReplayError {
     },
 }
 
-/// Checks a log of a policy that serves reads.
+/// Checks a log whose policy is one that serves reads.
 ///
 /// # Errors
-/// The first line that is not well formed or that the machine answers differently.
+/// The first line that is malformed, or that the machine answers differently.
 pub fn check_log(log: impl BufRead) -> Result<LogCheck, ReplayError> {
     check_log_among(log, &[ALL], None)
 }
 
-/// An observer of every event and the machine's notes on it, oldest first.
+/// An observer, called with every event and the machine's notes on it, oldest first.
 type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
 
-/// Checks a log whose policy is in one of these lists, for a program that adds policies, and shows each step to an
-/// observer: a live run is explained from its log, as it was decided.
+/// Checks a log whose policy is in one of these lists, for a program that adds policies. Shows each step to an observer, so that the
+/// decisions of a live run can be explained from its log.
 ///
 /// # Errors
-/// As [`check_log`].
+/// See [`check_log`].
 pub fn check_log_among(
     log: impl BufRead,
     policies: &[&[&'static Info]],
@@ -218,7 +218,7 @@ fn header(
     Ok(Machine::new(config, policy))
 }
 
-/// A number that the machine keeps a place for must not make it keep very many.
+/// Limits numbers for which the machine keeps entries, because a large number would make it keep very many.
 fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
     let over = |what| {
         Err(ReplayError::Limit {
@@ -238,7 +238,7 @@ fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
 
 struct Lines<R> {
     log: R,
-    /// Of the line read last.
+    /// The number of the line read last.
     number: u64,
     text: Vec<u8>,
 }

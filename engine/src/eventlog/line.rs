@@ -1,6 +1,6 @@
-//! One line of the event log: every event and action, to text and back.
+//! One line of the event log: writes every event and action as text, and parses it.
 //!
-//! Never: forgives. A field too many, too few or out of range is an error.
+//! The parser is strict: a missing field, an extra field, or a value out of range is an error.
 
 #[cfg(test)]
 mod tests;
@@ -17,23 +17,23 @@ use std::str::SplitAsciiWhitespace;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It ends too early.
+    /// The line ends too early.
     #[error("a field is missing: {0}")]
     Missing(&'static str),
-    /// A field says something else than it may.
+    /// A field has an invalid value.
     #[error("'{text}' is not {want}")]
     Field {
-        /// What is there.
+        /// The value in the line.
         text: String,
-        /// What should.
+        /// What was expected.
         want: &'static str,
     },
-    /// It goes on after its end.
+    /// The line has more fields than expected.
     #[error("too many fields, from '{0}' on")]
     Extra(String),
 }
 
-/// Names and values, written and read by the same table.
+/// A set of names and their values; writing and parsing use the same table.
 trait Word: Copy + PartialEq + 'static {
     const ALL: &'static [(Self, &'static str)];
     const WANT: &'static str;
@@ -71,7 +71,7 @@ fn error_text(error: Error) -> String {
     }
 }
 
-/// Adds an event's line. (Writing to a `String` cannot fail.)
+/// Appends an event's line. (Writing to a `String` cannot fail.)
 pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
     let _ = write!(out, "E {} ", now.0);
     let _ = match *event {
@@ -183,7 +183,7 @@ fn write_fault(
     )
 }
 
-/// Adds an action's line.
+/// Appends an action's line.
 pub fn write_action(out: &mut String, action: &Action) {
     let _ = match *action {
         Action::Submit {
@@ -244,7 +244,7 @@ pub(super) fn config_line(config: &Config) -> String {
         max_short_ahead_in_flight,
         max_piggyback_bytes,
         keep_windows_apart,
-        // Of no engine.
+        // Not written by an engine.
         in_order: _,
     } = *config;
     format!(
@@ -256,7 +256,7 @@ pub(super) fn config_line(config: &Config) -> String {
     )
 }
 
-/// The fields of a line, one after the other.
+/// The fields of a line, in order.
 struct Fields<'a>(SplitAsciiWhitespace<'a>);
 
 impl<'a> Fields<'a> {
@@ -359,16 +359,16 @@ fn number<T: TryFrom<u64>>(text: &str, what: &'static str) -> Result<T, LineErro
 /// An event and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedEvent {
-    /// When it reached the machine.
+    /// When the machine received it.
     pub at: Nanos,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// Reads an event's line.
+/// Parses an event's line.
 ///
 /// # Errors
-/// It is not exactly one.
+/// The line is not exactly one event.
 pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
     let mut f = Fields(line.split_ascii_whitespace());
     match f.text("E")? {
@@ -463,10 +463,10 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
     f.end(TimedEvent { at, event })
 }
 
-/// Reads an action's line.
+/// Parses an action's line.
 ///
 /// # Errors
-/// It is not exactly one.
+/// The line is not exactly one action.
 pub fn parse_action(line: &str) -> Result<Action, LineError> {
     let mut f = Fields(line.split_ascii_whitespace());
     match f.text("A")? {
@@ -543,7 +543,7 @@ impl Fields<'_> {
     }
 }
 
-/// Reads the line of limits. Keys stand in the order in which they are written.
+/// Parses the line of limits. The keys have a fixed order, the one in which they are written.
 pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
     let mut f = Fields(line.split_ascii_whitespace());
     match f.text("config")? {
@@ -567,7 +567,7 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
     config.max_ahead_in_flight = u32::try_from(value("max_ahead_in_flight")?).unwrap_or(u32::MAX);
     config.max_piggyback_bytes = value("max_piggyback_bytes")?;
     config.keep_windows_apart = value("keep_windows_apart")? != 0;
-    // Logs of older builds end here, which had one limit for requests of any length.
+    // Logs of older builds end here; those builds had one limit for requests of any length.
     config.max_short_ahead_in_flight = match value("max_short_ahead_in_flight") {
         Err(LineError::Missing(_)) => config.max_ahead_in_flight,
         short => u32::try_from(short?).unwrap_or(u32::MAX),

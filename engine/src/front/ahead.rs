@@ -1,7 +1,8 @@
 //! Readahead for any object store: an `ObjectStore` that wraps another one.
 //!
-//! Reads of objects go through one engine, with its cache, policy and limits; all else is passed on. An object is opened by a `head`, and stays
-//! open for the next reads of it. Every request names the version of that `head`, so the bytes of one answer are of one version.
+//! Reads of objects go through one engine, with its cache, policy and limits; all other operations are passed on. A `head` opens an
+//! object, which stays open for later reads. Every request names the version of that `head`, so all bytes of one answer are of one
+//! version.
 //!
 //! ```text
 //!   get, get_range, get_ranges ──► open, and checked lately? ──yes──► Reader ──► engine ──► Object ──► the store, If-Match
@@ -11,8 +12,8 @@
 //!   put, copy, rename, delete ──► the store; then the object is forgotten
 //!   conditions, versions ──► the store
 //! ```
-//! Example: a program reads a column of 4 MiB in ranges of 64 KiB. The first read sends `head` and `get_range`; from the third on, the bytes
-//! are cached before they are read.
+//! Example: a program reads a column of 4 MiB in ranges of 64 KiB. The first read sends `head` and `get_range`; from the third read
+//! on, the bytes are cached before they are read.
 
 use crate::engine::Engine;
 use crate::error::{OpenError, Place, ReadError};
@@ -38,21 +39,22 @@ use std::time::{Duration, Instant};
 
 /// Default number of objects kept open between reads.
 const MAX_OPEN: usize = 64;
-/// Default time for which a version is trusted. Chosen value: that of a mount's attributes.
+/// Default time for which a version is trusted: the same as for a mount's attributes.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
-/// Bytes of one read of the engine; a longer answer is a stream of them.
+/// Length of one read of the engine in bytes; a longer answer is a stream of such reads.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Maximum reopens for one read of an object that is replaced repeatedly.
+/// Maximum number of reopens in one read of an object that is replaced repeatedly.
 const MAX_OPENED: u32 = 4;
 
-/// A store of objects with readahead and a cache, for programs that read by [`ObjectStore`].
+/// An object store with readahead and a cache, for programs that read through [`ObjectStore`].
 ///
-/// The bytes of an answer are of one version. A version is believed for a second, in which an object that another program replaces may
-/// still be read as it was; [`Ahead::check_after`] changes that. What the wrapper itself has said is never contradicted: after a `head` or a
-/// listing that shows a newer version, and after a write through it, the older one is not read any more.
+/// All bytes of an answer are of one version. A version is trusted for a second; if another program replaces the object within that
+/// time, reads may still return the old version. [`Ahead::check_after`] changes the time. The wrapper never contradicts its own
+/// answers: after a `head` or a listing that shows a newer version, and after a write through the wrapper, it no longer returns the
+/// older version.
 ///
-/// It uses the memory of [`Options::cache_bytes`], plus the replies held by the program. It needs the engine's workers
-/// ([`Options::threads`]): without them a read blocks its task's thread. It helps programs that read sequentially, or repeatedly; it
+/// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies held by the program. It needs the engine's workers
+/// ([`Options::threads`]): without them a read blocks its task's thread. It helps programs that read sequentially or repeatedly. It
 /// costs time if each range has tens of megabytes, which a single request delivers faster.
 ///
 /// ```
@@ -82,16 +84,16 @@ pub struct Ahead<S> {
     check_after: Duration,
 }
 
-/// The objects that are open.
+/// The open objects.
 struct OpenObjects {
     list: Mutex<OpenList>,
 }
 
 struct OpenList {
-    /// The one that was read last at the end.
+    /// Open objects; the most recently read is the last.
     objects: Vec<Arc<OpenObject>>,
     most: usize,
-    /// Those of which a `head` is under way.
+    /// The `head` requests in flight.
     heads: Vec<Head>,
     next_head: u64,
 }
@@ -100,9 +102,9 @@ struct OpenList {
 struct Head {
     number: u64,
     location: Path,
-    /// It was written since the `head` was sent, so what that says is not kept.
+    /// Whether it was written since the `head` was sent; then the result of the `head` is not kept.
     is_outdated: bool,
-    /// What another answer has said since.
+    /// The newest state that another answer has reported since.
     seen: Option<ObjectMeta>,
 }
 
@@ -114,7 +116,7 @@ struct OpenObject {
     checked: Mutex<Instant>,
 }
 
-/// A [`Head`], until it is dropped.
+/// Removes its [`Head`] when it is dropped.
 struct HeadGuard<'a> {
     objects: &'a OpenObjects,
     number: u64,
@@ -158,7 +160,7 @@ impl OpenObjects {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It may be another now.
+    /// Invalidates an object, because it may have another version now.
     fn forget(&self, location: &Path) {
         let mut list = self.lock();
         for head in list.of_head(location) {
@@ -170,7 +172,7 @@ impl OpenObjects {
         drop(left);
     }
 
-    /// Any of them may be another now.
+    /// Invalidates all objects, because any of them may have another version now.
     fn forget_all(&self) {
         let mut list = self.lock();
         for head in &mut list.heads {
@@ -181,7 +183,7 @@ impl OpenObjects {
         drop(left);
     }
 
-    /// Takes note of an object's state from a `head` sent at `asked`. An open object of another version is invalidated.
+    /// Records an object's state from a `head` or listing sent at `asked`. An open object of another version is invalidated.
     fn saw(&self, location: &Path, meta: &ObjectMeta, asked: Option<Instant>) {
         let mut list = self.lock();
         for head in list.of_head(location) {
@@ -200,7 +202,7 @@ impl OpenObjects {
         drop(object);
     }
 
-    /// The open object, if it was checked less than `check_after` ago.
+    /// Returns the open object if it was checked less than `check_after` ago.
     fn fresh(&self, location: &Path, check_after: Duration) -> Option<Arc<OpenObject>> {
         let mut list = self.lock();
         let at = list.position(location)?;
@@ -208,7 +210,7 @@ impl OpenObjects {
         is_fresh.then(|| list.used(at))
     }
 
-    /// The object, if it is open in the version that a `head` of `asked` has found.
+    /// Returns the object if it is open in the version that a `head` sent at `asked` has found.
     fn checked(&self, meta: &ObjectMeta, asked: Instant) -> Option<Arc<OpenObject>> {
         let mut list = self.lock();
         let at = list.position(&meta.location)?;
@@ -262,20 +264,20 @@ impl OpenList {
         self.position(location).map(|at| self.objects.remove(at))
     }
 
-    /// The heads of an object that are under way.
+    /// The `head` requests in flight for an object.
     fn of_head(&mut self, location: &Path) -> impl Iterator<Item = &mut Head> {
         let heads = self.heads.iter_mut();
         heads.filter(move |head| head.location == *location)
     }
 
-    /// The object at that place, which is read now.
+    /// Returns the object at this index, and marks it as most recently used.
     fn used(&mut self, at: usize) -> Arc<OpenObject> {
         let object = self.objects.remove(at);
         self.objects.push(Arc::clone(&object));
         object
     }
 
-    /// Keeps an object; returns those that leave for it.
+    /// Keeps an object; returns the objects that are removed to make room.
     fn keep(&mut self, object: &Arc<OpenObject>) -> Vec<Arc<OpenObject>> {
         let mut left: Vec<_> = self.take(&object.meta.location).into_iter().collect();
         self.objects.push(Arc::clone(object));
@@ -294,13 +296,14 @@ impl OpenObject {
         self.lock().elapsed()
     }
 
-    /// The store had this version at that time or later.
+    /// Records that the store had this version at this time or later.
     fn was_checked(&self, asked: Instant) {
         let mut checked = self.lock();
         *checked = asked.max(*checked);
     }
 
-    /// Whether it is the version in a `head` or a listing. A strong ETag is sufficient, because dates may be finer in listings.
+    /// Whether it has the version from a `head` or a listing. Equal strong ETags are sufficient, because dates may be more precise
+    /// in listings.
     fn is_of(&self, meta: &ObjectMeta) -> bool {
         let own = &self.meta;
         let etag = own.e_tag.as_ref();
@@ -311,10 +314,10 @@ impl OpenObject {
 }
 
 impl<S: ObjectStore> Ahead<S> {
-    /// Puts readahead in front of a store.
+    /// Wraps a store with readahead.
     ///
     /// # Errors
-    /// A setting does not fit.
+    /// A setting is invalid.
     pub fn new(inner: S, options: Options) -> std::result::Result<Ahead<S>, OpenError> {
         let list = Mutex::new(OpenList {
             objects: Vec::new(),
@@ -332,8 +335,8 @@ impl<S: ObjectStore> Ahead<S> {
         })
     }
 
-    /// Trusts a version for this long; after that a read first sends a `head`. With zero every read does: a replaced object
-    /// is never read in its old version, and each read costs a round trip.
+    /// Trusts a version for this time; after that, a read first sends a `head`. With zero, every read does: then a replaced object
+    /// is never read in its old version, but each read costs a round trip.
     #[must_use]
     pub fn check_after(self, check_after: Duration) -> Ahead<S> {
         Ahead {
@@ -342,14 +345,14 @@ impl<S: ObjectStore> Ahead<S> {
         }
     }
 
-    /// Keeps at most `most` objects open between reads; the pages of the least recently read are dropped. Default 64.
+    /// Keeps at most `most` objects open between reads; the pages of the least recently used object are dropped. Default 64.
     #[must_use]
     pub fn max_open(self, most: usize) -> Ahead<S> {
         self.objects.lock().most = most;
         self
     }
 
-    /// The engine that reads: its counters, its limits.
+    /// The engine, with its counters and limits.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -361,7 +364,8 @@ impl<S: ObjectStore> Ahead<S> {
         &self.inner
     }
 
-    /// The object, checked less than `check_after` ago. `None` if the engine cannot open more: then the store is read directly.
+    /// Returns the object, checked less than `check_after` ago. Returns `None` if the engine cannot open more objects; the store is
+    /// then read directly.
     async fn open(&self, location: &Path) -> Result<Option<Arc<OpenObject>>> {
         if let Some(object) = self.objects.fresh(location, self.check_after) {
             return Ok(Some(object));
@@ -370,7 +374,7 @@ impl<S: ObjectStore> Ahead<S> {
         let options = GetOptions::new().with_head(true);
         let head = self.inner.get_opts(location, options).await;
         let mut head = head.inspect_err(|error| self.forget_absent(location, error))?;
-        // A store that puts a prefix before names may give the longer one.
+        // A store that adds a prefix to names may return the longer name.
         head.meta.location = location.clone();
         if let Some(object) = self.objects.checked(&head.meta, asked) {
             return Ok(Some(object));
@@ -383,7 +387,7 @@ impl<S: ObjectStore> Ahead<S> {
                 return Ok(None);
             }
         };
-        // Another task may have opened it meanwhile: then its pages are those that the next reads share.
+        // Another task may have opened it meanwhile. Later reads share its pages, so use it.
         if let Some(object) = self.objects.checked(&head.meta, asked) {
             return Ok(Some(object));
         }
@@ -410,7 +414,7 @@ impl<S: ObjectStore> Ahead<S> {
         }
     }
 
-    /// What to do after a failed read of an object that was opened `opened` times for it.
+    /// Decides what to do after a failed read of an object that was opened `opened` times for this read.
     fn after(&self, location: &Path, error: ReadError, opened: &mut u32) -> AfterFailure {
         match error.kind() {
             ErrorKind::Changed | ErrorKind::NotFound => self.objects.forget(location),
@@ -419,7 +423,7 @@ impl<S: ObjectStore> Ahead<S> {
             _ => {}
         }
         if error.kind() == ErrorKind::Changed {
-            // Replaced again and again, or a store whose replies to HEAD and GET differ.
+            // The object is replaced repeatedly, or the store's replies to HEAD and GET differ.
             if *opened >= MAX_OPENED {
                 return AfterFailure::WithoutReadahead;
             }
@@ -439,7 +443,7 @@ enum AfterFailure {
 }
 
 impl OpenObject {
-    /// All bytes of a range that is inside of it.
+    /// All bytes of a range that lies within the object.
     async fn bytes(&self, range: Range<u64>) -> std::result::Result<Bytes, ReadError> {
         let len = (range.end - range.start) as usize;
         let bytes = self.reader.read_bytes_at_async(range.start, len).await?;
@@ -454,18 +458,18 @@ impl OpenObject {
         Err(ReadError::Short { place, cause: None })
     }
 
-    /// A range as the store would take it.
+    /// Resolves a range as the store would.
     fn range(&self, wanted: &GetRange) -> Result<Range<u64>> {
         wanted.as_range(self.meta.size).map_err(generic)
     }
 
-    /// Those ranges as the store would take them.
+    /// Resolves these ranges as the store would.
     fn ranges(&self, wanted: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let wanted = wanted.iter().cloned().map(GetRange::Bounded);
         wanted.map(|range| self.range(&range)).collect()
     }
 
-    /// A reply whose first piece has arrived.
+    /// A reply whose first piece has already arrived.
     async fn answer(
         self: Arc<OpenObject>,
         range: Range<u64>,
@@ -496,7 +500,7 @@ impl OpenObject {
     }
 }
 
-/// An error of a read, as stores have it.
+/// Converts a read error to an error of an object store.
 fn refused(location: &Path, error: ReadError) -> Error {
     let (path, kind) = (location.to_string(), error.kind());
     let source = Box::new(error);
@@ -515,7 +519,7 @@ fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     }
 }
 
-/// It has no condition, so any version is accepted.
+/// Whether the request has no condition, so that any version is accepted.
 fn is_plain(options: &GetOptions) -> bool {
     let GetOptions {
         if_match,
@@ -601,7 +605,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
                 break;
             };
             let inside = object.ranges(ranges)?;
-            // As the store would: gaps up to this are read with what is around them.
+            // Like the store does: gaps up to this length are read together with their neighbours.
             let read = |range| {
                 let object = Arc::clone(&object);
                 async move { object.bytes(range).await }
@@ -672,7 +676,7 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
     }
 }
 
-/// A listing. Each of its objects is compared with the open ones.
+/// A listing. Each of its entries is compared with the open objects.
 fn seen(
     objects: &Arc<OpenObjects>,
     listed: BoxStream<'static, Result<ObjectMeta>>,
@@ -698,7 +702,7 @@ impl<S: fmt::Debug> fmt::Debug for Ahead<S> {
     }
 }
 
-/// An upload. At its end the object has another version.
+/// An upload. When it ends, the object has another version.
 #[derive(Debug)]
 struct AheadUpload {
     upload: Box<dyn MultipartUpload>,

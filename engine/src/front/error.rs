@@ -1,7 +1,7 @@
-//! Why a front end cannot start.
+//! Errors of starting a front end.
 //!
-//! Example: a server whose port is taken has the kind [`FrontErrorKind::Address`], the place `127.0.0.1:10809`, and the system's error
-//! as its source.
+//! Example: for a server whose port is in use, the kind is [`FrontErrorKind::Address`], the place is `127.0.0.1:10809`, and the
+//! source is the system's error.
 
 use foreread_os::failure::{Failure, FailureKind};
 use std::error::Error;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FrontErrorKind {
-    /// The source cannot be served so: it may not be written, or cannot be listed.
+    /// The source cannot be served in this way: for example, it cannot be written or listed.
     Source,
-    /// Another program has locked the source that clients would write.
+    /// Another program has locked the source that clients would write to.
     Locked,
-    /// The server cannot listen there.
+    /// The server cannot listen at this address.
     Address,
     /// A certificate, its key or its authority cannot be used.
     Certificate,
     /// The directory cannot be used as a mount point.
     Directory,
-    /// This system, or this user, lacks something: threads, open files, a way to mount.
+    /// The system or the user lacks a resource: threads, open files, or a way to mount.
     System,
 }
 
@@ -32,9 +32,9 @@ pub enum FrontErrorKind {
 pub struct FrontError {
     /// The kind, for callers that match on errors.
     pub kind: FrontErrorKind,
-    /// What is wrong.
+    /// What failed.
     pub what: String,
-    /// Where.
+    /// On what it failed.
     pub place: String,
     /// What to do.
     pub remedy: String,

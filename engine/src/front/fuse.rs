@@ -1,7 +1,7 @@
-//! A mount: a tree of files, read-only, through one engine.
+//! A mount: a read-only tree of files, read through one engine.
 //!
-//! Every open handle has its own readahead state; all files share one cache. Never: writes, follows a link, shows one number
-//! with two versions behind it, or is open to other users unless allowed.
+//! Every open handle has its own readahead state; all files share one cache. The mount does not write and does not follow symbolic
+//! links. One inode number never has two versions. Other users have access only if that is allowed.
 //!
 //! | file | holds |
 //! |---|---|
@@ -47,8 +47,8 @@ pub use control::{Control, send};
 pub use request_pool::MAX_EXTRA;
 pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_PLANNED, MountCounts, Planner};
 
-/// How long a listing of S3 is trusted. NFS trusts attributes for at least 3 s (acregmin, nfs(5)) and those of
-/// folders for 30 s; 5 s is enough for a program that lists, looks and opens.
+/// How long a listing of S3 is trusted. NFS trusts attributes of files for at least 3 s (acregmin, nfs(5)) and of folders for 30 s.
+/// 5 s is enough for a program that lists, queries and opens files.
 pub const REMOTE_ATTR_TTL: Duration = Duration::from_secs(5);
 /// How long the kernel trusts attributes of a local folder or a single source, which are cheap to query.
 pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
@@ -56,14 +56,14 @@ pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
 /// Settings of a mount.
 #[derive(Clone, Debug)]
 pub struct FuseSettings {
-    /// Other users may access the mount, as permissions allow. Default: only the owner of the process.
+    /// Other users may access the mount, subject to file permissions. Default: only the owner of the process.
     pub allow_other: bool,
-    /// The kernel's own readahead for the mount. Default 128 KiB, which is also the maximum of most kernels.
+    /// The kernel's own readahead for the mount. Default 128 KiB, which is also the maximum in most kernels.
     pub kernel_readahead_bytes: u32,
-    /// Without the kernel's page cache: each read of a program is a request. Default no.
+    /// Bypasses the kernel's page cache: each read of a program becomes a request. Default no.
     pub direct: bool,
-    /// How long the kernel and the mount trust attributes: a changed file may be noticed this late.
-    /// Default [`REMOTE_ATTR_TTL`] if listings have versions (a prefix of S3), else [`LOCAL_ATTR_TTL`].
+    /// How long the kernel and the mount trust attributes, and so how late a changed file may be noticed. Default
+    /// [`REMOTE_ATTR_TTL`] if listings have versions (as for an S3 prefix), otherwise [`LOCAL_ATTR_TTL`].
     pub attr_ttl: Option<Duration>,
     /// The observer of each read. Default none.
     pub observer: Option<Arc<dyn Observer>>,
@@ -90,51 +90,51 @@ fn unfit(what: &str, dir: &Path, remedy: &str) -> FrontError {
     )
 }
 
-/// The system refuses threads.
+/// The error if the system refuses to start threads.
 fn no_threads(dir: &Path, error: std::io::Error) -> FrontError {
     FrontError::new(
         FrontErrorKind::System,
-        "not mounted, since threads are refused",
+        "not mounted, because the system refuses threads",
         dir.display().to_string(),
         error.to_string(),
     )
     .caused_by(error)
 }
 
-/// The system would not mount.
+/// The error if the system refuses the mount.
 fn refused(dir: &Path, error: std::io::Error) -> FrontError {
     FrontError::new(
         FrontErrorKind::System,
         format!("cannot mount ({error})"),
         dir.display().to_string(),
-        "load the module 'fuse', install fuse3, and check that you may mount here",
+        "load the module 'fuse', install fuse3, and check that this user may mount here",
     )
     .caused_by(error)
 }
 
-/// How a mount went away.
+/// How a mount was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmountOutcome {
-    /// Nothing was open.
+    /// Nothing was open, and everything is unmounted.
     Clean,
-    /// The mount point is gone; processes may continue to read open files.
+    /// The mount point was removed; processes can continue to read open files.
     Detached,
 }
 
-/// Takes a mount away from anywhere.
+/// Unmounts a mount; may be called from any thread.
 pub struct FuseStop {
     unmounter: Mutex<Unmounter>,
     dir: PathBuf,
-    /// Seen by what waits for the storage.
+    /// Checked by operations that wait for the storage.
     stopped: Arc<AtomicBool>,
 }
 
 impl FuseStop {
-    /// Unmounts. If a process has an open file or its working directory there, only the mount point is removed. Listings, look-ups and
-    /// opens that wait for object storage fail with `ECANCELED`; open files remain readable.
+    /// Unmounts. If a process has an open file or its working directory there, only the mount point is removed. Listings, lookups
+    /// and opens that wait for object storage fail with `ECANCELED`; open files remain readable.
     ///
     /// # Errors
-    /// Neither could be done.
+    /// The mount could neither be unmounted nor detached.
     pub fn stop(&self) -> std::io::Result<UnmountOutcome> {
         let done = self
             .unmounter
@@ -153,7 +153,7 @@ impl FuseStop {
     }
 }
 
-/// A mount: a tree of files, read-only, through one engine. Dropped, it is unmounted.
+/// A mount: a read-only tree of files, read through one engine. Its drop unmounts it.
 pub struct Mount {
     mounted: KernelMount,
     view: Arc<View>,
@@ -161,10 +161,10 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a tree at an empty folder. It answers from [`Mount::run`] on; earlier requests wait.
+    /// Mounts a tree at an empty folder. Requests are answered once [`Mount::run`] is called; earlier requests wait.
     ///
     /// # Errors
-    /// The folder is not fit, or the system does not mount.
+    /// The folder is not suitable, or the system refuses the mount.
     pub fn new(
         tree: Arc<dyn Tree>,
         engine: Engine,
@@ -206,48 +206,48 @@ impl Mount {
         ))
     }
 
-    /// Serves until it is unmounted by any program and no file is open.
+    /// Serves until any program has unmounted it and no file is open.
     ///
     /// # Errors
-    /// The system ended it otherwise.
+    /// The system ended the mount in another way.
     pub fn run(self) -> std::io::Result<()> {
         let dir = self.dir.clone();
         let ran = self.mounted.run();
         if std::fs::metadata(&dir).is_err_and(|error| is_dead(&error)) {
-            // It was in use at its end or aborted, and nothing answers there any more.
+            // The mount was in use at its end or was aborted, so a dead mount point remains. Remove it.
             let _ = detach(&dir);
         }
         ran
     }
 
-    /// Its counters so far.
+    /// Its counters since it was mounted.
     #[must_use]
     pub fn counts(&self) -> MountCounts {
         self.view.counts()
     }
 
-    /// A handle for reports while it runs.
+    /// A handle that reads the counters while the mount runs.
     pub fn counter(&self) -> impl Fn() -> MountCounts + Send + Sync + 'static {
         let view = Arc::clone(&self.view);
         move || view.counts()
     }
 
-    /// Takes the orders in which the caller will open files.
+    /// A planner, which takes the order in which the caller will open files.
     #[must_use]
     pub fn planner(&self) -> Planner {
         Planner::new(Arc::clone(&self.view), &self.dir)
     }
 
-    /// The engine behind it.
+    /// The engine that reads the files.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.view.engine()
     }
 }
 
-/// By the system's own commands.
+/// Detaches the mount with the system's own commands.
 fn detach(dir: &Path) -> std::io::Result<()> {
-    let why = "it is in use, and neither fusermount3 nor umount would take it away";
+    let why = "it is in use, and neither fusermount3 nor umount could unmount it";
     unmount::by_commands(dir, true).map_err(|_| std::io::Error::other(why))
 }
 
@@ -256,11 +256,11 @@ fn is_dead(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
 
-/// A folder that can be mounted on, with its full path: the process may go elsewhere meanwhile.
+/// Checks that the folder can be a mount point. Returns its full path, because the process may change its working directory later.
 fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
         _ if is_dead(&error) => {
-            let remedy = format!("take it away with 'fusermount3 -u {}'", dir.display());
+            let remedy = format!("unmount it with 'fusermount3 -u {}'", dir.display());
             unfit("the folder has a mount whose server is gone", dir, &remedy).caused_by(error)
         }
         errno => unfit(

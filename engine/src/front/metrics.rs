@@ -1,8 +1,9 @@
-//! Serves `GET /metrics` for Prometheus: OpenMetrics, or plain text for a client that does not ask for it, such as a browser. `/` links to it.
+//! Serves `GET /metrics` for Prometheus, as OpenMetrics, or as plain text for clients that do not accept OpenMetrics, such as
+//! browsers. `/` has a link to it.
 //!
-//! One thread, one request a connection, two seconds for each: a scraper comes every few seconds, and a slow one is disconnected
-//! before the next one has waited long. Never: reads more than 8 KiB of a request, keeps a connection, or listens to
-//! other machines unless told.
+//! There is one thread, one request per connection, and a limit of two seconds for each. A scraper asks every few seconds, and a
+//! slow client is disconnected before the next one has waited long. The server reads at most 8 KiB of a request, does not keep
+//! connections open, and is reachable from other machines only if configured.
 //!
 //! ```text
 //!   accept ──► head of a request, at most 8 KiB, within 2 s ──► 200 with the text, 404, 405, 431 ──► closed
@@ -24,17 +25,17 @@ pub use table::{
 };
 pub use text::text;
 
-/// Most bytes of a request.
+/// Maximum length of a request head in bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// For the request, and for the answer to be taken.
+/// Time limit for receiving the request, and for sending the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Of a client that does not name OpenMetrics: a browser shows it.
+/// For a client that does not accept OpenMetrics; a browser displays this type.
 const PLAIN: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const INDEX: &str = "<!doctype html><title>foreread</title><p><a href=\"/metrics\">metrics</a>\n";
 
-/// Answers until it is dropped.
+/// The metrics server. It answers until it is dropped.
 pub struct MetricsServer {
     address: SocketAddr,
     ending: Arc<AtomicBool>,
@@ -42,10 +43,10 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens at an address and answers with the text from `say`. There is no password: bind it to this machine.
+    /// Listens at an address, and answers with the text from `say`. There is no password, so bind it to the local machine.
     ///
     /// # Errors
-    /// The address is taken or not allowed.
+    /// The address is in use or not allowed.
     pub fn start(
         address: SocketAddr,
         say: impl Fn() -> String + Send + 'static,
@@ -60,9 +61,9 @@ impl MetricsServer {
                     return;
                 }
                 match stream {
-                    // A scraper that went away needs no error.
+                    // An error of a scraper that disconnected is ignored.
                     Ok(stream) => drop(serve(stream, &say)),
-                    // Out of descriptors: some may be closed soon.
+                    // Out of file descriptors: wait until some may have been closed.
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
             }
@@ -75,7 +76,7 @@ impl MetricsServer {
         })
     }
 
-    /// Where it listens.
+    /// The URL at which it listens.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)
@@ -90,7 +91,7 @@ impl Drop for MetricsServer {
             let local = if to.is_ipv4() { "127.0.0.1" } else { "::1" };
             to.set_ip(local.parse().expect("an address"));
         }
-        // Wakes the thread; where that fails it ends with the process.
+        // Wakes the thread; if that fails, the thread ends with the process.
         if TcpStream::connect_timeout(&to, CLIENT_TIMEOUT).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -123,7 +124,7 @@ fn serve(mut stream: TcpStream, say: &impl Fn() -> String) -> std::io::Result<()
     answer(&mut stream, "200 OK", kind, body)
 }
 
-/// Whether a client may have OpenMetrics: it names the type, or says nothing of types.
+/// Whether to answer with OpenMetrics: the client accepts the type, or sends no `Accept` header.
 fn accepts_open_metrics(head: &str) -> bool {
     let accepts = head.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -133,7 +134,7 @@ fn accepts_open_metrics(head: &str) -> bool {
     accepts.peek().is_none() || accepts.any(|value| value.contains("application/openmetrics-text"))
 }
 
-/// The head of a request, once all of it is here; nothing when that is too long.
+/// Reads the head of a request. Returns `None` if it is too long.
 fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
     let until = Instant::now() + CLIENT_TIMEOUT;
     let mut bytes = Vec::new();
@@ -165,7 +166,7 @@ fn answer(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -> std::
     let whole = [head.as_bytes(), body.as_bytes()].concat();
     let until = Instant::now() + CLIENT_TIMEOUT;
     let mut rest = &whole[..];
-    // A client that reads a byte now and then is disconnected, too.
+    // A client that only takes a byte from time to time is disconnected, too.
     while !rest.is_empty() && Instant::now() < until {
         match stream.write(rest)? {
             0 => break,

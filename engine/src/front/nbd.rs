@@ -1,8 +1,8 @@
 //! The NBD server: one export, any number of clients, read-only by default.
 //!
-//! Each connection is an open description, so each client has its own readahead state on one shared cache. A few
-//! threads serve all of them ([`workers`]), a request at a time ([`conn`]). Never: serves two versions of a source on one
-//! connection, trusts a length from a client, or is reachable from other machines by default.
+//! Each connection is an open description, so each client has its own readahead state on one shared cache. A few threads serve all
+//! clients ([`workers`]), one request at a time ([`conn`]). A connection never sees two versions of a source, a length from a client
+//! is never trusted, and by default the server is not reachable from other machines.
 //!
 //! ```text
 //!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies
@@ -47,29 +47,29 @@ use stream::ClientStream;
 pub use tls::NbdTls;
 use workers::{WorkerStep, Workers};
 
-/// Stops a server from anywhere, once.
+/// Stops a server, once; may be called from any thread.
 #[derive(Debug)]
 pub struct NbdStop(UnixStream);
 
 impl NbdStop {
-    /// The server takes no more clients and no more requests, answers those that it has, and returns from
+    /// Stops the server: it accepts no more clients and no more requests, answers the accepted requests, and returns from
     /// [`Server::run`].
     pub fn stop(&self) {
-        // A full pipe already contains a wakeup, and a closed one needs none.
+        // A full pipe already contains a wakeup, and a closed pipe needs none.
         let _ = (&self.0).write(&[1]);
     }
 
-    /// The pipe itself: any byte written to it stops the server, so a signal handler can.
+    /// The pipe: any byte written to it stops the server, so a signal handler can use it.
     ///
     /// # Errors
-    /// Out of file descriptors.
+    /// There are no free file descriptors.
     pub fn pipe(&self) -> std::io::Result<UnixStream> {
         self.0.try_clone()
     }
 }
 
-/// Raises this process's limit of open files so far that `clients` fit, as far as the system lets it. A program that
-/// serves calls it; the library does not change its caller's limits unasked. Returns how many clients fit.
+/// Raises this process's limit of open files so that `clients` fit, as far as the system allows. A serving program calls it; the
+/// library does not change its caller's limits by itself. Returns how many clients fit.
 pub fn make_room(clients: u32) -> u32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -94,27 +94,27 @@ pub fn make_room(clients: u32) -> u32 {
         .min(clients)
 }
 
-/// Counted since the server was made.
+/// Counters since the server was created, except where they say "now".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounts {
     /// Clients connected now.
     pub clients: u64,
-    /// Clients that ever connected.
+    /// Clients that were ever connected.
     pub connections: u64,
-    /// Of these, disconnected because there were too many.
+    /// Connections that were refused because there were too many.
     pub turned_away: u64,
-    /// Requests that were answered with data or success, counted as the answer sets out.
+    /// Requests that were answered with data or success, counted when the answer starts.
     pub requests: u64,
     /// Requests that were refused or failed.
     pub failed_requests: u64,
     /// Bytes of data sent, counted before they are sent.
     pub bytes: u64,
-    /// Threads that serve clients or greet them now: at most one for each client, and the helpers.
+    /// Threads that now serve clients or run handshakes: at most one per client, plus the helpers.
     pub threads: u64,
-    /// Bytes of answers kept now for clients that have not taken them.
+    /// Bytes of answers now kept for clients that have not taken them.
     pub owed_bytes: u64,
-    /// Bytes of answers that were read again because too many were owed.
+    /// Bytes of answers that were dropped because too many bytes were kept, and so were read again.
     pub reread_bytes: u64,
 }
 
@@ -135,11 +135,11 @@ struct ServerShared {
     counters: Counters,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
     workers: Workers,
-    /// For a client's second and later requests in flight.
+    /// Permits for a client's second and later requests in flight.
     helpers: Permits,
-    /// Bytes of answers that wait for their clients.
+    /// Permits for bytes of answers that are kept for their clients.
     owed: Permits,
-    /// Each thread holds a copy until it has let go of the reader; gone when the server ends.
+    /// Each thread holds a copy until it has dropped the reader; `None` when the server ends.
     running: Mutex<Option<Sender<()>>>,
 }
 
@@ -152,21 +152,20 @@ pub struct Server {
     ended: Receiver<()>,
 }
 
-/// How long a server that was stopped waits for answers that are in flight.
+/// How long a stopped server waits for answers in flight.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long the end of a server waits for its threads, which end at once unless a source keeps one.
+/// How long the drop of a server waits for its threads. They end at once unless a source blocks one.
 const THREADS_END: Duration = Duration::from_secs(1);
-/// Open files of a server beside its clients: the source, listeners, pipes, logs, and room to spare.
+/// Open files of a server besides its clients: the source, listeners, pipes, logs, and a reserve.
 const OTHER_FILES: u64 = 64;
-/// Stack of a thread that serves: it holds no buffer.
+/// Stack size of a serving thread, which holds no buffers.
 const STACK_BYTES: usize = 512 << 10;
 
 impl Server {
-    /// Listens; it serves no client yet.
+    /// Starts to listen; clients are not served yet.
     ///
     /// # Errors
-    /// An address is taken or not allowed, the source cannot be written though the settings say so, or there is no thread to
-    /// be had.
+    /// An address is in use or not allowed; the settings allow writes but the source cannot be written; or no thread can be started.
     pub fn bind(
         listen: &[Listen],
         reader: Reader,
@@ -178,7 +177,7 @@ impl Server {
                     FrontErrorKind::Source,
                     format!("cannot be written ({error})"),
                     reader.describe(),
-                    "serve it read-only, or as a user that may write it",
+                    "serve it read-only, or run as a user that may write it",
                 )
                 .caused_by(error)
             })?;
@@ -191,7 +190,7 @@ impl Server {
             .map(Listener::bind)
             .collect::<Result<Vec<_>, _>>()?;
         let (wake, stop) = UnixStream::pair().map_err(short_of_files)?;
-        // The pipe has no reader when the server is gone, and a signal handler must not wait.
+        // The pipe has no reader after the server has ended, and a signal handler must not block.
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
         let workers = Workers::new(most).map_err(short_of_files)?;
@@ -224,8 +223,7 @@ impl Server {
         ))
     }
 
-    /// Its addresses as clients write them: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; with TLS
-    /// `nbds`.
+    /// Its addresses as URIs: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; `nbds` with TLS.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
         let settings = &self.shared.settings;
@@ -236,13 +234,13 @@ impl Server {
             .collect()
     }
 
-    /// Its counters so far.
+    /// Its counters since it was created.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {
         self.shared.counts()
     }
 
-    /// A handle for reports while it runs.
+    /// A handle that reads the counters while the server runs.
     pub fn counter(&self) -> impl Fn() -> ServerCounts + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.counts()
@@ -251,7 +249,7 @@ impl Server {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// The system cannot wait for clients any more.
+    /// The system can no longer wait for clients.
     pub fn run(self) -> std::io::Result<()> {
         loop {
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.wake, PollFlags::IN)];
@@ -290,7 +288,7 @@ impl Server {
                     error.kind(),
                     ErrorKind::WouldBlock | ErrorKind::ConnectionAborted
                 ) => {}
-            // Out of descriptors or memory: those that are connected may leave some soon.
+            // Out of file descriptors or memory: connected clients may soon free some.
             Err(error) => {
                 if let Some(times) = log::once_a_minute("cannot accept") {
                     tracing::warn!(times, "NBD client cannot be accepted: {error}");
@@ -300,7 +298,7 @@ impl Server {
         }
     }
 
-    /// Lets connections finish their requests.
+    /// Waits until the connections have finished their requests.
     fn drain(&self) {
         self.shared.each(Conn::take_no_more);
         let until = Instant::now() + DRAIN;
@@ -337,7 +335,7 @@ impl ServerShared {
         conns.values().for_each(|conn| what(conn));
     }
 
-    /// Gives a new client its thread, if there is room.
+    /// Starts a thread for a new client, if there is room.
     fn greet(self: &Arc<ServerShared>, socket: Socket) {
         let number = self.counters.connections.fetch_add(1, Ordering::Relaxed);
         let mut conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -394,7 +392,7 @@ impl ServerShared {
             .remove(&number);
     }
 
-    /// Starts the first thread: without one no client would ever be served.
+    /// Starts the first thread: without it, no client would ever be served.
     fn start(self: &Arc<ServerShared>) -> std::io::Result<()> {
         if self.workers.invite() == WorkerStep::Spawn {
             self.spawn(ServerShared::work)?;
@@ -402,15 +400,15 @@ impl ServerShared {
         Ok(())
     }
 
-    /// Starts the thread that the workers want, if they want one.
+    /// Starts the thread that the workers request, if any.
     fn have_done(self: &Arc<ServerShared>, then: WorkerStep) {
         if then == WorkerStep::Spawn && self.spawn(ServerShared::work).is_err() {
-            // Those that there are go on when what they wait for has come.
+            // The existing threads continue after their waits.
             self.workers.lost();
         }
     }
 
-    /// Starts a thread that the end of the server waits for.
+    /// Starts a thread that the drop of the server waits for.
     fn spawn(
         self: &Arc<ServerShared>,
         work: impl FnOnce(&Arc<ServerShared>) + Send + 'static,
@@ -423,14 +421,14 @@ impl ServerShared {
             .clone();
         let all = move || {
             work(&shared);
-            // In this order: the reader is free when the server has ended.
+            // The order matters: the reader must be free when the server has ended.
             drop(shared);
             drop(running);
         };
         system::spawn("foreread-nbd", Some(STACK_BYTES), all).map(drop)
     }
 
-    /// The life of a thread that serves.
+    /// The loop of a serving thread.
     fn work(self: &Arc<ServerShared>) {
         let mut buffer = Vec::new();
         let mut answered = None;
@@ -450,7 +448,7 @@ impl ServerShared {
         }
     }
 
-    /// The name of a client's source for an observer.
+    /// The name of a client's source, for an observer.
     fn called(&self) -> &str {
         let NbdSettings {
             export,
@@ -464,7 +462,7 @@ impl ServerShared {
         }
     }
 
-    /// The source as sent to a client that connects now.
+    /// The export's properties, for a client that connects now.
     fn export(&self, reader: &Reader) -> Export {
         let writes = match self.settings.writable {
             true => transmission::SEND_FUA | transmission::SEND_WRITE_ZEROES,
@@ -486,8 +484,8 @@ impl ServerShared {
 }
 
 impl Drop for Server {
-    /// Afterwards no thread and no connection holds the reader, unless a source keeps a thread: a file that was served
-    /// writable can be locked again at once.
+    /// After the drop no thread and no connection holds the reader, unless a source blocks a thread: a file that was served writable
+    /// can be locked again at once.
     fn drop(&mut self) {
         self.shared.each(Conn::hang_up);
         self.shared.workers.end();
@@ -498,7 +496,7 @@ impl Drop for Server {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
-        // Nothing is ever sent.
+        // Nothing is ever sent on this channel.
         let _ = self.ended.recv_timeout(THREADS_END);
         let conns = std::mem::take(
             &mut *self

@@ -1,7 +1,7 @@
-//! Observers of the requests of a front end: for recorders.
+//! Observers of the requests of a front end, for recorders.
 //!
-//! Without an observer there is no cost, not even a clock read. Never: reports bytes, or reads that no
-//! client asked for.
+//! Without an observer there is no cost, not even a clock read. Observers get no data bytes, and no reads other than those that
+//! clients requested.
 //!
 //! ```text
 //!   opened ──► passed ──► passed ──► ... ──► closed        of each client; those of several mix
@@ -9,14 +9,14 @@
 
 use std::time::Instant;
 
-/// The request of a client.
+/// The kind of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Bytes.
+    /// To read bytes.
     Read,
-    /// That bytes be written, or zeroed.
+    /// To write or zero bytes.
     Write,
-    /// That bytes be read ahead.
+    /// To read bytes ahead.
     WillNeed,
     /// A flush. It has no range.
     Flush,
@@ -29,26 +29,26 @@ pub struct PassedRequest {
     pub asked: RequestKind,
     /// First byte.
     pub offset: u64,
-    /// Bytes asked for.
+    /// Number of bytes requested.
     pub len: u64,
-    /// Bytes returned: fewer only at the end of a file.
+    /// Number of bytes returned: fewer than requested only at the end of a file.
     pub returned: u64,
     /// Whether it succeeded. An error is reported as it is sent.
     pub done: bool,
-    /// When it was taken.
+    /// When the request was received.
     pub start: Instant,
     /// When its answer was ready.
     pub end: Instant,
 }
 
-/// Called by the threads that answer requests: while it runs, their clients wait.
+/// Receives reports from the threads that answer requests. The clients wait while a call runs.
 pub trait Observer: Send + Sync {
-    /// A client has come: a connection, an open file. The number is its own as long as the front end runs. `name` is what it
-    /// reads, of `size` bytes.
+    /// A client has connected, or a file was opened. The number is unique while the front end runs. `name` is the source that it
+    /// reads, which has `size` bytes.
     fn opened(&self, client: u64, name: &str, size: u64);
-    /// It was answered.
+    /// A request was answered.
     fn passed(&self, client: u64, passed: &PassedRequest);
-    /// It has gone.
+    /// The client has disconnected, or the file was closed.
     fn closed(&self, client: u64);
 }
 

@@ -1,7 +1,7 @@
 //! A unix socket in the file system, removed when it is dropped.
 //!
-//! It is made in a directory that no other user can enter and moved to its place when its mode is set, so there is no moment at which
-//! others could connect. Never: takes the place of a file, or of a server that still answers.
+//! It is created in a directory that no other user can enter, and moved to its path after its mode is set, so others can never
+//! connect in between. It never replaces a file, or the socket of a server that still answers.
 //!
 //! ```text
 //!   .foreread-XXXX/s (0600) ──rename──► PATH ──dropped──► removed, if it is still this socket
@@ -29,7 +29,7 @@ impl UnixSocket {
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        // 0700, with a name that cannot be guessed.
+        // The mode is 0700, and the name cannot be guessed.
         let dir = tempfile::Builder::new()
             .prefix(".foreread-")
             .tempdir_in(parent)?;
@@ -45,7 +45,7 @@ impl UnixSocket {
         })
     }
 
-    /// One that another process has made: its file is not ours to remove.
+    /// Uses a socket that another process has created; its file is not removed.
     #[cfg(feature = "nbd")]
     pub fn inherited(socket: UnixListener) -> std::io::Result<UnixSocket> {
         let path = socket
@@ -53,7 +53,7 @@ impl UnixSocket {
             .as_pathname()
             .unwrap_or(Path::new(""))
             .to_path_buf();
-        // No file has this number.
+        // No file has this inode number.
         Ok(UnixSocket {
             socket,
             path,
@@ -68,10 +68,10 @@ impl UnixSocket {
 }
 
 impl UnixSocket {
-    /// Takes its file away.
+    /// Removes its file.
     pub fn remove(&self) {
         if std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
-            // Another server's socket in its place stays.
+            // The socket of another server at this path is not removed.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -86,7 +86,7 @@ impl Drop for UnixSocket {
 /// Connects without waiting: with a full listen queue, a plain connect(2) would block until the listener accepts, possibly forever.
 ///
 /// # Errors
-/// `WouldBlock`: a listener does not accept. `ConnectionRefused`: nothing listens.
+/// `WouldBlock`: a listener exists but does not accept. `ConnectionRefused`: nothing listens.
 pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -100,7 +100,7 @@ pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Refuses a path in use, and says by what. A socket without a listener was left by a killed server and may be replaced.
+/// Refuses a path that is in use, with the reason. A socket without a listener was left by a killed server, and may be replaced.
 fn make_way(path: &Path) -> std::io::Result<()> {
     let Ok(meta) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixDatagram;
 
-    /// None of these is waited for: the listener of another program never accepts, and its queue is full.
+    /// No case waits: another program's listener never accepts, and its queue is full.
     #[test]
     fn a_socket_path_in_use_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().expect("a folder");

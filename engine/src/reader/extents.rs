@@ -1,6 +1,6 @@
 //! The holes of a source, as far as known without reading.
 //!
-//! The cache is not needed: its content is from the same version, and a hole reads as zeroes. No byte is read.
+//! The cache is not consulted: its content is from the same version, and a hole reads as zeroes. No data is read.
 //!
 //! ```text
 //!   0       1M          9M    10M          extents(512K.., 16 at most)
@@ -20,17 +20,17 @@ impl Reader {
         self.source.holes().is_some()
     }
 
-    /// Data and holes from `offset` up to `end`, in order, without a gap, at most `most` of them. The last one may end beyond `end`. A source
-    /// that knows nothing of holes is one extent of data.
+    /// Data and holes from `offset` up to `end`, in ascending order and without gaps, at most `most` extents. The last one may end
+    /// beyond `end`. A source that does not know its holes is one extent of data.
     ///
     /// # Errors
-    /// As of [`Reader::read_at`]; the source is asked, so it may fail or have changed.
+    /// See [`Reader::read_at`]: the source is asked, so it may fail or have changed.
     pub fn extents(&self, offset: u64, end: u64, most: usize) -> Result<Vec<Extent>, ReadError> {
         let failed = |fault| self.explain(fault, 0, offset);
         let SizedVersion { size, version } =
             self.engine.driver().known(self.at.file).map_err(failed)?;
         if !self.seen.knows(version) {
-            // The caller knows with this error, unless the reader is pinned.
+            // This error informs the caller, unless the reader is pinned.
             self.seen.told(version);
             return Err(failed(Fault::Read(Error::Changed)));
         }

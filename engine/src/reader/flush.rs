@@ -1,8 +1,8 @@
-//! Flushes of one source: one at a time, and the first error is kept.
+//! Flushes of one source: only one runs at a time, and the first error is kept.
 //!
-//! A system reports a writeback error once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and forgets
-//! which bytes they were. So an error of one client's flush belongs to all: after it no flush of this source ever succeeds
-//! again, until it is opened again. A flush during another one waits for it; then one flush serves all that wait.
+//! A system reports a writeback error once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and then forgets
+//! which bytes were lost. So an error in one client's flush concerns all clients: after it, no flush of this source succeeds until
+//! the source is opened again. A flush that arrives during another one waits for it; then one flush serves all that wait.
 //!
 //! ```text
 //!   flush ──► failed before? ──► that error
@@ -37,7 +37,7 @@ struct FlushState {
 }
 
 impl Flushes {
-    /// Returns when a flush that began after this call has ended.
+    /// Returns when a flush that started after this call has ended.
     pub fn run(&self, flush: impl FnOnce() -> Result<(), SourceError>) -> Result<(), SourceError> {
         let mut state = self.lock()?;
         let mine = state.begun + 1;
@@ -99,7 +99,7 @@ mod tests {
         );
     }
 
-    /// Those that come while one runs share the next one; none is served by a flush that began before it.
+    /// Flushes that arrive while one runs share the next one. No caller is served by a flush that started before its call.
     #[test]
     fn one_flush_serves_all_that_wait() {
         let (flushes, count) = (Flushes::default(), AtomicU32::new(0));
@@ -123,7 +123,7 @@ mod tests {
                     assert_eq!(flushed, Ok(()));
                 });
             }
-            // For them to come. One that is late gets its own flush.
+            // Give them time to arrive. A late one gets its own flush.
             std::thread::sleep(std::time::Duration::from_millis(100));
             assert_eq!(count.load(Ordering::SeqCst), 0, "one at a time");
             first.wait();

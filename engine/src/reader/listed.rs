@@ -1,15 +1,15 @@
-//! The order of files: announces which files a program will read next, from a listing or its own list.
+//! The order of files: announces which files a program will read next, from a listing or from the program's own list.
 //!
-//! A policy that sees listed files read in order (`auto`) reads the following files ahead, before they are opened. Other
-//! policies ignore the order. Listing a file opens no reader and sends no request.
+//! If listed files are read in order, a policy that uses the order (`auto`) reads the following files ahead before they are opened.
+//! Other policies ignore the order. Listing a file opens no reader and sends no request.
 //!
 //! ```text
 //!   list(A) ──► list(B, after A) ──► list(C, after B)       known to the engine, no reader
 //!     └─ open ──► Reader of A, B's bytes are fetched ──► open B ──► a hit
 //! ```
 //!
-//! Example: 200 objects of 12 KiB, 30 ms away, opened and read in the order of their names. Without an order each costs a round trip; with
-//! it most are in the cache when they are opened.
+//! Example: 200 objects of 12 KiB, on storage with 30 ms latency, opened and read in order of their names. Without an order each
+//! costs a round trip; with an order most are in the cache when they are opened.
 
 use crate::driver::{FileKey, NewReader, VersionCursor};
 use crate::engine::Engine;
@@ -22,22 +22,22 @@ use foreread_core::policy::Scope;
 use foreread_core::units::MAX_OFFSET;
 use std::sync::Arc;
 
-/// A position in an engine's order of files, after which the next file is listed. It is valid only in that engine; when its file is gone, it
-/// is before nothing.
+/// A position in an engine's order of files: the next file is listed after it. It is valid only in that engine. If its file is gone,
+/// no file follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition(FileKey);
 
-/// How sure it is that a listed file will be read.
+/// How certain it is that a listed file will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Listing {
-    /// A folder or a bucket has it. It is read ahead if the files before it are read one after the other.
+    /// It was found in a listing of a folder or bucket. It is read ahead if the files before it are read one after the other.
     Found,
-    /// The program will read it in its turn. Only the cache and the distance limit how early it is read ahead.
+    /// The program will read it in its turn. Only the cache and the readahead distance limit how early it is read ahead.
     Planned,
 }
 
-/// A source that will perhaps be opened. Its pages stay in the cache until this is dropped and its last reader, if it gets one.
+/// A source that may be opened later. Its pages stay in the cache until this is dropped and its last reader, if any, is closed.
 ///
 /// ```
 /// use foreread::source::Mem;
@@ -62,10 +62,10 @@ pub struct ListedFile {
 }
 
 impl Engine {
-    /// Lists a source as the one after `after`; without `after`, as the first of an order.
+    /// Lists a source after `after`; without `after`, it is the first of an order.
     ///
     /// # Errors
-    /// The source cannot be opened by its name, is too large, or too many are open.
+    /// The source cannot be opened by its name, is too large, or too many sources are open.
     pub fn list(
         &self,
         origin: impl Into<Origin>,
@@ -99,7 +99,7 @@ impl Engine {
         })
     }
 
-    /// Whether its policy uses the order of files.
+    /// Whether the engine's policy uses the order of files.
     #[must_use]
     pub fn follows_order(&self) -> bool {
         self.policy().info.scope == Scope::Source
@@ -107,16 +107,16 @@ impl Engine {
 }
 
 impl ListedFile {
-    /// Its place in the order.
+    /// Its position in the order.
     #[must_use]
     pub fn position(&self) -> FilePosition {
         FilePosition(self.key)
     }
 
-    /// A reader of the version that was listed.
+    /// Opens a reader of the version that was listed.
     ///
     /// # Errors
-    /// The source has changed since it was listed, or too many are open.
+    /// The source has changed since it was listed, or too many readers are open.
     pub fn open(&self) -> Result<Reader, OpenError> {
         let opened = self
             .engine
@@ -149,7 +149,7 @@ impl Drop for ListedFile {
 }
 
 impl Reader {
-    /// Its file's position in the order: the next files can be listed after it ([`Engine::list`]).
+    /// The position of its file in the order: the next files can be listed after it ([`Engine::list`]).
     #[must_use]
     pub fn position(&self) -> Option<FilePosition> {
         self.engine.driver().key(self.at.file).map(FilePosition)

@@ -1,6 +1,6 @@
-//! Reads by tasks, of any runtime or none.
+//! Reads by tasks, with any runtime or without one.
 //!
-//! It needs no runtime and no thread of the caller, and blocks only if no worker thread is available.
+//! A read needs no runtime and no thread of the caller. It blocks only if no worker thread is available.
 
 use super::{Reader, SourceLabel};
 use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};
@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 impl Reader {
-    /// [`Reader::read_at`] for tasks: it starts when it is awaited, and the task's thread is free while
-    /// the source is read. Dropping the future cancels the read; pages already fetched stay cached.
+    /// [`Reader::read_at`] for tasks. The read starts when the future is first polled, and the task's thread is free while the
+    /// source is read. Dropping the future cancels the read; pages already fetched stay cached.
     ///
-    /// Bytes are copied by the thread that polls. Fetches are run by the engine's worker threads, or go to the source's
-    /// queue. An engine without worker threads ([`Options::threads`](crate::Options::threads) of 0, or none available) reads
-    /// while it is polled. Opening and closing block: use your runtime's blocking pool.
+    /// The polling thread copies the bytes. The engine's worker threads run fetches, or the fetches go to the source's queue. An
+    /// engine without worker threads ([`Options::threads`](crate::Options::threads) is 0, or none can be started) reads during the
+    /// poll. Opening and closing block: use your runtime's pool for blocking calls.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -33,7 +33,7 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// As [`Reader::read_at`].
+    /// See [`Reader::read_at`].
     pub fn read_at_async<'a>(&'a self, buf: &'a mut [u8], offset: u64) -> ReadAt<'a> {
         ReadAt {
             reader: self,
@@ -43,7 +43,7 @@ impl Reader {
         }
     }
 
-    /// One poll of a read into `buf`. A read that is pending has pieces in `buf`: the next poll has to have the same bytes.
+    /// Polls a read into `buf`. A pending read has already stored pieces in `buf`, so the next poll must pass the same buffer.
     pub(crate) fn poll_at(
         &self,
         buf: &mut [u8],
@@ -79,7 +79,7 @@ impl Reader {
     }
 }
 
-/// A read in progress. Made by [`Reader::read_at_async`].
+/// A read in progress. Created by [`Reader::read_at_async`].
 #[must_use = "a read does nothing until it is awaited"]
 pub struct ReadAt<'a> {
     reader: &'a Reader,

@@ -1,6 +1,6 @@
-//! Writing through a reader: to the source first, then the range is dropped from the cache.
+//! Writing through a reader: first to the source, then the range is dropped from the cache.
 //!
-//! No unwritten byte is cached, and a read that starts after the write has returned gets no old byte.
+//! The cache contains no unwritten bytes, and a read that starts after the write has returned gets no old bytes.
 //!
 //! ```text
 //!   write_at ── source.write_at ── Invalidate: present pages go, fetches in flight are doomed ── returns
@@ -15,7 +15,7 @@ use crate::source::{self, Cause, SourceError};
 use foreread_core::units::ByteRange;
 
 impl Reader {
-    /// Readies the source to be written. Off until then: a reader only reads.
+    /// Prepares the source for writes. A reader cannot write before this call.
     ///
     /// # Errors
     /// The source cannot be written, or not by this user.
@@ -25,19 +25,19 @@ impl Reader {
             .map_err(|error| self.refuse(error))
     }
 
-    /// Locks the source against other writers while it is open here: an advisory lock on a file, as
-    /// QEMU takes it, a claim (`O_EXCL`) on a block device, which a mount holds too. After [`Reader::allow_writes`].
+    /// Locks the source against other writers while it is open here. For a file this is an advisory lock, like that of QEMU; for a
+    /// block device it is an exclusive open (`O_EXCL`), which a mount holds too. Call it after [`Reader::allow_writes`].
     ///
     /// # Errors
-    /// Another program holds it (`EAGAIN`, `EBUSY`), or it cannot be locked.
+    /// Another program holds the lock (`EAGAIN`, `EBUSY`), or the source cannot be locked.
     pub fn lock(&self) -> Result<(), WriteError> {
         source::writing_of(&*self.source)
             .and_then(|writing| writing.lock_writes())
             .map_err(|error| self.refuse(error))
     }
 
-    /// Writes all of `buf` from `offset` on, inside the source's size. Blocks until the source has taken it; see
-    /// [`Reader::flush`]. Reads that start later see it, through any reader.
+    /// Writes all of `buf` from `offset` on, within the source's size. Blocks until the source has accepted the bytes;
+    /// [`Reader::flush`] makes them durable. Reads that start later, through any reader, see the new bytes.
     ///
     /// # Errors
     /// See [`WriteError`]. The content of the range is then unspecified.
@@ -65,7 +65,7 @@ impl Reader {
             return Ok(());
         }
         let written = guarded(|| source::writing_of(&*self.source)?.write_at(buf, offset));
-        // Also when it failed: how much was written is unknown.
+        // Also after an error, because it is unknown how much was written.
         self.engine
             .driver()
             .invalidate(self.at.file, ByteRange::between(offset, end))
@@ -75,7 +75,7 @@ impl Reader {
                 .driver()
                 .changed(self.at.file, version)
                 .map_err(stopped)?;
-            // The caller of this write knows, unless the reader is pinned.
+            // The caller of this write is informed by its result, unless the reader is pinned.
             self.seen.told(
                 self.engine
                     .driver()
@@ -87,11 +87,11 @@ impl Reader {
         written.map_err(|error| self.refuse(error))
     }
 
-    /// Returns when all earlier writes are durable. After a failure it fails for all
-    /// readers of this source from then on: the system does not say whose bytes were lost. Opened anew it starts over.
+    /// Returns when all earlier writes are durable. After a failure, it fails for all readers of this source from then on, because
+    /// the system does not say whose bytes were lost. Opening the source again resets this.
     ///
     /// # Errors
-    /// See [`WriteError`]; the first error there was.
+    /// See [`WriteError`]; the first error that occurred.
     pub fn flush(&self) -> Result<(), WriteError> {
         self.flushes
             .run(|| guarded(|| source::writing_of(&*self.source)?.flush()))

@@ -4,12 +4,12 @@
 //!   Lease ──► [piece of a chunk][piece of the next] ...      each keeps its chunk alive
 //! ```
 //!
-//! Example: a read of 8 KiB whose pages came by two fetches is a lease of two pieces of 4 KiB each.
+//! Example: a read of 8 KiB whose pages came from two fetches is a lease of two pieces of 4 KiB each.
 
 use crate::chunk::Chunk;
 use std::sync::Arc;
 
-/// Bytes in a row in one chunk, kept alive.
+/// Contiguous bytes of one chunk, which is kept alive.
 #[derive(Clone, Debug)]
 pub(super) struct LeasedBytes {
     pub chunk: Arc<Chunk>,
@@ -23,7 +23,7 @@ impl LeasedBytes {
     }
 }
 
-/// Bytes of the store that stay readable even if their pages are dropped. The usual case, one piece, allocates nothing.
+/// Bytes of the store that stay readable even if their pages are dropped. In the usual case of one piece it allocates no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,
@@ -43,7 +43,7 @@ impl Lease {
         self.first.iter().chain(&self.rest).map(LeasedBytes::bytes)
     }
 
-    /// Copies all into the front of `to`, as far as there is room. Returns how many bytes that was.
+    /// Copies all bytes to the start of `to`, as far as there is room. Returns the number of bytes copied.
     pub fn copy_to(&self, to: &mut [u8]) -> usize {
         let mut done = 0;
         for bytes in self.slices() {

@@ -1,24 +1,24 @@
 //! The buffers of a group's pages.
 //!
-//! Ordered by place, disjoint. The drawing is in `store.rs`.
+//! Segments are ordered by position, and disjoint. `store.rs` has a drawing.
 //!
-//! Example: a chunk of 8 pages is put at page 0, and pages 2 and 3 are dropped. Two segments are left, pages 0..2 and 4..8, both
-//! of the same chunk.
+//! Example: a chunk of 8 pages is stored at page 0, and pages 2 and 3 are dropped. Two segments remain, pages 0..2 and 4..8, both of
+//! the same chunk.
 
 use super::lease::{Lease, LeasedBytes};
 use crate::chunk::{Chunk, Pool};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pages of a group that lie in a row in one chunk.
+/// Pages of a group that are contiguous in one chunk.
 #[derive(Clone, Debug)]
 struct Segment {
     chunk: Arc<Chunk>,
-    /// First page, counted in the group.
+    /// Index of the first page in the group.
     at: u8,
-    /// How many.
+    /// Number of pages.
     pages: u8,
-    /// First page, counted in the chunk.
+    /// Index of the first page in the chunk.
     from: u8,
 }
 
@@ -36,7 +36,7 @@ impl Segment {
 pub struct Segments(Vec<Segment>);
 
 impl Segments {
-    /// Puts in all pages of a filled chunk, the first of them at page `at`. What was there is gone.
+    /// Stores all pages of a filled chunk, the first of them at page `at`. Replaces what was there.
     pub fn put(&mut self, at: usize, chunk: Arc<Chunk>, pool: &Arc<Pool>) {
         let pages = chunk.pages().min(64usize.saturating_sub(at));
         if pages == 0 {
@@ -53,7 +53,7 @@ impl Segments {
         self.0.insert(place, new);
     }
 
-    /// Adds the bytes at `bytes` of the group to a lease. False when a page of them is not here.
+    /// Adds the group's bytes in the range `bytes` to a lease. Returns false if one of their pages is missing.
     pub fn lease(&self, bytes: Range<usize>, page_shift: u32, lease: &mut Lease) -> bool {
         let mut at = bytes.start;
         let mut segments = {
@@ -80,13 +80,13 @@ impl Segments {
         true
     }
 
-    /// Forgets the pages whose bit is set.
+    /// Drops the pages whose bit in `mask` is set.
     pub fn drop_pages(&mut self, mask: u64, pool: &Arc<Pool>) {
         if self.0.iter().all(|s| s.mask() & mask == 0) {
             return;
         }
         if self.0.iter().all(|s| s.mask() & !mask == 0) {
-            // Keeps its capacity for the next group of this number.
+            // Keeps its capacity for the next group with this number.
             return self.0.clear();
         }
         let mut left = Vec::with_capacity(self.0.len() + 1);
@@ -106,7 +106,7 @@ impl Segments {
         self.compact(pool);
     }
 
-    /// Moves the living pages of every chunk of which less than half is alive.
+    /// Moves the remaining pages of every chunk of which less than half remains.
     fn compact(&mut self, pool: &Arc<Pool>) {
         let (group, page) = (&mut self.0, pool.page_bytes());
         for first in 0..group.len() {
@@ -139,12 +139,12 @@ impl Segments {
     }
 }
 
-/// The bits of `pages` (at least one) pages from `at`.
+/// A mask with `pages` (at least one) bits set, starting at `at`.
 pub fn run_mask(at: u8, pages: u8) -> u64 {
     (u64::MAX >> (64 - u32::from(pages))) << at
 }
 
-/// The runs of set bits: first and length.
+/// The runs of set bits, as first bit and length.
 fn runs(mut mask: u64) -> impl Iterator<Item = (u8, u8)> {
     std::iter::from_fn(move || {
         if mask == 0 {

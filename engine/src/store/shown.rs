@@ -1,8 +1,9 @@
 //! Published groups, which readers access without the driver's lock.
 //!
-//! The driver shows a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store hides it before it changes
-//! the group in any way. So published data equals the store's, and a read that starts after a change finds nothing here.
-//! It does not decide what to publish, does not keep dropped data, and never makes a reader wait for a copy.
+//! The driver publishes a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store
+//! withdraws it before it changes the group in any way. So published data equals the store's data, and a read that starts after a
+//! change finds nothing published. This module does not decide what to publish, does not keep dropped data, and never makes a reader
+//! wait for a copy.
 //!
 //! ```text
 //!   file, group ──► cell (one of a few thousand) ──► { which group, its pages, version and size of the file, segments }
@@ -11,8 +12,8 @@
 //!   driver: show ──► replaces the cell's content;  the file grew ──► everything is outdated
 //! ```
 //!
-//! Example: 16 threads read pages of a set that is cached. The second read of a page shows its group; from then on a read takes the
-//! lock of one cell of many, and two threads meet only where they read the same group at the same moment.
+//! Example: 16 threads read pages of a cached set. The second read of a page publishes its group. From then on a read takes the lock
+//! of one of many cells, and two threads contend only if they read the same group at the same moment.
 
 use super::lease::Lease;
 use super::segments::Segments;
@@ -22,45 +23,45 @@ use foreread_core::units::{ByteRange, FileId, GroupSlot, PageSize};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Pages of the cache for each cell: two cells for a group that is whole, so that groups of several files seldom meet in one.
+/// Pages of the cache per cell. That is two cells for a whole group, so that groups of several files seldom share a cell.
 const PAGES_A_CELL: u64 = 32;
-/// Least and most cells. A cell has 128 bytes: at most 8 MiB, for a cache of 8 GiB and more.
+/// Minimum and maximum number of cells. A cell has 128 bytes: at most 8 MiB, for a cache of 8 GiB and more.
 const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
 
-/// A group that is shown.
+/// A published group.
 struct Group {
     settled: SettledGroup,
-    /// Of its file, when it was shown.
+    /// The state of its file when the group was published.
     known: SizedVersion,
-    /// Of the table, when it was shown.
+    /// The generation of the table when the group was published.
     generation: u64,
     segments: Segments,
 }
 
-/// On cache lines that nothing else is on: a pair of them, since they are fetched in pairs.
+/// Aligned so that nothing else shares its cache lines; two lines, because processors fetch lines in pairs.
 #[repr(align(128))]
 struct Cell(RwLock<Option<Group>>);
 
 /// Published groups, which readers access without the driver's lock.
 pub struct ShownGroups {
     page: PageSize,
-    /// A power of two.
+    /// The number of cells is a power of two.
     cells: Box<[Cell]>,
-    /// Counts what outdates everything that is shown.
+    /// Incremented by each event that outdates all published groups.
     generation: AtomicU64,
 }
 
 /// The known state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizedVersion {
-    /// As told to the machine.
+    /// The size that the machine knows.
     pub size: u64,
-    /// Counts the changes; no other version of any file has this number.
+    /// Incremented by each change; no other version of any file has this number.
     pub version: u64,
 }
 
 impl ShownGroups {
-    /// For a cache of this many pages.
+    /// The table for a cache of this many pages.
     pub fn new(page: PageSize, capacity_pages: u64) -> ShownGroups {
         let cells = (capacity_pages / PAGES_A_CELL)
             .clamp(*CELLS.start(), *CELLS.end())
@@ -73,14 +74,16 @@ impl ShownGroups {
         }
     }
 
-    /// Neighbouring groups have neighbouring cells: those of one file do not meet, unless the file is larger than the cache.
+    /// Neighbouring groups have neighbouring cells, so groups of one file do not share a cell unless the file is larger than the
+    /// cache.
     fn cell(&self, file: FileId, number: u64) -> &Cell {
-        // 2^64 divided by the golden ratio: files begin far apart.
+        // 2^64 divided by the golden ratio, so that files start far apart.
         let start = u64::from(file.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.cells[(start.wrapping_add(number) as usize) & (self.cells.len() - 1)]
     }
 
-    /// Leases bytes of a group that is shown, if the reader may read a file of which this is known. False: the driver is to be asked.
+    /// Leases bytes of a published group, if the reader may read a file with this known state. Returns false if the driver must be
+    /// asked.
     #[inline]
     pub fn lease(
         &self,
@@ -116,7 +119,7 @@ impl ShownGroups {
             .lease(bytes, self.page.bytes().trailing_zeros(), lease)
     }
 
-    /// Shows a group in place of what its cell showed.
+    /// Publishes a group in place of the previous content of its cell.
     pub(super) fn show(&self, settled: SettledGroup, known: SizedVersion, segments: Segments) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.set(settled.file, settled.number, |_| {
@@ -146,7 +149,7 @@ impl ShownGroups {
         *cell = change(old);
     }
 
-    /// A file's size has changed: withdraws everything published with the old one.
+    /// Handles a change of a file's size: withdraws all groups published with the old size.
     pub fn outdate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Every event and action comes back from its line.
+//! Parsing the line of any event or action gives that event or action again.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn events() -> Vec<Event> {
     all
 }
 
-/// What readers and the files' owner say.
+/// Events from readers and from the files' owner.
 fn events_of_readers() -> Vec<Event> {
     let (read, open, file) = (READ, OPEN, FILE);
     let range = ByteRange::between(1, 1 << 62);
@@ -90,7 +90,7 @@ fn events_of_readers() -> Vec<Event> {
     all
 }
 
-/// What the source answers, and what is known of it.
+/// Events from the source: answers, and known properties.
 fn events_of_sources() -> Vec<Event> {
     let (read, fetch) = (READ, FETCH);
     let mut all = vec![

@@ -1,21 +1,21 @@
-//! Detects whether a signal ends the requesting thread while it waits.
+//! Detects that a signal is about to end the requesting thread while it waits.
 //!
-//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers it with "not implemented"; then the kernel sends none, and
-//! a killed thread still waits for its answer. So long operations check the thread's pending signals
-//! (proc_pid_status(5)). A caller in another PID namespace has no pid here, and its request always completes.
+//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers that with "not implemented". From then on the kernel sends
+//! none, and a killed thread still waits for its answer. So long operations check the thread's pending signals (proc_pid_status(5)).
+//! A caller in another PID namespace has no pid here, so its request always completes.
 //!
 //! ```text
 //!   SigPnd 0000000000000100 ──► bit 8, SIGKILL: the answer is not needed
 //!   ShdPnd 0000000000000002 ──► bit 1, SIGINT, unless it is blocked or ignored
 //! ```
 
-/// SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, as bits from signal 1 on.
+/// SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM as bits, starting at signal 1.
 const ENDS: u64 = 1 | 1 << 1 | 1 << 2 | KILL | 1 << 14;
 const KILL: u64 = 1 << 8;
 
-/// Whether the thread with this number has a pending signal that ends it or that it handles.
+/// Whether the thread with this number has a pending signal that ends it, or that it handles.
 pub fn is_ending(thread: u32) -> bool {
-    // Unknown if it cannot be read.
+    // If the signals cannot be read, the answer is no.
     thread > 0
         && std::fs::read_to_string(format!("/proc/{thread}/status"))
             .is_ok_and(|status| ends(&status))

@@ -1,14 +1,15 @@
 //! The control socket: a client sends the names of the files that it will read, and the mount reads them ahead in that order.
 //!
-//! A listing suggests the next files; a list from the program is certain. Never: waits for a file's bytes, or answers another
-//! user than the one that mounts and root.
+//! A listing only suggests the next files, but a list from the program is certain. The socket never waits for the bytes of a file,
+//! and answers only root and the user who mounted.
 //!
 //! ```text
 //!   client ── "d00/f1" 0 "d07/f2" 0 ... end ──►  names become inode numbers, linked in this order
 //!          ◄── "2 files, 0 unknown\n" ─────────  or "error: WHY\n"
 //! ```
-//! Example: a shuffled epoch of 1,000 objects of 100 kB, 30 ms away. Opened one after the other they cost a round trip each, 30 s. With
-//! the list the distance of the policy is full of them, and the link sets the time.
+//! Example: 1,000 objects of 100 kB in shuffled order (one training epoch), on storage with 30 ms latency. Opened one after the
+//! other, each costs a round trip, 30 s in total. With the list, the readahead distance is filled with upcoming files, and the
+//! link's bandwidth sets the time.
 
 use super::{FileOrder, Planner};
 use crate::front::unix::{UnixSocket, knock};
@@ -24,25 +25,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of a name, as PATH_MAX of Linux.
+/// Maximum length of a name in bytes: PATH_MAX of Linux.
 const MAX_NAME: u64 = 4096;
-/// How long a client may take for its next bytes.
+/// How long a client may take to send its next bytes.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Clients that send lists at the same time: a silent one keeps only its own place.
+/// Maximum number of clients that send lists at the same time; a silent client occupies only one of these slots.
 const MAX_CLIENTS: usize = 16;
 
-/// Answers until it is dropped.
+/// The control socket. It answers until it is dropped.
 pub struct Control {
     listener: Arc<UnixSocket>,
     path: PathBuf,
     state: Arc<ControlState>,
 }
 
-/// What the threads and their end share.
+/// State shared by the threads and the drop.
 #[derive(Default)]
 struct ControlState {
     stop: AtomicBool,
-    /// The clients that are served now, by number.
+    /// The clients that are now being served, by number.
     clients: Mutex<HashMap<u64, UnixStream>>,
 }
 
@@ -53,10 +54,10 @@ impl ControlState {
 }
 
 impl Control {
-    /// Listens at `path`, in a mode that keeps other users out.
+    /// Listens at `path`; the file mode excludes other users.
     ///
     /// # Errors
-    /// The place is taken, or may not be written.
+    /// The path is in use, or cannot be written.
     pub fn start(path: &Path, planner: Planner) -> std::io::Result<Control> {
         let control = Control {
             listener: Arc::new(UnixSocket::bind(path)?),
@@ -71,7 +72,7 @@ impl Control {
                 }
                 match client {
                     Ok(client) => begin(number, client, &planner, &state),
-                    // Out of descriptors: some may be closed soon.
+                    // Out of file descriptors: wait until some may have been closed.
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
             }
@@ -86,13 +87,13 @@ impl Drop for Control {
         for client in self.state.clients().values() {
             let _ = client.shutdown(Shutdown::Both);
         }
-        // Wakes the thread. It is not waited for: it may be asking a storage that does not answer.
+        // Wakes the thread. It is not joined, because it may be waiting for storage that does not answer.
         let _ = knock(&self.path);
         self.listener.remove();
     }
 }
 
-/// Serves each client on its own thread with its own order, so that none waits for another.
+/// Serves each client on its own thread with its own order, so that no client waits for another.
 fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<ControlState>) {
     let refuse = |mut client: &UnixStream, why: &str| {
         drop(client.write_all(format!("error: {why}\n").as_bytes()))
@@ -111,7 +112,7 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<Control
     let (planner, own) = (planner.clone(), Arc::clone(state));
     let work = move || {
         serve(client, &planner);
-        // The copy is dropped as well: only then does the client see the end of the answer.
+        // This copy must be dropped too: only then does the client see the end of the answer.
         own.clients().remove(&number);
     };
     if let Err(error) = system::spawn("foreread-list", None, work)
@@ -121,7 +122,7 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<Control
     }
 }
 
-/// Reads a list and answers with one line. A client may disconnect before the answer.
+/// Reads a list and answers with one line. The client may disconnect before the answer.
 fn serve(mut client: UnixStream, planner: &Planner) {
     let taken = client
         .set_read_timeout(Some(PATIENCE))
@@ -158,13 +159,13 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
         if !name.as_os_str().is_empty() && !order.push(&name).map_err(refused)? {
             let most = super::MAX_PLANNED;
             return Err(std::io::Error::other(format!(
-                "more than {most} files; send the rest when some of them are read"
+                "more than {most} files; send the rest after some of them were read"
             )));
         }
     }
 }
 
-/// Sends names to the mount whose control socket is at `path`, and returns its answer.
+/// Sends names to the mount whose control socket is at `path`. Returns its answer.
 ///
 /// # Errors
 /// No mount listens there, it refuses the list, or it ended meanwhile.
@@ -177,14 +178,14 @@ pub fn send(
         let mut bytes = name?.into_vec();
         bytes.push(0);
         if server.write_all(&bytes).is_err() {
-            // It has said why.
+            // The answer says why.
             break;
         }
     }
     let _ = server.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     match server.take(MAX_NAME).read_to_end(&mut answer) {
-        // It has answered before it had read all names.
+        // The mount answered before it had read all names.
         Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
         done => _ = done?,
     }

@@ -3,8 +3,8 @@
 //! ```text
 //!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its bytes counted while it is made
 //! ```
-//! A listing takes room for each name before it keeps it ([`FolderNames`]), and gives it back when it fails, or when it is not believed any
-//! more, the folder is closed and the kernel knows none of its names.
+//! A listing reserves memory for each name before it stores the name ([`FolderNames`]). The memory is released if the listing fails.
+//! Otherwise it is released when the listing is no longer trusted, the folder is closed, and the kernel knows none of its names.
 
 use crate::Reader;
 use crate::source::tree::{FolderNames, Kind, Meta};
@@ -23,33 +23,35 @@ pub struct Handle {
     pub place: ReadPlace,
 }
 
-/// Where the kernel reads a file, see [`KernelCut`].
+/// The position at which the kernel reads a file; see [`KernelCut`].
 #[derive(Default)]
 pub struct ReadPlace {
     /// The end of its latest read.
     next: AtomicU64,
-    /// The same, where that was a jump; else 0.
+    /// The end of its latest read if that read was a jump; otherwise 0.
     jumped_to: AtomicU64,
 }
 
 /// How the kernel splits the reads of programs.
 ///
-/// Its page cache asks for at most `most` bytes at once. A program that reads as much from within a page makes two requests, the second
-/// once the first is answered: two waits for the storage. So a request of that length that does not go on where the latest one ended
-/// (a jump) fetches as much again, while at least half of the jumps were followed by a request for that.
+/// The kernel's page cache requests at most `most` bytes at once. If a program reads that many bytes from an offset within a page,
+/// the kernel makes two requests, the second after the first is answered: the program waits for the storage twice. So if a request
+/// of that length does not continue at the end of the latest one (a jump), the mount fetches the same number of bytes after it as
+/// well. It does so while at least half of the recent jumps were followed by such a second request.
 ///
-/// Example: 131072 bytes at 9000000 are a request for 131072 bytes at 8998912, and one for 126976 bytes behind it.
+/// Example: a read of 131072 bytes at 9000000 becomes a request for 131072 bytes at 8998912 and a request for the 126976 bytes after
+/// them.
 pub struct KernelCut {
-    /// 0: the kernel does not cut.
+    /// Maximum length of a request; 0 if the kernel does not split reads.
     most: u64,
-    /// Jumps of late, and how many of them were followed.
+    /// Recent jumps, and how many of them were followed.
     jumps: AtomicU64,
     followed: AtomicU64,
 }
 
-/// Jumps that need not have been followed.
+/// Number of jumps that need not have been followed.
 const FREE_JUMPS: u64 = 2;
-/// Jumps after which older ones count half.
+/// Number of jumps after which the earlier ones count half.
 const MANY_JUMPS: u64 = 64;
 
 impl KernelCut {
@@ -61,7 +63,7 @@ impl KernelCut {
         }
     }
 
-    /// Bytes that are fetched behind a request. Counts of several threads may miss each other's: they only weigh.
+    /// How many bytes to fetch after a request. The counts are approximate: concurrent threads may miss each other's updates.
     pub fn behind(&self, place: &ReadPlace, offset: u64, len: u64) -> u64 {
         let end = offset + len;
         let is_jump = place.next.swap(end, Ordering::Relaxed) != offset;
@@ -93,14 +95,14 @@ pub struct FolderListing {
 }
 
 impl FolderListing {
-    /// The path at a position, and its attributes in the listing.
+    /// The path at a position of the listing, with its attributes there.
     pub fn entry(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let place = place as usize;
         let path = self.folder.join(self.names.name(place)?);
         Some((path, self.names.meta(place)?))
     }
 
-    /// The next file after a place.
+    /// The next file after a position.
     pub fn file_after(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let mut after = place.checked_add(1)?..;
         let file = after.find(|&at| self.names.kind(at as usize) != Some(Kind::Folder))?;

@@ -1,15 +1,16 @@
-//! The interface to the crate `fuser`: requests in, replies out.
+//! The interface to the crate `fuser`: it decodes requests and encodes replies.
 //!
-//! It takes no decisions. A request is decoded, executed by [`View`] on a thread that may block ([`RequestPool`]), while its caller
-//! waits and the mount is not stopped, and its result is encoded. If a reply is dropped unsent (a panic), the crate answers with EIO.
+//! It makes no decisions. A request is decoded, and [`View`] executes it on a thread that may block ([`RequestPool`]), for as long
+//! as the caller waits and the mount is not stopped. Then the result is encoded. If a reply is dropped without being sent (a panic),
+//! the crate answers with EIO.
 //!
 //! ```text
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
 //! ```
 //!
-//! **The kernel's own readahead** stays on, small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead in its page
-//! cache, which is what makes requests larger than a page. Of that the engine sees a sequential reader with requests of that
-//! size; the engine's readahead hides the latency of the storage. Set to 0, each page is a separate request.
+//! **The kernel's own readahead** stays on, but small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead into its page
+//! cache, so that requests are larger than a page. The engine sees a sequential reader with requests of that size; the engine's own
+//! readahead hides the latency of the storage. With 0, each page is a separate request.
 
 use super::caller;
 use super::passed::PassedFiles;
@@ -36,37 +37,38 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Background requests, by the kernel's count: nearly every buffered read. Its default of 12 for all files
-/// together would let one slow file keep the others waiting.
+/// Maximum number of background requests as the kernel counts them; nearly all buffered reads are. With the kernel's default of 12
+/// for all files together, one slow file would keep the others waiting.
 const MAX_BACKGROUND: u16 = 4096;
-/// Threads beside the dispatchers for which there has to be room before a mount: those of the caller that answer signals, report and
-/// listen, and fusermount3.
+/// Number of threads that must be available before a mount, in addition to the dispatchers: the caller's threads for signals,
+/// reports and listening, and fusermount3.
 const SPARE: usize = 8;
-/// The inode number in a directory entry that was not looked up; the same that other file systems use.
+/// The inode number in a directory entry that was not looked up; other file systems use the same value.
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
-/// A file system that is mounted.
+/// A mounted file system.
 pub struct KernelMount {
     session: Session<Kernel>,
     place: Arc<MountPlace>,
 }
 
-/// Takes a mount away, once.
+/// Unmounts once.
 pub struct Unmounter {
     session: SessionUnmounter,
     place: Arc<MountPlace>,
 }
 
-/// The mount point. At its end the crate unmounts by the folder's name, and so whatever is mounted there by then: the mount of another
-/// program, or a new one of ours. So the end of a mount that another program took away does not return to the crate.
+/// The mount point. At its end the crate unmounts by the folder's name, and so would unmount whatever is mounted there by then: the
+/// mount of another program, or a new mount of foreread. So if another program has unmounted this mount, its thread does not return
+/// to the crate.
 struct MountPlace {
     dir: PathBuf,
-    /// The mount's number; 0 before it is mounted. The kernel gives the number of a mount that is gone to the next one.
+    /// The mount's ID; 0 before it is mounted. The kernel reuses the ID of a removed mount for the next mount.
     id: AtomicU64,
-    /// The connection to the kernel, to see whether it ended. None from the end of the session on: while it is open, the kernel waits for a
-    /// server.
+    /// The connection to the kernel, used to see whether it has ended. `None` after the end of the session: while the connection is
+    /// open, the kernel waits for a server.
     connection: Mutex<Option<OwnedFd>>,
-    /// The crate has released its mount and will not unmount again.
+    /// Whether the crate has released its mount and will not unmount again.
     given_up: AtomicBool,
     /// The threads of a running mount.
     waits: Mutex<Option<Sender<std::io::Result<()>>>>,
@@ -79,7 +81,7 @@ impl MountPlace {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether what is mounted there is this mount; so it is taken where that cannot be seen, without /proc.
+    /// Whether the file system mounted there is this mount. Assumed true if that cannot be determined, without /proc.
     fn is_ours(&self) -> bool {
         let id = self.id.load(Ordering::Acquire);
         let mounts = Host::here().mounts();
@@ -87,7 +89,7 @@ impl MountPlace {
         id == 0 || last.is_some_and(|mount| mount.id == id)
     }
 
-    /// Keeps the crate from unmounting what is not ours: the thread stays where it is, and [`KernelMount::run`] returns.
+    /// Keeps the crate from unmounting a mount that is not ours: the thread never returns, and [`KernelMount::run`] does.
     fn ended(&self) {
         let connection = self.connection().take();
         let is_over = connection.is_some_and(|connection| is_over(&connection));
@@ -107,7 +109,7 @@ impl MountPlace {
     }
 }
 
-/// Whether the kernel has ended a connection: its mount is gone, or was aborted.
+/// Whether the kernel has ended the connection, because its mount was removed or aborted.
 fn is_over(connection: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(connection, PollFlags::empty())];
     poll(&mut polled, Some(&Timespec::default()))
@@ -124,8 +126,8 @@ struct Kernel {
     passed: Arc<PassedFiles<BackingId>>,
 }
 
-/// What makes the type `fuse.foreread` in the tables of mounts. fusermount3 has an option for it; a mount(2) by root passes it to the kernel,
-/// which takes it from 5.5 on. Before that the type is `fuse`.
+/// The mount option that makes `fuse.foreread` the type in mount tables. fusermount3 has an option for it; root's mount(2) passes it
+/// to the kernel, which accepts it since 5.5. Before 5.5 the type is `fuse`.
 fn subtype() -> MountOption {
     match Host::here().kernel_version() >= Some(KernelVersion(5, 5)) {
         true => MountOption::CUSTOM("subtype=foreread".to_string()),
@@ -161,7 +163,7 @@ impl KernelMount {
             owner,
             passed: Arc::default(),
         };
-        // A comma would begin another option.
+        // A comma would start another option.
         let name: String = what
             .chars()
             .map(|c| {
@@ -179,7 +181,7 @@ impl KernelMount {
             MountOption::RO,
             MountOption::NoSuid,
             MountOption::NoDev,
-            // Other users are held to the owner and the permissions of a file, too.
+            // Other users are also subject to a file's owner and permissions.
             MountOption::DefaultPermissions,
         ];
         config.acl = if settings.allow_other {
@@ -189,7 +191,8 @@ impl KernelMount {
         };
         config.n_threads = Some(DISPATCHERS);
         config.clone_fd = true;
-        // Once it is mounted a thread that is refused leaves a mount to take away, for which a process is needed as well.
+        // After mounting, a refused thread would leave a mount that must be removed, and removing it needs a process as well. So
+        // check first.
         foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
             .map_err(|error| no_threads(dir, error))?;
         let session = Session::new(kernel, dir, &config).map_err(|error| refused(dir, error))?;
@@ -217,12 +220,12 @@ impl KernelMount {
         *place.waits.lock().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         foreread_os::threads::spawn("foreread-fuse", move || {
             let ran = session.run();
-            // If another program has unmounted it, that was reported already.
+            // If another program has unmounted it, the result was reported already.
             let _ = to.send(ran);
         })?;
         match ended.recv().unwrap_or(Ok(())) {
-            // The kernel's answer to a thread that has just taken a request when the mount goes away; the others get ENODEV, which
-            // the crate knows. There is no other reason for it: FUSE_ABORT_ERROR is not asked for.
+            // The kernel returns this error to a thread that has just taken a request when the mount is removed; other threads get
+            // ENODEV, which the crate handles. There is no other reason for this error, because FUSE_ABORT_ERROR is not requested.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(()),
             ended => ended,
         }
@@ -241,7 +244,8 @@ impl Unmounter {
     }
 }
 
-/// A request that was cancelled because its thread got a signal fails with EINTR; the program may retry it after its handler.
+/// A request that was cancelled because of a signal to its thread fails with EINTR; the program may retry it after its signal
+/// handler.
 fn errno(refusal: KernelErrno) -> Errno {
     let cancelled = rustix::io::Errno::CANCELED.raw_os_error();
     if refusal == cancelled {
@@ -257,7 +261,7 @@ impl Kernel {
         self.pool.run(move || work(&view));
     }
 
-    /// The same for requests that query names from the storage: they end when the answer is not needed any more.
+    /// Like [`Kernel::run`], for requests that query names from the storage: they end early if the answer is no longer needed.
     fn ask(&self, request: &Request, work: impl FnOnce(&View) + Send + 'static) {
         let (stopped, thread) = (Arc::clone(&self.stopped), request.pid());
         self.run(move |view| {
@@ -266,7 +270,7 @@ impl Kernel {
         });
     }
 
-    /// How long the kernel may trust attributes sent now, and the owner of files without one.
+    /// How long the kernel may trust attributes that are sent now, and the owner of files that have none.
     fn times(&self) -> (Duration, (u32, u32)) {
         (self.view.ttl(), self.owner)
     }
@@ -311,22 +315,22 @@ impl Filesystem for Kernel {
     }
 
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // The kernel's limit applies if it is lower.
+        // The kernel's own limit applies if it is lower.
         let wanted = self.settings.kernel_readahead_bytes.max(1);
         if let Err(most) = config.set_max_readahead(wanted) {
             let _ = config.set_max_readahead(most);
         }
         let _ = config.set_max_background(MAX_BACKGROUND);
         let _ = config.set_congestion_threshold(MAX_BACKGROUND);
-        // Look-ups in one folder need not wait for each other. A kernel without it does not matter.
+        // Lookups in one folder need not wait for each other. It does not matter if the kernel lacks this.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
-        // Not left to the kernel's guess (FUSE_READDIRPLUS_AUTO): a program that lists a folder whole before it opens the
-        // first file would get the names of the first reply alone.
+        // This is not left to the kernel's heuristic (FUSE_READDIRPLUS_AUTO): a program that lists a whole folder before it opens
+        // the first file would otherwise get attributes only for the names in the first reply.
         if self.view.lists_versions() {
             let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
         }
-        // One level: an overlay over this mount stays possible, and files of a cache on an overlay are not passed. A reader that is observed
-        // makes its requests here.
+        // One level: an overlay over this mount stays possible, but files of a cache on an overlay are not passed through. A reader
+        // that is observed must send its requests here.
         let may_pass = self.view.has_disk_cache()
             && self.settings.observer.is_none()
             && !self.settings.direct
@@ -382,7 +386,7 @@ impl Filesystem for Kernel {
                     let how = FopenFlags::FOPEN_NOFLUSH;
                     return reply.opened_passthrough(FileHandle(fh), how, &file.id);
                 }
-                // Without this flag the kernel drops its cached pages of the file.
+                // Without this flag, the kernel drops its cached pages of the file.
                 let how = match stays {
                     _ if is_direct => FopenFlags::FOPEN_DIRECT_IO,
                     true => FopenFlags::FOPEN_KEEP_CACHE,

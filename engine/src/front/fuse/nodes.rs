@@ -1,9 +1,9 @@
-//! Inode numbers known to the kernel, their files, and lookup counts.
+//! The inode numbers that the kernel knows, with their files and lookup counts.
 //!
-//! A number is a hash of path and version, so all mounts of the same files have the same numbers, in whatever order they are looked up:
-//! backups, `git status` and tables of hard links believe them. A new version of a file is a new number, so pages and attributes that the
-//! kernel caches under a number are those of one version. A folder's number depends only on its path. Never: gives one number to two
-//! versions, or forgets one that the kernel still knows.
+//! A number is a hash of path and version, so all mounts of the same files have the same numbers, whatever the lookup order. Backup
+//! programs, `git status` and tables of hard links rely on that. A new version of a file has a new number, so the pages and
+//! attributes that the kernel caches under a number are of one version. A folder's number depends only on its path. Two versions
+//! never have the same number, and a number is kept as long as the kernel knows it.
 //!
 //! ```text
 //!   path, version ──► number ── known? ── yes ──► counted once more
@@ -11,8 +11,8 @@
 //!   asked about, opened, next in order ──► a place becomes a node
 //!   forget ──► counted down to zero ──► gone, with the reader that was kept for it
 //! ```
-//! Example: `ls` of a folder of 1,000,000 names makes as many places in one listing. A program that then opens one of them makes a node of
-//! it, and of the files after it that are listed in the engine (`view/order.rs`).
+//! Example: `ls` of a folder with 1,000,000 names creates that many positions in one listing. If a program then opens one of the
+//! files, it becomes a node, and so do the files after it that are listed in the engine (`view/order.rs`).
 
 use super::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};
@@ -23,15 +23,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The number of the root.
+/// The number of the root folder.
 pub const ROOT: u64 = 1;
 
-/// Bytes of a number in the table: 24, in nodes of a tree that are two thirds full.
+/// Memory of a number in the table: 24 bytes, in tree nodes that are two thirds full.
 const TOLD_BYTES: u64 = 40;
 /// Bytes of a node in addition to its path and version, including allocator overhead.
 const NODE_BYTES: u64 = size_of::<Node>() as u64 + 3 * 16;
 
-/// One number.
+/// The state of one number.
 pub struct Node {
     pub path: Arc<Path>,
     pub meta: Meta,
@@ -39,17 +39,17 @@ pub struct Node {
     told: u64,
     /// Open handles.
     opens: u32,
-    /// It has been opened, so the kernel may have pages of it.
+    /// Whether it was ever opened: if so, the kernel may have pages of it.
     pub was_opened: bool,
-    /// The file in the engine: its pages stay while this is here.
+    /// The file in the engine: its pages are kept while this exists.
     pub base: Option<Arc<Reader>>,
-    /// The same before it is opened for the first time.
+    /// The listed file, before it is opened for the first time.
     pub listed: Option<Arc<ListedFile>>,
-    /// Where the kernel was told of it last by a listing.
+    /// The position at which a listing last gave it to the kernel.
     place: Option<(Arc<FolderListing>, u32)>,
     /// The file after it in the caller's order.
     next: Option<u64>,
-    /// It is in the caller's order and was not opened yet; counted in `told`.
+    /// Whether it is in the caller's order and was not opened yet; counted in `told`.
     pub planned: bool,
 }
 
@@ -74,9 +74,9 @@ impl Node {
     }
 }
 
-/// The file or folder of a number.
+/// The file or folder of a number, as the kernel knows it.
 enum Told {
-    /// A name of a listing, of which nothing more is known.
+    /// A name in a listing, about which nothing more is known.
     Place {
         listing: Arc<FolderListing>,
         place: u32,
@@ -86,7 +86,7 @@ enum Told {
 }
 
 impl Told {
-    /// Is it of this path, in this version?
+    /// Whether it has this path and this version.
     fn is(&self, path: &Path, meta: &Meta) -> bool {
         let is_same = |own: &Meta| {
             own.kind == meta.kind && (own.kind == Kind::Folder || own.version == meta.version)
@@ -101,7 +101,7 @@ impl Told {
     }
 }
 
-/// A number that is made of these alone: 63 bits, so that fields with a sign have room for it.
+/// A number that depends only on these values. It has 63 bits, so that signed fields can hold it.
 fn number_of(path: &Path, meta: &Meta) -> u64 {
     if path.as_os_str().is_empty() {
         return ROOT;
@@ -132,21 +132,21 @@ pub struct UnusedNodes {
 }
 
 pub struct Nodes {
-    /// A tree: a table of hashes is up to half empty, and twice there while it grows.
+    /// A B-tree, because a hash table is up to half empty, and exists twice while it grows.
     told: BTreeMap<u64, Told>,
-    /// Those of all numbers.
+    /// Memory of all numbers.
     bytes: NameBytes,
     /// Closed files whose pages are kept, oldest first.
     idle: VecDeque<u64>,
     most_idle: usize,
-    /// Numbers that are listed in the engine, oldest first; some of them were opened since.
+    /// Numbers that are listed in the engine, oldest first; some were opened since.
     listed: VecDeque<u64>,
-    /// Numbers that were planned, oldest first; some of them were opened since.
+    /// Numbers that were planned, oldest first; some were opened since.
     planned: VecDeque<u64>,
 }
 
 impl Nodes {
-    /// The pages of at most `most_idle` closed files are kept.
+    /// A table that keeps the pages of at most `most_idle` closed files.
     pub fn new(root: Meta, most_idle: usize) -> Nodes {
         let node = Node::new(Arc::from(PathBuf::new()), root);
         Nodes {
@@ -170,7 +170,7 @@ impl Nodes {
         }
     }
 
-    /// The state of a number. A place in a listing becomes a node.
+    /// The state of a number. A position in a listing becomes a node.
     pub fn known(&mut self, number: u64) -> Option<&Node> {
         let told = self.told.get_mut(&number)?;
         if let Told::Place {
@@ -191,7 +191,7 @@ impl Nodes {
         self.node(number).map(|node| &*node)
     }
 
-    /// The number of a path in a version, known or not. If two have the same one, the second gets the next that is free.
+    /// The number of a path in a version, known or not. If two have the same hash, the second gets the next free number.
     fn slot(&self, path: &Path, meta: &Meta) -> u64 {
         let mut number = number_of(path, meta);
         while self
@@ -204,7 +204,7 @@ impl Nodes {
         number
     }
 
-    /// The kernel gets what is at a path. The path if the numbers take too many bytes.
+    /// Counts a lookup of the file at a path by the kernel. Returns the path as an error if the numbers take too much memory.
     pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Result<u64, PathBuf> {
         let number = self.slot(&path, &meta);
         match self.told.get_mut(&number) {
@@ -224,7 +224,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// The kernel gets the name at a place of a listing, which has this path; see [`Nodes::enter`].
+    /// Counts a lookup of the name at a position of a listing, which has this path; see [`Nodes::enter`].
     pub fn enter_listed(
         &mut self,
         listing: &Arc<FolderListing>,
@@ -261,7 +261,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// The reader of a number is of another version by now, and is not kept. Returns what has to be dropped.
+    /// Handles a reader whose file has another version by now: it is not kept. Returns the values to drop.
     pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) -> UnusedNodes {
         let is_failed = |base: &mut Arc<Reader>| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr());
         let base = self.node(number);
@@ -271,7 +271,7 @@ impl Nodes {
         }
     }
 
-    /// The kernel has forgotten `times` lookups. Returns the values to drop.
+    /// Handles `times` lookups that the kernel has forgotten. Returns the values to drop.
     pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
         let is_gone = match self.told.get_mut(&number) {
             Some(Told::Place { times: told, .. }) => {
@@ -308,15 +308,15 @@ impl Nodes {
 
     // ---- the order of files ----
 
-    /// The caller will open `number` after `before`, and it was counted for that. Returns what has to be dropped: if more than `most`
-    /// are planned, the oldest one is not any more.
+    /// Records that the caller will open `number` after `before`; `number` was already counted for that. If more than `most` are
+    /// planned, the oldest is no longer planned. Returns the values to drop.
     pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
         self.known(number);
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
         };
         if std::mem::replace(&mut node.planned, true) {
-            // It is counted already, and has a new place.
+            // It was counted already, and now has a new position.
             node.told -= 1;
         } else {
             self.planned.push_back(number);
@@ -342,7 +342,7 @@ impl Nodes {
         }
     }
 
-    /// The file after a number, in the caller's order or in the listing of its folder, if the kernel knows both.
+    /// The file after a number, in the caller's order or in the listing of its folder, if the kernel knows both files.
     pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
         let node = self.node(number)?;
         let (next, place) = (node.next, node.place.clone());
@@ -357,8 +357,8 @@ impl Nodes {
         Some((next, self.known(next)?))
     }
 
-    /// The engine knows the file of a number, which was not opened yet. Returns what has to be dropped: the oldest one, if more than
-    /// `most` are listed; the new one, if the file has been opened or has gone meanwhile.
+    /// Records the listed file of a number that was not opened yet. Returns the values to drop: the oldest, if more than `most` are
+    /// listed; or the new one, if the file was opened or removed meanwhile.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
         match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
@@ -384,8 +384,8 @@ impl Nodes {
 
     // ---- open files ----
 
-    /// A handle is made on `base`, or on the one that another thread has put there meanwhile. The file is listed no more: with the
-    /// reader returns what has to be dropped.
+    /// Opens a handle on `base`, or on the reader that another thread has stored meanwhile. The file is no longer listed. Returns
+    /// the reader and the values to drop.
     pub fn opened(
         &mut self,
         number: u64,
@@ -406,8 +406,8 @@ impl Nodes {
         Some((Arc::clone(base), unused))
     }
 
-    /// A handle is gone. Returns what has to be dropped: the number, if the kernel has forgotten it meanwhile; else the file that has been
-    /// idle for longest, if there are too many.
+    /// Closes a handle. Returns the values to drop: the number, if the kernel has forgotten it meanwhile; otherwise the file that
+    /// was idle for longest, if there are too many.
     pub fn released(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
@@ -430,7 +430,7 @@ impl Nodes {
         }
     }
 
-    /// Gives up the pages of all closed files, for their descriptors. Returns what has to be dropped.
+    /// Drops the pages of all closed files to free their file descriptors. Returns the values to drop.
     #[must_use]
     pub fn drop_idle(&mut self) -> Vec<Arc<Reader>> {
         let idle = std::mem::take(&mut self.idle);
@@ -439,7 +439,7 @@ impl Nodes {
             .collect()
     }
 
-    /// The opened file no longer has the version of this number. Returns the values to drop.
+    /// Handles an opened file that no longer has the version of this number. Returns the values to drop.
     pub fn outdated(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
@@ -510,7 +510,7 @@ mod tests {
         assert_eq!(of("", Kind::Folder, 7), ROOT);
     }
 
-    /// The same in every mount, whatever was looked up before. What they are is a promise to those who keep them: backups.
+    /// The numbers are the same in every mount, whatever was looked up before. Backup programs rely on them.
     #[test]
     fn inode_numbers_depend_only_on_path_and_version() {
         let file = meta(Kind::File, 1);
@@ -533,7 +533,7 @@ mod tests {
         assert_eq!(numbers(&paths), numbers(&turned));
     }
 
-    /// Two paths of one number: the second gets the next one, as long as both are known.
+    /// If two paths hash to one number, the second gets the next number, as long as both are known.
     #[test]
     fn a_number_that_is_taken_is_passed_over() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
@@ -563,7 +563,7 @@ mod tests {
         assert!(!has(&mut nodes, a) && nodes.bytes.bytes() == 0);
         let _ = nodes.forget(ROOT, 9);
         assert!(has(&mut nodes, ROOT));
-        // The kernel may forget a file before its last handle is gone here.
+        // The kernel may forget a file before its last handle is closed here.
         let a = told(&mut nodes, "a", file);
         drop(nodes.opened(a, &reader()).expect("known"));
         let _ = nodes.forget(a, 1);
@@ -593,8 +593,8 @@ mod tests {
         (0..).map_while(&mut enter).collect()
     }
 
-    /// A name of a listing is 24 bytes in the table, and a node once it is asked about. A listing is held as long as the kernel knows one of
-    /// its names by it.
+    /// A name of a listing takes 24 bytes in the table, and becomes a node once it is queried. A listing is kept as long as the
+    /// kernel knows one of its names through it.
     #[test]
     fn names_of_a_listing_are_places_in_it() {
         assert_eq!(size_of::<(u64, Told)>(), 24);
@@ -611,7 +611,7 @@ mod tests {
         assert!(nodes.bytes.bytes() > 3 * TOLD_BYTES);
         let next = |nodes: &mut Nodes, number| nodes.next(number).map(|(next, _)| next);
         assert_eq!(next(&mut nodes, numbers[1]), Some(numbers[2]));
-        // Listed again: b is another version, c is gone, e was put there.
+        // The folder is listed again: b has another version, c is gone, e is new.
         let new = listing(&[("a", 1), ("b", 2), ("e", 1)]);
         let again = enter_all(&mut nodes, &new);
         assert_eq!(again[0], numbers[0]);
@@ -640,7 +640,7 @@ mod tests {
         );
     }
 
-    /// What is planned stays known until it is opened, or until too many are.
+    /// Planned files stay known until they are opened, or until too many are planned.
     #[test]
     fn planned_numbers_are_held_up_to_the_limit() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 2);
@@ -654,7 +654,7 @@ mod tests {
             Some(b),
             "a listing does not change the caller's order"
         );
-        // The kernel looks it up and forgets it; planned again it is counted once.
+        // The kernel looks it up and forgets it; planned again, it is counted only once.
         enter(&mut nodes, "d/b");
         let _ = nodes.forget(b, 1);
         enter(&mut nodes, "d/b");

@@ -1,7 +1,7 @@
-//! Chooses the thread for a request: the thread that took it from the kernel, or, if most of those are busy, a new one.
+//! Chooses the thread for a request: the thread that took it from the kernel, or a new thread if most of those are busy.
 //!
-//! A request may wait for slow storage. The threads that take requests are few; if all of them waited, no request
-//! would be taken. So the last threads never block: they pass requests on. There is no queue.
+//! A request may wait for slow storage. Only a few threads take requests; if all of them waited, no request would be taken. So the
+//! last of these threads never block, but pass requests on to new threads. There is no queue.
 //!
 //! ```text
 //!   request ──► busy < INLINE? ── yes ──► on this thread
@@ -12,13 +12,13 @@ use crate::system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads that take requests.
+/// Number of threads that take requests.
 pub const DISPATCHERS: usize = 16;
-/// Of these, how many may wait for storage at once.
+/// How many of these may wait for storage at the same time.
 const INLINE: usize = 12;
-/// Threads beyond them; with all of these waiting, too, requests wait.
+/// Maximum number of additional threads. If all of these are also waiting, requests wait.
 pub const MAX_EXTRA: usize = 1024;
-/// Stack of such a thread: it holds no buffer.
+/// Stack size of such a thread, which holds no buffers.
 const STACK_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Default)]
@@ -30,7 +30,7 @@ struct BusyThreads {
     extra: AtomicUsize,
 }
 
-/// Counted down however the work ends.
+/// Decrements the counter however the work ends.
 struct Count<'a>(&'a AtomicUsize);
 
 impl Drop for Count<'_> {
@@ -40,7 +40,7 @@ impl Drop for Count<'_> {
 }
 
 impl RequestPool {
-    /// Runs the work on this or another thread. A panic ends only that work: its reply is dropped, which answers with an error.
+    /// Runs the work on this thread or another. A panic ends only this work: its reply is dropped, which answers with an error.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         let busy = &self.0;
         let before = busy.inline.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl RequestPool {
             guarded(work);
         };
         if system::spawn("foreread-fuse", Some(STACK_BYTES), hand_over).is_err() {
-            // The work went with the thread that could not be; its reply is an error.
+            // The work was dropped with the thread that could not be started; its reply is an error.
             busy.extra.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// More work that waits than there are threads to take it: the last ones still take.
+    /// With more waiting requests than threads, the last threads still take requests.
     #[test]
     fn the_last_takers_never_wait() {
         let pool = RequestPool::default();

@@ -1,13 +1,13 @@
 //! The content of a mount, independent of the kernel: inode numbers, attributes, handles and data.
 //!
-//! Every open handle is a separate open description, fixed to the version of its number. A read is answered
-//! in full, or with an error: the kernel takes a short answer for the end of the file and keeps that for every reader. Never:
-//! waits for the kernel (there is no invalidation that could: a changed file gets a new number), or opens by a path that was
-//! not looked at.
+//! Every open handle is a separate open description, pinned to the version of its inode number. A read is answered in full or with
+//! an error: the kernel would take a short answer for the end of the file, and keep that for every reader. The view never waits for
+//! the kernel (it needs no invalidation, because a changed file gets a new number), and never opens by a path that it has not
+//! checked.
 //!
-//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] from the time of the request, here and in the kernel together: the
-//! kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), this saves a request for each
-//! name of a listing and for each opened file (`names.rs`); if not, requests are cheap, and each open sends one.
+//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request, by this cache and the kernel together: the
+//! kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), this saves a request for each name of a
+//! listing and for each opened file (`names.rs`). If not, requests are cheap, and each open sends one.
 //!
 //! ```text
 //!   list ──► (name, version, number) ──lookup, open──► asked less than attr_ttl ago? ── yes ──► no request
@@ -45,11 +45,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Open files and folders at once.
+/// Maximum number of open files and folders.
 pub const MAX_HANDLES: usize = 1 << 16;
-/// Closed files whose pages are kept; each has a descriptor open.
+/// Maximum number of closed files whose pages are kept; each has an open file descriptor.
 pub const MAX_IDLE: usize = 128;
-/// Reply buffers that are kept to be used again.
+/// Number of reply buffers that are kept for reuse.
 const SPARE_BUFFERS: usize = 8;
 
 /// A name in a folder.
@@ -63,21 +63,21 @@ pub struct LookedUpName {
 /// An error number for the kernel.
 pub type KernelErrno = i32;
 
-/// Counted since the mount was made, but for what is open now.
+/// Counters since the mount was created, except where they say "now".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MountCounts {
     /// Files open now.
     pub handles: u64,
-    /// Files that ever were opened.
+    /// Number of opens of files.
     pub opened: u64,
-    /// Of these, files that the kernel reads by itself: their reads and bytes are not counted.
+    /// The opens of files that the kernel reads by itself: their reads and bytes are not counted.
     pub passed: u64,
-    /// Numbers that the kernel knows.
+    /// Inode numbers that the kernel knows now.
     pub nodes: u64,
     /// Reads answered with data.
     pub reads: u64,
-    /// Requests answered with an error, other than for names that are not there.
+    /// Requests answered with an error, except those for names that do not exist.
     pub failed: u64,
     /// Bytes of data sent.
     pub bytes: u64,
@@ -86,11 +86,11 @@ pub struct MountCounts {
 pub struct View {
     tree: Arc<dyn Tree>,
     ttl: Duration,
-    /// Listings tell versions, and asking is dear.
+    /// Whether listings contain versions and single requests are expensive.
     lists_versions: bool,
     engine: Engine,
     nodes: Mutex<Nodes>,
-    /// Taken after that of the nodes.
+    /// Locked after the nodes.
     said: Mutex<SaidNames>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -105,7 +105,7 @@ pub struct View {
 }
 
 impl View {
-    /// A view of a tree through an engine.
+    /// Creates a view of a tree through an engine.
     pub fn new(
         tree: Arc<dyn Tree>,
         engine: Engine,
@@ -152,17 +152,17 @@ impl View {
         self.ttl
     }
 
-    /// Whether names are to be listed with what is known of them.
+    /// Whether listings are to include what is known about each name.
     pub fn lists_versions(&self) -> bool {
         self.lists_versions
     }
 
-    /// What is left of the time in which an answer is believed.
+    /// The remaining time for which an answer is trusted.
     fn left(&self, seen: Instant) -> Duration {
         self.ttl.saturating_sub(seen.elapsed())
     }
 
-    /// What a name in a folder is.
+    /// Looks up a name in a folder.
     pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<LookedUpName, KernelErrno> {
         if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(Errno::INVAL.raw_os_error());
@@ -176,7 +176,7 @@ impl View {
         })
     }
 
-    /// The number of what is at a path, which the kernel gets.
+    /// The inode number of the file at a path, counted as known to the kernel.
     fn enter(&self, path: PathBuf, meta: &Meta) -> Result<u64, KernelErrno> {
         let enter = |path| self.nodes().enter(path, meta.clone());
         let entered = enter(path).or_else(|path| {
@@ -187,12 +187,12 @@ impl View {
     }
 
     pub fn forget(&self, number: u64, times: u64) {
-        // Bound, so that it is dropped when the lock is not held.
+        // Bound to a variable, so that it is dropped after the lock is released.
         let gone = self.nodes().forget(number, times);
         drop(gone);
     }
 
-    /// What is known of a number. A file's attributes are those of its version, whatever is at its path now.
+    /// The attributes of a number. A file's attributes are those of its version, whatever is at its path now.
     pub fn attributes(&self, number: u64) -> Result<Meta, KernelErrno> {
         let (path, meta) = {
             let mut nodes = self.nodes();
@@ -210,7 +210,7 @@ impl View {
         }
     }
 
-    /// The text of a link.
+    /// The target of a symbolic link.
     pub fn link(&self, number: u64) -> Result<PathBuf, KernelErrno> {
         let path = self.path_of(number)?;
         self.tree.link(&path).map_err(|e| self.refuse_source(&e))
@@ -218,7 +218,8 @@ impl View {
 
     // ---- files ----
 
-    /// A handle on a file, in the version of its number, and whether what the kernel has of it is of that version.
+    /// Opens a handle on a file, in the version of its number. Also returns whether the pages that the kernel has of it are of that
+    /// version.
     ///
     /// ```text
     ///   first open                            what means the same as the listing (`Tree::is_same`)    the kernel has nothing yet
@@ -306,7 +307,7 @@ impl View {
         })
     }
 
-    /// A number is not the version that is at its path: the kernel looks that up again.
+    /// Handles a number whose version is no longer at its path: the kernel will look the path up again.
     fn outdated(&self, number: u64, path: &Path) -> KernelErrno {
         let gone = self.nodes().outdated(number);
         drop(gone);
@@ -314,14 +315,15 @@ impl View {
         Errno::STALE.raw_os_error()
     }
 
-    /// What was said of a path may be wrong.
+    /// Marks the cached answer about a path as doubtful.
     fn doubt(&self, path: &Path) {
         if self.lists_versions {
             self.said().doubt(path);
         }
     }
 
-    /// Opens a file; one that was just listed, in that version (`is_exact`: in that very one), and with what was read ahead of it.
+    /// Opens a file. A file that was just listed is opened in that version (with `is_exact`: in exactly that version) and with what
+    /// was read ahead of it.
     fn open_source(
         &self,
         path: &Path,
@@ -342,7 +344,7 @@ impl View {
             Some(meta) => self.tree.open_listed(path, meta),
         };
         let (source, meta) = match open() {
-            // Closed files are kept for their pages, not at the price of open ones.
+            // Closed files are kept only for their pages; they must not prevent an open.
             Err(error) if too_many.contains(&error.errno()) => {
                 let idle = self.nodes().drop_idle();
                 drop(idle);
@@ -351,7 +353,7 @@ impl View {
             other => other,
         }
         .map_err(|error| match error {
-            // As for what is found to be another version: it is looked up again.
+            // As for any file with another version: it is looked up again.
             SourceError::Changed { .. } => Errno::STALE.raw_os_error(),
             error => self.refuse_source(&error),
         })?;
@@ -372,13 +374,13 @@ impl View {
         drop((gone, handle));
     }
 
-    /// The file of this machine that has all bytes of a handle's file, if there is one.
+    /// A local file that contains all bytes of a handle's file, if there is one.
     pub fn whole_file(&self, fh: u64) -> Option<WholeFile> {
         let handle = self.handles().files.get(&fh).cloned()?;
         handle.reader.whole_file()
     }
 
-    /// May there be such files?
+    /// Whether such files can exist.
     pub fn has_disk_cache(&self) -> bool {
         #[cfg(feature = "disk-cache")]
         let has = self.engine.disk_cache().is_some();
@@ -387,12 +389,12 @@ impl View {
         has
     }
 
-    /// The kernel reads one more handle by itself.
+    /// Counts a handle that the kernel reads by itself.
     pub fn count_passed(&self) {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls `send` with all bytes that a file has from `offset` on, up to `len`; no fewer.
+    /// Calls `send` with all bytes that the file has from `offset` on, up to `len`, never fewer.
     pub fn read(
         &self,
         fh: u64,
@@ -412,7 +414,8 @@ impl View {
         let mut lent = LentBytes::new(wanted);
         let behind = self.cut.behind(&handle.place, offset, wanted as u64);
         if behind > 0 {
-            // One request for both. A read that finds its own bytes in the cache does not wait for it, and an error of it fails no read.
+            // One request for both parts. A read that finds its own bytes in the cache does not wait for the second part, and an
+            // error in the second part fails no read.
             let end = handle.size.min(offset + wanted as u64 + behind);
             let _ = handle.reader.prefetch(offset..end);
         }
@@ -442,13 +445,13 @@ impl View {
                 self.bytes.fetch_add(read as u64, Ordering::Relaxed);
                 self.send(&lent, wanted, send);
             }
-            // A version has one size: less of it is another version, and not the end.
+            // A version has one size, so a shorter read means another version, not the end of the file.
             Ok(_) => self.failed_read(&handle, Errno::STALE.raw_os_error(), send),
             Err(error) => self.failed_read(&handle, read_errno(&error), send),
         }
     }
 
-    /// Sends bytes from where they are, or, where they are in several places, from a copy.
+    /// Sends the bytes directly from the cache, or, if they are not contiguous, from a copy.
     fn send(&self, lent: &LentBytes, len: usize, send: impl FnOnce(Result<&[u8], KernelErrno>)) {
         if let Some(bytes) = lent.in_row() {
             return send(Ok(bytes));
@@ -465,8 +468,8 @@ impl View {
         }
     }
 
-    /// Whatever it was: the next open asks the storage before it believes the version. A reader that is of another version by now stays so,
-    /// and is not kept for that open, though the version may be there.
+    /// Whatever the error was: the next open asks the storage before it trusts the version. A reader that has moved to another
+    /// version is not kept for that open, even if the version is still there.
     fn failed_read(
         &self,
         handle: &Handle,
@@ -525,7 +528,7 @@ impl View {
         Ok(fh)
     }
 
-    /// Counts an error and makes it one that the kernel takes as such.
+    /// Counts an error, and converts it to one that the kernel handles as such.
     fn refuse(&self, errno: i32) -> KernelErrno {
         if errno != Errno::NOENT.raw_os_error() {
             self.failed.fetch_add(1, Ordering::Relaxed);
@@ -533,7 +536,7 @@ impl View {
         answer(errno)
     }
 
-    /// The same for what the storage refused, which is logged: the reader sees a number alone.
+    /// Like [`View::refuse`], for an error of the storage. It is logged, because the reader only sees a number.
     fn refuse_source(&self, error: &SourceError) -> KernelErrno {
         let errno = error.errno();
         if errno != Errno::NOENT.raw_os_error() {
@@ -555,20 +558,20 @@ impl View {
     }
 }
 
-/// A failed read, as a number.
+/// The error number of a failed read.
 fn read_errno(error: &ReadError) -> i32 {
     match error {
-        // The file may be longer than the source says now: that is a change, too.
+        // The file may be longer than the source says now: that is also a change.
         ReadError::Short { .. } => Errno::STALE.raw_os_error(),
         other => other.errno(),
     }
 }
 
-/// The one place where error numbers are made fit for the kernel. To it some mean more than that a request failed: after
-/// `ENOSYS` it never asks again, and those for interrupted calls have it begin anew.
+/// The only place that adapts error numbers for the kernel. Some numbers have a special meaning for the kernel: after `ENOSYS` it
+/// never asks again, and those for interrupted calls make it start again.
 fn answer(errno: i32) -> KernelErrno {
     let special = [Errno::NOSYS, Errno::INTR, Errno::AGAIN].map(Errno::raw_os_error);
-    // The kernel's own numbers, which no program may see, begin at 512.
+    // The kernel's internal numbers, which no program may see, start at 512.
     if (1..512).contains(&errno) && !special.contains(&errno) {
         errno
     } else {
@@ -576,7 +579,7 @@ fn answer(errno: i32) -> KernelErrno {
     }
 }
 
-/// Is this the number of the root?
+/// Whether this is the number of the root.
 pub fn is_root(number: u64) -> bool {
     number == ROOT
 }

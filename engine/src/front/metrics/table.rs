@@ -1,7 +1,7 @@
-//! The metrics of an engine as values: one table for the page that Prometheus reads and for the exporter of OTLP. A number is one line below.
+//! The metrics of an engine as values: one table for both the Prometheus page and the OTLP exporter. Each number is one line below.
 //!
-//! Names are without `foreread_` and without their unit; docs/metrics.md lists the full names. A counter is documented once, where it is
-//! counted ([`foreread_core::stats::Stats`]). Never: more than [`MAX_STREAMS`] streams, or a value that is not a counter's.
+//! Names omit `foreread_` and the unit; docs/metrics.md lists the full names. A counter is documented once, where it is counted
+//! ([`foreread_core::stats::Stats`]). The table has at most [`MAX_STREAMS`] streams, and only values that the engine counts.
 //!
 //! ```text
 //!   Stats, Gauges, Latencies, BudgetUse, streams, FrontView ──► table: Metric, Metric, ... ──► text.rs, or an exporter
@@ -12,17 +12,17 @@ use crate::source::disk_cache::DiskCache;
 use crate::{Engine, Gauges, Latencies, Stats, Tuning, readahead_state};
 use foreread_core::policy::{Limit, Pattern};
 
-/// Streams that are shown: those that have read most often.
+/// Maximum number of streams in the table: those that have read most often.
 pub const MAX_STREAMS: usize = 64;
-/// Characters of a source's name in a label.
+/// Maximum length of a source's name in a label, in characters.
 const MAX_NAME: usize = 200;
 
 /// Counters of a front end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontView {
-    /// Clients that are connected, or files that are open.
+    /// Clients connected or files open now.
     pub open: u64,
-    /// Clients or files that ever were.
+    /// Clients or files that were ever connected or opened.
     pub opened: u64,
     /// Of these, files read by the kernel (FUSE passthrough): their requests and bytes are not counted.
     pub passed: u64,
@@ -37,13 +37,13 @@ pub struct FrontView {
 /// How the values of a metric behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// They only grow.
+    /// The values only grow.
     Counter,
-    /// They go up and down.
+    /// The values go up and down.
     Gauge,
-    /// Counts by buckets that only grow.
+    /// Counts per bucket, which only grow.
     Histogram,
-    /// Always 1; the labels say something.
+    /// The value is always 1; the labels carry the information.
     Info,
 }
 
@@ -54,12 +54,12 @@ pub enum MetricUnit {
     Bytes,
     /// Seconds.
     Seconds,
-    /// A part of 1.
+    /// A fraction of 1.
     Ratios,
 }
 
 impl MetricUnit {
-    /// The end of a name.
+    /// The unit as the suffix of a name.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
@@ -73,20 +73,20 @@ impl MetricUnit {
 /// One metric and its values now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// Without `foreread_` and the unit.
+    /// The name, without `foreread_` and the unit.
     pub name: &'static str,
     /// A sentence that describes it.
     pub help: &'static str,
     /// The unit of its values.
     pub unit: Option<MetricUnit>,
-    /// How they behave.
+    /// How the values behave.
     pub kind: MetricKind,
-    /// One for each set of labels.
+    /// One point for each set of labels.
     pub points: Vec<MetricPoint>,
 }
 
 impl Metric {
-    /// Its name as docs/metrics.md has it.
+    /// The full name, as in docs/metrics.md.
     #[must_use]
     pub fn full_name(&self) -> String {
         let Metric { name, unit, .. } = self;
@@ -101,7 +101,7 @@ pub const PREFIX: &str = "foreread";
 /// A value and its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricPoint {
-    /// Names and values.
+    /// Names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
     /// Its current value.
     pub value: MetricValue,
@@ -133,11 +133,11 @@ impl From<f64> for MetricValue {
 /// The values of a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricBuckets {
-    /// Of all that was measured.
+    /// Sum of all measured values.
     pub sum: f64,
-    /// How many there were.
+    /// Number of measured values.
     pub count: u64,
-    /// Upper bounds, the last one infinite, and how many were in each and in none before it.
+    /// For each bucket, its upper bound and the number of values above the previous bound. The last bound is infinite.
     pub buckets: Vec<(f64, u64)>,
 }
 
@@ -149,7 +149,7 @@ pub fn table(engine: &Engine, front: FrontView) -> Vec<Metric> {
         ("version", env!("CARGO_PKG_VERSION").to_string()),
         ("policy", engine.policy().info.name.to_string()),
     ];
-    let help = "The version of foreread, and the policy that runs";
+    let help = "The version of foreread, and the policy in use";
     family(&mut table, MetricKind::Info, "build", None, help).point(labels, MetricValue::Whole(1));
     let (stats, gauges) = (engine.stats(), engine.gauges());
     reads_and_readahead(&mut table, &stats);
@@ -167,7 +167,7 @@ pub fn table(engine: &Engine, front: FrontView) -> Vec<Metric> {
     table
 }
 
-/// A metric without values so far.
+/// Adds a metric that has no values yet.
 fn family<'a>(
     table: &'a mut Vec<Metric>,
     kind: MetricKind,
@@ -191,7 +191,7 @@ impl Metric {
     }
 }
 
-/// Numbers without labels, each a line: its name, its unit if it has one, its value, its help.
+/// Numbers without labels. Each line has a name, optionally a unit, a value and a help text.
 macro_rules! numbers {
     ($table:ident, $kind:ident: $($name:ident $([$unit:ident])? = $value:expr, $help:literal;)*) => {$({
         let unit = None$(.or(Some(MetricUnit::$unit)))?;
@@ -209,7 +209,7 @@ fn reads(stats: &Stats) -> [(&'static str, u64); 3] {
 }
 
 fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
-    let help = "Demand reads that ended well, by the worst that a page of theirs met";
+    let help = "Successful demand reads, by the worst result of any of their pages";
     let by_result = family(table, MetricKind::Counter, "reads", None, help);
     for (result, count) in reads(stats) {
         by_result.point(vec![("result", result.to_string())], count.into());
@@ -224,58 +224,58 @@ fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
         by_pattern.point(labels, stats.decisions.of(pattern).into());
     }
     numbers! { table, Counter:
-        decisions = stats.decisions.all(), "Decisions of policies, of all patterns";
-        stall [Seconds] = stats.stall_ns as f64 / 1e9, "Time demand reads waited";
-        read [Bytes] = stats.demand_bytes, "Asked for by demand reads";
+        decisions = stats.decisions.all(), "Decisions of policies, over all patterns";
+        stall [Seconds] = stats.stall_ns as f64 / 1e9, "Time that demand reads waited";
+        read [Bytes] = stats.demand_bytes, "Bytes requested by demand reads";
         failed_reads = stats.failed_reads, "Demand reads that failed";
         source_reads = stats.source_reads, "Fetches submitted";
-        source_read [Bytes] = stats.source_bytes, "Submitted to sources";
+        source_read [Bytes] = stats.source_bytes, "Bytes of the fetches submitted";
         failed_fetches = stats.failed_fetches, "Fetches that failed";
         doomed_fetches = stats.doomed_fetches, "Fetches invalidated in flight";
-        windows = stats.ra_planned_ops, "Windows a policy asked for";
-        planned [Bytes] = stats.ra_planned_bytes, "Planned beyond the reads";
-        readahead_fetches = stats.ra_ops, "Fetches with readahead";
-        readahead [Bytes] = stats.ra_bytes, "Read ahead";
-        used [Bytes] = stats.used_bytes, "Read ahead and then read";
-        late [Bytes] = stats.late_bytes, "Of the used, in flight when read";
-        unused [Bytes] = stats.unused_bytes, "Read ahead, gone before it was read";
-        refused [Bytes] = stats.ra_refused_bytes, "Planned and refused";
-        failed_readahead [Bytes] = stats.ra_failed_bytes, "Read ahead and failed or discarded";
-        thrash [Bytes] = stats.thrash_bytes, "Unused, evicted and then read after all";
+        windows = stats.ra_planned_ops, "Readahead windows planned by policies";
+        planned [Bytes] = stats.ra_planned_bytes, "Bytes planned beyond the reads";
+        readahead_fetches = stats.ra_ops, "Fetches that contain readahead";
+        readahead [Bytes] = stats.ra_bytes, "Bytes read ahead";
+        used [Bytes] = stats.used_bytes, "Bytes read ahead and then read";
+        late [Bytes] = stats.late_bytes, "Used bytes that were still in flight when read";
+        unused [Bytes] = stats.unused_bytes, "Bytes read ahead and dropped before they were read";
+        refused [Bytes] = stats.ra_refused_bytes, "Planned bytes that were refused";
+        failed_readahead [Bytes] = stats.ra_failed_bytes, "Readahead bytes that failed or were discarded";
+        thrash [Bytes] = stats.thrash_bytes, "Unused bytes that were evicted and then read after all";
         evicted_pages = stats.evicted_pages, "Pages evicted for lack of room";
     }
-    // Overfetch is (source - read) / read: both parts are here, so that any time span can be taken.
+    // Overfetch is (source - read) / read: both parts are exported, so that it can be computed for any time span.
     numbers! { table, Gauge:
-        unresolved [Bytes] = stats.unresolved_bytes, "Read ahead and not read yet";
+        unresolved [Bytes] = stats.unresolved_bytes, "Bytes read ahead and not read yet";
     }
 }
 
 fn held(table: &mut Vec<Metric>, engine: &Engine, gauges: &Gauges) {
-    // The budget is of all engines of the process.
+    // The budget covers all engines of the process.
     let budget = engine.budget();
     let (used, limits) = (budget.usage(), budget.limits());
     numbers! { table, Gauge:
         reads_waiting = gauges.reads, "Demand reads that have not returned";
-        fetches_queued = gauges.queued_fetches, "Fetches not begun";
+        fetches_queued = gauges.queued_fetches, "Fetches not started";
         fetches_running = gauges.running_fetches, "Fetches being read";
         threads = gauges.threads, "Worker threads";
         held [Bytes] = gauges.held_bytes, "Memory in buffers";
-        spare [Bytes] = gauges.spare_bytes, "Memory kept to be used again";
-        cache_limit [Bytes] = engine.cache_bytes(), "Memory of pages there may be";
+        spare [Bytes] = gauges.spare_bytes, "Memory of buffers kept for reuse";
+        cache_limit [Bytes] = engine.cache_bytes(), "Maximum memory of cached pages";
         cached_pages = gauges.pages, "Pages present or in flight";
         files = gauges.files, "Files that are open";
         streams = gauges.opens, "Open descriptions";
-        budget_memory [Bytes] = used.memory_bytes, "Reserved by all engines";
-        budget_memory_limit [Bytes] = limits.memory_bytes, "That they may reserve";
+        budget_memory [Bytes] = used.memory_bytes, "Memory reserved by all engines";
+        budget_memory_limit [Bytes] = limits.memory_bytes, "Maximum memory that all engines may reserve";
         budget_requests = used.requests, "Requests of all engines in flight";
-        budget_requests_limit = limits.requests, "Above which readahead is refused";
-        budget_in_flight [Bytes] = used.bytes, "Of all engines, in flight";
-        budget_in_flight_limit [Bytes] = limits.bytes, "Above which readahead is refused";
+        budget_requests_limit = limits.requests, "Requests in flight above which readahead is refused";
+        budget_in_flight [Bytes] = used.bytes, "Bytes in flight of all engines";
+        budget_in_flight_limit [Bytes] = limits.bytes, "Bytes in flight above which readahead is refused";
     }
     numbers! { table, Counter:
         missed_calls = gauges.missed_calls, "Lost wake-ups recovered (should stay 0)";
-        budget_refused_requests = used.refused_requests, "Readahead refused by the budget";
-        budget_refused [Bytes] = used.refused_bytes, "Readahead refused by the budget";
+        budget_refused_requests = used.refused_requests, "Readahead requests refused by the budget";
+        budget_refused [Bytes] = used.refused_bytes, "Readahead bytes refused by the budget";
         budget_short_engines = used.short_engines, "Engines that got less memory than requested";
     }
 }
@@ -286,43 +286,43 @@ fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
     let counts = cache.counts();
     numbers! { table, Counter:
         disk_cache_hits = counts.hits, "Parts of fetches read from the disk";
-        disk_cache_hit [Bytes] = counts.hit_bytes, "Read from the disk";
+        disk_cache_hit [Bytes] = counts.hit_bytes, "Bytes read from the disk";
         disk_cache_misses = counts.misses, "Parts of fetches requested from the store";
         disk_cache_miss [Bytes] = counts.miss_bytes, "Bytes requested from the store";
         disk_cache_writes = counts.written, "Runs of blocks written, each of at most 1 MiB";
-        disk_cache_written [Bytes] = counts.written_bytes, "Written to the disk";
-        disk_cache_dropped [Bytes] = counts.dropped_bytes, "Not written, since the disk did not keep up";
-        disk_cache_refused_writes = counts.refused_writes, "Runs not written: an error, or no room";
+        disk_cache_written [Bytes] = counts.written_bytes, "Bytes written to the disk";
+        disk_cache_dropped [Bytes] = counts.dropped_bytes, "Bytes not written because the disk did not keep up";
+        disk_cache_refused_writes = counts.refused_writes, "Runs not written because of an error or a lack of space";
         disk_cache_read_errors = counts.read_errors, "Reads of the disk that failed";
         disk_cache_wrong_blocks = counts.wrong, "Blocks with a wrong checksum, removed";
-        disk_cache_evictions = counts.evicted, "Versions, or parts of large ones, removed for room";
-        disk_cache_evicted [Bytes] = counts.evicted_bytes, "Removed for room";
+        disk_cache_evictions = counts.evicted, "Versions, or parts of large ones, removed to free space";
+        disk_cache_evicted [Bytes] = counts.evicted_bytes, "Bytes removed to free space";
         disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "Bytes on disk, but read from the store because it is faster";
         disk_cache_waits = counts.waits, "Fetches that waited for another process";
     }
     numbers! { table, Gauge:
-        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "On the disk, of all processes";
-        disk_cache_limit [Bytes] = cache.settings().size_bytes, "That it may have there";
+        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "Bytes on the disk, for all processes";
+        disk_cache_limit [Bytes] = cache.settings().size_bytes, "Maximum bytes on the disk";
     }
 }
 
 /// The settings that a policy has chosen.
 fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
     numbers! { table, Gauge:
-        auto_rate = tuning.rate, "Greatest rate of the source lately, in bytes a second";
-        auto_distance [Bytes] = tuning.distance_bytes, "How far the farthest stream reads ahead";
-        auto_distance_limit [Bytes] = tuning.max_distance_bytes, "How far one stream may read ahead";
-        auto_request [Bytes] = tuning.request_bytes, "Length of a request of the farthest stream";
-        auto_streams = tuning.streams, "Streams that went on lately";
-        auto_wasted [Bytes] = tuning.wasted_bytes, "Readahead wasted since the start";
-        auto_credit [Bytes] = tuning.credit_bytes, "Readahead that may be expected to be wasted now";
-        auto_runs = tuning.runs, "Runs that are over, the older ones forgotten";
-        auto_runs_went_on = tuning.runs_went_on, "Of these, runs that went on after they were found";
-        auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the source while it is idle";
+        auto_rate = tuning.rate, "Highest recent rate of the source, in bytes per second";
+        auto_distance [Bytes] = tuning.distance_bytes, "Longest readahead distance of any stream";
+        auto_distance_limit [Bytes] = tuning.max_distance_bytes, "Maximum readahead distance of one stream";
+        auto_request [Bytes] = tuning.request_bytes, "Request length of the stream with the longest distance";
+        auto_streams = tuning.streams, "Streams that continued recently";
+        auto_wasted [Bytes] = tuning.wasted_bytes, "Readahead bytes wasted since the start";
+        auto_credit [Bytes] = tuning.credit_bytes, "Readahead bytes that may be wasted now";
+        auto_runs = tuning.runs, "Finished runs of reads, older ones decayed";
+        auto_runs_went_on = tuning.runs_went_on, "Finished runs that continued after detection";
+        auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the idle source";
         auto_cache_share [Ratios] = tuning.cache_share as f64 / 64.0,
-            "Part of the cache's room for readahead that is used; below 1 after readahead was evicted unread";
+            "Share of the cache's readahead room in use; below 1 after readahead was evicted unread";
     }
-    let help = "1 for what limits the distance, 0 for the others";
+    let help = "1 for the current limit of the distance, 0 for the others";
     let limits = family(table, MetricKind::Gauge, "auto_limit", None, help);
     for limit in Limit::ALL {
         let labels = vec![("limit", limit.name().to_string())];
@@ -331,7 +331,7 @@ fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
 }
 
 fn latencies(table: &mut Vec<Metric>, both: &[Latencies; 2]) {
-    let (name, help) = ("source_latency", "Time a source took for a fetch");
+    let (name, help) = ("source_latency", "Time that a source took for a fetch");
     let seconds = Some(MetricUnit::Seconds);
     let family = family(table, MetricKind::Histogram, name, seconds, help);
     for (class, latencies) in ["demand", "ahead"].into_iter().zip(both) {
@@ -355,12 +355,12 @@ fn latencies(table: &mut Vec<Metric>, both: &[Latencies; 2]) {
     }
 }
 
-/// For each stream: 1 if readahead has run for it, else 0, and why.
+/// For each stream: whether readahead has run for it (1 or 0), and why.
 fn streams(table: &mut Vec<Metric>, engine: &Engine) {
     let policy = engine.policy().info.name;
     let views = engine.streams(MAX_STREAMS);
     let is_plain = |c: &char| !c.is_control();
-    let help = "Whether readahead runs for a stream, and why; of those that read most often";
+    let help = "Whether readahead runs for a stream, and why; for the streams that read most often";
     let states = family(table, MetricKind::Gauge, "stream_readahead", None, help);
     for view in &views {
         let state = readahead_state(policy, &view.stats);
@@ -373,7 +373,7 @@ fn streams(table: &mut Vec<Metric>, engine: &Engine) {
         ];
         states.point(labels, u64::from(state.on).into());
     }
-    let help = "Demand reads of a stream";
+    let help = "Demand reads of each stream";
     let counts = family(table, MetricKind::Counter, "stream_reads", None, help);
     for view in &views {
         for (result, count) in reads(&view.stats) {
@@ -388,13 +388,13 @@ fn streams(table: &mut Vec<Metric>, engine: &Engine) {
 
 fn clients(table: &mut Vec<Metric>, front: &FrontView) {
     numbers! { table, Gauge:
-        front_open = front.open, "Clients or files that are open";
+        front_open = front.open, "Clients connected or files open now";
     }
     numbers! { table, Counter:
-        front_opened = front.opened, "Clients or files that ever were open";
-        front_passed = front.passed, "Of these, files read by the kernel (FUSE passthrough)";
+        front_opened = front.opened, "Clients or files that were ever connected or opened";
+        front_passed = front.passed, "Opened files that the kernel reads itself (FUSE passthrough)";
         front_requests = front.requests, "Requests answered";
         front_failed_requests = front.failed_requests, "Requests refused or failed";
-        front_sent [Bytes] = front.bytes, "Data sent";
+        front_sent [Bytes] = front.bytes, "Bytes of data sent";
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of an engine as OpenMetrics text, by prometheus-client.
+//! The metrics of an engine as OpenMetrics text, written by prometheus-client.
 //!
 //! ```text
 //!   table.rs: Metric, Metric, ... ──► prometheus-client ──► text ... # EOF
@@ -15,7 +15,7 @@ use std::fmt;
 /// All current metrics as text.
 ///
 /// # Panics
-/// Never: text is written to memory.
+/// It cannot panic, because the text is written to memory.
 #[must_use]
 pub fn text(engine: &Engine, front: FrontView) -> String {
     let mut registry = Registry::with_prefix(PREFIX);

@@ -1,10 +1,10 @@
-//! One client of the NBD server: its handshake, its requests.
+//! One client of the NBD server: its handshake and its requests.
 //!
-//! The handshake has its own thread, since a client may be slow. From then on a client has a turn when it
-//! has sent something: one request is taken and answered, by whichever thread is free. Where that thread has to wait, the
-//! client's next request may be taken by another, up to a limit, so that its misses overlap. Data goes in pieces of
-//! [`PIECE_BYTES`], so a request of 32 MiB needs no more memory than one of 256 KiB.
-//! Never: two threads that take from one socket, two answers mixed on the wire, or an answer of a version after another.
+//! The handshake has its own thread, because a client may be slow. After that, a client gets a turn when it has sent something: any
+//! free thread takes one request and answers it. If that thread has to wait, another thread may take the client's next request, up
+//! to a limit, so that misses overlap. Data is sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more memory than a
+//! request of 256 KiB. Two threads never read from one socket at the same time, two answers are never mixed on the wire, and all
+//! answers are of one version.
 //!
 //! ```text
 //!   armed ── something came ──► turn: take ── validate ── payload of a write ── answer ([`answer`]) ──► armed
@@ -29,13 +29,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Most turns of one client at once. All but one of them need a permit of the helpers, which all clients share.
+/// Maximum number of concurrent turns of one client. All but one need a helper permit, and all clients share these permits.
 const MAX_TURNS: u32 = 16;
-/// Most turns of a client that is slow to take its answers: one sends, the other has the next answer ready.
+/// Maximum number of turns of a client that takes its answers slowly: one turn sends, and the other has the next answer ready.
 const MAX_TURNS_SLOW: u32 = 2;
-/// Bytes of a refused payload that are taken at once.
+/// Bytes of a refused payload that are read at once.
 const WASTE_BYTES: usize = 4096;
-/// Whether a client has sent more is checked in each of its first turns (this number), and then once in as many.
+/// The server checks whether a client has sent more in each of its first turns (this many), and then in one of as many turns.
 const LOOK_EVERY: u64 = 8;
 
 /// The result of the handshake.
@@ -47,12 +47,12 @@ struct Agreement {
 /// The turns of a client.
 #[derive(Default)]
 struct Turns {
-    /// Its next bytes start another request.
+    /// Whether its next bytes start another request.
     armed: bool,
-    /// A thread reads from the socket: it is not armed before a whole request is taken.
+    /// Whether a thread reads from the socket: it is not armed again until a whole request is read.
     taking: bool,
     inside: u32,
-    /// The client sends no more requests.
+    /// Whether the client sends no more requests.
     over: bool,
 }
 
@@ -68,29 +68,29 @@ pub struct Conn {
     closing: AtomicBool,
 }
 
-/// The client is gone or must be disconnected.
+/// The client has disconnected or must be disconnected.
 struct Disconnected;
 
 struct Task {
     cookie: u64,
-    /// When it was taken, if there is an observer.
+    /// When it was read from the socket, if there is an observer.
     taken: Option<Instant>,
     order: Result<Order, Refusal>,
-    /// How a write went that was too long to be kept until the next request could be taken.
+    /// The result of a write that was too long to be kept until the next request could be read.
     written: Option<Result<(), WriteError>>,
 }
 
-/// A running turn.
+/// A turn in progress.
 struct RequestGuard<'a> {
     conn: &'a Conn,
-    /// It has had to wait.
+    /// Whether it had to wait.
     aside: Cell<bool>,
     /// Bytes of data sent.
     sent: Cell<usize>,
 }
 
 impl RequestGuard<'_> {
-    /// Called before the thread waits for the source, so that others can take the client's next requests.
+    /// Called before the thread waits for the source, so that others can read the client's next requests.
     fn yield_slot(&self) {
         self.conn.rearm(MAX_TURNS);
         self.step_aside_alone();
@@ -102,7 +102,7 @@ impl RequestGuard<'_> {
         self.step_aside_alone();
     }
 
-    /// Called before the thread waits for the rest of a request: no other thread may read from the socket.
+    /// Called before the thread waits for the rest of a request: no other thread may then read from the socket.
     fn step_aside_alone(&self) {
         if !self.aside.replace(true) {
             let shared = &self.conn.shared;
@@ -130,7 +130,7 @@ impl Conn {
             shared,
             number,
             stream,
-            // A client must not see two versions, whatever the threads do.
+            // A client must never see two versions, whichever thread answers.
             reader: reader.pin_version(),
             agreement: OnceLock::new(),
             output: Mutex::default(),
@@ -146,7 +146,7 @@ impl Conn {
         self.stream.receive_no_more();
     }
 
-    /// Ends it at once.
+    /// Ends the connection at once.
     pub fn hang_up(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.stream.end();
@@ -176,7 +176,7 @@ impl Conn {
         true
     }
 
-    /// Takes a request and answers it. How much data that was.
+    /// Reads a request and answers it. Returns the number of data bytes sent.
     pub fn turn(&self, buffer: &mut Vec<u8>) -> usize {
         let mut turns = self.turns();
         turns.armed = false;
@@ -255,7 +255,7 @@ impl Conn {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is not served any more.
+    /// Stops serving the client.
     fn end(&self) {
         self.hang_up();
         let requests = self.taken.load(Ordering::Relaxed);
@@ -269,7 +269,7 @@ impl Conn {
     // ---- the handshake ----
 
     fn agree(&self) -> Result<(), Disconnected> {
-        // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
+        // One limit for the whole handshake: a client that sends a byte per second is as slow as a client that sends nothing.
         let mut deadline = Deadline::within(self.shared.settings.handshake);
         let export = self.shared.export(&self.reader);
         let mut shake = Handshake::new(export.clone(), self.shared.settings.tls_offer());
@@ -319,7 +319,7 @@ impl Conn {
         })
     }
 
-    /// It was not offered.
+    /// TLS was not offered.
     #[cfg(not(feature = "tls"))]
     fn encrypt(&self, _: &mut Deadline) -> Result<(), Disconnected> {
         Err(Disconnected)
@@ -327,12 +327,12 @@ impl Conn {
 
     // ---- bytes ----
 
-    /// A time for stalls that begins when the client is first waited for.
+    /// A stall timeout that starts when the server first waits for the client.
     fn stall(&self) -> Deadline {
         Deadline::within(self.shared.settings.stall)
     }
 
-    /// Sends all of it; `waits` is called before it has to wait for the client.
+    /// Sends all bytes; `waits` is called before it has to wait for the client.
     fn send_all(
         &self,
         mut bytes: &[u8],
@@ -360,7 +360,7 @@ impl Conn {
         Disconnected
     }
 
-    /// Fills `bytes` from the socket; `waits` is called when they are not all there yet.
+    /// Fills `bytes` from the socket; `waits` is called if they are not all there yet.
     fn take(
         &self,
         mut bytes: &mut [u8],
@@ -382,8 +382,8 @@ impl Conn {
         Ok(())
     }
 
-    /// The next request and what it brings, which goes to `buffer`. Nothing when none has come. Of one that has begun the head,
-    /// and each piece of what it brings, has to be there within the time for stalls, however it dribbles in.
+    /// Reads the next request; its payload goes to `buffer`. Returns `None` if no request has arrived. Once a request has started,
+    /// its head and each piece of its payload must arrive within the stall timeout, even if bytes keep arriving.
     fn next(
         &self,
         turn: &RequestGuard<'_>,
@@ -398,7 +398,7 @@ impl Conn {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             got => got.ok().filter(|n| *n > 0).ok_or(Disconnected)?,
         };
-        // The rest of it is the same request: no other thread reads from here before it is complete.
+        // The rest belongs to the same request: no other thread reads from the socket before it is complete.
         self.take(&mut bytes[got..], &mut self.stall(), || {
             turn.step_aside_alone()
         })?;
@@ -430,7 +430,7 @@ impl Conn {
         Ok(Some(task))
     }
 
-    /// Reads the payload of a refused request and forgets it.
+    /// Reads the payload of a refused request and discards it.
     fn throw_away(&self, turn: &RequestGuard<'_>, payload: u32) -> Result<(), Disconnected> {
         let mut left = payload as usize;
         let mut waste = [0; WASTE_BYTES];
@@ -446,8 +446,8 @@ impl Conn {
         Ok(())
     }
 
-    /// The payload of a write: one piece of it stays in `buffer`; a longer one is written piece by piece as it arrives, so
-    /// that it needs no more memory.
+    /// Reads the payload of a write. One piece stays in `buffer`; a longer payload is written piece by piece as it arrives, so that
+    /// it needs no more memory.
     fn payload(
         &self,
         turn: &RequestGuard<'_>,
@@ -469,7 +469,7 @@ impl Conn {
         for start in (0..len).step_by(PIECE_BYTES) {
             let piece = &mut buffer[..PIECE_BYTES.min(len - start)];
             self.take(piece, &mut self.stall(), || ())?;
-            // After an error the rest is only taken from the wire.
+            // After an error, the rest is read from the socket and discarded.
             if outcome.is_ok() {
                 outcome = self.reader.write_at(piece, offset + start as u64);
             }

@@ -14,7 +14,7 @@ pub fn short_of_threads(error: Error) -> FrontError {
     .caused_by(error)
 }
 
-/// Why the writable source cannot be locked.
+/// The error if the writable source cannot be locked.
 pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
     let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
     let what = match error.errno() {
@@ -22,7 +22,7 @@ pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
             "another program has locked it, for writing or against writes".to_string()
         }
         errno if errno == busy.raw_os_error() => {
-            "it is mounted, or another program has claimed it".to_string()
+            "it is mounted, or another program has opened it exclusively".to_string()
         }
         _ => format!("it cannot be locked ({error})"),
     };
@@ -34,7 +34,7 @@ pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
 pub fn short_of_files(error: Error) -> FrontError {
     FrontError::new(
         FrontErrorKind::System,
-        format!("no pipe ({error})"),
+        format!("no pipe can be created ({error})"),
         "the server",
         "allow more open files (ulimit -n)",
     )

@@ -1,4 +1,4 @@
-//! A counted resource shared by all clients: helper threads, bytes buffered for slow clients.
+//! A counted resource that all clients share: helper threads, or bytes buffered for slow clients.
 //!
 //! ```text
 //!   take ──► used + n <= most? ── yes ──► used += n ──give──► used -= n
@@ -12,7 +12,7 @@ pub struct Permits {
     most: u64,
 }
 
-/// Given back when it is dropped.
+/// A permit, returned when it is dropped.
 pub struct Permit<'a> {
     of: &'a Permits,
     n: u64,
@@ -37,7 +37,7 @@ impl Permits {
         self.used.fetch_sub(n, Ordering::Relaxed);
     }
 
-    /// As [`Permits::take`], until what is returned is dropped.
+    /// Like [`Permits::take`]; the amount is returned when the permit is dropped.
     pub fn hold(&self, n: u64) -> Option<Permit<'_>> {
         self.take(n).then(|| Permit { of: self, n })
     }

@@ -15,13 +15,13 @@ pub const MAX_HELPERS: u32 = 256;
 /// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 
-/// Helpers and answers may each use this fraction of the machine's or control group's memory.
+/// Helpers and kept answers may each use this fraction of the memory of the machine or control group.
 const MEMORY_PART: u64 = 16;
 /// Memory of a serving thread.
 const HELPER_BYTES: u64 = 256 << 10;
 const MIN_HELPERS: u64 = 8;
 
-/// Helpers and bytes of answers for this much memory.
+/// The number of helpers and the bytes of kept answers for this much memory.
 fn limits_in(memory: u64) -> (u32, u64) {
     let share = memory / MEMORY_PART;
     let helpers = (share / HELPER_BYTES).clamp(MIN_HELPERS, MAX_HELPERS.into());
@@ -31,27 +31,27 @@ fn limits_in(memory: u64) -> (u32, u64) {
 /// Settings of the NBD server. All limits apply to the whole server.
 #[derive(Clone, Debug)]
 pub struct NbdSettings {
-    /// Name of the export. The empty name always means it too.
+    /// Name of the export. The empty name always selects it too.
     pub export: String,
-    /// One line about it.
+    /// A one-line description.
     pub description: String,
-    /// Clients may write. Default no. The reader has to allow it ([`crate::Reader::allow_writes`]).
+    /// Whether clients may write. Default no. The reader must allow it ([`crate::Reader::allow_writes`]).
     pub writable: bool,
-    /// A writable source is locked against other writers: see [`crate::Reader::lock`]. Default yes.
+    /// Whether a writable source is locked against other writers: see [`crate::Reader::lock`]. Default yes.
     pub lock: bool,
-    /// Most clients at once. Default [`MAX_CLIENTS`].
+    /// Maximum number of connected clients. Default [`MAX_CLIENTS`].
     pub max_clients: u32,
-    /// Most threads beyond one for each client: the second and later requests in flight of every client share them. Default
-    /// [`MAX_HELPERS`], or fewer on a machine of less than 1 GiB. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
-    /// wait.
+    /// Maximum number of threads in addition to one per client: all clients share them for their second and later requests in
+    /// flight. Default [`MAX_HELPERS`], or fewer on a machine with less than 1 GiB. A serving thread uses up to 256 KiB. There are
+    /// more threads than cores only while requests wait.
     pub max_helpers: u32,
-    /// Maximum bytes of answers kept for slow clients. Default [`MAX_OWED_BYTES`], or a
-    /// sixteenth of the memory if that is less. What would be more is read again when its client takes it.
+    /// Maximum bytes of answers kept for slow clients. Default [`MAX_OWED_BYTES`], or a sixteenth of the memory if that is less.
+    /// Answers beyond the limit are read again when their client takes them.
     pub max_owed_bytes: u64,
-    /// How long a client may take to agree on an export. Default 10 s.
+    /// How long a client may take for the handshake. Default 10 s.
     pub handshake: Duration,
-    /// How long a client may take to send the head of a request or 256 KiB of what it brings, and to take 256 KiB of an
-    /// answer, in all and not from byte to byte. Default 30 s.
+    /// How long a client may take to send the head of a request or 256 KiB of its payload, and to take 256 KiB of an answer. The
+    /// limit is for the whole, not per byte. Default 30 s.
     pub stall: Duration,
     /// The certificate for TLS, and whether clients must use it. Default none: no encryption.
     #[cfg(feature = "tls")]

@@ -1,4 +1,4 @@
-//! The two kinds of sockets, as one.
+//! One type for the two kinds of sockets: unix and TCP.
 //!
 //! Every wait has a deadline.
 
@@ -16,21 +16,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Largest piece that is read and sent at once.
+/// Maximum length of a piece that is read and sent at once.
 pub const PIECE_BYTES: usize = 256 << 10;
 
 /// Where clients connect.
 #[derive(Clone, Debug)]
 pub enum Listen {
-    /// A unix socket with access for its owner only.
+    /// A unix socket that only its owner can access.
     Unix(PathBuf),
-    /// A TCP address. Unless there is TLS that verifies clients, any client that reaches it can read everything.
+    /// A TCP address. Any client that reaches it can read everything, unless TLS verifies clients.
     Tcp(SocketAddr),
     /// A listening unix or TCP socket from systemd. It is not removed at the end.
     Inherited(Arc<OwnedFd>),
 }
 
-/// How long the other side may take for something, from the first time that it is waited for.
+/// How long the other side may take for something, starting at the first wait for it.
 pub struct Deadline {
     time: Duration,
     at: Option<Instant>,
@@ -46,7 +46,7 @@ impl Deadline {
     }
 }
 
-/// A socket that clients connect to.
+/// A listening socket.
 pub enum Listener {
     Unix(UnixSocket),
     Tcp(TcpListener),
@@ -65,7 +65,7 @@ impl Listener {
             ),
             Listen::Inherited(socket) => (
                 inherited(socket),
-                "the socket that was passed on".to_string(),
+                "the socket that systemd passed".to_string(),
             ),
         };
         let bound = bound.and_then(|listener| {
@@ -77,12 +77,12 @@ impl Listener {
         });
         bound.map_err(|error| {
             let remedy = match error.kind() {
-                ErrorKind::AddrInUse => "stop the server on it, or name another address",
-                ErrorKind::AlreadyExists => "it is not a socket; name another place",
+                ErrorKind::AddrInUse => "stop the server on it, or use another address",
+                ErrorKind::AlreadyExists => "it is not a socket; use another path",
                 ErrorKind::PermissionDenied => {
-                    "name a place that you may write to (ports below 1024 need root)"
+                    "use a path that you may write to (ports below 1024 need root)"
                 }
-                _ => "name another place",
+                _ => "use another address",
             };
             let what = format!("cannot listen ({error})");
             FrontError::new(FrontErrorKind::Address, what, place, remedy).caused_by(error)
@@ -93,8 +93,8 @@ impl Listener {
         let stream = match self {
             Listener::Unix(unix) => {
                 let stream = unix.socket.accept()?.0;
-                // A whole piece has room, so that no thread waits for a client that reads its answers. TCP sees to that itself.
-                // Twice what is asked for, or twice what the system allows (208 KiB unless set), is what the kernel counts.
+                // A whole piece fits, so that no thread waits for a client that reads its answers. TCP adjusts its buffers itself.
+                // The kernel counts twice the requested size, or twice the system's limit (208 KiB by default).
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, PIECE_BYTES);
                 Socket::Unix(stream)
             }
@@ -109,7 +109,7 @@ impl Listener {
         Ok(stream)
     }
 
-    /// The address as clients write it; `tls` if they use TLS.
+    /// The address as a URI; `tls` selects the scheme for TLS.
     pub fn uri(&self, export: &str, tls: bool) -> String {
         let scheme = if tls { "nbds" } else { "nbd" };
         match self {
@@ -135,7 +135,7 @@ impl AsFd for Listener {
     }
 }
 
-/// A listener on a socket of the caller's.
+/// A listener on a socket that the caller has created.
 fn inherited(socket: &OwnedFd) -> std::io::Result<Listener> {
     let family = rustix::net::getsockname(socket)?.address_family();
     let socket = socket.try_clone()?;
@@ -155,7 +155,7 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// The client's address for the log.
+    /// The client's address, for the log.
     pub fn peer(&self) -> String {
         match self {
             Socket::Unix(_) => "unix".to_string(),
@@ -165,16 +165,16 @@ impl Socket {
         }
     }
 
-    /// Closes a direction, or both; threads that wait for it wake.
+    /// Closes one direction or both; threads that wait for it wake up.
     pub fn shutdown(&self, how: Shutdown) {
-        // It fails only if it is closed already.
+        // It fails only if it is already closed.
         let _ = match self {
             Socket::Unix(s) => s.shutdown(how),
             Socket::Tcp(s) => s.shutdown(how),
         };
     }
 
-    /// Whether bytes wait to be read.
+    /// Whether unread bytes have arrived.
     pub fn has_more(&self) -> bool {
         recv(
             self.as_fd(),
@@ -195,7 +195,7 @@ impl Socket {
         }
     }
 
-    /// Sends what there is room for of all parts, as one packet where they fit. `WouldBlock` when there is no room.
+    /// Sends as much of all parts as there is room for, as one packet if they fit. Returns `WouldBlock` if there is no room.
     pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
@@ -212,12 +212,12 @@ impl Socket {
         }
     }
 
-    /// Waits until the socket is readable or the client is gone.
+    /// Waits until the socket is readable or the client has disconnected.
     pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.wait(PollFlags::IN, deadline)
     }
 
-    /// Waits until there is room to send, or the client is gone.
+    /// Waits until there is room to send, or the client has disconnected.
     pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.wait(PollFlags::OUT, deadline)
     }

@@ -30,7 +30,7 @@ impl ClientStream {
         }
     }
 
-    /// Has the client and the server agree on keys. Every byte before it was plain, every byte after it is encrypted.
+    /// Runs the TLS handshake. All bytes before it are plain, and all bytes after it are encrypted.
     #[cfg(feature = "tls")]
     pub fn start_tls(&self, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<()> {
         let session = Session::agree(&self.socket, tls, deadline)?;
@@ -44,7 +44,7 @@ impl ClientStream {
         self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Ends both directions; threads that wait for it wake. Under TLS the client learns that this is the end.
+    /// Ends both directions; threads that wait for them wake up. With TLS, the client is told that this is the end.
     pub fn end(&self) {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -53,12 +53,12 @@ impl ClientStream {
         self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Whether bytes wait to be read.
+    /// Whether unread bytes have arrived.
     pub fn has_more(&self) -> bool {
         self.holds_more() || self.socket.has_more()
     }
 
-    /// Whether bytes wait to be read that have left the socket already: the socket does not report them.
+    /// Whether there are unread bytes that were already taken from the socket, and that the socket therefore does not report.
     pub fn holds_more(&self) -> bool {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -76,8 +76,8 @@ impl ClientStream {
         self.socket.receive_now(buf)
     }
 
-    /// Sends what there is room for of both parts, as one packet where they fit. `WouldBlock` when there is no room: then the
-    /// same bytes are to be given again.
+    /// Sends as much of both parts as there is room for, as one packet if they fit. Returns `WouldBlock` if there is no room; the
+    /// caller must then pass the same bytes again.
     pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -87,12 +87,12 @@ impl ClientStream {
             .send_now(&[IoSlice::new(head), IoSlice::new(data)])
     }
 
-    /// Waits until the connection is readable or the client is gone.
+    /// Waits until the connection is readable or the client has disconnected.
     pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.socket.wait_to_receive(deadline)
     }
 
-    /// Waits until there is room to send, or the client is gone.
+    /// Waits until there is room to send, or the client has disconnected.
     pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.socket.wait_to_send(deadline)
     }

@@ -1,7 +1,7 @@
 //! TLS of the NBD server: its certificates, and the session of a client.
 //!
-//! The files have the names that nbdkit and libnbd use. A session encrypts at most [`SEND_BYTES`] at a time and reports them as
-//! sent when the kernel has all of their records, so a client that does not take its answers holds that much and no more. One
+//! The files have the same names as for nbdkit and libnbd. A session encrypts at most [`SEND_BYTES`] at a time, and reports them as
+//! sent when the kernel has all of their records, so a client that does not take its answers occupies only that much memory. One
 //! lock guards a session; it is held while bytes are encrypted and moved, never while a thread waits for the client.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!   DIR/ca-crl.pem        the certificates that it has revoked, if there is such a list
 //! ```
 //!
-//! Never: takes keys that were agreed on beforehand (PSK), resumes a session, or takes early data.
+//! Not supported: pre-shared keys (PSK), resumption of sessions, early data.
 
 use super::socket::{Deadline, Socket};
 use crate::front::{FrontError, FrontErrorKind};
@@ -31,9 +31,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Most bytes that are encrypted before the kernel has taken them.
+/// Maximum number of bytes that are encrypted before the kernel has taken them.
 const SEND_BYTES: usize = 64 << 10;
-/// How often the socket is read for one receive: a record has 16 KiB, the library reads 4 KiB at a time.
+/// How often the socket is read in one receive: a record has up to 16 KiB, and the library reads 4 KiB at a time.
 const READS_AT_ONCE: u32 = 8;
 
 /// The certificate of an NBD server, and its requirements for clients. Clients without TLS are refused unless
@@ -53,11 +53,11 @@ impl fmt::Debug for NbdTls {
 }
 
 impl NbdTls {
-    /// Reads `server-cert.pem` and `server-key.pem` of a directory. With `verify_peer` a client has to show a certificate
-    /// that `ca-cert.pem` has issued and, where there is a `ca-crl.pem`, that this does not list.
+    /// Loads `server-cert.pem` and `server-key.pem` from a directory. With `verify_peer`, a client must present a certificate that
+    /// `ca-cert.pem` has issued. If there is a `ca-crl.pem`, the certificate must not be on that list.
     ///
     /// # Errors
-    /// A file is missing or holds something else, the key belongs to another certificate, or the certificate has expired.
+    /// A file is missing or has the wrong content, the key belongs to another certificate, or the certificate has expired.
     pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, FrontError> {
         let dir = dir.as_ref();
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -102,7 +102,7 @@ impl NbdTls {
         })
     }
 
-    /// Also accepts clients without TLS: then neither their identity nor their data is protected.
+    /// Also accepts clients without TLS: neither their identity nor their data is then protected.
     #[must_use]
     pub fn allow_plain(self) -> NbdTls {
         NbdTls {
@@ -126,8 +126,8 @@ fn authorities(path: &Path) -> Result<RootCertStore, FrontError> {
     pem::authorities(certificates(path)?).map_err(|error| unusable(path, &error))
 }
 
-/// What looks at the clients' certificates. With a list of revoked ones a client is refused unless a list that is still valid
-/// speaks of its authority: a list that is out of date, or another's, must not let everyone in.
+/// The verifier of the clients' certificates. With a revocation list, a client is refused unless a list that is still valid covers
+/// its authority: an expired list, or the list of another authority, must not admit every client.
 fn verifier(
     dir: &Path,
     roots: RootCertStore,
@@ -154,7 +154,8 @@ fn unlisted(path: &Path, error: &dyn fmt::Display) -> FrontError {
     )
 }
 
-/// Refuses a certificate that every client would refuse for its dates. Whether they know its authority is theirs to say.
+/// Refuses a certificate that every client would refuse because of its dates. Whether clients trust its authority is for them to
+/// decide.
 fn check_dates(
     certs: &[CertificateDer<'_>],
     roots: &RootCertStore,
@@ -184,7 +185,7 @@ fn check_dates(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
         )) => (
             "the certificate is not valid yet",
-            "check the clock of this machine, or wait for the day",
+            "check the clock of this machine, or wait until it is valid",
         ),
         _ => return Ok(()),
     };
@@ -204,15 +205,15 @@ fn unreadable(path: &Path, error: &PemError) -> FrontError {
         ),
         PemError::Io(error) => (
             format!("a file for TLS cannot be read ({error})"),
-            "let the user that serves read it",
+            "give the user that runs the server read permission",
         ),
         PemError::NoItemsFound => (
-            "a file for TLS is without a certificate or key".to_string(),
+            "a file for TLS has no certificate or key".to_string(),
             "it must be PEM text with a certificate, or with a key without a password",
         ),
         error => (
             format!("a file for TLS is not PEM text ({error})"),
-            "write it again",
+            "create it again",
         ),
     };
     FrontError::new(
@@ -228,21 +229,21 @@ fn unusable(path: &Path, error: &dyn fmt::Display) -> FrontError {
         FrontErrorKind::Certificate,
         format!("TLS cannot use it ({error})"),
         path.display().to_string(),
-        "make it again, such as by certtool or openssl with an RSA key of 2048 bits or an EC key",
+        "create it again, for example with certtool or openssl and an RSA key of 2048 bits or an EC key",
     )
 }
 
-/// A client's keys, and its bytes that are between the two forms.
+/// The keys of a client, and its bytes that are encrypted or decrypted but not delivered yet.
 pub struct Session(Mutex<SessionState>);
 
 struct SessionState {
     tls: ServerConnection,
-    /// Bytes that were encrypted and are not reported as sent: some of their records are not out yet.
+    /// Number of bytes that were encrypted and not reported as sent, because some of their records were not sent yet.
     encrypted: usize,
 }
 
 impl Session {
-    /// Agrees on keys with a client that has asked for TLS, within the time that is left for its handshake.
+    /// Runs the TLS handshake with a client, within the remaining time of its handshake.
     pub fn agree(
         socket: &Socket,
         tls: &NbdTls,
@@ -280,15 +281,15 @@ impl Session {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether decrypted bytes wait, or the end does.
+    /// Whether there are unread decrypted bytes, or the end was received.
     pub fn holds_more(&self) -> bool {
-        // An error stays one: the next receive returns it.
+        // The error persists: the next receive returns it.
         self.state().tls.process_new_packets().map_or(true, |now| {
             now.plaintext_bytes_to_read() > 0 || now.peer_has_closed()
         })
     }
 
-    /// As [`Socket::receive_now`], decrypted.
+    /// Like [`Socket::receive_now`], decrypted.
     pub fn receive_now(&self, socket: &Socket, buf: &mut [u8]) -> std::io::Result<usize> {
         let mut state = self.state();
         for _ in 0..READS_AT_ONCE {
@@ -297,14 +298,14 @@ impl Session {
                 other => return other,
             }
             state.receive(socket)?;
-            // Answers of the protocol itself. Where there is no room now they go out with the next bytes.
+            // Replies of the protocol itself. If there is no room now, they are sent with the next bytes.
             let _ = state.flush(socket);
         }
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// As [`Socket::send_now`], encrypted. After `WouldBlock` the call that is made again sends the rest of what was encrypted,
-    /// and reports that.
+    /// Like [`Socket::send_now`], encrypted. After `WouldBlock`, the repeated call sends the rest of the encrypted bytes, and
+    /// reports them.
     pub fn send_now(&self, socket: &Socket, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
         let mut state = self.state();
         if state.encrypted == 0 {
@@ -317,7 +318,7 @@ impl Session {
         }
         state.flush(socket)?;
         match std::mem::take(&mut state.encrypted) {
-            // Records of the protocol itself took the room; they are out now.
+            // Records of the protocol itself took the room; they are sent now.
             0 => Err(ErrorKind::WouldBlock.into()),
             sent => Ok(sent),
         }
@@ -332,18 +333,18 @@ impl Session {
 }
 
 impl SessionState {
-    /// Takes encrypted bytes from the socket once. Nothing at the end.
+    /// Reads encrypted bytes from the socket once. Returns 0 at the end.
     fn receive(&mut self, socket: &Socket) -> std::io::Result<usize> {
         let got = self.tls.read_tls(&mut Raw(socket))?;
         if let Err(error) = self.tls.process_new_packets() {
-            // The client gets the reason.
+            // The client is told the reason.
             let _ = self.flush(socket);
             return Err(broken(error));
         }
         Ok(got)
     }
 
-    /// Sends all encrypted bytes. `WouldBlock` when there is no room for the rest.
+    /// Sends all encrypted bytes. Returns `WouldBlock` if there is no room for the rest.
     fn flush(&mut self, socket: &Socket) -> std::io::Result<()> {
         while self.tls.wants_write() {
             self.tls.write_tls(&mut Raw(socket))?;
@@ -356,7 +357,7 @@ fn broken(error: rustls::Error) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// The socket as the library wants it.
+/// The socket in the form that the library needs.
 struct Raw<'a>(&'a Socket);
 
 impl Read for Raw<'_> {

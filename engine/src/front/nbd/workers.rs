@@ -1,11 +1,10 @@
-//! The threads that serve: as many at work as there are cores, however many clients there are.
+//! The serving threads: about as many are at work as there are cores, however many clients there are.
 //!
-//! Requests are taken in the order of arrival, so that clients get equal shares: with a thread
-//! for each client the scheduler decided, and of 256 clients one got four to nine times what another got. A thread that
-//! must wait (for the source, or for a slow client) first releases its slot, so that another thread
-//! polls the sockets. A thread that has just answered polls for a moment before it sleeps: to put a thread to sleep and wake
-//! it again on another core took longer than a cached read (measured: 50 us against 12).
-//! It does not interpret requests, and only one thread polls.
+//! Requests are taken in order of arrival, so that clients get equal shares. With one thread per client the scheduler decided, and
+//! of 256 clients one got four to nine times as much as another. A thread that must wait (for the source, or for a slow client)
+//! first releases its slot, so that another thread polls the sockets. A thread that has just answered polls for a moment before it
+//! sleeps: putting a thread to sleep and waking it on another core took longer than a cached read (measured: 50 us and 12 us). This
+//! module does not interpret requests, and only one thread polls.
 //!
 //! ```text
 //!              ┌── in order of arrival ◄── poll (one thread) ◄── no request, no poller ──┐
@@ -22,24 +21,24 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a thread polls: twice the time from an answer to the next request of a client on this machine,
+/// How long a thread polls: twice the measured time from an answer to the next request of a client.
 const MOMENT: Duration = Duration::from_micros(50);
-/// and the time that the client needs to take its answer, 1 ns a byte, up to this many bytes. (Answers of 256 KiB, 12 rounds of
-/// a second: 0.86 of nbdkit without it.)
+/// It polls longer by the time that the client needs to take its answer: 1 ns per byte, for at most this many bytes. (Without this,
+/// answers of 256 KiB had 0.86 of the throughput of nbdkit, in 12 rounds of one second.)
 const MAX_TAKEN: usize = 256 << 10;
-/// Empty polls before it rests.
+/// Number of empty polls before polling pauses.
 const MAX_EMPTY_POLLS: u32 = 3;
-/// Polls without a look that it rests for.
+/// Number of waits without polling during a pause.
 const REST: u32 = 256;
-/// Clients that are taken from the kernel at once.
+/// Maximum number of clients that the kernel reports at once.
 const BATCH: usize = 256;
-/// A thread that was not called for so long ends.
+/// A thread that was not called for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// Told once of what a client sends.
+/// Reports once that a client has sent something.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
-/// The same, or as soon as there is room to send, which is at once for a client that takes its answers.
+/// Like [`ONCE`], but also reports when there is room to send, which is immediately for a client that takes its answers.
 const SOON: EventFlags = ONCE.union(EventFlags::OUT);
-/// The number of no client: the server ends.
+/// Not a client: the wakeup at the end of the server.
 const WAKE: u64 = u64::MAX;
 
 pub struct Workers {
@@ -47,7 +46,7 @@ pub struct Workers {
     wake_fd: OwnedFd,
     pool: Mutex<ThreadPool>,
     called: Condvar,
-    /// The thread that holds it polls.
+    /// The thread that holds this lock polls.
     poller: Mutex<Poller>,
     cores: u32,
     most: u32,
@@ -55,13 +54,13 @@ pub struct Workers {
 
 #[derive(Default)]
 struct ThreadPool {
-    /// Clients that have sent something, in the order in which it came.
+    /// Clients that have sent something, in order of arrival.
     ready: VecDeque<u64>,
     threads: u32,
-    /// Those that neither wait nor rest.
+    /// Number of threads that neither wait nor rest.
     at_work: u32,
     resting: u32,
-    /// Those that rest and have been called; they count as at work.
+    /// Number of resting threads that were called; they count as at work.
     calls: u32,
     ended: bool,
 }
@@ -73,17 +72,17 @@ struct Poller {
     rest: u32,
 }
 
-/// What a caller has to do after it has released the lock.
+/// What the caller must do after it has released the lock.
 #[must_use]
 #[derive(PartialEq, Eq)]
 pub enum WorkerStep {
     Nothing,
-    /// Start a thread that begins with [`Workers::take`]; [`Workers::lost`] if there is none to be had.
+    /// Start a thread that begins with [`Workers::take`]; call [`Workers::lost`] if it cannot be started.
     Spawn,
 }
 
 impl Workers {
-    /// No threads yet, and at most `most`.
+    /// Creates the pool, without threads yet; it will have at most `most`.
     pub fn new(most: u32) -> std::io::Result<Workers> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -105,8 +104,8 @@ impl Workers {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the next thing that this socket sends taken as a turn of the client `number`. Once: armed again by [`Workers::arm`].
-    /// With `more` the client has a turn without that: TLS has bytes of it that the socket does not report.
+    /// Adds a client: the next data on this socket becomes a turn of the client `number`. This happens once, until [`Workers::arm`].
+    /// With `more` the client gets a turn at once, because TLS already has bytes that the socket does not report.
     pub fn add(
         &self,
         socket: BorrowedFd<'_>,
@@ -128,7 +127,7 @@ impl Workers {
         })
     }
 
-    /// Once more.
+    /// Arms the client's socket again; see [`Workers::add`].
     pub fn arm(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<()> {
         Ok(epoll::modify(
             &self.epoll,
@@ -138,7 +137,7 @@ impl Workers {
         )?)
     }
 
-    /// The calling thread has to wait: another is called to poll the sockets, if none does.
+    /// Called by a thread that has to wait: another thread is called to poll the sockets, unless one already does.
     pub fn yield_slot(&self) -> WorkerStep {
         let mut pool = self.pool();
         pool.at_work -= 1;
@@ -150,17 +149,17 @@ impl Workers {
         }
     }
 
-    /// The wait is over.
+    /// Called after the wait.
     pub fn come_back(&self) {
         self.pool().at_work += 1;
     }
 
-    /// There is more to be done than one can do.
+    /// Called if there is more work than one thread can do.
     pub fn invite(&self) -> WorkerStep {
         self.call(self.pool())
     }
 
-    /// One more at work, if a core is free.
+    /// Calls one more thread if a core is free.
     fn call(&self, mut pool: MutexGuard<'_, ThreadPool>) -> WorkerStep {
         if pool.at_work >= self.cores || pool.ended {
             return WorkerStep::Nothing;
@@ -168,7 +167,7 @@ impl Workers {
         if pool.resting > pool.calls {
             pool.calls += 1;
             pool.at_work += 1;
-            // Not under the lock: the thread would wake only to wait for it.
+            // Not under the lock, or the thread would wake up only to wait for it.
             drop(pool);
             self.called.notify_one();
         } else if pool.threads < self.most {
@@ -179,20 +178,20 @@ impl Workers {
         WorkerStep::Nothing
     }
 
-    /// Threads there are.
+    /// Number of threads.
     pub fn threads(&self) -> u32 {
         self.pool().threads
     }
 
-    /// A thread that was to be hired could not be had, or has died.
+    /// Reports that a requested thread could not be started, or that a thread has died.
     pub fn lost(&self) {
         let mut pool = self.pool();
         pool.threads -= 1;
         pool.at_work -= 1;
     }
 
-    /// The client whose turn it is. Blocks. `answered`: how many bytes, when the caller has just served one. Nothing: the
-    /// thread is not needed any more, and not counted any more.
+    /// Waits for the next client's turn, and returns its number. `answered`: the number of bytes sent, if the caller has just served
+    /// a turn. Returns `None` if the thread is no longer needed; it is then no longer counted.
     pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn()) -> Option<u64> {
         let mut pool = self.pool();
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MAX_TAKEN) as u64);
@@ -211,7 +210,7 @@ impl Workers {
                     pool = self.pool();
                     pool.ready
                         .extend(poller.came.drain(..).filter(|number| *number != WAKE));
-                    // Before another thread finds no poller and no request.
+                    // Dropped before another thread finds neither a poller nor a request.
                     drop(poller);
                     if pool.ready.len() > 1 {
                         if self.call(pool) == WorkerStep::Spawn {
@@ -235,7 +234,7 @@ impl Workers {
         None
     }
 
-    /// Waits for a call. Not at work any more when none came for long.
+    /// Waits for a call. Returns false if no call came for a long time; the thread then no longer counts as at work.
     fn rest<'a>(&self, mut pool: MutexGuard<'a, ThreadPool>) -> (MutexGuard<'a, ThreadPool>, bool) {
         pool.at_work -= 1;
         pool.resting += 1;
@@ -256,23 +255,23 @@ impl Workers {
         if pool.calls > 0 {
             pool.calls -= 1;
         } else {
-            // The end wakes every thread.
+            // The end of the server wakes every thread.
             pool.at_work += 1;
         }
         (pool, true)
     }
 
-    /// No thread takes a turn any more; threads end by themselves.
+    /// Ends all turns; the threads end by themselves.
     pub fn end(&self) {
         self.pool().ended = true;
         self.called.notify_all();
-        // It wakes the one that polls; a full wake_fd has rung already.
+        // Wakes the polling thread; a full `wake_fd` already contains a wakeup.
         let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 }
 
 impl Poller {
-    /// Fills `came`, with one at least.
+    /// Fills `came` with at least one entry.
     fn poll(&mut self, workers: &Workers, look: Option<Duration>) {
         self.rest = self.rest.saturating_sub(1);
         if let Some(look) = look.filter(|_| self.rest == 0) {
@@ -295,7 +294,7 @@ impl Poller {
     }
 
     fn wait(&mut self, workers: &Workers, time: Option<&Timespec>) {
-        // Interrupted is nothing: it is asked again. Anything else would be a bug of this file.
+        // Interrupted calls are repeated. Any other error would be a bug of this file.
         let mut room = [const { MaybeUninit::uninit() }; BATCH];
         match epoll::wait(&workers.epoll, &mut room, time) {
             Ok((events, _)) => self
@@ -313,7 +312,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// This many clients, each with an armed socket.
+    /// Creates this many clients, each with an armed socket.
     fn clients(workers: &Workers, many: u64) -> Vec<(UnixStream, UnixStream)> {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");
@@ -333,7 +332,7 @@ mod tests {
         panic!("no thread is needed");
     }
 
-    /// The client that sends most has no more than the one that sends least: one turn, and then the others.
+    /// The client that sends most gets no more turns than the client that sends least: one turn, and then the others.
     #[test]
     fn turns_come_in_the_order_of_the_requests() {
         let mut workers = Workers::new(8).expect("made");
@@ -349,7 +348,7 @@ mod tests {
                 .map(|_| workers.take(Some(0), &no_spawn).expect("a turn"))
                 .collect();
             assert_eq!(taken, order);
-            // Armed again in another order, though all of them have sent more long since.
+            // The sockets are armed again in another order, although all clients sent more long ago.
             order.rotate_left(1);
             order.swap(0, 2);
             for number in &order {
@@ -364,7 +363,7 @@ mod tests {
         assert_eq!((pool.threads, pool.at_work, pool.resting), (0, 0, 0));
     }
 
-    /// As many as there are cores; more only when those wait. A returning thread that is one too many rests.
+    /// As many threads as cores, and more only if those wait. A returning thread that exceeds the number rests.
     #[test]
     fn a_waiting_thread_has_another_called() {
         let mut workers = Workers::new(3).expect("made");
@@ -397,7 +396,7 @@ mod tests {
                 scope.spawn(|| {
                     while workers.take(None, &no_spawn).is_some() {
                         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                        // What was sent stays there. The second one polls, or the third, which rested until it was called.
+                        // The sent data is still there. The second thread polls, or the third, which rested until it was called.
                         assert!(workers.yield_slot() == WorkerStep::Nothing);
                         while count.load(std::sync::atomic::Ordering::SeqCst) < 3 {
                             workers.arm(all[0].0.as_fd(), 0, false).expect("armed");

@@ -1,7 +1,7 @@
 //! Folders of a mount: handles and listings.
 //!
-//! A folder is listed when its handle is read from the start, and read on from that listing, so that a program gets each name once. The bytes
-//! of all listings together have a limit. Never: gives part of a folder as if it were all of it.
+//! A folder is listed when its handle is read from the start, and later reads continue in that listing, so that a program gets each
+//! name once. All listings together have a memory limit. A partial listing is never returned as a complete one.
 //!
 //! ```text
 //!   open_folder ──► handle ──list from 0──► names, kept ──list from 128──► the rest ──► release_folder
@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Before the names of each folder.
+/// The entries before the names of each folder.
 const DOTS: [&str; 2] = [".", ".."];
 
-/// A name of a folder with its number, for the kernel to know without a look-up.
+/// A name of a folder with its number, so that the kernel needs no lookup.
 pub struct KnownName<'a> {
-    /// The place behind it.
+    /// The position after it.
     pub place: u64,
     pub name: &'a OsStr,
     pub number: u64,
     pub meta: &'a Meta,
-    /// How long it may be believed.
+    /// How long the kernel may trust it.
     pub ttl: Duration,
 }
 
@@ -38,8 +38,8 @@ impl View {
         opened.map_err(|errno| self.refuse(errno))
     }
 
-    /// Calls `each` with the names from place `from` on, with the place after each, until it says that there is no more
-    /// room. From place 0 the folder is listed anew.
+    /// Calls `each` with the names from position `from` on, with the position after each, until `each` returns that there is no more
+    /// room. From position 0 the folder is listed again.
     pub fn list(
         &self,
         fh: u64,
@@ -70,8 +70,8 @@ impl View {
         Ok(())
     }
 
-    /// The same with what is known of each name, which is counted as told to the kernel unless `each` says that there is no
-    /// room for it. `.` and `..` have the number of the folder: the kernel knows theirs.
+    /// Like [`View::list`], but with what is known of each name. The name is counted as known to the kernel, unless `each` returns
+    /// that there is no room for it. `.` and `..` have the number of the folder, because the kernel already knows theirs.
     pub fn list_known(
         &self,
         fh: u64,
@@ -108,9 +108,9 @@ impl View {
                     .ok_or(Errno::STALE.raw_os_error())?,
                 None => match self.tree.look(&path) {
                     Ok(meta) => meta,
-                    // It is gone since.
+                    // It was removed since.
                     Err(error) if error.errno() == Errno::NOENT.raw_os_error() => continue,
-                    // The kernel keeps the names that it has; asked again it gets the error.
+                    // The kernel keeps the names that it got; the next request gets the error.
                     Err(_) if given => break,
                     Err(error) => return Err(self.refuse_source(&error)),
                 },
@@ -152,7 +152,7 @@ impl View {
         entered.map_err(|path| self.too_many(Errno::NFILE, &path))
     }
 
-    /// Forgets what was said of names. Did that take much of the room for all of them?
+    /// Clears the cached answers about names. Returns whether they used a large part of the memory for names.
     fn makes_room(&self) -> bool {
         let before = name_bytes();
         self.said().forget_all();
@@ -162,7 +162,7 @@ impl View {
     fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
         let folder = self.path_of(number)?;
         let seen = Instant::now();
-        // Counted before they are kept: a hundred listings at once are within the limit together, not each.
+        // Counted before they are stored, so that a hundred concurrent listings are within the limit together, instead of each.
         let too_many = [Errno::OVERFLOW, Errno::TOOBIG].map(Errno::raw_os_error);
         let names = match self.tree.names(&folder) {
             Err(error) if too_many.contains(&error.errno()) && self.makes_room() => {
@@ -186,7 +186,7 @@ impl View {
         Ok(names)
     }
 
-    /// Names that do not fit, which is logged.
+    /// Logs that the names of a folder exceed the limit, and returns the error.
     pub(super) fn too_many(&self, errno: Errno, path: &Path) -> KernelErrno {
         let what = format!(
             "{}: {}: {}",

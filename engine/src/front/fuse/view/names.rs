@@ -1,8 +1,8 @@
 //! A cache of the store's recent answers about names: listings of folders, and single names.
 //!
-//! Answers are trusted for [`super::View::ttl`] from the time of the request, here and in the kernel together. An unknown name is requested.
-//! One answer may contain more names than requested: a program that opens a list of files, in whatever order,
-//! looks up each of them, and one request can answer a thousand look-ups. A name missing in a listing is not taken as absent.
+//! Answers are trusted for [`super::View::ttl`] after the request, by this cache and the kernel together. An unknown name is
+//! requested. One answer may contain more names than requested: a program that opens a list of files, in any order, looks up each of
+//! them, and one request can answer a thousand lookups. A name that is missing in a listing is not taken as absent.
 //!
 //! ```text
 //!   listing of a folder, believed ┐
@@ -10,14 +10,15 @@
 //!                                      └─ had it, and is too old ──► a page: the name and those after it
 //!                                      └─ has not ──► the account decides: a page, or the plain question
 //! ```
-//! A page is some 250 bytes a name; the plain question is two requests for one name. So a page pays if names of one folder are looked up
-//! one after the other, and not if they are drawn from a million. The account:
+//! A page takes about 250 bytes per name; a plain request takes two requests for one name. So a page pays off if names of one folder
+//! are looked up one after the other, and not if they are picked from a million. A credit account decides:
 //!
 //! ```text
 //!   credit 2 ──page asked for: -1──► 1 ──a name of it is looked up: +1──► 2        at most 64
 //!   credit 0: only single-name requests; each 64th gives 1
 //! ```
-//! Example: 1,000 objects of one folder, opened in random order within 5 s: about 8 pages and no plain question but the first.
+//! Example: 1,000 objects of one folder, opened in random order within 5 s, need about 8 pages and only one plain request, the
+//! first.
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
@@ -27,18 +28,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of cached single names. One more clears the cache.
+/// Maximum number of cached single names. When it is exceeded, the cache is cleared.
 const MAX_NAMES: usize = 1 << 16;
-/// Bytes of a name beside its letters and those of its version.
+/// Memory of a name in bytes, in addition to its letters and those of its version.
 const NAME_BYTES: u64 = 300;
-/// Listings that are kept without a look at how old they are.
+/// Number of listings that are kept without checking their age.
 const FREE_LISTINGS: usize = 64;
-/// Pages that may be asked for before one of their names is looked up.
+/// Number of pages that may be requested before one of their names is looked up.
 const FIRST_CREDIT: u32 = 2;
 const MAX_CREDIT: u32 = 64;
-/// Plain questions after which a page is tried once more.
+/// Number of plain requests after which a page is tried again.
 const RETRY_AFTER: u32 = 64;
-/// Folders that are remembered: as many may be read in turn.
+/// Number of folders that are remembered: this many may be read in turn.
 const MAX_FOLDERS: usize = 16;
 
 pub struct SaidNames {
@@ -47,21 +48,21 @@ pub struct SaidNames {
     folders: HashMap<Arc<Path>, Arc<FolderListing>>,
     /// Answers about single names.
     names: HashMap<PathBuf, SaidName>,
-    /// Those of the single names.
+    /// Memory of the single names.
     bytes: NameBytes,
-    /// Listings with which the old ones are looked for.
+    /// Number of listings at which old ones are searched for and removed.
     most_listings: usize,
     credit: u32,
     plain: u32,
-    /// The folders of the latest single-name requests.
+    /// The folders of the latest requests for single names.
     asked_in: VecDeque<PathBuf>,
 }
 
 struct SaidName {
-    /// Nothing if it is doubted.
+    /// `None` if the answer is doubtful.
     meta: Option<Meta>,
     seen: Instant,
-    /// It came with another name, and was not looked up.
+    /// Whether it came with the answer about another name, and was not looked up yet.
     is_unasked: bool,
 }
 
@@ -72,10 +73,10 @@ impl SaidName {
     }
 }
 
-/// How to request a path.
+/// How to request a path, if at all.
 #[derive(Debug, PartialEq)]
 enum Question {
-    /// A trusted answer and its time.
+    /// No request is needed: a trusted answer and its time.
     None(Meta, Instant),
     Page,
     Plain,
@@ -95,7 +96,7 @@ impl SaidNames {
         }
     }
 
-    /// The newest that was said of a path, and when; nothing of one that is doubted.
+    /// The newest answer about a path, with its time; its value is `None` if it is doubtful.
     fn newest(&self, path: &Path) -> Option<(Option<Meta>, Instant)> {
         let listing = path.parent().and_then(|folder| self.folders.get(folder));
         if let Some(name) = self.names.get(path)
@@ -113,7 +114,7 @@ impl SaidNames {
         Some((meta.filter(|_| seen.elapsed() < self.ttl)?, seen))
     }
 
-    /// Is this what the store says of a path? Nothing if it did not say, or too long ago.
+    /// Whether this is the store's answer about a path. Returns `None` if there is no answer, or it is too old.
     pub fn says(&self, path: &Path, meta: &Meta) -> Option<bool> {
         let (said, _) = self.believed(path)?;
         let is_folder = said.kind == Kind::Folder;
@@ -134,7 +135,7 @@ impl SaidNames {
         }
     }
 
-    /// Whether a page is to be asked for, from this path on: in a folder that was asked about lately, if there is credit.
+    /// Whether to request a page that starts at this path: if names in the folder were requested recently and there is credit.
     fn is_worth_a_page(&mut self, path: &Path) -> bool {
         let folder = path.parent().unwrap_or(Path::new(""));
         let again = self.asked_in.iter().any(|other| other == folder);
@@ -153,7 +154,7 @@ impl SaidNames {
         false
     }
 
-    /// The store has answered about a name; with that about another, if it is unasked.
+    /// Records the store's answer about a name. `is_unasked`: it came with the answer about another name.
     fn keep(&mut self, path: PathBuf, meta: Option<Meta>, seen: Instant, is_unasked: bool) {
         if self.names.get(&path).is_some_and(|own| own.seen > seen) {
             return;
@@ -178,9 +179,9 @@ impl SaidNames {
         self.keep(path.to_path_buf(), None, Instant::now(), false);
     }
 
-    /// The store has listed a folder.
+    /// Records the store's listing of a folder.
     pub fn list(&mut self, listing: &Arc<FolderListing>) {
-        // One of whose names the kernel knows some costs nothing more.
+        // A listing with names that the kernel knows is in memory anyway, so keeping it costs nothing.
         if self.folders.len() >= self.most_listings {
             let is_of_use = |listing: &Arc<FolderListing>| {
                 listing.seen.elapsed() < self.ttl || Arc::strong_count(listing) > 1
@@ -201,7 +202,7 @@ impl SaidNames {
 }
 
 impl View {
-    /// What is at a path, and when that was asked.
+    /// The attributes at a path, and the time of the request.
     pub(super) fn look(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
         let question = match self.lists_versions {
             true => self.said().question(path),

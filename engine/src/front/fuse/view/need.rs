@@ -1,40 +1,40 @@
-//! How much of the cache a mount uses: what its readers need.
+//! How much of the cache a mount uses: as much as its readers need.
 //!
-//! The kernel keeps what programs have read of a mount. The cache has to hold what is read ahead, and what is read again after the kernel has
-//! dropped it. So a mount begins with a part of the cache for one reader in order, and takes more of it for more readers and while bytes that
-//! left are demanded again. Memory that it does not take is not touched: with all of 256 MiB the first touch was a quarter of the processor
-//! time of one file of an object store in order.
+//! The kernel caches what programs have read from a mount. So the engine's cache only has to hold what is read ahead, and what is
+//! read again after the kernel has dropped it. A mount therefore starts with the part of the cache that one sequential reader needs.
+//! It takes more for more readers, and while evicted bytes are demanded again. Memory that it does not take is not touched: with all
+//! of 256 MiB, first touches took a quarter of the CPU time of reading one file of an object store sequentially.
 //!
 //! ```text
 //!   a file is open ──► 96 MiB   three are open, or 13 reads wait ──► all of 256 MiB
 //!   1/64 of it was dropped and demanded again ──► twice as much
 //! ```
-//! Never: gives memory back; the next reader takes what is there.
+//! It never gives memory back; the next reader uses what is there.
 
 use crate::Engine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// For a reader in order: half of it may be in flight, which is two windows of 24 MiB. With 64 MiB a file of 256 MiB over 30 ms and 200 MB/s
-/// took up to a fifth longer.
+/// For one sequential reader: half of it may be in flight, which is two windows of 24 MiB. With 64 MiB, a file of 256 MiB on storage
+/// with 30 ms latency and 200 MB/s took up to a fifth longer.
 const READER_BYTES: u64 = 96 << 20;
-/// Requests of the kernel that one reader in order has under way at once, at most.
+/// Maximum number of kernel requests that one sequential reader has in flight.
 const REQUESTS: u64 = 6;
-/// The part of the cache that is dropped and demanded again before it grows.
+/// When this fraction of the cache was evicted and demanded again, the cache grows.
 const THRASHED_PART: u64 = 64;
-/// Reads between two looks: a look takes the engine's lock.
+/// Number of reads between two checks, because a check takes the engine's lock.
 const LOOK_EVERY: u64 = 256;
 
 #[derive(Debug)]
 pub struct CacheNeed {
     now: AtomicU64,
     reads: AtomicU64,
-    /// Those under way.
+    /// Reads in flight.
     reading: AtomicU64,
-    /// Bytes dropped and demanded again until it last grew.
+    /// Bytes that were evicted and demanded again, at the time when it last grew.
     thrashed: AtomicU64,
 }
 
-/// A read, until it is dropped.
+/// A read in progress, counted until it is dropped.
 pub struct CountedRead<'a>(&'a CacheNeed);
 
 impl Drop for CountedRead<'_> {
@@ -44,7 +44,7 @@ impl Drop for CountedRead<'_> {
 }
 
 impl CacheNeed {
-    /// Of a mount of which the kernel keeps what was read, or does not.
+    /// The need of a mount; `kernel_keeps` says whether the kernel caches what was read.
     pub fn new(engine: &Engine, kernel_keeps: bool) -> CacheNeed {
         let all = engine.cache_bytes();
         let now = if kernel_keeps {
@@ -63,12 +63,12 @@ impl CacheNeed {
         }
     }
 
-    /// So many files are open.
+    /// Reports the number of open files.
     pub fn opened(&self, engine: &Engine, files: usize) {
         self.grow(engine, READER_BYTES.saturating_mul(files as u64));
     }
 
-    /// A read begins.
+    /// Reports that a read starts.
     pub fn begin(&self, engine: &Engine) -> CountedRead<'_> {
         let reading = self.reading.fetch_add(1, Ordering::Relaxed) + 1;
         let read = CountedRead(self);

@@ -1,7 +1,8 @@
-//! The order of files: tells the engine which files follow an opened one, so that a policy can read them ahead.
+//! The order of files: tells the engine which files follow an opened file, so that a policy can read them ahead.
 //!
-//! The order is that of the folder's listing, or the caller's (`plan.rs`). Listed are only files that cost no request: those of a tree whose listings have versions, as
-//! long as what was listed is believed. Never: makes an error of it; a file that cannot be listed is opened like any other.
+//! The order is that of the folder's listing, or the caller's (`plan.rs`). Only files that cost no request are listed in the engine:
+//! those of a tree whose listings have versions, for as long as the listing is trusted. A file that cannot be listed causes no
+//! error; it is opened like any other.
 //!
 //! ```text
 //!   listing    a ──► b ──► c ──► ...            Nodes::next
@@ -9,8 +10,8 @@
 //!   open b     the reader that the engine has for it; its bytes may be in the cache
 //! ```
 //!
-//! Example: `grep -r` over 500 objects of 12 KiB, 30 ms away. The kernel reads the listing, grep opens the files in its order, and `auto` reads
-//! ahead those that are behind the one that is open.
+//! Example: `grep -r` over 500 objects of 12 KiB, on storage with 30 ms latency. The kernel reads the listing, grep opens the files
+//! in that order, and `auto` reads ahead the files after the open one.
 
 use super::View;
 use crate::front::fuse::nodes::Node;
@@ -19,10 +20,11 @@ use crate::{FilePosition, Listing, Reader};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files behind an open one that the engine knows: as many as are read ahead at most where small ones are far away
-/// (`core/src/policy/auto/files.rs`).
+/// Number of files after an open file that the engine knows. It is the maximum number of small files that are read ahead on storage
+/// with high latency (`core/src/policy/auto/files.rs`).
 const MAX_BEHIND: usize = 256;
-/// Files listed at once, of all folders: each is a source and an entry of the engine, about 2 KiB together.
+/// Maximum number of files listed at the same time, over all folders: each is a source and an entry of the engine, about 2 KiB
+/// together.
 const MAX_LISTED: usize = 4096;
 
 struct FileToList {
@@ -33,7 +35,7 @@ struct FileToList {
 }
 
 impl View {
-    /// Lists the files behind one that was opened.
+    /// Lists the files after one that was opened.
     pub(super) fn list_behind(&self, number: u64, opened: &Reader) {
         if !self.lists_versions || !self.engine.follows_order() {
             return;
@@ -61,7 +63,7 @@ impl View {
         }
     }
 
-    /// Of the next `MAX_BEHIND` files those that are not listed, and the place of the last one before them that is.
+    /// Of the next `MAX_BEHIND` files: those that are not listed, and the position of the last file before them that is listed.
     fn unlisted_behind(&self, number: u64) -> (Option<FilePosition>, Vec<FileToList>) {
         let (mut behind, mut unlisted, mut at) = (None, Vec::new(), number);
         let mut nodes = self.nodes();
@@ -71,7 +73,7 @@ impl View {
             };
             match (&node.listed, &node.base) {
                 (Some(file), _) if unlisted.is_empty() => behind = Some(file.position()),
-                // What was planned is asked about before it is shown.
+                // Attributes of a planned file are requested before it is listed.
                 (None, None)
                     if (node.planned || self.is_believed(node))
                         && !self.tree.is_unsure(&node.path) =>
@@ -89,7 +91,8 @@ impl View {
                         listing,
                     });
                 }
-                // It has an order already: what is behind it was listed when it was opened. Or its version is not known for sure.
+                // It has an order already: the files after it were listed when it was opened. Or its version is not known for
+                // certain.
                 _ => break,
             }
             at = next;

@@ -1,7 +1,9 @@
-//! The caller's order of files: each name becomes an inode number, linked after the previous one, that is kept until the file is opened.
+//! The caller's order of files. Each name becomes an inode number that is linked after the previous one and kept until the file is
+//! opened.
 //!
-//! The order of `order.rs` is then the caller's, and the engine is given these files as certain ([`crate::Listing::Planned`]). A name costs
-//! a request at most, and a page of a listing answers for those behind it. Never: believes a name for longer than the kernel may.
+//! The order in `order.rs` is then the caller's, and these files are listed in the engine as certain ([`crate::Listing::Planned`]).
+//! A name costs at most one request, and a page of a listing also answers for the names after it. A name is never trusted for longer
+//! than the kernel may trust it.
 //!
 //! ```text
 //!   push "b" ──► known and believed? ── no ──► asked ──► number, held ──► behind the one before
@@ -15,18 +17,18 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Files that are planned and not opened yet, of all orders; about 500 bytes each. With more those that were named first are not planned
-/// any more; a longer order goes out in parts.
+/// Maximum number of planned files that are not opened yet, over all orders; each takes about 500 bytes. Beyond that, the earliest
+/// files are no longer planned, so send a longer order in parts.
 pub const MAX_PLANNED: usize = 1 << 16;
 
-/// Takes orders for a mount.
+/// Takes orders of files for a mount.
 #[derive(Clone)]
 pub struct Planner {
     view: Arc<View>,
     dir: Arc<Path>,
 }
 
-/// An order that is being given: see the head of this file.
+/// An order that the caller is sending; see the module header.
 pub struct FileOrder {
     planner: Planner,
     last: Option<u64>,
@@ -42,7 +44,7 @@ impl Planner {
         }
     }
 
-    /// A new order. What an earlier one named stays planned.
+    /// Starts a new order. Files of earlier orders stay planned.
     #[must_use]
     pub fn begin(&self) -> FileOrder {
         FileOrder {
@@ -55,11 +57,11 @@ impl Planner {
 }
 
 impl FileOrder {
-    /// The program will open this file after those before it. The name begins at the mount's folder or is the whole path; one that is no
-    /// file is counted as unknown. False: the order is too long.
+    /// Declares that the program will open this file after the previous ones. The name is relative to the mount point, or a full
+    /// path. A name that is not a file is counted as unknown. Returns false if the order is too long.
     ///
     /// # Errors
-    /// The storage did not say whether there is such a file.
+    /// The storage could not be asked whether the file exists.
     pub fn push(&mut self, name: &Path) -> std::io::Result<bool> {
         let Planner { view, dir } = &self.planner;
         let number = below(name, dir).map_or(Ok(None), |path| view.planned(path));
@@ -78,13 +80,13 @@ impl FileOrder {
         Ok(true)
     }
 
-    /// Names that exist.
+    /// Number of names that exist.
     #[must_use]
     pub fn files(&self) -> usize {
         self.files
     }
 
-    /// Names that are not files of this mount.
+    /// Number of names that are not files of this mount.
     #[must_use]
     pub fn unknown(&self) -> usize {
         self.unknown
@@ -110,7 +112,7 @@ fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
 }
 
 impl View {
-    /// The number of a file, counted once for the plan; nothing where there is none.
+    /// The number of a file, counted once for the plan. Returns `None` if there is no such file.
     fn planned(&self, path: PathBuf) -> Result<Option<u64>, KernelErrno> {
         let meta = match self.look(&path) {
             Ok((meta, _)) => meta,

@@ -1,4 +1,4 @@
-//! Limits of listings, and what of the storage's refusals the program, the log and a listing get.
+//! Limits of listings, and how errors of the storage reach the program, the log and a listing.
 
 use super::*;
 use crate::Options;
@@ -53,10 +53,10 @@ fn one_handle_too_many_is_refused() {
     assert!(view.open_folder(1).is_ok(), "one that was given back");
 }
 
-/// A folder of three names: one that is there but cannot be opened, one that is gone, one that is refused. A folder in it
-/// cannot be listed, a link not be read.
+/// A folder with three names: one can be looked up but not opened, one is gone, and one is refused. A folder in it cannot be listed,
+/// and a link cannot be read.
 struct RefusingTree {
-    /// In its errors: the same line is logged once a minute, whichever test has it.
+    /// Makes the errors of each test unique, because the same line is logged only once a minute.
     of: &'static str,
 }
 
@@ -163,7 +163,7 @@ fn storage_errors_are_logged_but_not_missing_names() {
     assert_eq!(view.counts().failed, 4);
 }
 
-/// The names before the one that is refused are given first; the error comes when the listing goes on.
+/// The names before the refused name are returned first; the error is returned when the listing continues.
 #[test]
 fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
@@ -190,10 +190,10 @@ fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
     assert_eq!(places, [1, 2, 3], "both dots, and the good one");
 }
 
-/// One file, which cannot be read from a place on.
+/// One file that cannot be read beyond an offset.
 struct TornFile;
 
-/// The whole file, and what of it can be read.
+/// The size of the file, and how much of it can be read.
 const TORN: (u64, u64) = (1 << 20, 384 << 10);
 
 impl Source for TornFile {
@@ -270,7 +270,7 @@ fn read(view: &View, fh: u64, offset: u64) -> Result<(usize, bool), KernelErrno>
     got.map(|bytes| (bytes.len(), bytes.iter().all(|byte| *byte == 7)))
 }
 
-/// A read that jumps is fetched with what the kernel will ask for next; an error there is not one of the read.
+/// A read that jumps also fetches what the kernel will request next; an error there does not fail the read.
 #[test]
 fn a_failed_readahead_fails_no_read() {
     let (view, fh) = torn("linux-6.18");

@@ -1,6 +1,6 @@
 //! Executes a request and answers the client.
 //!
-//! Never: two answers mixed on the wire, or an answer of a version after another.
+//! Two answers are never mixed on the wire, and all answers are of one version.
 //!
 //! ```text
 //!   read:   fill a piece ── output lock ── send ── (next piece) ── unlock       an error after the first piece: hang up
@@ -20,10 +20,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// Most extents of one answer about holes: 8 KiB.
+/// Maximum number of extents in one answer about holes: 8 KiB.
 const MAX_EXTENTS: usize = 1024;
 
-/// The protocol's number for an error, and its text.
+/// An error number of the protocol, and its text.
 type Failure = (u32, String);
 
 /// A part of an answer that is read and sent at once.
@@ -47,7 +47,7 @@ struct SeenRequest {
     asked: RequestKind,
     offset: u64,
     len: u64,
-    /// When it was taken.
+    /// When it was read from the socket.
     start: Instant,
 }
 
@@ -137,7 +137,7 @@ impl Conn {
         }
     }
 
-    /// Reports an answer that is about to be sent to the observer, if there is one.
+    /// Reports an answer to the observer, if there is one, before it is sent.
     fn told(&self, open: Open, done: bool) {
         let (Some(observer), Some(seen)) = (&self.shared.settings.observer, open.seen) else {
             return;
@@ -156,7 +156,7 @@ impl Conn {
         );
     }
 
-    /// The wire, if no other answer is on it.
+    /// Locks the wire if no other answer is being sent.
     fn free_wire(&self) -> Option<MutexGuard<'_, ()>> {
         match self.output.try_lock() {
             Ok(wire) => Some(wire),
@@ -165,16 +165,16 @@ impl Conn {
         }
     }
 
-    /// The wire, for one answer without data.
+    /// Locks the wire for an answer without data.
     fn wire(&self, turn: &RequestGuard<'_>) -> MutexGuard<'_, ()> {
         self.free_wire().unwrap_or_else(|| {
-            // The answer that is sent may have to wait for the client.
+            // The answer that is being sent may have to wait for the client.
             turn.step_aside_for_client();
             self.output.lock().unwrap_or_else(PoisonError::into_inner)
         })
     }
 
-    /// The wire, for an answer that begins with this piece, which is in `buffer` then.
+    /// Locks the wire for an answer that starts with this piece, which is then in `buffer`.
     fn wire_with(
         &self,
         turn: &RequestGuard<'_>,
@@ -191,8 +191,8 @@ impl Conn {
         self.recall(turn, piece, 0, buffer).map(|()| wire)
     }
 
-    /// Counts what a client owes us room for, of a piece of which `sent` bytes are out. Where too much is owed already the bytes
-    /// are let go of, and read again once there is room ([`Conn::recall`]): they are cached, nearly always.
+    /// Counts the unsent bytes of a piece, of which `sent` bytes are already sent, against the limit for slow clients. If too many
+    /// bytes are kept already, they are dropped and read again later ([`Conn::recall`]); they are nearly always cached.
     fn owe(&self, piece: AnswerPiece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit<'_>> {
         let rest = (piece.len - sent) as u64;
         let owed = self.shared.owed.hold(rest);
@@ -206,7 +206,7 @@ impl Conn {
         owed
     }
 
-    /// What is left of a piece is in `buffer` again, if it was let go of.
+    /// Reads the rest of a piece into `buffer` again, if it was dropped.
     fn recall(
         &self,
         turn: &RequestGuard<'_>,
@@ -340,7 +340,7 @@ impl Conn {
         };
         let mut left = range.end - range.start;
         let told = extents.iter().map(|extent| {
-            // Beyond the range only the last may reach, and not where one was asked for; here none does.
+            // Only the last extent may extend beyond the range, and not if a single extent was requested; here none does.
             let len = extent.len.min(left);
             left -= len;
             (
@@ -362,8 +362,8 @@ impl Conn {
         self.send(turn, &answer)
     }
 
-    /// Reads and sends. The first piece decides between data and error; after that an error can only be told by a
-    /// structured reply, or by hanging up.
+    /// Reads and sends data. The first piece decides between data and error. A later error can only be reported in a structured
+    /// reply, or by closing the connection.
     fn read(
         &self,
         (turn, agreement): (&RequestGuard<'_>, &Agreement),
@@ -401,7 +401,7 @@ impl Conn {
         self.count(open, at == end, first.len);
         self.send_piece(turn, head, first, buffer)?;
         while at < end {
-            // It takes its time, and the client's.
+            // This takes time at the source, and then at the client.
             turn.yield_slot();
             let next = piece(at);
             if self.fill(turn, &mut buffer[..next.len], at).is_err() {
@@ -420,7 +420,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Counts data before it is sent, so that a client with its answer finds it counted and observed.
+    /// Counts data before it is sent, so that it is counted and observed by the time the client has its answer.
     fn count(&self, open: Open, last: bool, bytes: usize) {
         if last {
             self.told(open, true);
