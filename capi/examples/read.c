@@ -1,4 +1,4 @@
-/* Reads a source from end to end through foreread, and says what that took.
+/* Reads a source from beginning to end through foreread, and prints the time and the counters.
  *
  *   capi/install && cc -Wall capi/examples/read.c $(pkg-config --cflags --libs foreread) -o read
  *   ./read disk.img linux-6.18:max=1M */

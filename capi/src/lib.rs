@@ -1,8 +1,8 @@
 //! foreread for C. The header `include/foreread.h` documents the functions; this file implements them.
 //!
-//! Never: lets a panic cross the boundary, keeps a caller's pointer beyond the call, or fails without errno and a line.
-//! A caller that breaks the rules of the header (a closed reader, a buffer that is too small) breaks C's rules as well;
-//! no check here can catch it.
+//! No panic crosses the boundary, no pointer of a caller is kept beyond the call, and every failure sets errno and leaves a line. A
+//! caller that breaks the rules of the header (a closed reader, a buffer that is too small) also breaks the rules of C; no check
+//! here can detect that.
 //!
 //! ```text
 //!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()
@@ -14,20 +14,20 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Most buffers of one call: `IOV_MAX` of Linux.
+/// Maximum number of buffers in one call: `IOV_MAX` of Linux.
 const MAX_IOV: c_int = 1024;
 
-/// A reader, as C sees it.
+/// A reader, as C code sees it.
 pub struct Handle(Reader);
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Why a call failed: errno and the line.
+/// Why a call failed: errno and the message line.
 struct Failure(c_int, String);
 
-/// Errno is the storage's own, or that of the kind (`foreread::ErrorKind::errno`).
+/// The errno is the storage's own number, or the number of the kind (`foreread::ErrorKind::errno`).
 macro_rules! failure_from {
     ($($error:ty),*) => {$(
         impl From<$error> for Failure {
@@ -40,7 +40,7 @@ macro_rules! failure_from {
 
 failure_from!(OpenError, ReadError);
 
-/// Runs a call. A panic is EIO.
+/// Runs a call. A panic becomes EIO.
 fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     let panicked = |_| {
         Err(Failure(
@@ -52,7 +52,7 @@ fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
         Ok(value) => value,
         Err(Failure(errno, line)) => {
             let line = CString::new(line.replace('\0', " ")).unwrap_or_default();
-            // A thread that is ending has nowhere to keep it.
+            // A thread that is ending has no place to keep the message.
             let _ = ERROR.try_with(|error| *error.borrow_mut() = line);
             // SAFETY: the address of this thread's errno is valid while the thread lives.
             unsafe { *libc::__errno_location() = errno };
@@ -65,7 +65,7 @@ fn invalid(line: &str) -> Failure {
     Failure(libc::EINVAL, line.to_string())
 }
 
-/// The text behind a pointer, nothing for NULL.
+/// The text behind a pointer; `None` for NULL.
 ///
 /// # Safety
 /// `text` is NULL or ends with a zero byte.
@@ -73,7 +73,7 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, F
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: not NULL, and the caller vouches for the rest.
+    // SAFETY: the pointer is not NULL, and the caller guarantees the rest.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()
         .map(Some)
@@ -85,7 +85,7 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, F
 /// # Safety
 /// `reader` is NULL, or a reader from this library that is not closed.
 unsafe fn reader<'a>(reader: *const Handle) -> Result<&'a Reader, Failure> {
-    // SAFETY: as the caller vouches; a shared reference, since any number of threads may have one.
+    // SAFETY: the caller guarantees it. The reference is shared, because any number of threads may use the reader.
     let reader = unsafe { reader.as_ref() };
     reader
         .map(|handle| &handle.0)
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn foreread_open(
     cache_bytes: u64,
 ) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let (source, policy) = unsafe { (text(source, "source")?, text(policy, "policy")?) };
         let source = source
             .ok_or_else(|| invalid("no source: NULL was given; name a path or another source"))?;
@@ -135,16 +135,16 @@ pub unsafe extern "C" fn foreread_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let from = unsafe { reader(from) }?;
         from.try_clone().map(boxed).map_err(Failure::from)
     })
 }
 
-/// Reads into memory of C's.
+/// Reads into memory of the C program.
 ///
 /// # Safety
-/// `buf` has room for `len` bytes, if that is not 0.
+/// `buf` has room for `len` bytes if `len` is not 0.
 unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<usize, Failure> {
     if len == 0 {
         return Ok(0);
@@ -155,8 +155,8 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
             "no buffer: NULL was given".to_string(),
         ));
     }
-    // SAFETY: not NULL, `len` bytes as the header requires, used by no other thread during the call. C may not have set them;
-    // they are bytes, of which every value is one, and they are only written here.
+    // SAFETY: `buf` is not NULL, has `len` bytes as the header requires, and no other thread uses it during the call. C code may not
+    // have initialised the bytes, but every value is a valid byte, and they are only written here.
     let buf = unsafe { std::slice::from_raw_parts_mut(buf, len) };
     from.read_at(buf, offset).map_err(Failure::from)
 }
@@ -174,9 +174,9 @@ pub unsafe extern "C" fn foreread_pread(
 ) -> ssize_t {
     guarded(-1, || {
         if ssize_t::try_from(len).is_err() {
-            return Err(invalid("the length is above SSIZE_MAX; read it in parts"));
+            return Err(invalid("the length is above SSIZE_MAX; read in parts"));
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         unsafe { read(reader(from)?, buf, len, offset) }.map(|got| got as ssize_t)
     })
 }
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn foreread_pread(
 /// See the header.
 ///
 /// # Safety
-/// As [`foreread_pread`]; `iov` points to `iovcnt` entries, each with room for its length.
+/// See [`foreread_pread`]; `iov` points to `iovcnt` entries, each with room for its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_preadv(
     from: *mut Handle,
@@ -193,12 +193,12 @@ pub unsafe extern "C" fn foreread_preadv(
     offset: u64,
 ) -> ssize_t {
     guarded(-1, || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let from = unsafe { reader(from) }?;
         if !(0..=MAX_IOV).contains(&iovcnt) || (iov.is_null() && iovcnt > 0) {
-            return Err(invalid("0 to 1024 buffers are taken"));
+            return Err(invalid("the number of buffers must be 0 to 1024"));
         }
-        // SAFETY: not NULL where there are any, and `iovcnt` of them as the caller vouches.
+        // SAFETY: `iov` is not NULL if there are any entries, and the caller guarantees that there are `iovcnt`.
         let parts = if iovcnt == 0 {
             &[][..]
         } else {
@@ -208,8 +208,7 @@ pub unsafe extern "C" fn foreread_preadv(
             .iter()
             .try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
         let total = total.filter(|total| ssize_t::try_from(*total).is_ok());
-        total
-            .ok_or_else(|| invalid("the lengths are above SSIZE_MAX together; read it in parts"))?;
+        total.ok_or_else(|| invalid("the sum of the lengths is above SSIZE_MAX; read in parts"))?;
         let mut slices = Vec::with_capacity(parts.len());
         for part in parts.iter().filter(|part| part.iov_len > 0) {
             if part.iov_base.is_null() {
@@ -218,7 +217,7 @@ pub unsafe extern "C" fn foreread_preadv(
                     "no buffer: NULL was given".to_string(),
                 ));
             }
-            // SAFETY: as in `read`. Overlapping buffers break the header's rules.
+            // SAFETY: see `read`. Overlapping buffers break the header's rules.
             let slice =
                 unsafe { std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>(), part.iov_len) };
             slices.push(std::io::IoSliceMut::new(slice));
@@ -235,7 +234,7 @@ pub unsafe extern "C" fn foreread_preadv(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
     guarded(-1, || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         unsafe { reader(from) }?.allow_appends();
         Ok(0)
     })
@@ -247,7 +246,7 @@ pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
 /// `from` is NULL, or a reader from this library that is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees it.
     guarded(-1, || {
         unsafe { reader(from) }.map(|r| i64::try_from(r.size()).unwrap_or(i64::MAX))
     })
@@ -265,7 +264,7 @@ pub unsafe extern "C" fn foreread_advise(
     advice: c_int,
 ) -> c_int {
     guarded(-1, || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let from = unsafe { reader(from) }?;
         let range = offset..offset.saturating_add(len);
         let done = match advice {
@@ -300,12 +299,12 @@ pub unsafe extern "C" fn foreread_get_stats(
     size: size_t,
 ) -> c_int {
     guarded(-1, || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let s = unsafe { reader(from) }?.stats();
         if stats.is_null() {
             return Err(Failure(
                 libc::EFAULT,
-                "no room for the counters: NULL was given".to_string(),
+                "no memory for the counters: NULL was given".to_string(),
             ));
         }
         let now = CStats([
@@ -322,7 +321,7 @@ pub unsafe extern "C" fn foreread_get_stats(
             s.source_bytes,
         ]);
         let len = size.min(size_of::<CStats>());
-        // SAFETY: both have `len` bytes, as the header requires, and they do not overlap: one is on this stack.
+        // SAFETY: both have `len` bytes, as the header requires, and they do not overlap, because one is on this stack.
         unsafe {
             std::ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), stats.cast::<u8>(), len)
         };
@@ -333,17 +332,17 @@ pub unsafe extern "C" fn foreread_get_stats(
 /// See the header.
 ///
 /// # Safety
-/// `from` is NULL, or came from here, is not closed, and no other thread is in a call with it.
+/// `from` is NULL, or a reader from this library that is not closed and that no other thread uses in a call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
     guarded((), || {
         if !from.is_null() {
-            // SAFETY: it came from `boxed`, once, and no thread uses it any more, as the header requires.
+            // SAFETY: it was created by `boxed`, is closed only once, and no thread uses it any more, as the header requires.
             let handle = unsafe { Box::from_raw(from) };
             #[cfg(feature = "object")]
             let cache = handle.0.engine().disk_cache().cloned();
             drop(handle);
-            // A program may end now.
+            // The program may end after this call.
             #[cfg(feature = "object")]
             if let Some(cache) = cache {
                 cache.flush(std::time::Duration::from_secs(5));
@@ -368,7 +367,7 @@ pub extern "C" fn foreread_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_configure_stores(settings: *const c_char) -> c_int {
     guarded(-1, || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let settings = unsafe { text(settings, "settings")? }.unwrap_or_default();
         configure_stores(settings).map(|()| 0)
     })
@@ -390,7 +389,7 @@ fn configure_stores(_settings: &str) -> Result<(), Failure> {
 #[cfg(feature = "object")]
 static DISK_CACHE: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
 
-/// The cache on disk that was configured, or that the environment names.
+/// The disk cache that was configured, or that the environment sets.
 #[cfg(feature = "object")]
 fn disk_cache() -> Result<Option<foreread::source::disk_cache::DiskCache>, Failure> {
     use foreread::source::disk_cache::{DiskCache, VARIABLE};
@@ -410,7 +409,7 @@ fn disk_cache() -> Result<Option<foreread::source::disk_cache::DiskCache>, Failu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_configure_disk_cache(settings: *const c_char) -> c_int {
     guarded(-1, || {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         let settings = unsafe { text(settings, "settings")? };
         configure_disk_cache(settings).map(|()| 0)
     })

@@ -1,13 +1,13 @@
-//! The C boundary as C sees it: the library is installed into a folder, programs are built against it as README says, and
-//! every function is called with what it must refuse.
+//! The C boundary from the side of C: the library is installed into a folder, programs are built against it as the README describes,
+//! and every function is called with arguments that it must refuse.
 //!
 //! Example: `capi/install --prefix /tmp/x --from target/debug/deps`, then `cc read.c $(pkg-config --cflags --libs foreread)`.
-//! A missing compiler or pkg-config skips its tests by name.
+//! If a compiler or pkg-config is missing, the tests that need it are skipped with a message.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder in which cargo has put the shared library for this test.
+/// The folder in which cargo has built the shared library for this test.
 fn libraries() -> PathBuf {
     std::env::current_exe()
         .expect("a test")
@@ -20,7 +20,7 @@ fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Installs what cargo has built below `prefix`, and returns what the script printed.
+/// Installs below `prefix` what cargo has built. Returns the output of the script.
 fn install(prefix: &Path) -> String {
     let mut script = Command::new(home().join("install"));
     let out = script
@@ -38,7 +38,7 @@ fn install(prefix: &Path) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
-/// Whether a program is there; says so if it is not.
+/// Whether a program is installed; prints a line if it is not.
 fn have(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();
     if !there {
@@ -47,7 +47,7 @@ fn have(program: &str) -> bool {
     there
 }
 
-/// Compiles a program against the header and the library, installed in `dir`. Nothing when there is no compiler.
+/// Compiles a program against the header and the library that are installed in `dir`. Returns `None` if there is no compiler.
 fn compile(dir: &Path, source: &Path, compiler: &str) -> Option<PathBuf> {
     if !have(compiler) {
         return None;
@@ -78,7 +78,7 @@ fn build(dir: &Path, source: &Path, compiler: &str, flags: &[String]) -> PathBuf
     program
 }
 
-/// What `cc program.c $(pkg-config --cflags --libs foreread)` makes of an installed library.
+/// Builds with the command line that `pkg-config` gives for an installed library.
 #[test]
 fn pkg_config_has_the_build_line() {
     if !have("pkg-config") || !have("cc") {
@@ -124,7 +124,7 @@ fn pkg_config_has_the_build_line() {
         "{out}{err}"
     );
 
-    // The program asks for the ABI by name, not for the version.
+    // The program requires the ABI by name, not the version.
     let needed = std::fs::read(&program).expect("readable");
     let parts = if version.starts_with("0.") { 2 } else { 1 };
     let abi = version.split('.').take(parts).collect::<Vec<_>>().join(".");
@@ -209,7 +209,7 @@ fn the_example_reads_a_file_of_a_hub() {
     assert!(text.starts_with("300000 bytes, "), "{out:?}");
 }
 
-/// What C can do wrong without breaking C: each is refused with errno and a line, and the rest goes on.
+/// Wrong calls that do not break the rules of C: each is refused with errno and a line, and later calls work.
 #[test]
 fn wrong_calls_are_refused_and_right_ones_answered() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -247,7 +247,7 @@ fn the_header_is_cxx_too() {
     assert_eq!(run(&program, &[]).0, Some(0));
 }
 
-/// Every function of the header is in the library, and no other name of ours.
+/// The library exports every function of the header, and no other name of foreread.
 #[test]
 fn the_header_declares_all_functions() {
     let header = std::fs::read_to_string(home().join("include/foreread.h")).expect("readable");

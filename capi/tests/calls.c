@@ -1,4 +1,4 @@
-/* Every function, with what it must answer and what it must refuse. Prints one line when all is as it should be. */
+/* Calls every function with valid and invalid arguments. Prints one line if all results are as expected. */
 #include "foreread.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-//! Starts `foreread mount -d` for a volume, and waits for it with a limit.
+//! Starts `foreread mount -d` for a volume, and waits for it with a time limit.
 //!
 //! ```text
 //!   foreread mount -d ...  returns 0 when it is mounted      its process continues in its own session, independent of the plugin
@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tonic::{Code, Status};
 
-/// Bytes of messages that are kept.
+/// Maximum bytes of messages that are kept.
 const MAX_MESSAGES: u64 = 64 << 10;
 /// Prefix of the command's messages.
 const PREFIX: &str = "foreread: ";
@@ -31,12 +31,13 @@ pub struct MountCommand {
     pub program: PathBuf,
     pub timeout: Duration,
     pub state: StateFolder,
-    /// Whether each mount serves its metrics at a port of 127.0.0.1.
+    /// Whether each mount serves its metrics on a port of 127.0.0.1.
     pub has_metrics: bool,
 }
 
 impl MountCommand {
-    /// Mounts a volume on an empty folder. A failure leaves the noted state unchanged; the caller must look for a mount that came too late.
+    /// Mounts a volume on an empty folder. A failure leaves the recorded state unchanged; the caller must check for a mount that
+    /// appeared too late.
     pub async fn mount(
         &self,
         name: &str,
@@ -48,7 +49,7 @@ impl MountCommand {
         let done = self.mounted(name, volume, keys, dir).await;
         if done.is_err() {
             let _ = self.state.forget(name);
-            // A staged mount whose server has ended: the next pod mounts it again.
+            // The server of a staged mount has ended, and the next pod mounts it again.
             if before.source.is_some() {
                 let metrics = None;
                 let kept = self.state.begin(name);
@@ -79,7 +80,7 @@ impl MountCommand {
             command.env(file.variable, path);
         }
         if let Some(folder) = &volume.disk_cache {
-            // Then the mount starts without it and reports that.
+            // Without the folder, the mount starts without a disk cache and reports that.
             if let Err(error) = private_folder(folder) {
                 let folder = folder.display();
                 eprintln!("foreread-csi: cannot make the folder {folder} of a disk cache: {error}");
@@ -112,12 +113,16 @@ impl MountCommand {
         Ok(())
     }
 
-    /// Its output until it was mounted.
+    /// Runs the command until it has mounted; returns its output.
     async fn ran(&self, command: &mut Command) -> Result<String, Status> {
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let mut child = child.map_err(|error| {
             let what = format!("cannot start {}: {error}", self.program.display());
-            refused(Code::Internal, &what, "name the command by --foreread")
+            refused(
+                Code::Internal,
+                &what,
+                "give the path of the command with --foreread",
+            )
         })?;
         let group = child.id();
         match tokio::time::timeout(self.timeout, ended(&mut child)).await {
@@ -148,7 +153,7 @@ fn cannot(error: std::io::Error) -> Status {
     refused(Code::Internal, &what, remedy)
 }
 
-/// Whether it succeeded, and the beginning of its output.
+/// Waits for the command; returns whether it succeeded, and the beginning of its output.
 async fn ended(child: &mut Child) -> (bool, String) {
     let mut bytes = Vec::new();
     if let Some(stderr) = child.stderr.take() {
@@ -228,7 +233,7 @@ mod tests {
         );
         let failed = run("yes foreread: x | head -c 300000 >&2; exit 1");
         assert!(failed.message().len() <= 1030, "{}", failed.message());
-        // The process in the background has the pipe; only a kill of the group ends the wait.
+        // The background process holds the pipe, so only killing the group ends the wait.
         let failed = run("sleep 1000 & wait");
         assert_eq!(failed.code(), Code::DeadlineExceeded);
     }

@@ -1,9 +1,9 @@
-//! The optional controller service: a claim gets a volume with the source of its storage class.
+//! The optional controller service: it gives a claim a volume with the source of its storage class.
 //!
 //! ```text
 //!   StorageClass models, source: s3://models/  +  claim in a namespace  ──►  volume foreread-pvc-9f0e..., source: s3://models/
 //! ```
-//! Nothing is created or deleted in a store. A volume is its identifier and the class's parameters, so there is no state. Its
+//! It creates and deletes nothing in a store. A volume is only its identifier and the class's parameters, so there is no state. Its
 //! capacity is unknown (0), and any requested capacity gives the same volume.
 
 use crate::refusal::{invalid, refused};
@@ -219,7 +219,7 @@ impl spec::controller_server::Controller for ControllerService {
     }
 }
 
-// The identity service: the plugin's name, its capabilities, and whether it can mount.
+// The identity service: the plugin's name, its capabilities, and whether the plugin can mount.
 
 const FUSE_DEVICE: &str = "/dev/fuse";
 
@@ -238,7 +238,7 @@ pub fn obstacle(program: &Path) -> Option<String> {
     let is_there = program.components().count() == 1 || program.is_file();
     (!is_there).then(|| {
         format!(
-            "there is no {}: name the command by --foreread",
+            "there is no {}: give the path of the command with --foreread",
             program.display()
         )
     })

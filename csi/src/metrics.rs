@@ -216,7 +216,7 @@ async fn answer(request: &str, parts: &NodeParts) -> String {
     )
 }
 
-/// The plugin's page and those of all mounts. A mount that does not answer is left out, but counted in `foreread_csi_mounts`.
+/// The plugin's page and the pages of all mounts. A mount that does not answer is omitted, but counted in `foreread_csi_mounts`.
 async fn metrics(parts: &NodeParts) -> String {
     let state = &parts.command.state;
     let mut asked = Vec::new();

@@ -25,13 +25,13 @@ use tonic::{Code, Status};
 
 /// The file system type of foreread's mounts on kernels before 5.5.
 const OLD_KIND: &str = "fuse";
-/// Time limit for the health check of a mount. Chosen value: the kubelet asks every minute, and a healthy mount answers in less
-/// than a millisecond.
+/// Time limit for the health check of a mount. The kubelet asks every minute, and a healthy mount answers in less than a
+/// millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for a mount or an unmount.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Prefixes of the names of processes that unmount: the mount, which in the background is executed as /proc/self/exe, and the command that it
-/// may run.
+/// Prefixes of the names of processes that unmount: the mount itself, which runs in the background as /proc/self/exe, and the
+/// command that it may run.
 const SERVERS: [&str; 3] = ["exe", "foreread", "fusermount"];
 /// Interval of checks for a server that cannot be waited for.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
@@ -40,16 +40,16 @@ const MAX_STACKED: usize = 16;
 
 pub enum MountAnswer {
     Answers(Box<StatVfs>),
-    /// Its server has ended or refuses.
+    /// Its server has ended, or answers with an error.
     Failed(String),
-    /// Its server does not answer in time.
+    /// Its server does not answer within the time limit.
     Silent,
 }
 
 #[derive(Clone, Debug)]
 pub struct MountTable {
     host: Arc<Host>,
-    /// Paths that a thread is checking.
+    /// Paths that a thread is checking now.
     asked: Claims<PathBuf>,
 }
 
@@ -80,7 +80,7 @@ impl MountTable {
         let Ok(claim) = tokio::time::timeout(ANSWER_TIMEOUT, claim).await else {
             return MountAnswer::Silent;
         };
-        // Held until the thread has its answer. It is also released if the thread cannot be started.
+        // Held until the thread has its answer; also released if the thread cannot be started.
         let answer = within(ANSWER_TIMEOUT, move || {
             let _claim = claim;
             statvfs(&place)
@@ -92,8 +92,8 @@ impl MountTable {
         }
     }
 
-    /// Waits for the end of a server whose mount was taken away from a place, as it would take what is mounted there next, by the name; or
-    /// for its mount, where one that a killed plugin has begun comes to it. Whether there is a mount now.
+    /// Waits until no server is starting or ending at a place. The server of a removed mount would also unmount, by its name, the
+    /// next mount at this place. A mount that a killed plugin has started may still appear. Returns whether there is a mount now.
     pub async fn settled(&self, place: &Path) -> Result<bool, Status> {
         let settled = async {
             loop {
@@ -101,7 +101,7 @@ impl MountTable {
                 match within(CHANGE_TIMEOUT, move || own.settles(&at)).await {
                     Some(Some(is_mounted)) => return is_mounted,
                     Some(None) => {}
-                    // No thread is available for it now.
+                    // No thread is available for it now, so wait.
                     None => tokio::time::sleep(LOOKS_EVERY).await,
                 }
             }
@@ -186,7 +186,8 @@ pub fn is_ours(mount: &Mount) -> bool {
     mount.kind == FOREREAD_MOUNT || mount.kind == OLD_KIND
 }
 
-/// A path in the form of the mount table: links above it are followed; the path itself is not accessed, because its server may hang.
+/// A path in the form of the mount table: symbolic links in its parents are followed. The path itself is not accessed, because its
+/// server may hang.
 pub fn resolved(place: &str) -> Result<PathBuf, Status> {
     let path = Path::new(place);
     let name = path
@@ -221,7 +222,7 @@ pub fn remove_folder(place: &Path) -> Result<(), Status> {
     match std::fs::remove_dir(place) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             let what = format!("cannot remove {}: {error}", place.display());
-            Err(refused(Code::Internal, &what, "look at its content"))
+            Err(refused(Code::Internal, &what, "check its content"))
         }
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The node service: stages a volume by one mount, publishes it by bind mounts, and removes both.
+//! The node service: stages a volume with one mount, publishes it with bind mounts, and removes both.
 //!
 //! ```text
 //!   stage      no mount ──► mounted             same source, answers ──► done already        its server is gone ──► mounted again
@@ -107,7 +107,7 @@ impl NodeParts {
             }
             let (noted, own) = (state.note(name).source, number(&volume.source));
             match self.mounts.asked(place).await {
-                // Without a note the mount is assumed to be that of this volume, because it is on its folder.
+                // Without a recorded source, the mount is assumed to be that of this volume, because it is on the volume's folder.
                 MountAnswer::Answers(_) if noted.is_none_or(|known| known == own) => {
                     return self.command.renew(name, keys);
                 }
@@ -258,7 +258,8 @@ impl NodeParts {
         VolumeSpec::checked(&asked, keys, &self.arguments)
     }
 
-    /// The server of a staged volume has ended, and a pod needs it: the kubelet does not stage it again while other pods have it.
+    /// Mounts a staged volume again: its server has ended and a pod needs it, but the kubelet does not stage it again while other
+    /// pods use it.
     async fn mount_again(
         &self,
         request: &NodePublishVolumeRequest,
@@ -269,7 +270,7 @@ impl NodeParts {
         if self.command.state.note(&name).has_keys && keys.is_empty() {
             let what =
                 "the mount of the volume has ended, and this call has no Secret to mount it again";
-            let remedy = "name its Secret as nodePublishSecretRef too, or delete all pods of the volume on this node";
+            let remedy = "give its Secret also as nodePublishSecretRef, or delete all pods of the volume on this node";
             return Err(refused(Code::FailedPrecondition, what, remedy));
         }
         let volume = self.published(request, &keys, false)?;

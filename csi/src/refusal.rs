@@ -3,10 +3,10 @@
 use foreread_os::secrets;
 use tonic::{Code, Status};
 
-/// Bytes of a line, at most.
+/// Maximum bytes of a line.
 const MAX_LINE: usize = 1024;
 
-/// Makes text of users and other programs one line without control characters and without secrets of names.
+/// Converts text of users and other programs to one line without control characters, and without the secrets of source names.
 pub fn one_line(text: &str) -> String {
     let text = secrets::shown_message(text.trim());
     let letters = text.chars();

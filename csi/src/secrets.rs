@@ -1,4 +1,4 @@
-//! Keys of a request's secrets: each is passed to the mounting process in a file or in a variable.
+//! Keys of a request's secrets: each is passed to the mounting process in a file or in an environment variable.
 //!
 //! ```text
 //!   AWS_ACCESS_KEY_ID, key_id, ... ──► STATE/NAME/aws, 0600         AWS_SHARED_CREDENTIALS_FILE names it
@@ -18,7 +18,7 @@ use crate::volume;
 use std::collections::HashMap;
 use tonic::Status;
 
-/// Names in Secrets, and the variable of each (docs/stores.md, "Credentials"). Aliases come from other drivers:
+/// Keys that a Secret may have, and the variable of each (docs/stores.md, "Credentials"). Aliases come from other drivers:
 /// mountpoint-s3-csi-driver, csi-s3 and blob-csi-driver.
 const NAMES: [(&str, &str); 28] = [
     ("AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY_ID"),
@@ -54,14 +54,14 @@ const NAMES: [(&str, &str); 28] = [
     ("GOOGLE_APPLICATION_CREDENTIALS_JSON", KEY_FILE),
 ];
 
-/// Passed as a file: the variable has its path.
+/// Passed as a file: the variable contains its path.
 const KEY_FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 /// Names that Kubernetes adds by itself.
 pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
-/// Bytes of all values. A Secret has a mebibyte at most, keys a few kilobytes.
+/// Maximum bytes of all values. A Secret has at most a mebibyte, and keys a few kilobytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Variables with credentials. The plugin's are removed if a volume has its own.
+/// Variables with credentials. The plugin's own values are removed if a volume has its own.
 pub const CREDENTIALS: [&str; 36] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -115,7 +115,7 @@ pub struct KeyDelivery {
     pub files: Vec<KeyFile>,
 }
 
-/// A file of keys: its name, the variable that has its path, and what is in it.
+/// A file of keys: its name, the variable that contains its path, and its content.
 pub struct KeyFile {
     pub name: &'static str,
     pub variable: &'static str,
@@ -124,7 +124,7 @@ pub struct KeyFile {
 
 /// The name of the only profile in the file of S3 keys.
 const PROFILE: &str = "foreread";
-/// The keys of S3, and their names in a profile.
+/// The variables of S3 keys, and their names in a profile.
 const OF_PROFILE: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
     ("AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
@@ -135,14 +135,14 @@ const HF: &str = "hf";
 const GOOGLE: &str = "key.json";
 
 impl SecretKeys {
-    /// The names of all files that keys may be in.
+    /// The names of all files that may contain keys.
     pub const FILES: [&str; 3] = [AWS, HF, GOOGLE];
 
     /// The files and variables for a process.
     pub fn delivered(&self) -> KeyDelivery {
         let mut files = Vec::new();
         let mut variables = self.values.clone();
-        // Keys of other S3 servers may contain any character, but a profile needs words.
+        // Keys of other S3 servers may contain any character, but a profile can only contain words.
         let is_word = |text: &str| {
             text.bytes()
                 .all(|byte| byte.is_ascii_graphic() && !b"#;\"'".contains(&byte))
@@ -188,14 +188,14 @@ impl SecretKeys {
         given.sort();
         if given.iter().map(|(_, value)| value.len()).sum::<usize>() > MAX_BYTES {
             let what = "the secrets are larger than 64 KiB";
-            return Err(invalid(what, "name a Secret that has only keys of a store"));
+            return Err(invalid(what, "use a Secret that has only keys of a store"));
         }
         for (name, value) in given {
             let Some((_, variable)) = NAMES.iter().find(|(known, _)| known == name) else {
                 let what = format!("the Secret has the unknown key '{name}'");
                 return Err(invalid(&what, REMEDY));
             };
-            let twice = || invalid(&format!("the Secret has {variable} twice"), "leave one out");
+            let twice = || invalid(&format!("the Secret has {variable} twice"), "remove one");
             if *variable == KEY_FILE {
                 checked_key_file(name, value)?;
                 if keys.key_file.replace(value.clone()).is_some() {
@@ -207,7 +207,7 @@ impl SecretKeys {
                 let what = format!("the key '{name}' of the Secret is empty or not one line");
                 return Err(invalid(
                     &what,
-                    "write its value alone (kubectl create secret)",
+                    "write only its value (kubectl create secret)",
                 ));
             }
             if keys.value(variable).is_some() {
@@ -224,7 +224,7 @@ impl SecretKeys {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The server named by the secrets.
+    /// The server that the secrets name.
     pub fn endpoint(&self) -> Option<&str> {
         self.value("AWS_ENDPOINT_URL")
     }
@@ -233,7 +233,7 @@ impl SecretKeys {
         self.values.is_empty() && self.key_file.is_none()
     }
 
-    /// Whether they contain the first link of this scheme's chain, so that no other link is used.
+    /// Whether they contain the first link of this scheme's credential chain, so that no other link is used.
     pub fn has_credentials_of(&self, scheme: &str) -> bool {
         let has = |variable: &&str| match *variable {
             KEY_FILE => self.key_file.is_some(),
@@ -244,7 +244,7 @@ impl SecretKeys {
     }
 }
 
-/// Where a service account asks for its tokens.
+/// The server from which a service account gets its tokens.
 const TOKEN_SERVER: &str = "https://oauth2.googleapis.com/token";
 
 /// Accepts only service account keys. Other kinds of credentials name a file or an address of the machine, whose content is sent to a
@@ -257,7 +257,7 @@ fn checked_key_file(name: &str, text: &str) -> Result<(), Status> {
         return Ok(());
     }
     let what = format!("'{name}' of the Secret is not a key of a Google service account");
-    let remedy = "make one ('gcloud iam service-accounts keys create'), or give the plugin's service account the role";
+    let remedy = "create one ('gcloud iam service-accounts keys create'), or give the plugin's service account the role";
     Err(invalid(&what, remedy))
 }
 
@@ -277,7 +277,7 @@ mod tests {
     const ACCOUNT: &str =
         "{\n\"type\": \"service_account\", \"token_uri\": \"https://oauth2.googleapis.com/token\"}";
 
-    /// Credentials that name a file of the node, or a server that gets a token.
+    /// Refused: credentials that name a file of the node, or another server that would get a token.
     #[test]
     fn a_key_file_is_that_of_a_service_account() {
         let elsewhere = ACCOUNT.replace("oauth2.googleapis.com", "attacker.example");

@@ -28,11 +28,10 @@ use tonic::transport::Server;
 
 /// Maximum bytes of a message. The largest contains a Secret of at most 1 MiB.
 const MAX_MESSAGE: usize = 2 << 20;
-/// Calls of one connection at once.
+/// Maximum number of concurrent calls on one connection.
 const MAX_CALLS: usize = 64;
 
-/// Serves until SIGTERM or SIGINT. The mounts stay.
-/// Errors: the socket, the state folder or the metrics page is unavailable.
+/// Serves until SIGTERM or SIGINT. The mounts stay. Errors: the socket, the state folder or the metrics page is unavailable.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -81,7 +80,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         Failure::input(
             "cannot make the folder of the state",
             place,
-            "name another folder with --state",
+            "use another folder with --state",
         )
     })?;
     let program = program(arguments.foreread.as_deref());
@@ -106,7 +105,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
             Failure::input(
                 "cannot serve metrics",
                 format!("{address}: {error}"),
-                "name another port",
+                "use another port",
             )
         })?;
         let address = listener.local_addr().unwrap_or(address);
@@ -163,11 +162,7 @@ fn socket(endpoint: &str) -> Result<PathBuf, Failure> {
 fn listening(path: &Path) -> Result<UnixListener, Failure> {
     let fail = |error: Error| {
         let place = format!("{}: {error}", path.display());
-        Failure::input(
-            "cannot listen",
-            place,
-            "name another socket with --endpoint",
-        )
+        Failure::input("cannot listen", place, "use another socket with --endpoint")
     };
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
@@ -190,7 +185,7 @@ fn listening(path: &Path) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
-/// The command foreread: as given, or the one beside this program, or from PATH.
+/// The path of the command foreread: as given, or next to this program, or from PATH.
 fn program(named: Option<&Path>) -> PathBuf {
     if let Some(named) = named {
         return named.to_path_buf();

@@ -1,4 +1,4 @@
-//! State of a mount that the mount table lacks: files of keys, the address of its metrics, the origin of its keys.
+//! State of a mount that the mount table does not contain: files of keys, the address of its metrics, and the origin of its keys.
 //!
 //! ```text
 //!   STATE/                 0700, best on a tmpfs
@@ -6,7 +6,7 @@
 //!       aws, hf, key.json  0600, where the Secret has one
 //!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
 //! ```
-//! A mount is served, published and unmounted the same way without these files.
+//! Without these files, a mount is served, published and unmounted in the same way.
 
 use crate::secrets::{KeyFile, SecretKeys};
 use foreread_os::open::read_small_text;
@@ -22,9 +22,9 @@ use tokio::sync::Notify;
 const NOTE: &str = "mount";
 /// The temporary name of a file of keys.
 const NEW: &str = "new";
-/// Bytes of a file of keys, at most. Those of a Secret are 64 KiB.
+/// Maximum bytes of a file of keys. The keys of a Secret have at most 64 KiB.
 const MAX_KEYS: u64 = 128 << 10;
-/// Bytes of a note, at most.
+/// Maximum bytes of a note.
 const MAX_NOTE: u64 = 4096;
 
 #[derive(Clone, Debug)]

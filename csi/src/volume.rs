@@ -4,10 +4,10 @@
 //!   source: s3://models/      cache: 512Mi      diskCache: "true"      mountOptions: [region eu-central-1]
 //!     └► foreread mount -d --allow-other --cache=536870912 --disk-cache=/DIR/NAME,size=10737418240,free=10% --region=eu-central-1 -- s3://models/ ...
 //! ```
-//! Any user that may create a pod writes attributes of inline volumes. So these may not name a local folder or a disk cache, and need
-//! credentials of their own or public data.
+//! Any user that may create a pod writes the attributes of inline volumes. So an inline volume must not use a local folder or a disk
+//! cache, and needs its own credentials or public data.
 //!
-//! Unknown attributes are refused, never passed on.
+//! Unknown attributes are refused; they are never passed on.
 
 use crate::refusal::{invalid, one_line};
 use crate::secrets::{CREDENTIALS, OF_KUBERNETES, SecretKeys};
@@ -23,10 +23,10 @@ use tonic::Status;
 
 /// Maximum bytes of an identifier, which becomes the name of a folder.
 const MAX_ID: usize = 1024;
-/// Bytes of an attribute, and of all mount options.
+/// Maximum bytes of an attribute, and of all mount options together.
 const MAX_TEXT: usize = 4096;
 const MAX_ATTRIBUTES: usize = 64;
-/// Set for an inline volume, so that it gets no credentials of the machine.
+/// Set for an inline volume, so that it does not get credentials of the machine.
 const OF_NO_MACHINE: [(&str, &str); 2] = [
     ("AWS_EC2_METADATA_DISABLED", "true"),
     ("HOME", "/nonexistent"),
@@ -40,7 +40,7 @@ enum Form {
     Size,
 }
 
-/// A setting by its name as an attribute and as an option of `foreread mount`.
+/// A setting, with its name as an attribute and as an option of `foreread mount`.
 struct Setting {
     attribute: &'static str,
     option: &'static str,
@@ -93,11 +93,11 @@ pub struct VolumeSpec {
     pub source: String,
     /// Options of `foreread mount`, one word each.
     pub options: Vec<String>,
-    /// Variables of its process without secrets.
+    /// Environment variables of its process, without secrets.
     pub variables: Vec<(&'static str, String)>,
-    /// Variables of this process that are not passed on.
+    /// Environment variables of this process that are not passed on.
     pub withheld: Vec<&'static str>,
-    /// The folder of its disk cache, which must be created.
+    /// The folder of its disk cache, which the caller must create.
     pub disk_cache: Option<PathBuf>,
 }
 
@@ -108,8 +108,8 @@ pub fn is_inline_name(name: &str) -> bool {
     name.starts_with(INLINE)
 }
 
-/// A name for files of a volume: `v`, or `i` of an inline one; letters, digits and `-` of its identifier, if that may be shown; a number of
-/// all of it.
+/// A name for files of a volume: `v`, or `i` for an inline volume; then the letters, digits and `-` of its identifier, if they may
+/// be shown; then a hash of the whole identifier.
 pub fn file_name(id: &str, is_inline: bool) -> String {
     let kind = if is_inline { INLINE } else { 'v' };
     let number = number(id);
@@ -121,7 +121,7 @@ pub fn file_name(id: &str, is_inline: bool) -> String {
     format!("{kind}{begin}-{number:016x}")
 }
 
-/// A valid identifier.
+/// Checks an identifier.
 pub fn checked_id(id: &str) -> Result<(), Status> {
     if id.is_empty() {
         return Err(invalid(
@@ -183,7 +183,7 @@ impl VolumeSpec {
             source,
         };
         let mut cache = None;
-        // Any user that may create a pod chooses it, and all volumes share the memory.
+        // Any user that may create a pod chooses this size, and all volumes share the memory.
         let max_cache = if request.is_inline {
             arguments.cache
         } else {
@@ -278,12 +278,12 @@ impl VolumeSpec {
         if request.is_inline || !keys.is_empty() {
             self.withheld.extend(CREDENTIALS);
         }
-        // Removes what the plugin allows for other volumes, because a TLS server may redirect to any server.
+        // Removes the permissions that the plugin has for other volumes, because a TLS server may redirect to any server.
         if request.is_inline && !arguments.inline_http {
             self.withheld.extend(allow_http());
         }
         if keys.endpoint().is_some() {
-            // It overrides that of the Secret.
+            // This variable would override the one of the Secret.
             self.withheld.push("AWS_ENDPOINT_URL_S3");
         }
         if request.is_inline {
@@ -307,7 +307,7 @@ struct Attributes<'a> {
     given: HashMap<&'a str, &'a str>,
 }
 
-/// Attributes without an equally named option of `foreread mount`.
+/// Attributes for which `foreread mount` has no option of the same name.
 const OTHERS: [&str; 8] = [
     "source",
     "bucketName",
@@ -408,7 +408,7 @@ impl<'a> Attributes<'a> {
             .map_or(Ok(false), |value| is_on(name, value))
     }
 
-    /// In the order of the table.
+    /// The given settings, in the order of the table.
     fn settings(&self) -> impl Iterator<Item = (&'static Setting, &'a str)> + '_ {
         let given = |setting: &'static Setting| Some((setting, self.text(setting.attribute)?));
         const { &SETTINGS }.iter().filter_map(given)
@@ -472,7 +472,7 @@ fn scheme(source: &str) -> Option<&str> {
     source.split_once("://").map(|(scheme, _)| scheme)
 }
 
-/// A folder of the node, which must be below an allowed one.
+/// A folder of the node, which must be below an allowed folder.
 fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String, Status> {
     let path = Path::new(source);
     let is_plain =
@@ -483,7 +483,7 @@ fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String,
             .iter()
             .any(|folder| path.starts_with(folder))
     };
-    // Links are followed, so their target is checked too.
+    // Symbolic links are followed, so their target is checked too.
     let real = path.canonicalize();
     let is_allowed =
         is_plain && !is_inline && allowed(path) && real.is_ok_and(|real| allowed(&real));
@@ -525,18 +525,19 @@ mod tests;
 
 // The stores for volumes (docs/stores.md), one row each.
 
-/// A store, as volumes name it.
+/// A store that volumes can use.
 pub struct VolumeStore {
     pub schemes: &'static [&'static str],
-    /// A Secret with all variables of one of these sets has the first link of the store's chain, so no other link is used.
+    /// If a Secret has all variables of one of these sets, it has the first link of the store's credential chain, so no other link
+    /// is used.
     pub keys: &'static [&'static [&'static str]],
-    /// Its chain ends with the machine's identity, whatever the Secret contains.
+    /// Whether its chain ends with the machine's identity, whatever the Secret contains.
     pub asks_machine: bool,
     /// The variable that allows plain HTTP.
     allow_http: Option<&'static str>,
 }
 
-/// Every store. `http` is refused for inline volumes.
+/// All stores. `http` is refused for inline volumes.
 const STORES: [VolumeStore; 5] = [
     VolumeStore {
         schemes: &["s3"],
@@ -575,7 +576,7 @@ const STORES: [VolumeStore; 5] = [
     },
 ];
 
-/// Variables that allow a store without TLS.
+/// Environment variables that allow a store without TLS.
 pub fn allow_http() -> impl Iterator<Item = &'static str> {
     STORES.iter().filter_map(|store| store.allow_http)
 }

@@ -1,7 +1,8 @@
-//! An object read in order from a store that takes its time, by the store alone and with readahead in front of it.
+//! Reads an object sequentially from a store with latency, first from the store alone, then with readahead.
 //!
-//! `ahead [MILLISECONDS [MIB [ROUNDS]]]`: of each request, of the object, of both in turns; 30, 64 and 5 if left out. The store is one in
-//! memory that waits for that time at each request. Prints the seconds of each round and the median of their ratios.
+//! Usage: `ahead [MILLISECONDS [MIB [ROUNDS]]]`: the latency of each request, the size of the object, and the number of rounds; the
+//! defaults are 30, 64 and 5. The store is in memory, and waits for the latency at each request. Prints the seconds of each round
+//! and the median of their ratios.
 
 use foreread::Options;
 use foreread::front::Ahead;
@@ -13,7 +14,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of one `get_range`.
+/// Bytes of each `get_range`.
 const READ_BYTES: u64 = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut ratios = Vec::new();
         for _ in 0..rounds {
             let alone = in_order(&store, &path, bytes).await?;
-            // One line: a new cache for each round, so that each is read cold.
+            // This line adds the readahead. Each round has a new cache, so that it reads cold.
             let ahead = Ahead::new(Arc::clone(&store), Options::default())?;
             let with = in_order(&ahead, &path, bytes).await?;
             println!("alone {alone:.3} s, with readahead {with:.3} s");
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Seconds for all bytes, one `get_range` after the other.
+/// Seconds to read all bytes, one `get_range` after the other.
 async fn in_order(store: &dyn ObjectStore, path: &Path, bytes: u64) -> Result<f64, Box<dyn Error>> {
     let begun = Instant::now();
     for from in (0..bytes).step_by(READ_BYTES as usize) {

@@ -1,7 +1,6 @@
-//! A client whose calls are futures as a source, read alone and with readahead, on a runtime of one thread.
+//! An async client as a source, read alone and with readahead, on a runtime with one thread.
 //!
-//! It prints how many times as fast the reads are, and the counters. A request of this client takes 10 ms, in which its thread does
-//! other things.
+//! Prints the speedup and the counters. A request of this client takes 10 ms, during which its thread does other work.
 
 use bytes::Bytes;
 use foreread::source::{self, AsyncSource, Defaults, SourceError};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 const LATENCY: Duration = Duration::from_millis(10);
 const READ_BYTES: u64 = 64 << 10;
 
-/// A server far away, in which each byte is the last one of its offset.
+/// A remote server. Each byte of its object is the lowest byte of its offset.
 struct Client {
     bytes: u64,
 }
@@ -26,7 +25,7 @@ impl AsyncSource for Client {
 
     async fn read_at(&self, range: Range<u64>) -> Result<Bytes, SourceError> {
         tokio::time::sleep(LATENCY).await;
-        // A client's own error becomes a cause by `std::io::Error::other(error)?`.
+        // A client's own error becomes the cause with `std::io::Error::other(error)?`.
         Ok(range.map(|at| at as u8).collect())
     }
 
@@ -35,7 +34,7 @@ impl AsyncSource for Client {
     }
 
     fn defaults(&self) -> Defaults {
-        // A request takes 10 ms, but a whole answer comes at once: fetches of 1 MiB.
+        // A request takes 10 ms, but a whole answer arrives at once: use fetches of 1 MiB.
         Defaults {
             max_fetch_bytes: 1 << 20,
             ..Defaults::OBJECT

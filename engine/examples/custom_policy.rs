@@ -1,19 +1,19 @@
-//! A policy of one's own: reads the next megabyte whenever a read begins where the last one ended.
+//! A policy defined by a program: it reads the next megabyte ahead whenever a read starts where the last one ended.
 //!
-//! Never: keeps state beyond its own open description; the engine makes one for each.
+//! It keeps no state beyond its own open file description: the engine creates one policy instance for each.
 
 use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope, Wants};
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use std::sync::Arc;
 
-/// How far it reads ahead, in bytes.
+/// The readahead distance in bytes.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 #[derive(Default)]
 struct Follow {
     last_end: u64,
-    /// As far as it has asked already.
+    /// The end of the readahead that was already requested.
     asked: u64,
 }
 
@@ -28,7 +28,7 @@ impl Policy for Follow {
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let in_order = ask.request.start() == self.last_end;
         self.last_end = ask.request.end();
-        // Half of the last megabyte is left: time for the next one.
+        // Half of the last megabyte is left, so request the next.
         if in_order && self.asked < self.last_end + AHEAD_BYTES / 2 {
             let from = self.asked.max(self.last_end);
             answer.read(from, AHEAD_BYTES, None);
@@ -39,7 +39,7 @@ impl Policy for Follow {
 
 static FOLLOW: Info = Info {
     name: "follow",
-    summary: "a megabyte behind each read that follows another",
+    summary: "a megabyte after each sequential read",
     origin: "this example",
     scope: Scope::Open,
     page_bytes: None,

@@ -1,7 +1,7 @@
-//! A source of a program's own: a client that takes 10 ms for a request, read alone and with readahead.
+//! A source defined by a program: a client that takes 10 ms for a request, read alone and with readahead.
 //!
-//! It prints how many times as fast the reads are, the counters, and the line of a read that fails. Never: waits for anything but
-//! its own storage. The engine calls it from several threads at once.
+//! Prints the speedup, the counters, and the message of a read that fails. The source waits only for its own storage. The engine
+//! calls it from several threads at once.
 
 use foreread::source::{Defaults, Source, SourceError};
 use foreread::{Options, Reader};
@@ -17,14 +17,14 @@ const READ_BYTES: u64 = 64 << 10;
 #[error("server said {0}")]
 struct Refused(u32);
 
-/// A server far away. Number `n` of eight bytes is the square of `n`; from `fails_from` on it refuses.
+/// A remote server. Each group of eight bytes is a number: group `n` is the square of `n`. From `fails_from` on, the server refuses.
 struct Squares {
     bytes: u64,
     fails_from: u64,
 }
 
 impl Squares {
-    /// One request: all buffers from `offset` on, or the client's error.
+    /// One request: fills all buffers from `offset` on, or returns the client's error.
     fn get(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Refused> {
         std::thread::sleep(LATENCY);
         let room: usize = bufs.iter().map(|buf| buf.len()).sum();
@@ -51,7 +51,7 @@ impl Source for Squares {
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        // An error of the client becomes the cause: a caller finds it by its type.
+        // The client's error becomes the cause: a caller finds it by its type.
         Ok(self.get(bufs, offset).map_err(std::io::Error::other)?)
     }
 
@@ -60,13 +60,13 @@ impl Source for Squares {
     }
 
     fn defaults(&self) -> Defaults {
-        // A request takes 10 ms, and many have to be under way. A server of the same network, at about 1 ms, would be
+        // A request takes 10 ms, so many should be in flight. A server on the same network, at about 1 ms, would use
         // `Defaults::NBD`, and a local disk `Defaults::FILE`.
         Defaults::OBJECT
     }
 }
 
-/// Reads all of it in order, and checks it.
+/// Reads everything sequentially, and checks the bytes.
 fn read_all(
     size: u64,
     mut read: impl FnMut(&mut [u8], u64) -> Result<usize, Box<dyn std::error::Error>>,

@@ -1,6 +1,6 @@
 //! Reading through foreread in twenty lines: `cargo run --example embed -- FILE`.
 //!
-//! Never: opens anything twice. Threads share the reader; each `try_clone` has its own readahead state.
+//! The file is opened only once. Threads share the reader; each `try_clone` has its own readahead state.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,7 +1,8 @@
-//! A Hugging Face Hub over a folder, for measurements, until standard input ends.
+//! Serves a folder as a Hugging Face Hub, for measurements, until standard input ends.
 //!
-//! `hub FOLDER` serves its files as the model `u/r`, prints `HUB CONTENT`, the addresses of the hub and of its content server, and reads a line: the
-//! address to which the hub shall redirect in place of the latter, such as that of a slow link.
+//! Usage: `hub FOLDER`. It serves the files of the folder as the model `u/r`, and prints `HUB CONTENT`, the addresses of the hub and
+//! of its content server. Then it reads a line with the address to which the hub redirects instead of the content server, for
+//! example that of a slow link.
 
 use foreread::source::FileSource;
 use foreread_testing::HubServer;

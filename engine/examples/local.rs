@@ -1,8 +1,8 @@
-//! What a read of a local file costs beside the plain program that does the same, in turns within one process.
+//! The cost of reading a local file through foreread, compared with plain programs that do the same, alternating within one process.
 //!
-//! `local ROW FILE [TURNS [SIDE]]` prints a line of JSON for each turn: reads a second, processor time and context switches a
-//! read, of foreread and of each peer; with SIDE of that one alone, for a profile. `bench/local-vs-peers` runs every row
-//! and takes medians. A host may have FILE in its cache: then it is read once before, so that each turn finds the same.
+//! Usage: `local ROW FILE [TURNS [SIDE]]`. Prints a line of JSON for each turn: reads per second, and CPU time and context switches
+//! per read, for foreread and for each peer. With SIDE it runs only that side, for a profile. `bench/local-vs-peers` runs every row
+//! and takes medians. A virtual machine's host may cache FILE, so FILE is read once before, and each turn finds the same state.
 //!
 //! | row | `ours` | peers |
 //! |---|---|---|
@@ -32,22 +32,22 @@ use std::time::Instant;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Reads a block at an offset, from any thread.
+/// Reads a block at an offset; may be called from any thread.
 type ReadFrom<'a> = dyn Fn(&mut [u8], u64) -> Result<(), Failed> + Sync + 'a;
 
 const PAGE: usize = 4096;
 const RECORD: usize = 128 << 10;
-/// What hits are read from.
+/// Bytes from which hits are read.
 const HOT_BYTES: u64 = 128 << 20;
-/// What is read in order.
+/// Bytes that are read sequentially.
 const SPAN: u64 = 512 << 20;
-/// Cold reads of one turn.
+/// Number of cold reads in one turn.
 const COLD_READS: u64 = 4096;
-/// Bytes that hits of one turn copy.
+/// Bytes that the hits of one turn copy.
 const HIT_BYTES: u64 = 1 << 30;
 const STREAMS: u64 = 16;
 
-/// The sides of one turn, as JSON.
+/// The results of one turn, as JSON.
 struct Sides {
     only: Option<String>,
     json: Vec<String>,
@@ -85,7 +85,7 @@ impl Sides {
     }
 }
 
-/// The block of the `n`th read of a reader.
+/// The block number of a reader's read number `n`.
 fn place(seed: u64, n: u64, blocks: u64) -> u64 {
     let mixed = (seed << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) % blocks
@@ -101,7 +101,7 @@ fn in_threads(threads: u64, work: impl Fn(u64) -> Result<(), Failed> + Sync) -> 
         let all: Vec<_> = (0..threads)
             .map(|number| scope.spawn(move || work(number)))
             .collect();
-        // A thread that panicked has said so itself.
+        // A thread that panicked has printed its message already.
         all.into_iter()
             .try_for_each(|thread| thread.join().unwrap_or(Ok(())))
     })
@@ -114,7 +114,7 @@ fn open(path: &Path, cache_bytes: u64, policy: &str) -> Result<Reader, Failed> {
     )?)
 }
 
-/// The file with none of it in the page cache.
+/// Opens the file after dropping it from the page cache.
 fn uncached(path: &Path) -> Result<File, Failed> {
     let file = File::open(path)?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
@@ -136,7 +136,7 @@ fn random(sides: &mut Sides, path: &Path, seed: u64) -> Result<(), Failed> {
     })?;
     let stats = reader.stats();
     if stats.demand_bytes > 0 {
-        // The same block twice is read once: less than 1 without any readahead.
+        // The same block may be drawn twice and is then read once, so the ratio can be below 1 without any readahead.
         sides.json.push(format!(
             "\"overfetch\":{:.4}",
             stats.source_bytes as f64 / stats.demand_bytes as f64
@@ -154,7 +154,7 @@ fn random(sides: &mut Sides, path: &Path, seed: u64) -> Result<(), Failed> {
     })
 }
 
-/// In order: `of_one` is one stream, else 16 take turns.
+/// Sequential reads: `of_one` reads one stream, otherwise 16 streams alternate.
 fn in_order(
     of_one: bool,
     mut read: impl FnMut(&mut [u8], u64) -> Result<(), Failed>,
@@ -188,7 +188,7 @@ fn sequential(sides: &mut Sides, path: &Path, streams: bool) -> Result<(), Faile
     })
 }
 
-/// Tasks of one thread.
+/// Reads with tasks on one thread.
 fn by_tasks(reader: &Arc<Reader>, tasks: u64, reads: u64, seed: u64) -> Result<(), Failed> {
     let blocks = reader.size() / PAGE as u64;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -210,7 +210,7 @@ fn by_tasks(reader: &Arc<Reader>, tasks: u64, reads: u64, seed: u64) -> Result<(
     Ok(())
 }
 
-/// Tasks and threads, each with its cache.
+/// Tasks and threads, each with its own cache.
 fn tasks(sides: &mut Sides, path: &Path, tasks: u64, seed: u64) -> Result<(), Failed> {
     let reads = COLD_READS * if tasks > 1 { 4 } else { 1 };
     let reader = open(path, 16 << 20, "none")?;
@@ -226,7 +226,7 @@ fn tasks(sides: &mut Sides, path: &Path, tasks: u64, seed: u64) -> Result<(), Fa
     sides.measure("ours", reads, || by_tasks(&reader, tasks, reads, seed))
 }
 
-/// A reader that has the hot bytes, and the file with them in the page cache.
+/// A reader that has the hot bytes in its cache, and the file with these bytes in the page cache.
 fn warmed(path: &Path) -> Result<(Reader, File), Failed> {
     let (reader, file) = (open(path, 2 * HOT_BYTES, "linux-6.18")?, File::open(path)?);
     let mut buf = vec![0; 1 << 20];

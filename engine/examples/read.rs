@@ -1,11 +1,11 @@
-//! Reads a source from its beginning to its end, as one program would, and says how fast that was.
+//! Reads a source from beginning to end, as a program would, and prints the rate.
 //!
-//! `read NAME [POLICY [FETCH_KIB]]` with any name that sources have. Never: keeps what it reads.
+//! Usage: `read NAME [POLICY [FETCH_KIB]]`, with the name of any source. It does not keep the bytes.
 
 use foreread::{Options, Reader};
 use std::time::Instant;
 
-/// One read of a program that copies.
+/// Bytes of one read, as in a program that copies.
 const READ_BYTES: usize = 128 << 10;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

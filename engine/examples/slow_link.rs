@@ -1,7 +1,8 @@
-//! A link of a chosen round trip and bandwidth in front of a TCP server, until standard input ends.
+//! A link with a chosen round-trip time and bandwidth in front of a TCP server, until standard input ends.
 //!
-//! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead, and for each line of standard input the bytes of
-//! answers, the connections and the requests so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from then on. Never: changes a byte.
+//! Usage: `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND`. Prints the address to use instead. For each line of standard input, it
+//! prints the bytes of answers, the connections and the requests so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from
+//! then on. The link does not change any byte.
 
 use foreread_testing::{Link, Proxy};
 use std::net::ToSocketAddrs;

@@ -1,7 +1,7 @@
-//! Many reads at once from one thread: tasks that read 4 KiB each at random places, beside as many threads that do.
+//! Compares concurrent reads by tasks of one thread with reads by as many threads: 4 KiB each, at random offsets.
 //!
-//! `tasks NAME [TASKS [READS]]`; prints the rates of both and their ratio. The runtime is tokio's smallest; any will do.
-//! Never: keeps what it reads.
+//! Usage: `tasks NAME [TASKS [READS]]`. Prints both rates and their ratio. The runtime is tokio's current-thread runtime; any
+//! runtime works. It does not keep the bytes.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,13 +14,13 @@ use std::time::Instant;
 
 const BLOCK: u64 = 4096;
 
-/// Where the `n`th read of a task begins.
+/// The offset of a task's read number `n`.
 fn place(seed: u64, n: u64, blocks: u64) -> u64 {
     let mixed = (seed << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) % blocks * BLOCK
 }
 
-/// Reads a second by tasks, all on this thread.
+/// Reads per second by tasks, all on this thread.
 fn by_tasks(
     reader: &Arc<Reader>,
     tasks: u64,
@@ -47,7 +47,7 @@ fn by_tasks(
     Ok((reads / tasks * tasks) as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// Reads a second by threads.
+/// Reads per second by threads.
 fn by_threads(reader: &Reader, threads: u64, reads: u64) -> Result<f64, ReadError> {
     let blocks = (reader.size() / BLOCK).max(1);
     let begin = Instant::now();
@@ -60,7 +60,7 @@ fn by_threads(reader: &Reader, threads: u64, reads: u64) -> Result<f64, ReadErro
             })
         });
         let all: Vec<_> = each.collect();
-        // A thread that panicked has said so itself.
+        // A thread that panicked has printed its message already.
         all.into_iter()
             .try_for_each(|thread| thread.join().unwrap_or(Ok(())))
     })?;
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .map_or(Ok(20_000), |text| text.parse::<u64>())?
         .max(tasks);
-    // A cache for each, so that neither reads what the other brought.
+    // Each has its own cache, so that neither reads what the other has fetched.
     let open = || {
         Reader::open(
             name.as_str(),

@@ -506,7 +506,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     refused(
         some.path(),
         false,
-        &["without a certificate or key", "without a password"],
+        &["no certificate or key", "without a password"],
     );
     std::fs::write(
         some.path().join("server-cert.pem"),

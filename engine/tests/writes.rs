@@ -501,7 +501,7 @@ fn a_writable_source_is_locked() {
     let other = claim().expect("free");
     let refused = bind(device.name(), true).expect_err("claimed");
     assert!(
-        refused.contains("mounted, or another program has claimed it"),
+        refused.contains("mounted, or another program has opened it exclusively"),
         "{refused}"
     );
     assert_eq!(bind(device.name(), false), Ok(()));

@@ -1,11 +1,11 @@
-//! Reports what this process waits for at its end, if that takes longer than 2 s.
+//! Reports what this process waits for while it ends, if that takes longer than 2 s.
 //!
 //! ```text
 //!   waits_for("requests of the mount") ── 2 s ──► "still waiting for requests of the mount (2 s)" ── 4 s, 8 s, ... ──► again
 //!   waits_for("the recording")         the next step: from the start
 //!   is_over()                          no more reports
 //! ```
-//! A command calls it before each step of its shutdown that may wait for a storage, the kernel or another process. If the reporting
+//! A command calls it before each step of its shutdown that may wait for storage, the kernel or another process. If the reporting
 //! thread cannot be started, there are no reports.
 
 use crate::threads;
@@ -18,7 +18,7 @@ const FIRST_LINE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct EndState {
     step: Option<String>,
-    /// Counts steps.
+    /// The number of the current step.
     number: u64,
     has_thread: bool,
 }
@@ -38,7 +38,7 @@ static END: End = End {
 };
 static SAY: OnceLock<fn(&str)> = OnceLock::new();
 
-/// How lines are printed. Later calls have no effect.
+/// Sets the function that prints the lines. Later calls have no effect.
 pub fn say_by(say: fn(&str)) {
     let _ = SAY.set(say);
 }
@@ -52,7 +52,7 @@ pub fn waits_for(what: &str) {
     });
 }
 
-/// The shutdown is complete.
+/// Reports that the shutdown is complete.
 pub fn is_over() {
     let mut state = END.lock();
     (state.step, state.number) = (None, state.number + 1);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Sender, channel};
 
-    /// A step that takes longer is said, with its name, and each step anew.
+    /// A step that takes longer is reported with its name, and the timing restarts with each step.
     #[test]
     fn a_slow_step_is_reported() {
         static OWN: End = End {
@@ -132,7 +132,7 @@ mod tests {
         for step in ["requests", "the recording"] {
             OWN.begin(step, Duration::from_millis(1), say);
             let line = said.recv_timeout(Duration::from_secs(60)).expect("said");
-            // The step before may be said once more.
+            // The previous step may be reported once more.
             let line = match line.contains(step) {
                 true => line,
                 false => said.iter().find(|line| line.contains(step)).expect("said"),

@@ -29,7 +29,7 @@ pub enum FailureKind {
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub kind: FailureKind,
-    /// What is wrong, in a few words or a sentence.
+    /// What is wrong, in a few words or in a sentence.
     pub what: String,
     pub place: String,
     pub why: String,
@@ -79,7 +79,7 @@ impl Failure {
         Failure::new(FailureKind::Cannot, what, place, remedy)
     }
 
-    /// An error whose text is complete.
+    /// An error whose text is already complete.
     pub fn of(kind: FailureKind, error: impl Error + Send + Sync + 'static) -> Failure {
         let line = Failure::new(kind, error.to_string(), "", "");
         Failure {
@@ -88,7 +88,7 @@ impl Failure {
         }
     }
 
-    /// The user's command did not start.
+    /// Whether the user's command did not start.
     pub fn is_of_command(&self) -> bool {
         matches!(
             self.kind,
@@ -96,7 +96,7 @@ impl Failure {
         )
     }
 
-    /// Prepends a word to the text of what is wrong.
+    /// Puts a word in front of the description.
     pub fn within(self, word: &str) -> Failure {
         let what = format!("{word}: {}", self.what);
         Failure { what, ..self }

@@ -117,12 +117,12 @@ impl Host {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceNumber {
     pub major: u32,
-    /// Of the device among those of the driver.
+    /// The number of the device within its driver.
     pub minor: u32,
 }
 
 impl DeviceNumber {
-    /// Of a `dev_t`, as `stat` returns it.
+    /// The number from a `dev_t`, as `stat` returns it.
     pub fn of(dev: u64) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(dev),
@@ -136,7 +136,7 @@ impl DeviceNumber {
         DeviceNumber::of(if is_device { stat.st_rdev } else { stat.st_dev })
     }
 
-    /// Reads `MAJOR:MINOR`.
+    /// Parses `MAJOR:MINOR`.
     pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber {
@@ -158,7 +158,7 @@ pub struct FileMapping<'a> {
     pub addresses: Range<u64>,
     pub is_readable: bool,
     pub offset: u64,
-    /// The kernel's number: stat(2) returns another one for btrfs.
+    /// The number that the kernel uses; stat(2) returns another number for btrfs.
     pub device: DeviceNumber,
     pub inode: u64,
     pub path: &'a str,

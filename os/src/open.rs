@@ -36,8 +36,8 @@ pub fn is_on_fuse(file: impl AsFd) -> bool {
     fstatfs(file).is_ok_and(|about| about.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
-/// Asks the file system at a path for its space (statfs). The kernel always passes this call to a FUSE server, whatever it has cached.
-/// Errors: there is no such path, or the server has ended or refuses. If the server hangs, this does not return.
+/// Asks the file system at a path for its free space (statfs). The kernel always passes this call to a FUSE server, whatever it has
+/// cached. Errors: the path does not exist, or the server has ended or refuses. If the server hangs, this does not return.
 pub fn ask_file_system(place: &Path) -> Result<()> {
     Ok(rustix::fs::statvfs(place).map(drop)?)
 }
@@ -51,8 +51,7 @@ pub struct UnopenedFile {
     path: PathBuf,
 }
 
-/// Checks the file at `path`, following links.
-/// Errors: there is no such file, or a folder above it may not be entered.
+/// Checks the file at `path`, following links. Errors: the file does not exist, or a folder above it may not be entered.
 pub fn look(path: &Path) -> Result<UnopenedFile> {
     let file = File::from(rustix::fs::open(
         path,
@@ -72,7 +71,7 @@ impl UnopenedFile {
         &self.meta
     }
 
-    /// Whether it is on a file system of FUSE.
+    /// Whether it is on a FUSE file system.
     pub fn is_on_fuse(&self) -> bool {
         is_on_fuse(&self.file)
     }
@@ -86,7 +85,7 @@ impl UnopenedFile {
         }
     }
 
-    /// Opens this very file. `flags` say how.
+    /// Opens exactly the checked file, with these `flags`.
     pub fn open(&self, flags: OFlags) -> Result<File> {
         // Without NONBLOCK, which would fail for a file under a lease (oplocks of Samba) instead of waiting. The caller has refused other kinds of
         // files, or accepts waiting for them.
@@ -101,7 +100,7 @@ impl UnopenedFile {
         }
     }
 
-    /// Opens this very file for reading.
+    /// Opens exactly the checked file for reading.
     pub fn for_reading(&self) -> Result<File> {
         self.open(OFlags::RDONLY)
     }
@@ -117,19 +116,18 @@ impl UnopenedFile {
         if is_same {
             Ok(opened)
         } else {
-            Err(Error::other("the path names another file now"))
+            Err(Error::other("the path refers to another file now"))
         }
     }
 }
 
-/// Opens a regular file for reading.
-/// Errors: there is none, it may not be read, or it is of another kind.
+/// Opens a regular file for reading. Errors: it does not exist, may not be read, or is of another kind.
 pub fn regular(path: &Path) -> Result<File> {
     look(path)?.regular()?.for_reading()
 }
 
-/// Opens a file for sequential reading: a regular file, a FIFO, a terminal. Opening a FIFO blocks until a program writes to it.
-/// Errors: there is none, it may not be read, or it is a folder, a socket or a disk.
+/// Opens a file for sequential reading: a regular file, a FIFO, or a terminal. Opening a FIFO blocks until a program writes to it.
+/// Errors: it does not exist, may not be read, or is a folder, a socket or a disk.
 pub fn stream(path: &Path) -> Result<File> {
     let looked = look(path)?;
     let kind = looked.meta.file_type();
@@ -140,14 +138,12 @@ pub fn stream(path: &Path) -> Result<File> {
     }
 }
 
-/// All bytes of a small regular file.
-/// Errors: there is none, it may not be read, it is of another kind, or it has more than `max_bytes`.
+/// All bytes of a small regular file. Errors: it does not exist, may not be read, is of another kind, or has more than `max_bytes`.
 pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     read_whole(&regular(path)?, max_bytes)
 }
 
-/// The same for text.
-/// Errors: the errors of [`read_small`], or the file is not UTF-8.
+/// Like [`read_small`], for text. Errors: the errors of [`read_small`], or the file is not UTF-8.
 pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
     let bytes = read_small(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
@@ -202,7 +198,7 @@ mod tests {
         result.expect_err("refused").to_string()
     }
 
-    /// None of these waits, fills memory or starts a device: a FIFO has no writer here, and /dev/zero has no end.
+    /// No case waits, fills memory or starts a device: the FIFO has no writer here, and /dev/zero has no end.
     #[test]
     fn a_small_file_is_a_regular_file_within_its_limit() {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -251,7 +247,7 @@ mod tests {
             read_small(&path("none"), 99).expect_err("refused").kind(),
             ErrorKind::NotFound
         );
-        // The kernel says that it has 0 bytes.
+        // The kernel reports a size of 0 bytes.
         assert!(
             read_small_text(Path::new("/proc/self/status"), 1 << 20)
                 .expect("text")
@@ -270,7 +266,7 @@ mod tests {
         );
     }
 
-    /// What is opened is what was looked at, also where another file has the name by then.
+    /// The opened file is the checked file, even if another file has the name by then.
     #[test]
     fn a_file_that_is_replaced_after_the_look_is_not_opened() {
         let dir = tempfile::tempdir().expect("a folder for temporary files");

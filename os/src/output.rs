@@ -37,13 +37,13 @@ enum Destination {
     Unnamed,
     /// Removed when it is dropped.
     Named(tempfile::TempPath),
-    /// Not a regular file: nothing to do at the end.
+    /// Not a regular file: it is written directly, and nothing remains to do at the end.
     Direct,
 }
 
 impl AtomicFile {
-    /// Starts a file that will be called `path`. With `force` it may replace an existing file.
-    /// Errors: [`ErrorKind::AlreadyExists`] without `force`; the path is not a possible output; any error of the system.
+    /// Starts a file that will be named `path`. With `force` it may replace an existing file. Errors: [`ErrorKind::AlreadyExists`]
+    /// without `force`; the path cannot be an output; any error of the system.
     pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
         let there = place(path, force)?;
         if matches!(there, Place::Stream) {
@@ -87,8 +87,8 @@ impl AtomicFile {
         self.file.try_clone()
     }
 
-    /// Gives the complete file its name.
-    /// Errors: another process created a file with that name meanwhile, or any error of the system. No temporary file is left behind.
+    /// Gives the complete file its name. Errors: another process has created a file with that name meanwhile, or any error of the
+    /// system. No temporary file is left.
     pub fn keep(self) -> Result<()> {
         let AtomicFile {
             file,
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// A program that runs as its owner becomes no program that runs as root.
+    /// If a program that runs as its owner is replaced, the new file does not run as root.
     #[test]
     fn a_file_that_is_replaced_keeps_its_owner_and_no_setuid() {
         let folder = tempfile::tempdir().expect("a scratch directory");
@@ -392,7 +392,7 @@ mod tests {
     fn a_file_is_replaced_by_force_only() {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
-        // Another process makes it between the check and the end.
+        // Another process creates it between the check and the end.
         let (late, forced) = (
             AtomicFile::create(&path, false).expect("new"),
             AtomicFile::create(&path, true).expect("new"),
@@ -417,7 +417,7 @@ mod tests {
         assert!(AtomicFile::create(Path::new("no/such/folder/a"), false).is_err());
     }
 
-    /// A link of another user in a shared folder must not choose which file is written.
+    /// Another user's link in a shared folder must not decide which file is written.
     #[test]
     fn a_link_is_not_followed() {
         let folder = tempfile::tempdir().expect("a scratch directory");

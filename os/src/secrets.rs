@@ -75,8 +75,8 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '<' | '>' | '(' | ')')
 }
 
-/// How much of what is behind a word is of the same name, which has a blank or a quote in it: up to a user's `@`, or of its query. `shown` is
-/// the word without its secrets.
+/// How many bytes after a word belong to the same name, because the name contains a blank or a quote: up to a user's `@`, or the
+/// rest of its query. `shown` is the word without its secrets.
 fn more_of_name(shown: &str, behind: &str) -> usize {
     let clause = behind.find([';', ':']).unwrap_or(behind.len());
     let after = |at: usize| {
@@ -96,7 +96,8 @@ fn more_of_name(shown: &str, behind: &str) -> usize {
     }
 }
 
-/// Whether a word of a message may be a name with a secret: a URL, one with fewer slashes, a user without one, an RBD image.
+/// Whether a word of a message may be a name with a secret: a URL, a URL with missing slashes, a user without a URL, or an RBD
+/// image.
 fn may_hide(word: &str) -> bool {
     let user = word
         .split_once('@')
@@ -135,7 +136,8 @@ pub fn shown(text: &str) -> String {
     plain
 }
 
-/// Whether an escaped URL may be in it: its slashes, one of them, or a user and a password. The escapes of one that is escaped twice are escaped.
+/// Whether the text may contain an escaped URL: its slashes, one of them, or a user and a password. In a URL that is escaped twice,
+/// the escapes are escaped as well.
 fn is_escaped(text: &str) -> bool {
     let lower = text.to_ascii_lowercase().replace("%25", "%");
     let has_at = lower.contains('@') || lower.contains("%40");
@@ -227,12 +229,12 @@ fn behind_slashes(scheme: &str, rest: &str) -> String {
     }
     let (authority, path) = plain.split_at(end);
     let host = authority.rsplit('@').next().unwrap_or_default();
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are in brackets.
     let behind_name = &host[host.rfind(']').map_or(0, |at| at + 1)..];
     let port = behind_name.split_once(':').map(|(_, port)| port);
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
     if port.is_some_and(|port| !is_port(port)) || path.starts_with('\\') && path.contains('@') {
-        // No host and port: the first part of a user and password that has a '/', '\', '?' or '#' in it.
+        // There is no host and port: this is the first part of a user and password that contain a '/', '\', '?' or '#'.
         return format!("{slashes}...");
     }
     if authority.len() == host.len() && path.contains('@') && port.is_some() {
@@ -258,8 +260,8 @@ fn shown_path(path: &str) -> String {
     format!("{head}{}{query}", behind_slashes("", rest))
 }
 
-/// The part before the query, and `?...` for the query. A socket is not secret. A `?` by itself is part of a
-/// file's name; with a `=` behind it, it may be a query without the URL.
+/// The part before the query, and `?...` for the query. A socket is not secret. A `?` without a scheme is part of a file's name; if
+/// a `=` follows it, it may be a query whose URL is missing.
 fn without_query(scheme: &str, text: &str) -> String {
     let url = matches!(scheme, "http" | "https");
     let text = if url {
@@ -391,7 +393,7 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(shown(name), wanted, "{name}");
-            // What is shown may be part of a line that is redacted once more.
+            // The shown name may be part of a line that is redacted once more.
             let line = format!("cannot open {wanted}: refused");
             assert_eq!(shown_message(&line), line);
         }
@@ -445,7 +447,7 @@ mod tests {
             for (user, tail) in users.iter().flat_map(|u| tails.map(|t| (u, t))) {
                 let name = format!("{scheme}{colon}{user}@{tail}");
                 let shown = shown(&name);
-                // By any reading a path, or the name of an RBD image: POOL@SNAP.
+                // These are always a path, or the name of an RBD image: POOL@SNAP.
                 let is_path = scheme.is_empty() && (!colon.contains("//") || user.starts_with(':'))
                     || name.starts_with("rbd:") && !colon.contains("//") && !user.starts_with("u:");
                 assert!(

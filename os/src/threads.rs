@@ -18,8 +18,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long a command waits at its end for a storage that may never answer. Chosen value: an idle file system answers faster, and several
-/// such waits together are still short for a user.
+/// How long a command waits at its end for storage that may never answer. An idle file system answers faster, and several such waits
+/// together are still short for a user.
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Starts a thread.
@@ -30,7 +30,7 @@ pub fn spawn<T: Send + 'static>(
     begun(name, Builder::new().name(name.to_string()).spawn(work))
 }
 
-/// The same with a stack of this many bytes.
+/// Like [`spawn`], with a stack of this many bytes.
 pub fn spawn_with_stack<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
@@ -59,9 +59,9 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     )
 }
 
-/// Measures all items on at most `threads` threads, and passes each result to `each` in the order of completion. Once `each`
-/// breaks, no further item is started; running items are finished and passed to `each` too.
-/// Errors: the first failed measurement; running items are finished.
+/// Measures all items on at most `threads` threads, and passes each result to `each` in order of completion. After `each` breaks, no
+/// further item is started; running items are finished and passed to `each` too. Errors: the first failed measurement; running items
+/// are finished.
 pub fn for_each_on<K: Sync, T, E: Send>(
     items: &[K],
     threads: usize,
@@ -137,7 +137,7 @@ pub fn rehearse(name: &str, count: usize) -> Result<()> {
     rehearsed
 }
 
-/// Polls, a millisecond apart, whether the ended threads are gone. With other threads in the program, no count is exact.
+/// Number of checks, a millisecond apart, whether the ended threads are gone. In a program with other threads no count is exact.
 const MAX_LOOKS: u32 = 50;
 
 /// The system's count of this process's threads; 0 if unknown.
@@ -196,7 +196,7 @@ mod tests {
             "it does not move"
         );
         let looks = AtomicU64::new(0);
-        // It moves as long as the test says so, and ends when it has been looked at three times.
+        // It makes progress as long as the test says so, and ends after three checks.
         let ended = never.while_moving(Duration::from_millis(1), || {
             let look = looks.fetch_add(1, Ordering::Relaxed);
             if look == 3 {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_refused_thread_is_an_error_with_a_remedy() {
-        // More address space than there is: as good a reason as any to refuse a stack.
+        // More address space than exists: a reliable reason to refuse a stack.
         let refused = spawn_with_stack("large", usize::MAX / 4, || ())
             .expect_err("refused")
             .to_string();

@@ -1,10 +1,10 @@
-//! Unmounts by the system's commands: one of them is installed wherever FUSE is, and they may unmount for any user.
+//! Unmounts with the system's commands: systems with FUSE have at least one of them, and they may unmount for any user.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Unmounts a mount point. `lazy`: a busy mount is detached and ends when its last file is closed.
-/// Errors: all commands failed; the error has their messages.
+/// Unmounts a mount point. `lazy`: a busy mount is detached, and ends when its last file is closed. Errors: all commands failed; the
+/// error contains their messages.
 pub fn by_commands(place: &Path, lazy: bool) -> Result<(), String> {
     let (of_fuse, of_system) = if lazy {
         (&["-u", "-z"][..], &["-l"][..])

@@ -1,7 +1,7 @@
-//! Python memory that a read fills, by the buffer protocol (in the limited API since Python 3.11).
+//! Python memory that a read fills, through the buffer protocol (in the limited API since Python 3.11).
 //!
-//! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"), where they are exported but
-//! not part of the limited API, so they are declared here. While a [`WritableBuffer`] exists, Python neither frees the memory nor
+//! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"). There they are exported but not
+//! part of the limited API, so they are declared here. While a [`WritableBuffer`] exists, Python neither frees the memory nor
 //! changes its size: a `bytearray` refuses to grow, and a `memoryview` refuses to be released.
 
 #![allow(unsafe_code)]
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::{c_char, c_int, c_void};
 
-/// `PyBUF_WRITABLE`: bytes in one piece, or an error.
+/// `PyBUF_WRITABLE`: contiguous bytes, or an error.
 const WRITABLE: c_int = 1;
 
 /// `Py_buffer` of the C header.
@@ -36,9 +36,9 @@ unsafe extern "C" {
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// A writable buffer. Dropped with the interpreter attached: it holds a `Bound`.
+/// A writable buffer. It must be dropped with the interpreter attached, because it holds a `Bound`.
 pub struct WritableBuffer<'py> {
-    // Boxed: Python may point into it.
+    // Boxed, because Python may keep a pointer into it.
     view: Box<View>,
     _py: Python<'py>,
 }
@@ -46,9 +46,9 @@ pub struct WritableBuffer<'py> {
 impl<'py> WritableBuffer<'py> {
     /// The buffer of an object.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<WritableBuffer<'py>> {
-        // SAFETY: a struct of pointers and numbers, for all of which zero is a value.
+        // SAFETY: a struct of pointers and numbers, for all of which zero is a valid value.
         let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });
-        // SAFETY: the object lives, the view is large enough, and this thread is attached (`Bound`).
+        // SAFETY: the object is alive, the view is large enough, and this thread is attached (`Bound`).
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, WRITABLE) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
@@ -68,8 +68,8 @@ impl<'py> WritableBuffer<'py> {
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: Python vouches for `len` bytes until the release. Another thread of the program may write them at the same
-        // time, as with `io.FileIO.readinto`: a race of the program's, over bytes, of which every value is one.
+        // SAFETY: Python guarantees `len` bytes until the release. Another thread of the program may write them at the same time, as
+        // with `io.FileIO.readinto`: that is a race of the program, over bytes for which every value is valid.
         unsafe { std::slice::from_raw_parts_mut(self.view.buf.cast::<u8>(), len) }
     }
 }
@@ -96,14 +96,14 @@ impl Room {
     pub fn new(py: Python<'_>, len: usize) -> PyResult<Room> {
         let size =
             Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
-        // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
+        // SAFETY: a new object, owned here; without a given text its bytes may be anything. NULL is an error.
         let made = unsafe {
             Bound::from_owned_ptr_or_err(
                 py,
                 pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size),
             )
         }?;
-        // SAFETY: it is a `bytes` object, and it lives.
+        // SAFETY: it is a `bytes` object, and it is alive.
         let bytes = unsafe { pyo3::ffi::PyBytes_AsString(made.as_ptr()) }.cast::<u8>();
         Ok(Room {
             object: made.unbind(),
@@ -123,8 +123,8 @@ impl Room {
         if got >= self.len {
             return Ok(self.object.into_bound(py));
         }
-        // Copies the shorter read at the end of a file: `_PyBytes_Resize` must run on the thread that created the object, and without a GIL the loop of
-        // asyncio may run on another thread.
+        // A shorter read at the end of a file is copied: `_PyBytes_Resize` must run on the thread that created the object, and
+        // without a GIL the asyncio loop may run on another thread.
         PyBytes::new_with(py, got, |new| {
             new.copy_from_slice(&self.bytes()[..got]);
             Ok(())
@@ -133,8 +133,8 @@ impl Room {
     }
 }
 
-/// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns; and that number.
-/// Errors: the errors of `fill`, or there is no memory.
+/// A `bytes` object of at most `len` bytes that `fill` writes in place. It is cut to the length that `fill` returns; that length is
+/// returned too. Errors: the errors of `fill`, or there is no memory.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,

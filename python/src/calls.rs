@@ -1,12 +1,12 @@
-//! Counts calls into Python from the engine's threads, so that none is running when the interpreter ends.
+//! Counts calls into Python from the engine's threads, so that no call is running when the interpreter ends.
 //!
-//! At its end, the interpreter stops threads that try to attach, in the middle of Rust frames. So a function registered with
-//! `atexit` first forbids new calls, which then fail with EIO, and waits at most [`PATIENCE`] for running calls.
+//! When the interpreter ends, it stops threads that try to attach, in the middle of Rust frames. So a function registered with
+//! `atexit` first forbids new calls, which then fail with EIO, and waits for running calls for at most [`PATIENCE`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the end of a program waits for a running fetch.
+/// How long the end of a program waits for running fetches.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -16,7 +16,7 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 pub struct Call(());
 
 impl Call {
-    /// `None` if the interpreter is ending.
+    /// Starts a call. Returns `None` if the interpreter is ending.
     pub fn begin() -> Option<Call> {
         RUNNING.fetch_add(1, Ordering::SeqCst);
         let call = Call(());
@@ -39,7 +39,7 @@ pub fn end() {
     }
 }
 
-/// In a forked child, only this thread runs.
+/// Resets the counter in a forked child, in which only this thread runs.
 pub fn forget() {
     RUNNING.store(0, Ordering::SeqCst);
 }

@@ -4,13 +4,14 @@
 //!   foreread tune -- CMD ──► python ──► __main__.main ──► command ──► foreread_cli::main ──► exit code
 //!                                         child: python -m foreread record ... (what `start` says)
 //! ```
-//! The interpreter is released for the whole command: it runs no Python.
+//! The interpreter is released for the whole command, which runs no Python code.
 
 use foreread_cli::{Program, main, set_program};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
-/// Runs the command line: name, then arguments. `start` is the command with which it starts itself again, `file` the binary that contains it.
+/// Runs the command line: name, then arguments. `start` is the command with which it starts itself again; `file` is the binary that
+/// contains it.
 pub fn run(py: Python<'_>, arguments: &[OsString], start: Vec<OsString>, file: OsString) -> u8 {
     set_program(Program {
         start,

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a call. A panic is EIO.
+/// Runs a call. A panic becomes EIO.
 pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(of_errno(libc::EIO, PANIC, None)))
 }
@@ -35,7 +35,7 @@ enum Exception {
     Value,
 }
 
-/// The exception of each kind of error. A kind without a row does not compile.
+/// The exception of each kind of error. If a kind has no row, the code does not compile.
 const EXCEPTIONS: [(ErrorKind, Exception); ErrorKind::ALL.len()] = [
     (ErrorKind::InvalidOption, Exception::Value),
     (ErrorKind::Refused, Exception::Os),
@@ -61,7 +61,7 @@ fn raised(kind: ErrorKind, errno: i32, text: &str, name: &str) -> PyErr {
     }
 }
 
-/// A source that could not be opened.
+/// The exception for a source that could not be opened.
 pub fn of_open(error: &OpenError, name: &str) -> PyErr {
     if let OpenError::Source(source) = error {
         let text = format!("{}; {}", source.why, source.remedy);
@@ -70,7 +70,7 @@ pub fn of_open(error: &OpenError, name: &str) -> PyErr {
     raised(error.kind(), error.errno(), &error.to_string(), name)
 }
 
-/// A read that failed.
+/// The exception for a read that failed.
 pub fn of_read(error: &ReadError, name: &str) -> PyErr {
     raised(error.kind(), error.errno(), &error.to_string(), name)
 }

@@ -1,7 +1,8 @@
 //! A source that reads through a Python function: `fetch(start, end)` returns the bytes of that range.
 //!
-//! The engine calls it from several threads at once. Each thread attaches to the interpreter for the call and releases it for
-//! the copy. Without a GIL the calls run in parallel. An exception fails the reads that need these bytes; it is kept, so that the reader can raise it.
+//! The engine calls it from several threads at once. Each thread attaches to the interpreter for the call, and releases it for the
+//! copy. Without a GIL the calls run in parallel. An exception fails the reads that need these bytes. It is kept, so that the reader
+//! can raise it.
 
 use crate::calls::Call;
 use foreread::source::{Defaults, Source, SourceError};
@@ -15,11 +16,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The kind of such a source.
+/// The kind of storage of such a source.
 pub const KIND: &str = "python";
-/// Maximum number of exceptions kept for readers. Each is kept from the failure until the reader raises it, so the number is that of
-/// failed fetches in that time: with a limit of 64, eight threads on two busy cores got an OSError instead. An exception keeps
-/// its traceback's frames alive.
+/// Maximum number of exceptions kept for readers. Each is kept from the failure until the reader raises it, so many fetches may fail
+/// in that time: with a limit of 64, eight threads on two busy cores got an OSError instead. An exception keeps its traceback's
+/// frames alive.
 const MAX_KEPT: usize = 1024;
 
 /// Exceptions, each with the range whose fetch failed.
@@ -36,7 +37,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// `requests` is the number of concurrent calls, `largest` the maximum bytes of a call.
+    /// `requests` is the number of concurrent calls, and `largest` the maximum bytes per call.
     pub fn new(
         fetch: Py<PyAny>,
         size: u64,
@@ -144,7 +145,7 @@ impl Fetcher {
     }
 }
 
-/// Fills the buffers in order.
+/// Fills the buffers in order with these bytes.
 fn copy(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>]) -> usize {
     let all = bytes.len();
     for buf in bufs {

@@ -4,8 +4,8 @@
 //!   call ──► lend: the reader, or ValueError (closed), or a new one (this is a forked child)
 //!        ──► wait::read without the interpreter ──► bytes, or the exception of the fetch, or OSError
 //! ```
-//! Never: calls the engine with the interpreter attached. Without a GIL many threads are attached at once, and one that
-//! waits for an engine lock would block a fork or a garbage collection, which must stop all threads.
+//! The engine is never called with the interpreter attached. Without a GIL many threads are attached at once, and an attached thread
+//! that waits for an engine lock would block a fork or a garbage collection, which must stop all threads.
 
 use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};
@@ -77,7 +77,8 @@ impl Handle {
             let there = lent.there(py, start, length);
             let room = opened::room(there, length);
             if there == 0 {
-                // The end of the file, including appended data: claiming bytes beyond it would make other readers skip data.
+                // Ends at the end of the file, including appended data: if a read claimed bytes beyond the end, other readers would
+                // skip data.
                 let (got, value) = read(start, room)?;
                 if self
                     .position
@@ -94,7 +95,7 @@ impl Handle {
     }
 }
 
-/// A number of bytes.
+/// Checks a number of bytes.
 pub(crate) fn bytes(number: i64, what: &str) -> PyResult<u64> {
     u64::try_from(number)
         .map_err(|_| invalid(format!("{what} {number} is negative; it counts bytes")))
@@ -129,7 +130,8 @@ impl Handle {
         })
     }
 
-    /// A source of `size` bytes that `fetch(start, end)` reads; `calls` is the number of concurrent calls and the maximum bytes of each.
+    /// A source of `size` bytes that `fetch(start, end)` reads; `calls` is the number of concurrent calls, and the maximum bytes per
+    /// call.
     #[staticmethod]
     fn by_function(
         py: Python<'_>,
@@ -275,7 +277,7 @@ impl Handle {
             for (of, (offset, length)) in pieces {
                 py.detach(|| ahead.next())
                     .map_err(|error| lent.error(py, &error, self.shown()))?;
-                // At most as many as fit into the buffer.
+                // As many ranges as fit into the buffer.
                 let (now, later) = rest.split_at_mut(length as usize);
                 got[of] += self.fill_by(py, &lent, planned, now, offset)?;
                 rest = later;
@@ -341,7 +343,7 @@ impl Handle {
         self.slot.is_closed()
     }
 
-    /// A reference cycle: an fsspec file has a cache, which has a handle, which has a method of the file.
+    /// Traverses a possible reference cycle: an fsspec file has a cache, which has a handle, which has a method of the file.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.slot.traverse(&visit)
     }
@@ -361,7 +363,7 @@ impl Drop for Handle {
     }
 }
 
-/// Policy and cache size, if the caller sets them.
+/// Policy and cache size, if the caller gives them.
 type EngineChoice = (Option<String>, Option<u64>);
 
 fn or_default((policy, cache): EngineChoice) -> Settings {

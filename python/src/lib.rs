@@ -1,6 +1,7 @@
 //! foreread for Python: the extension module `foreread._native`. The package `foreread` builds its Python objects on it.
 //!
-//! Never: waits with the interpreter attached, lets a panic cross, or uses an engine of the process that forked this one.
+//! It never waits with the interpreter attached, no panic crosses into Python, and engines of the process that forked this one are
+//! never used.
 //!
 //! ```text
 //!   foreread/_file.py: File(io.RawIOBase) ──► Handle ──► foreread::Reader ──► engine of its kind (process.rs)
@@ -44,7 +45,7 @@ mod native {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-    /// Bytes of a size such as "256 MiB"; units are powers of two.
+    /// Bytes of a size such as "256 MiB"; its units are powers of two.
     #[pyfunction]
     fn size(text: &str) -> PyResult<u64> {
         let bad = |_| {
@@ -81,7 +82,7 @@ mod native {
         error::guarded(|| {
             let list = PyList::empty(py);
             for (kind, engine) in process::engines() {
-                // Dropped there too, because it may be the last reference to an engine that another thread has just released.
+                // Also dropped there, because it may be the last reference to an engine that another thread has just released.
                 let (stats, gauges, policy, cache_bytes) = py.detach(|| {
                     let policy = engine.policy().to_string();
                     let found = (

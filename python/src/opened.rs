@@ -1,4 +1,4 @@
-//! The open source of a handle, its readers, and lending them to calls.
+//! The open source of a handle with its readers, and lending a reader to a call.
 //!
 //! ```text
 //!   Slot: closed ─ or ─ OpenSource ──► lend ──► LentReader: lives until its call returns
@@ -30,7 +30,7 @@ pub type Account = Vec<(String, String)>;
 
 /// The origin of the bytes, kept to open it again in a forked child.
 pub enum Origin {
-    /// With the account's settings, if they do not come from the environment.
+    /// A name, with the account's settings if they do not come from the environment.
     Name(SourceName, Account),
     Function {
         fetch: Py<PyAny>,
@@ -45,7 +45,7 @@ pub enum Origin {
 /// A named source with settings.
 pub struct Slot {
     pub origin: Origin,
-    /// Without its secrets.
+    /// The name without its secrets.
     pub shown: String,
     settings: Settings,
     opened: Mutex<Option<OpenSource>>,
@@ -112,14 +112,14 @@ impl LentReader {
         })
     }
 
-    /// Bytes of the source, as far as is known.
+    /// Size of the source in bytes, as far as known.
     pub fn size(&self, py: Python<'_>) -> u64 {
         let size = py.detach(|| self.reader().size());
         self.readers().size.store(size, Ordering::Relaxed);
         size
     }
 
-    /// How many of these bytes exist, as far as known. A source that has shrunk returns fewer.
+    /// How many of these bytes exist, as far as known; fewer if the source has shrunk.
     pub fn there(&self, py: Python<'_>, offset: u64, length: u64) -> u64 {
         let size = self.readers().size.load(Ordering::Relaxed);
         if offset.checked_add(length).is_some_and(|end| end <= size) {
@@ -133,7 +133,7 @@ impl LentReader {
         room(self.there(py, offset, length), length)
     }
 
-    /// The Python exception for an error: the one raised by the function, if any.
+    /// The Python exception for an error: the exception that the function raised, if any.
     pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
         let place = match error {
             ReadError::Io { place, .. } => {
@@ -168,7 +168,7 @@ fn close(opened: OpenSource) {
         ..
     } = opened;
     if generation != process::generation() {
-        // From before the fork.
+        // These readers are from before the fork.
         return std::mem::forget(readers);
     }
     if let Some(last) = Arc::into_inner(readers) {
@@ -232,15 +232,16 @@ impl Slot {
         .ok_or_else(|| invalid(CLOSED))
     }
 
-    /// Reads in other threads continue.
+    /// Closes the file. Reads in other threads continue.
     pub fn close(&self) {
         // Closes without the lock.
         let opened = self.opened().take();
         opened.into_iter().for_each(close);
     }
 
-    /// Its references for Python's garbage collector. None if the slot is locked, because a collection may run at any point, or while
-    /// the engine may call the function: the collector clears objects first, and calling a cleared function crashes the process.
+    /// Its references for Python's garbage collector. It reports none if the slot is locked, because a collection may run at any
+    /// point, and none while the engine may call the function: the collector clears objects first, and calling a cleared function
+    /// crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());

@@ -1,17 +1,17 @@
 //! The position shared by `read`, `readinto` and `seek` of one file, for any number of threads.
 //!
-//! A read claims its range before it waits, so two threads get consecutive ranges, each once, and neither
-//! waits for the other:
+//! A read claims its range before it waits, so two threads get consecutive ranges, each range once, and neither thread waits for the
+//! other:
 //!
 //! ```text
 //!   position 0    A: read(10) claims 0..10      position 10    B: read(10) claims 10..20      position 20
 //!   A fails or is interrupted before another read claims: back to 0
 //! ```
-//! It is an atomic number without a lock, so it is consistent in a forked child whatever other threads did at that moment.
+//! It is an atomic number without a lock, so it is consistent in a forked child, whatever other threads did at that moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// In bytes.
+/// The position in bytes.
 #[derive(Default)]
 pub struct Position(AtomicU64);
 
@@ -20,7 +20,7 @@ impl Position {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Sets it, unless another thread has changed it since it was `from`.
+    /// Sets the position, unless another thread has changed it since it was `from`.
     pub fn move_from(&self, from: u64, to: u64) -> bool {
         self.0
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
@@ -47,7 +47,7 @@ pub struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// The read got this many bytes.
+    /// Reports that the read got this many bytes.
     pub fn got(mut self, bytes: usize) {
         self.start = self.end.min(self.start.saturating_add(bytes as u64));
     }

@@ -1,7 +1,8 @@
 //! State shared by the files of a process: an engine for each kind of storage and setting, the defaults, and fork handling.
 //!
-//! `auto` measures one kind of storage, so a local file and an object have separate engines, but a thousand objects share one. An engine
-//! stays when its last file is closed, for the next open. Beyond [`MAX_ENGINES`], engines without files are dropped.
+//! `auto` measures one kind of storage, so a local file and an object have separate engines, but a thousand objects share one. An
+//! engine is kept after its last file is closed, for the next open. If there are more than [`MAX_ENGINES`], engines without files
+//! are dropped.
 //!
 //! ```text
 //!   open ──► kind, policy, cache ──► the engine there is, or a new one
@@ -33,13 +34,13 @@ pub const CACHE_BYTES: u64 = 256 << 20;
 pub struct Settings {
     pub policy: String,
     pub cache_bytes: u64,
-    /// In the notation of `foreread::source::disk_cache`; empty for none.
+    /// The disk cache, in the notation of `foreread::source::disk_cache`; empty for none.
     pub disk_cache: String,
 }
 
 struct State {
     defaults: Option<Settings>,
-    /// Not the engine's process-wide budget, which in a child would include the parent's reservations.
+    /// The budget. It is not the engine's process-wide budget, which in a child would include the parent's reservations.
     budget: Option<Arc<Budget>>,
     engines: Vec<ProcessEngine>,
 }
@@ -88,8 +89,8 @@ impl State {
     }
 }
 
-/// Sets the defaults for files opened later; omitted settings are unchanged.
-/// Errors: the policy does not exist, or the cache does not fit it.
+/// Sets the defaults for files opened later; omitted settings are unchanged. Errors: the policy does not exist, or the cache size is
+/// invalid for it.
 pub fn configure(
     py: Python<'_>,
     policy: Option<&str>,
@@ -115,7 +116,7 @@ pub fn configure(
 }
 
 fn check(settings: &Settings) -> Result<(), OpenError> {
-    // Created only as a check, with a budget of its own.
+    // Created only as a check, with its own budget.
     let limits = BudgetLimits {
         memory_bytes: u64::MAX,
         ..BudgetLimits::default()
@@ -127,8 +128,7 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
     Engine::for_kind(options.budget(Budget::new(limits)), Defaults::FILE).map(drop)
 }
 
-/// The engine for a kind of storage.
-/// Errors: a setting does not fit, or there is no memory left.
+/// The engine for a kind of storage. Errors: a setting is invalid, or there is no memory left.
 pub fn engine(
     py: Python<'_>,
     kind: &str,
@@ -151,7 +151,7 @@ pub fn engine(
         drop_idle(py);
     }
     let made = py.detach(|| new_engine(how, settings, Arc::clone(&budget)));
-    // Memory reserved by idle engines is released for the new one.
+    // Drop idle engines, so that the new engine can reserve their memory.
     let made = match made {
         Err(OpenError::Budget { .. }) => {
             drop_idle(py);
@@ -205,13 +205,14 @@ fn new_engine(
         .budget(budget);
     options.disk_cache = DiskCache::if_usable(&settings.disk_cache)?;
     if how.kind == fetcher::KIND {
-        // More requests would queue in its threads, where a demand read cannot overtake readahead.
+        // With more requests, some would queue in its threads, where a demand read cannot overtake readahead.
         options.limits.max_ahead_in_flight = Some(how.requests);
     }
     Engine::for_kind(options, how)
 }
 
-/// Drops engines without files. If another thread is just opening a file on one, that engine continues, and the next open creates another.
+/// Drops engines without files. If another thread is just opening a file on one, that engine continues, and the next open creates a
+/// new engine.
 fn drop_idle(py: Python<'_>) {
     let mut idle = state().engines.clone();
     py.detach(|| idle.retain(|made| made.engine.gauges().files == 0));
@@ -229,7 +230,7 @@ fn drop_idle(py: Python<'_>) {
     py.detach(|| drop((idle, gone)));
 }
 
-/// Every engine and its kind.
+/// All engines, with their kinds.
 pub fn engines() -> Vec<(String, Engine)> {
     state()
         .engines

@@ -10,11 +10,11 @@ use foreread::{ReadError, Reader};
 
 /// Maximum bytes prefetched and not yet read; at most a quarter of the cache.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Adjacent ranges are merged up to this length, and the window is refilled when it has room for that much.
-/// Otherwise each would be a request of its own.
+/// Adjacent ranges are merged up to this length, and the window is refilled when it has room for that much. Otherwise each range
+/// would be a separate request.
 const TOGETHER_BYTES: u64 = 8 << 20;
 
-/// Bytes of a part of a range, which is read as it arrives: the size of a request to an object store.
+/// Bytes of a part of a range. Each part is read as it arrives: the size of a request to an object store.
 const PIECE_BYTES: u64 = 8 << 20;
 
 /// The ranges, cut to a source of this size.
@@ -25,7 +25,7 @@ pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Each range in pieces, with the number of its range.
+/// Each range cut into pieces, with the index of its range.
 pub fn pieces(ranges: &[(u64, u64)]) -> Vec<(usize, (u64, u64))> {
     let of = |(number, &(start, length)): (usize, &(u64, u64))| {
         let parts = length.div_ceil(PIECE_BYTES);
@@ -62,7 +62,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Called before each range is read, in the order of the list: prefetches ranges that enter the window after it. The range itself is a
+    /// Called before each range is read, in list order: prefetches the ranges that enter the window after it. The range itself is a
     /// demand read.
     pub fn next(&mut self) -> Result<(), ReadError> {
         let before = self

@@ -1,7 +1,7 @@
-//! Counters as a dict, and in words.
+//! Counters as a dict and as text.
 //!
-//! The keys are those of `foreread_core::stats::Stats`, where each is defined; the last word of a key is its unit (`bytes`,
-//! `ns`), and a key without one counts events. A counter that no single file causes is left out for a file.
+//! The keys are those of `foreread_core::stats::Stats`, where each is defined. The last word of a key is its unit (`bytes`, `ns`); a
+//! key without a unit counts events. For a file, counters that no single file causes are omitted.
 
 use foreread::policy::{Limit, Tuning};
 use foreread::{Reader, Stats, readahead_state, why_no_readahead};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::fmt::Write;
 
-/// The owner of the counters.
+/// What the counters belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     File,
@@ -44,7 +44,7 @@ pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound
     Ok(dict)
 }
 
-/// Bytes for reading: in kilobytes below 0.1 MB, else in megabytes.
+/// Bytes as text for users: in kilobytes below 0.1 MB, otherwise in megabytes.
 fn amount(bytes: u64) -> String {
     match bytes {
         0..1000 => format!("{bytes} bytes"),
@@ -53,7 +53,7 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// What readahead does for an open file of this name, and why.
+/// Explains what readahead does for an open file of this name, and why.
 pub fn explain(reader: &Reader, shown: &str) -> String {
     let (policy, stats) = (reader.policy().to_string(), reader.own_stats());
     let name = reader.policy().info.name;

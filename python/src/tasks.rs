@@ -1,7 +1,7 @@
 //! `foreread._native.Tasks`: reads for asyncio event loops, without a thread for each read.
 //!
-//! A read is a future of the engine. The loop's thread polls it; the engine's threads never attach to the interpreter for it: a
-//! waker notes the read's number and writes to an eventfd, which the loop watches like a socket.
+//! A read is a future of the engine. The loop's thread polls it. The engine's threads never attach to the interpreter for it: a
+//! waker records the read's number and writes to an eventfd, which the loop watches like a socket.
 //!
 //! ```text
 //!   await read_at ──► begin: poll ──► ready: the bytes, at once
@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 struct ReadEnd {
     done: Result<usize, ReadError>,
-    /// The memory that it filled.
+    /// The memory that the read fills.
     room: Room,
     lent: LentReader,
 }
@@ -106,7 +106,7 @@ impl Tasks {
         self.woken.bell.as_raw_fd()
     }
 
-    /// Starts a read. Returns the bytes if they are cached, else the number under which `future` will get them.
+    /// Starts a read. Returns the bytes if they are cached, otherwise the number under which `future` will get them.
     fn begin<'py>(
         &self,
         py: Python<'py>,
@@ -138,7 +138,7 @@ impl Tasks {
                 return finish(py, ended, handle.shown());
             }
             let shown = handle.shown().to_string();
-            // Woken meanwhile: this is the loop's thread, which calls `run` later.
+            // If it was woken meanwhile, nothing is lost: this is the loop's thread, which calls `run` later.
             lock(&self.waiting).1.insert(
                 number,
                 PendingRead {
@@ -168,7 +168,7 @@ impl Tasks {
                     continue;
                 };
                 let future = one.future.bind(py);
-                // Called when the future is cancelled.
+                // A cancelled future is already done.
                 if future.call_method0("done")?.is_truthy()? {
                     continue;
                 }

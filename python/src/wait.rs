@@ -63,7 +63,7 @@ pub fn drop_released<T: Send>(value: T) {
     // If the interpreter is ending, the value is dropped here.
 }
 
-/// Runs `work` with the interpreter released. In the main thread a signal ends the wait, not the work.
+/// Runs `work` with the interpreter released. In the main thread, a signal ends the wait but not the work.
 pub fn call<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,

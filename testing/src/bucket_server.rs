@@ -1,7 +1,7 @@
-//! An S3 and HTTP server for one bucket in memory: listings page by page, ranges, conditions, and a count of what it was asked.
+//! An S3 and HTTP server for one bucket in memory: paged listings, ranges, conditions, and a count of its requests.
 //!
-//! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), nor say how many
-//! requests of each kind it had. Any bucket name will do; nothing is signed. Never: TLS, writes, or used outside tests and benches.
+//! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), and does not count its requests
+//! by kind. Any bucket name works; nothing is signed. It has no TLS and no writes, and is for tests and benchmarks only.
 //!
 //! ```text
 //!   GET /bucket?list-type=2&prefix=a/&delimiter=/&max-keys=2     a/x  a/y/*  a/z  ──► a/x, a/y/ and a token
@@ -17,14 +17,14 @@ use std::io;
 use std::ops::{Bound, Deref};
 use std::sync::{Arc, Mutex};
 
-/// Most keys of one page, as with S3.
+/// Maximum number of keys in one page, as in S3.
 const MAX_KEYS: usize = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Pages of listings.
+    /// Requests for pages of listings.
     pub lists: u64,
-    /// Objects and parts of them.
+    /// Requests for objects and parts of objects.
     pub gets: u64,
     pub heads: u64,
 }
@@ -38,9 +38,9 @@ impl Requests {
 #[derive(Clone)]
 struct Object {
     bytes: Arc<Vec<u8>>,
-    /// Counts the objects that were ever put: the ETag, and the seconds of the date.
+    /// The number of this object among all that were ever put: it determines the ETag.
     number: u64,
-    /// Of the date: that of the first of those that were put within one second.
+    /// The seconds of its date: the number of the first object that was put within the same second.
     second: u64,
 }
 
@@ -56,7 +56,7 @@ impl Object {
         ]
     }
 
-    /// With a fraction, as in listings of S3.
+    /// The date with a fraction, as in listings of S3.
     fn listed_date(&self) -> String {
         let [day, hour, minute, second] = self.date();
         format!("2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}.700Z")
@@ -74,7 +74,7 @@ struct BucketState {
     objects: BTreeMap<String, Object>,
     puts: u64,
     requests: Requests,
-    /// Keys of which bytes were asked for.
+    /// Keys whose bytes were requested.
     asked: BTreeSet<String>,
     page: usize,
 }
@@ -109,17 +109,17 @@ impl BucketServer {
         .into()
     }
 
-    /// The URL of an object, for a client of HTTP.
+    /// The URL of an object, for an HTTP client.
     pub fn url(&self, key: &str) -> String {
         format!("http://{}/bucket/{key}", self.address())
     }
 
-    /// Keys of a page of a listing, at most.
+    /// Sets the maximum number of keys in a page of a listing.
     pub fn set_page(&self, keys: usize) {
         lock(&self.state).page = keys;
     }
 
-    /// Puts an object, with an ETag and a date that no other ever had.
+    /// Puts an object, with an ETag and a date that no other object ever had.
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
@@ -131,10 +131,10 @@ impl BucketServer {
         state.objects.insert(key.to_string(), object);
     }
 
-    /// Puts another object of the same size within the same second: its ETag alone is new.
+    /// Puts another object of the same size within the same second: only its ETag is new.
     ///
     /// # Panics
-    /// There is none, or it has another size.
+    /// The object does not exist, or has another size.
     pub fn put_within_the_second(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
@@ -151,7 +151,7 @@ impl BucketServer {
         };
     }
 
-    /// Takes an object away.
+    /// Deletes an object.
     pub fn delete(&self, key: &str) {
         lock(&self.state).objects.remove(key);
     }
@@ -160,7 +160,7 @@ impl BucketServer {
         lock(&self.state).requests
     }
 
-    /// Whether bytes of this object were asked for: what it had then is sent, whatever is put later.
+    /// Whether bytes of this object were requested. The reply has the content of that time, whatever is put later.
     pub fn was_asked_for(&self, key: &str) -> bool {
         lock(&self.state).asked.contains(key)
     }
@@ -211,7 +211,7 @@ impl BucketState {
         })
     }
 
-    /// A page of the keys.
+    /// Answers with one page of the keys.
     fn list(&self, query: &str) -> String {
         let values: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes())
             .into_owned()
@@ -234,7 +234,7 @@ impl BucketState {
                 .find(delimiter)
                 .filter(|_| !delimiter.is_empty())
                 .map(|at| &key[..prefix.len() + at + 1]);
-            // Behind a folder that was named, the page goes on with what is not in it.
+            // After a folder that was listed, the page continues with the next key outside that folder.
             if folder.is_some_and(|folder| folder == last || after.starts_with(folder)) {
                 continue;
             }
@@ -265,12 +265,12 @@ impl BucketState {
     }
 }
 
-/// As text of XML; controls are numbers, which is what S3 writes.
+/// Escapes text for XML; control characters become numbers, as S3 writes them.
 fn escaped(text: &str) -> String {
     let mut all = String::new();
     for c in text.chars() {
         if c.is_control() || "&<>".contains(c) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(all, "&#{};", u32::from(c));
         } else {
             all.push(c);

@@ -1,8 +1,9 @@
-//! A Ceph cluster of one machine, for tests and comparisons: up in about ten seconds, gone with the process that made it.
+//! A Ceph cluster on one machine, for tests and comparisons. It starts in about ten seconds, and is removed when the process that
+//! created it ends.
 //!
-//! The script `ceph-dev-cluster` is beside this file and is compiled into the binary. Whatever becomes of this
-//! process, a guard takes the cluster down: it waits on a pipe that ends with us. Never: touches a cluster that it has
-//! not made, needs a password, or leaves a daemon behind.
+//! The script `ceph-dev-cluster` is next to this file and is compiled into the binary. However this process ends, a guard process
+//! removes the cluster: it waits on a pipe that is closed when this process ends. This module only touches a cluster that it has
+//! created, needs no password, and leaves no daemon behind.
 //!
 //! ```text
 //!   up ──► script up ──► cluster            this process ──pipe── guard
@@ -15,15 +16,15 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The script, as `bash -c` takes it.
+/// The script, in the form for `bash -c`.
 const SCRIPT: &str = include_str!("ceph-dev-cluster");
 const PROGRAMS: [&str; 7] = [
     "ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados", "rbd", "bash",
 ];
-/// Size of the file behind the cluster, which is sparse.
+/// Size of the sparse file behind the cluster.
 const BYTES: u64 = 12 << 30;
 
-/// A program that gets no answer is ended after this many seconds.
+/// A program that does not finish is ended after this many seconds.
 const RUN_SECONDS: &str = "60";
 
 /// Why there is no cluster.
@@ -31,7 +32,7 @@ const RUN_SECONDS: &str = "60";
 pub enum CephError {
     /// A program is not installed.
     Missing(&'static str),
-    /// A command failed: the command and what it said.
+    /// A command failed: the command and its message.
     Failed(String, String),
 }
 
@@ -49,7 +50,7 @@ impl fmt::Display for CephError {
     }
 }
 
-/// Dropped, it is taken down.
+/// The cluster. Its drop removes it.
 #[derive(Debug)]
 pub struct CephCluster {
     dir: PathBuf,
@@ -58,13 +59,12 @@ pub struct CephCluster {
 }
 
 impl CephCluster {
-    /// Makes a cluster in the folder for temporary files.
-    /// Errors: a package is missing, or the cluster does not come up within its time.
+    /// Creates a cluster in the folder for temporary files. Errors: a package is missing, or the cluster does not start in time.
     pub fn up() -> Result<CephCluster, CephError> {
         if let Some(missing) = PROGRAMS.iter().find(|program| !is_here(program)) {
             return Err(CephError::Missing(missing));
         }
-        // Short: the names of its sockets have to fit into 107 bytes.
+        // The path is short, because the names of its sockets must fit into 107 bytes.
         let dir = std::env::temp_dir().join(format!("foreread-ceph-{}", std::process::id()));
         let port = free_ports().ok_or_else(|| failed("a port for the cluster", "none is free"))?;
         let guard = guard_of(&dir, port).map_err(|error| failed("bash", &error.to_string()))?;
@@ -73,12 +73,12 @@ impl CephCluster {
         Ok(cluster)
     }
 
-    /// Starts what of it is down.
+    /// Starts the daemons that are down.
     pub fn again(&self) -> Result<(), CephError> {
         output(&mut script("up", &self.dir, self.port), "the cluster").map(|_| ())
     }
 
-    /// Its configuration, for `?conf=PATH` and `CEPH_CONF`.
+    /// The path of its configuration, for `?conf=PATH` and `CEPH_CONF`.
     pub fn conf(&self) -> PathBuf {
         self.dir.join("ceph.conf")
     }
@@ -87,7 +87,7 @@ impl CephCluster {
         &self.dir
     }
 
-    /// Whether all of it runs.
+    /// Whether all daemons run.
     pub fn is_up(&self) -> bool {
         let runs = |daemon: &str| {
             self.pid(daemon)
@@ -96,7 +96,7 @@ impl CephCluster {
         ["mon.a", "mgr.x", "osd.0"].into_iter().all(runs)
     }
 
-    /// Runs one of Ceph's programs (`ceph`, `rbd`, `rados`) on it, and gives what it prints.
+    /// Runs one of Ceph's programs (`ceph`, `rbd`, `rados`) on the cluster. Returns its output.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, CephError> {
         run_ceph(&self.conf(), program, arguments)
     }
@@ -115,8 +115,8 @@ impl Drop for CephCluster {
     }
 }
 
-/// Runs one of Ceph's programs on the cluster of this configuration, and gives what it prints.
-/// Errors: it cannot be run, or fails, or does not end within a minute.
+/// Runs one of Ceph's programs on the cluster with this configuration. Returns its output. Errors: the program cannot be run, fails,
+/// or does not end within a minute.
 pub fn run_ceph(conf: &Path, program: &str, arguments: &[&str]) -> Result<String, CephError> {
     let mut command = Command::new("timeout");
     command
@@ -156,7 +156,7 @@ fn free_ports() -> Option<u16> {
     })
 }
 
-/// The script with a verb, not run yet.
+/// The script with a verb, not started yet.
 fn script(verb: &str, dir: &Path, port: u16) -> Command {
     let mut command = Command::new("bash");
     command
@@ -175,7 +175,7 @@ fn environment(command: &mut Command, port: u16) {
     command.envs(values);
 }
 
-/// Waits for the end of its input, whatever signal comes, and takes the cluster down.
+/// Starts the guard: it ignores signals, waits for the end of its input, and removes the cluster.
 fn guard_of(dir: &Path, port: u16) -> std::io::Result<Child> {
     let wait = "trap '' INT TERM HUP; cat >/dev/null; bash -c \"$1\" ceph-dev-cluster down \"$2\" && rm -rf -- \"$2\"";
     let mut command = Command::new("bash");
@@ -190,7 +190,7 @@ fn guard_of(dir: &Path, port: u16) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// What a command prints; where it fails, the last line of what it says.
+/// The output of a command; if the command fails, the last line of its message.
 fn output(command: &mut Command, what: &str) -> Result<String, CephError> {
     let out = command
         .output()

@@ -1,7 +1,7 @@
-//! Any source, wrapped so that its reads fail as a test wants.
+//! Wraps any source so that its reads fail as a test requires.
 //!
-//! What happens to a read is decided by a rule that sees the read and how many came before it. Never: changes bytes
-//! that it passes on. The same rule and seed do the same to the same sequence of reads.
+//! A rule decides what happens to a read, from the read and the number of reads before it. Bytes that are passed on are not changed.
+//! The same rule and seed give the same result for the same sequence of reads.
 //!
 //! ```text
 //!   read ──► rule(nth, offset, len) ──► Pass ──► the source
@@ -20,30 +20,30 @@ use std::time::Duration;
 /// One read of the wrapped source.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// How many reads came before it.
+    /// Number of reads before it.
     pub nth: u64,
     pub offset: u64,
-    /// How many bytes its buffers hold: whole pages, so maybe beyond the end.
+    /// Number of bytes that its buffers hold: whole pages, so possibly beyond the end.
     pub len: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultAction {
-    /// Nothing special.
+    /// The read is passed on.
     Pass,
-    /// This error number.
+    /// The read fails with this error number.
     Fail(i32),
-    /// At most this many bytes are said to have been read.
+    /// The read reports at most this many bytes.
     Cut(usize),
-    /// It takes longer.
+    /// The read takes longer by this time.
     Slow(Duration),
-    /// The source has a bug.
+    /// The read panics, as if the source had a bug.
     Panic,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// [`Source::accept`]: the version that was accepted before stays.
+    /// [`Source::accept`]: the previously accepted version stays.
     Accept,
     /// [`Source::check`].
     Check,
@@ -51,7 +51,7 @@ pub enum Other {
     Flush,
 }
 
-/// How often each was called, and which of them fails.
+/// Number of calls of each method, and which of them fail.
 #[derive(Default)]
 struct Others {
     calls: [AtomicU64; 3],
@@ -62,7 +62,7 @@ struct Others {
 struct FailingCall {
     what: Other,
     nth: u64,
-    /// All that follow fail, too.
+    /// Whether all later calls fail too.
     lasting: bool,
 }
 
@@ -92,7 +92,7 @@ impl<S: Source> Faulty<S> {
         }
     }
 
-    /// Read number `n` (from 0) fails, the others do not.
+    /// Only read number `n` (from 0) fails.
     pub fn nth(inner: S, n: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
             if call.nth == n {
@@ -103,7 +103,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Read number `n` (from 0) and every later one fails.
+    /// Read number `n` (from 0) and every later read fail.
     pub fn from_nth(inner: S, n: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
             if call.nth >= n {
@@ -114,7 +114,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// About `per_mille` of 1000 reads fail, drawn by seed and place in the sequence.
+    /// About `per_mille` of 1000 reads fail, chosen by the seed and the position in the sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
             match random(seed, call.nth) % 1000 < per_mille {
@@ -124,7 +124,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Every read takes this much longer, give or take half of it by seed.
+    /// Every read takes longer by this time, varied by up to half of it according to the seed.
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
@@ -134,7 +134,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// No read fails, but call `n` (from 0) of `what`, and with `lasting` every later one.
+    /// No read fails, but call number `n` (from 0) of `what` does, and with `lasting` every later call.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
         let faulty = Faulty::new(inner, |_| FaultAction::Pass);
         *faulty
@@ -165,28 +165,28 @@ impl<S: Source> Faulty<S> {
         now
     }
 
-    /// From now on every call passes.
+    /// Lets every call pass from now on.
     pub fn heal(&self) {
         self.healed.store(true, Ordering::SeqCst);
     }
 
-    /// Reads so far.
+    /// Number of reads so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Reads so far that were not passed on as they were.
+    /// Number of reads so far that were not passed on unchanged.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::SeqCst)
     }
 
-    /// The source that is wrapped.
+    /// The wrapped source.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 }
 
-/// A number by seed and place (the finisher of splitmix64).
+/// A random number that depends only on seed and position (the finisher of splitmix64).
 pub(super) fn random(seed: u64, nth: u64) -> u64 {
     let mut z = seed.wrapping_add(nth.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,8 +1,8 @@
-//! What the fuzz targets run, and the normal tests on seeded input: everything that strangers can send, and the engine's own
-//! operations against a reference.
+//! The bodies of the fuzz targets, which normal tests also run on seeded input: everything that untrusted peers can send, and the
+//! engine's own operations compared with a reference.
 //!
-//! Each function takes any input and says what was broken. Never: chance; the same input does the same, as far
-//! as threads allow.
+//! Each function takes any input and reports which promise was broken. There is no randomness: the same input gives the same result,
+//! as far as threads allow.
 //!
 //! ```text
 //!   bytes ──► handshake   the server's codec: bounded, ends, answers by the book
@@ -19,5 +19,5 @@ pub use engine::{Op, Story, engine};
 #[cfg(feature = "nbd")]
 pub use nbd::{conversation, handshake, requests};
 
-/// The input breaks what is promised: what, and where.
+/// A promise that the input breaks: what, and where.
 pub type BrokenPromise = String;

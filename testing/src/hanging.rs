@@ -1,6 +1,6 @@
-//! Any source, wrapped so that one of its methods, or of its queue's, hangs until it is released.
+//! Wraps any source so that one of its methods, or of its queue's methods, hangs until it is released.
 //!
-//! Never: changes what a method answers.
+//! The results of the methods are not changed.
 //!
 //! ```text
 //!   hang(method) ──► a call of that method ──► held ──release──► the source
@@ -38,7 +38,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All that an engine calls once a source is open.
+    /// All methods that an engine calls after a source is opened.
     pub const ALL: [Method; 19] = [
         Method::Size,
         Method::ReadAt,
@@ -62,7 +62,7 @@ impl Method {
     ];
 }
 
-/// Holds calls and lets them go; kept by the test.
+/// Holds calls and releases them; the test keeps it.
 #[derive(Debug, Default)]
 pub struct Latch {
     state: Mutex<LatchState>,
@@ -80,12 +80,12 @@ impl Latch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on calls of this method are held.
+    /// Holds calls of this method from now on.
     pub fn hang(&self, method: Method) {
         self.state().hangs = Some(method);
     }
 
-    /// Lets go of all calls, and holds none any more.
+    /// Releases all held calls, and holds no more.
     pub fn release(&self) {
         self.state().hangs = None;
         self.changed.notify_all();
@@ -98,7 +98,7 @@ impl Latch {
         waited.unwrap_or_else(PoisonError::into_inner).0.held > 0
     }
 
-    /// Calls that are held now.
+    /// Number of calls that are held now.
     pub fn held(&self) -> u32 {
         self.state().held
     }
@@ -127,7 +127,7 @@ pub struct HangingSource<S> {
 }
 
 impl<S: Source> HangingSource<S> {
-    /// Wraps a source. One that `streams` is read piece by piece, else by its queue and by threads.
+    /// Wraps a source. If `streams` is set, the source is read piece by piece, otherwise through its queue and by threads.
     pub fn new(inner: S, streams: bool) -> (HangingSource<S>, Arc<Latch>) {
         let latch = Arc::new(Latch::default());
         (

@@ -1,6 +1,7 @@
-//! A server of HTTP: what each server of this crate has in common. Its answers are those of a function; wrong ones can be ordered.
+//! An HTTP server: the common part of all servers of this crate. A function gives the answers; a test can request wrong ones.
 //!
-//! One thread for each connection, no runtime; ends when it is dropped. Never: TLS, or used outside tests and benches.
+//! One thread for each connection, no runtime. The server ends when it is dropped. It has no TLS, and is for tests and benchmarks
+//! only.
 //!
 //! ```text
 //!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone
@@ -8,7 +9,7 @@
 //!                   ▼
 //!               the server's own answer ──► the lie ──► the edit ──► sent over the link
 //! ```
-//! Example: `edit(|seen, answer| answer.set("etag", "\"other\""))` has every object changed.
+//! Example: after `edit(|seen, answer| answer.set("etag", "\"other\""))`, every object seems to have changed.
 
 use super::link::{Link, PIECE_BYTES};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,53 +19,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests that are remembered.
+/// Number of requests that are remembered.
 const MAX_SEEN: usize = 1 << 16;
-/// Longest head of a request.
+/// Maximum length of a request head.
 const MAX_HEAD: u64 = 64 << 10;
-/// Longest body of a request.
+/// Maximum length of a request body.
 const MAX_BODY: u64 = 64 << 20;
 
 /// A wrong answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// 200 and the whole object, whatever was asked for.
+    /// 200 and the whole object, whatever was requested.
     IgnoreRange,
-    /// `Content-Range` says another range.
+    /// `Content-Range` gives another range.
     ContentRange,
-    /// There is no `Content-Range`.
+    /// `Content-Range` is missing.
     NoContentRange,
     /// `Content-Range` gives another size of the object.
     OtherSize,
-    /// This many bytes more (or fewer) than asked for, and `Content-Length` agrees.
+    /// This many bytes more (or fewer) than requested, with a matching `Content-Length`.
     Length(i64),
     /// `Content-Encoding: gzip`.
     Gzip,
-    /// Another ETag or generation than the object's, and the object's bytes.
+    /// The object's bytes with a wrong ETag or generation.
     OtherEtag,
     /// No ETag, although the object has one.
     NoEtag,
-    /// 304 with this ETag, whatever was asked for.
+    /// 304 with this ETag, whatever was requested.
     Unmodified(Option<&'static str>),
-    /// Conditions are not looked at.
+    /// Conditions are ignored.
     NoCondition,
-    /// Nothing at all, and the connection stays open.
+    /// Nothing is sent, and the connection stays open.
     Silence,
-    /// Nothing more after this many bytes of the body.
+    /// Nothing is sent after this many bytes of the body.
     Stall(usize),
-    /// One byte of the body in each such time.
+    /// The body is sent one byte at a time, at this interval.
     Dribble(Duration),
     /// The connection is reset after this many bytes of the body.
     Reset(usize),
-    /// The connection is closed in good order after this many bytes of the body.
+    /// The connection is closed normally after this many bytes of the body.
     Close(usize),
     /// This status, with `Retry-After` in seconds.
     Status(u16, Option<u64>),
-    /// 500 and a body without end.
+    /// 500 and an endless body.
     EndlessError,
     RedirectLoop,
     EndlessHeaders,
-    /// No HTTP at all.
+    /// Bytes that are not HTTP.
     Garbage,
 }
 
@@ -74,7 +75,7 @@ pub struct ServedRequest {
     pub method: String,
     /// Path and query.
     pub target: String,
-    /// Every header, with its name in small letters.
+    /// Every header, with its name in lower case.
     pub headers: Vec<(String, String)>,
 }
 
@@ -84,7 +85,7 @@ impl ServedRequest {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The range of bytes that it asks for: `bytes=FIRST-LAST` or `bytes=FIRST-`.
+    /// The requested range of bytes: `bytes=FIRST-LAST` or `bytes=FIRST-`.
     pub fn range(&self) -> Option<Range<u64>> {
         let (first, last) = self
             .header("range")?
@@ -99,14 +100,14 @@ impl ServedRequest {
     }
 }
 
-/// An answer that is not sent yet.
+/// An answer before it is sent.
 #[derive(Clone, Debug, Default)]
 pub struct ServedAnswer {
     pub status: u16,
-    /// Every header but those of the body's length.
+    /// Every header except those for the body's length.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// It comes in chunks, without its length.
+    /// Whether the body is sent in chunks, without its length.
     pub is_chunked: bool,
 }
 
@@ -120,7 +121,7 @@ impl ServedAnswer {
         }
     }
 
-    /// As S3 writes an error.
+    /// An error as S3 writes it.
     pub fn error(status: u16, code: &str) -> ServedAnswer {
         ServedAnswer::new(status, format!("<Error><Code>{code}</Code></Error>"))
     }
@@ -131,7 +132,7 @@ impl ServedAnswer {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The header with this value, in place of the one that is there; without one where it is empty.
+    /// Sets a header, replacing an existing value; an empty value removes the header.
     pub fn set(&mut self, name: &str, value: &str) {
         self.headers
             .retain(|(own, _)| !own.eq_ignore_ascii_case(name));
@@ -140,7 +141,7 @@ impl ServedAnswer {
         }
     }
 
-    /// The part of an object of `size` bytes that a request asks for, read by `read`; 416 behind its end, 200 for all of it.
+    /// Sets the requested part of an object of `size` bytes, read by `read`: 416 beyond its end, 200 for the whole object.
     pub(super) fn part(
         mut self,
         seen: &ServedRequest,
@@ -177,7 +178,7 @@ impl ServedAnswer {
         self.set("Content-Range", &format!("bytes {from}-{to}/{size}"));
     }
 
-    /// Changed by a lie about a part of an object.
+    /// Applies a lie about a part of an object.
     fn change(&mut self, lie: &Lie) {
         let Some([from, to, size]) = self.range().filter(|_| self.status == 206) else {
             return;
@@ -186,7 +187,7 @@ impl ServedAnswer {
             Lie::IgnoreRange => {
                 self.status = 200;
                 self.set("content-range", "");
-                // Zeros around the part.
+                // Adds zeroes before and after the part.
                 self.body.splice(0..0, vec![0; from as usize]);
                 self.body.resize(size as usize, 0);
             }
@@ -220,7 +221,7 @@ struct ServerState {
     seen: Vec<ServedRequest>,
     link: Link,
     connections: u64,
-    /// Requests that are answered now, how many of them there may be, and how many more were refused with 503.
+    /// Requests that are being answered, the maximum number of them, and the number of further requests refused with 503.
     under_way: u32,
     most: u32,
     refused: u64,
@@ -234,7 +235,8 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens on a port of this machine. The handler gets each request with its body; its error closes the connection.
+    /// Listens on a port of this machine. The handler gets each request with its body; if it returns an error, the connection is
+    /// closed.
     pub fn start(
         handler: impl Fn(&ServedRequest, &[u8]) -> io::Result<ServedAnswer> + Send + Sync + 'static,
     ) -> io::Result<HttpServer> {
@@ -279,29 +281,29 @@ impl HttpServer {
         self.address
     }
 
-    /// The next `times` requests but HEAD, after those of earlier calls, get this answer.
+    /// Answers the next `times` requests with this lie, after those of earlier calls; HEAD requests do not count.
     pub fn lie(&self, lie: Lie, times: u64) {
         lock(&self.state).lies.push((lie, times));
     }
 
-    /// Every answer is changed by this from now on.
+    /// Applies this change to every answer from now on.
     pub fn edit(&self, edit: impl Fn(&ServedRequest, &mut ServedAnswer) + Send + Sync + 'static) {
         lock(&self.state).edit = Some(Arc::new(edit));
     }
 
-    /// Right answers from now on.
+    /// Gives right answers from now on.
     pub fn honest(&self) {
         let mut state = lock(&self.state);
         state.lies.clear();
         state.edit = None;
     }
 
-    /// Requests beyond this number at once get a 503 from now on.
+    /// From now on, answers with 503 if more than this number of requests are in flight.
     pub fn at_most(&self, requests: u32) {
         lock(&self.state).most = requests;
     }
 
-    /// Requests that were refused by [`HttpServer::at_most`].
+    /// Number of requests that were refused because of [`HttpServer::at_most`].
     pub fn refused(&self) -> u64 {
         lock(&self.state).refused
     }
@@ -310,12 +312,12 @@ impl HttpServer {
         lock(&self.state).connections
     }
 
-    /// From now on answers go over this link.
+    /// Sends answers over this link from now on.
     pub fn link(&self, link: Link) {
         lock(&self.state).link = link;
     }
 
-    /// Every request so far, the first 65,536 of them.
+    /// All requests so far, up to the first 65,536.
     pub fn seen(&self) -> Vec<ServedRequest> {
         lock(&self.state).seen.clone()
     }
@@ -328,12 +330,12 @@ impl Drop for HttpServer {
     }
 }
 
-/// The lock, whatever a test that panicked left behind it.
+/// Takes the lock, even if a test panicked while it held it.
 pub(super) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Request after request of one connection.
+/// Answers the requests of one connection, one after another.
 fn converse(
     stream: &TcpStream,
     handler: &Handler,
@@ -392,7 +394,7 @@ fn converse(
     stream.shutdown(Shutdown::Both)
 }
 
-/// Reads a request; nothing when the client has gone.
+/// Reads a request. Returns `None` if the client has disconnected.
 fn request(reader: &mut impl BufRead) -> io::Result<Option<(ServedRequest, Vec<u8>)>> {
     let mut head = reader.by_ref().take(MAX_HEAD);
     let mut line = String::new();
@@ -423,7 +425,7 @@ fn request(reader: &mut impl BufRead) -> io::Result<Option<(ServedRequest, Vec<u
     Ok(Some((seen, body)))
 }
 
-/// Answers that are none: false when the connection is over. Nothing when the answer is to begin as it should.
+/// Sends an invalid answer. Returns `Some(false)` if the connection is over, and `None` if the answer should start normally.
 fn strange(
     stream: &TcpStream,
     seen: &ServedRequest,
@@ -470,7 +472,7 @@ fn strange(
     Ok(Some(false))
 }
 
-/// Sends an answer. False when the connection is over.
+/// Sends an answer. Returns false if the connection is over.
 fn send(
     stream: &TcpStream,
     answer: ServedAnswer,
@@ -493,7 +495,7 @@ fn send(
     }
     head += &match is_chunked {
         true => "Transfer-Encoding: chunked\r\n\r\n".to_string(),
-        // RFC 9110 8.6: none with a 204.
+        // RFC 9110 8.6: a 204 has no Content-Length.
         false if status == 204 => "\r\n".to_string(),
         false => format!("Content-Length: {}\r\n\r\n", body.len()),
     };
@@ -506,7 +508,7 @@ fn send(
         Some(Lie::Dribble(_)) => 1,
         _ => PIECE_BYTES,
     };
-    // A short answer is one packet.
+    // Sends a short answer as one packet.
     let mut packet = head.into_bytes();
     for piece in body[..body.len().min(most)].chunks(piece_bytes) {
         if stop.load(Ordering::Relaxed) {
@@ -530,7 +532,7 @@ fn send(
     match lie {
         Some(Lie::Stall(_)) => hold(stream, stop)?,
         Some(Lie::Reset(_)) => {
-            // With a linger of nothing, closing is a reset; an error skips the shutdown in good order.
+            // With a linger time of zero, closing resets the connection; the error skips the normal shutdown.
             rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
             return Err(io::ErrorKind::ConnectionReset.into());
         }
@@ -545,7 +547,7 @@ fn send(
     Ok(false)
 }
 
-/// Says nothing until the client or the server is gone.
+/// Sends nothing until the client or the server is gone.
 fn hold(stream: &TcpStream, stop: &AtomicBool) -> io::Result<()> {
     let mut stream = stream;
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;

@@ -1,8 +1,8 @@
-//! A Hugging Face Hub in memory: a server that knows repositories, and a content server to which it redirects with signed addresses.
+//! A Hugging Face Hub in memory: a server with repositories, and a content server to which it redirects with signed URLs.
 //!
-//! It is right where the client `huggingface_hub` accepts it (`engine/tests/hub.rs`). Each of the two servers keeps every request that it
-//! had, so a test can show that no credential reached the content server. Addresses expire by a call, by their age, or by the number of
-//! their uses. Never: TLS, uploads, or used outside tests and benches.
+//! It is correct if the client `huggingface_hub` accepts it (`engine/tests/hub.rs`). Each of the two servers records all its
+//! requests, so a test can show that no credential reached the content server. Signed URLs expire by a call, by their age, or by
+//! their number of uses. It has no TLS and no uploads, and is for tests and benchmarks only.
 //!
 //! ```text
 //!   /USER/REPO/resolve/REV/PATH   a large file  ──► 302, Location: http://CONTENT/SHA256?Expires=..., X-Linked-Etag, X-Linked-Size
@@ -12,7 +12,8 @@
 //!   http://CONTENT/SHA256?...     in its time   ──► 206, 200
 //!                                 too late      ──► 403
 //! ```
-//! Example: `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before keeps the first.
+//! Example: the second `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before keeps the
+//! first commit.
 
 use super::http_server::{HttpServer, ServedAnswer as Answer, ServedRequest, lock};
 use super::range_server::read;
@@ -29,16 +30,16 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HubRoute {
-    /// A file, of the hub.
+    /// A file of the hub.
     Resolve,
     Api,
     Content,
 }
 
-/// How a mirror of a hub answers for files, in place of a redirect to the content server.
+/// How a mirror of a hub answers requests for files instead of redirecting to the content server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HubMirror {
-    /// The bytes, with the ETag of the hub beside its own.
+    /// The bytes, with the hub's ETag in addition to its own.
     Linked,
     /// The bytes, with another ETag.
     OwnTag,
@@ -48,7 +49,7 @@ pub enum HubMirror {
     NoCommit,
     /// The bytes, with neither the commit nor the hub's ETag.
     Plain,
-    /// A redirect to an address of itself, with the ETag of the hub.
+    /// A redirect to a URL of its own, with the hub's ETag.
     SameOrigin,
 }
 
@@ -61,13 +62,13 @@ struct Commit {
 #[derive(Clone, Default)]
 struct Repository {
     commits: Vec<Commit>,
-    /// Names of revisions beside the commits.
+    /// Names of revisions, in addition to the commits.
     branches: BTreeMap<String, String>,
     is_private: bool,
     is_gated: bool,
 }
 
-/// An answer in place of the right one.
+/// An answer that replaces the right one.
 #[derive(Clone)]
 struct CannedAnswer {
     route: HubRoute,
@@ -82,13 +83,13 @@ struct HubState {
     puts: u64,
     token: Option<String>,
     page: usize,
-    /// Addresses that were signed in an earlier one are refused.
+    /// URLs that were signed in an earlier epoch are refused.
     epoch: u64,
     uses: u64,
     signatures: u64,
     used: HashMap<String, u64>,
     canned: Vec<CannedAnswer>,
-    /// Where addresses lead, in place of the content server.
+    /// The server that signed URLs lead to, instead of the content server.
     content_at: Option<SocketAddr>,
     mirror: Option<HubMirror>,
 }
@@ -148,17 +149,17 @@ impl HubServer {
         })
     }
 
-    /// `HF_ENDPOINT` of a client.
+    /// The value of `HF_ENDPOINT` for a client.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.hub.address())
     }
 
-    /// The variables of a client; it has no token.
+    /// The environment variables for a client; there is no token.
     pub fn variables(&self) -> Vec<(String, String)> {
         vec![("HF_ENDPOINT".to_string(), self.endpoint())]
     }
 
-    /// Puts a large file into `USER/REPO`, `datasets/USER/REPO` or `spaces/USER/REPO`: a new commit of `main`.
+    /// Puts a large file into `USER/REPO`, `datasets/USER/REPO` or `spaces/USER/REPO`, as a new commit of `main`.
     pub fn put(&self, repository: &str, path: &str, source: impl Source + 'static) {
         self.commit(repository, path, Arc::new(source), true, None);
     }
@@ -168,13 +169,13 @@ impl HubServer {
         self.commit(repository, path, Arc::new(Mem::new(bytes)), false, None);
     }
 
-    /// Puts a large file whose bytes another server has, at this URL, which must have a query.
+    /// Puts a large file whose bytes are on another server, at this URL, which must have a query.
     pub fn put_elsewhere(&self, repository: &str, path: &str, size: u64, url: &str) {
         let source = Mem::generated(size, |_, bytes| bytes.fill(0));
         self.commit(repository, path, Arc::new(source), true, Some(url));
     }
 
-    /// Other bytes for a file of all commits, under the name of those before: a mirror that goes wrong.
+    /// Replaces a file's bytes in all commits, without changing its name: simulates a faulty mirror.
     pub fn swap(&self, repository: &str, path: &str, bytes: Vec<u8>) {
         let source: Arc<dyn Source> = Arc::new(Mem::new(bytes));
         self.with(repository, |repository| {
@@ -225,7 +226,7 @@ impl HubServer {
         repository.branches.insert("main".to_string(), sha);
     }
 
-    /// The commit of `main` is what this revision means, too.
+    /// Makes this revision another name for the current commit of `main`.
     pub fn branch(&self, repository: &str, revision: &str) {
         self.with(repository, |repository| {
             let main = repository.branches["main"].clone();
@@ -233,28 +234,28 @@ impl HubServer {
         });
     }
 
-    /// The commit of `main`.
+    /// The current commit of `main`.
     pub fn main(&self, repository: &str) -> String {
         self.with(repository, |repository| repository.branches["main"].clone())
     }
 
-    /// A repository had another name before: that leads to it.
+    /// Redirects the old name of a repository to its new name.
     pub fn renamed(&self, old: &str, new: &str) {
         let (old, new) = (old.to_string(), new.to_string());
         lock(&self.state).renamed.insert(old, new);
     }
 
-    /// This token is the only one that there is.
+    /// Makes this token the only valid one.
     pub fn set_token(&self, token: &str) {
         lock(&self.state).token = Some(token.to_string());
     }
 
-    /// Only the owner of the token sees it.
+    /// Makes the repository visible only with the token.
     pub fn make_private(&self, repository: &str) {
         self.with(repository, |repository| repository.is_private = true);
     }
 
-    /// Its files are for users that its owner has let in; the owner of the token is not one.
+    /// Restricts its files to users that its owner has admitted; the user of the token is not one of them.
     pub fn make_gated(&self, repository: &str) {
         self.with(repository, |repository| repository.is_gated = true);
     }
@@ -269,22 +270,22 @@ impl HubServer {
         )
     }
 
-    /// Entries of a page of a tree, at most.
+    /// Sets the maximum number of entries in a page of a tree.
     pub fn set_page(&self, entries: usize) {
         lock(&self.state).page = entries;
     }
 
-    /// All addresses that were given are refused from now on.
+    /// Refuses all URLs that were signed so far.
     pub fn expire(&self) {
         lock(&self.state).epoch += 1;
     }
 
-    /// Each address is good for this number of requests.
+    /// Makes each signed URL valid for this number of requests.
     pub fn set_uses(&self, uses: u64) {
         lock(&self.state).uses = uses;
     }
 
-    /// The next `times` requests for this are answered with this status, `X-Error-Code` and `Retry-After`.
+    /// Answers the next `times` requests for this route with this status, `X-Error-Code` and `Retry-After`.
     pub fn refuse(
         &self,
         route: HubRoute,
@@ -300,7 +301,7 @@ impl HubServer {
         self.answer(route, answer, times);
     }
 
-    /// The next `times` requests for this are answered with a redirect to `location`.
+    /// Answers the next `times` requests for this route with a redirect to `location`.
     pub fn redirect(&self, route: HubRoute, location: &str, times: u64) {
         let mut answer = Answer::new(302, "");
         answer.set("Location", location);
@@ -319,32 +320,32 @@ impl HubServer {
         lock(&self.state).canned.clear();
     }
 
-    /// The hub and its content server.
+    /// The addresses of the hub and its content server.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [self.hub.address(), self.content.address()]
     }
 
-    /// Addresses that are given from now on lead here: to a proxy in front of the content server.
+    /// Makes URLs that are signed from now on lead to this address: a proxy in front of the content server.
     pub fn send_to(&self, proxy: SocketAddr) {
         lock(&self.state).content_at = Some(proxy);
     }
 
-    /// Answers as a mirror from now on.
+    /// Makes it answer as a mirror from now on.
     pub fn mirror(&self, mirror: HubMirror) {
         lock(&self.state).mirror = Some(mirror);
     }
 
-    /// Addresses that were given.
+    /// Number of signed URLs so far.
     pub fn signatures(&self) -> u64 {
         lock(&self.state).signatures
     }
 
-    /// Every request that the hub had, the first 65,536 of them.
+    /// All requests to the hub so far, up to the first 65,536.
     pub fn hub_seen(&self) -> Vec<ServedRequest> {
         self.hub.seen()
     }
 
-    /// The same of the content server.
+    /// All requests to the content server so far, up to the first 65,536.
     pub fn content_seen(&self) -> Vec<ServedRequest> {
         self.content.seen()
     }
@@ -357,7 +358,7 @@ struct Addresses {
     is_hub: bool,
 }
 
-/// What a request gets: an answer, or the part of a file that it asks for, with this head.
+/// The result for a request: an answer, or the requested part of a file with this head.
 enum HubAnswer {
     Answer(Answer),
     Part(Answer, Blob),
@@ -400,7 +401,7 @@ impl HubState {
         answer.unwrap_or_else(|(status, code)| HubAnswer::Answer(refusal(status, code)))
     }
 
-    /// Bytes, by a signed address.
+    /// Answers with the bytes of a signed URL.
     fn content(&mut self, path: &str, query: &str) -> HubAnswer {
         let value = |key: &str| {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -415,7 +416,7 @@ impl HubState {
         match self.blobs.get(path.trim_start_matches('/')) {
             Some(blob) if is_good => {
                 let mut answer = Answer::new(200, "");
-                // Of the storage behind it: not what the hub says.
+                // These headers come from the storage behind it, and differ from the hub's.
                 answer.set("ETag", &format!("\"storage-{}\"", &blob.tag[..8]));
                 answer.set("Last-Modified", "Fri, 02 Jan 2026 03:04:05 GMT");
                 HubAnswer::Part(answer, blob.clone())
@@ -515,7 +516,7 @@ impl HubState {
         Ok(HubAnswer::Answer(answer))
     }
 
-    /// A file: its bytes, or where they are.
+    /// Answers for a file: with its bytes, or with a redirect to them.
     fn resolve(&mut self, blob: Blob, sha: &str, at: Addresses) -> HubAnswer {
         let tag = format!("\"{}\"", blob.tag);
         let size = blob.source.size().to_string();
@@ -563,7 +564,7 @@ impl HubState {
     }
 }
 
-/// What a request asks for of a file.
+/// Answers with the requested part of a file.
 fn part(mut answer: Answer, blob: &Blob, seen: &ServedRequest) -> io::Result<Answer> {
     let tag = answer.header("ETag");
     let asked = seen.header("if-match");
@@ -583,23 +584,23 @@ fn seconds_now() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-// What the API of a hub says of a repository: its commit, its tree page by page, and single paths.
+// The API of a hub for a repository: its commit, its tree in pages, and single paths.
 //
 // ```text
 //   GET  /api/models/USER/REPO[/revision/REV]                    ──► {"id", "sha", "siblings", ...}
 //   GET  /api/models/USER/REPO/tree/REV[/FOLDER]?recursive=true  ──► [{"type", "path", "size", "oid", "lfs"}, ...], Link: rel="next"
 //   POST /api/models/USER/REPO/paths-info/REV  paths=a&paths=b   ──► the same, of these paths alone
 // ```
-// Source: the documentation of the Hub's API, and what `huggingface_hub` takes.
+// Source: the documentation of the Hub's API, and what `huggingface_hub` accepts.
 
 /// A file's bytes.
 #[derive(Clone)]
 pub(super) struct Blob {
     pub source: Arc<dyn Source>,
-    /// In hexadecimal digits: 64 of a large file, 40 of a small one.
+    /// Its hash in hexadecimal: 64 digits for a large file, 40 for a small one.
     pub tag: String,
     pub is_lfs: bool,
-    /// Another server that has them.
+    /// The URL on another server that has the bytes.
     pub elsewhere: Option<String>,
 }
 
@@ -632,7 +633,7 @@ pub(super) fn info(of: &Info<'_>) -> Answer {
     ))
 }
 
-/// A page of a folder's tree: nothing where there is no such folder. `here` is the URL without its query.
+/// A page of a folder's tree. Returns `None` if the folder does not exist. `here` is the URL without its query.
 pub(super) fn tree(
     files: &Files,
     folder: &str,
@@ -654,7 +655,7 @@ pub(super) fn tree(
     } else {
         format!("{folder}/")
     };
-    // Paths in the tree's order, folders among them.
+    // All paths of the tree, including folders, in the tree's order.
     let mut paths = BTreeSet::new();
     for path in files.keys().filter(|path| path.starts_with(&below)) {
         let rest = &path[below.len()..];
@@ -705,7 +706,7 @@ pub(super) fn paths_info(files: &Files, body: &[u8]) -> Answer {
     json(format!("[{}]", found.join(",")))
 }
 
-/// A file, or a folder where there is none.
+/// The entry of a file, or of a folder if there is no file.
 fn entry(path: &str, blob: Option<&Blob>) -> String {
     let path = quoted(path);
     let Some(blob) = blob else {
@@ -728,7 +729,7 @@ fn json(text: String) -> Answer {
     answer
 }
 
-/// As JSON writes a text.
+/// The text as a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! Sources whose bytes name their own place, sources that fail or hang, servers that lie: for tests, ours and those of other
-//! sources. No shipped crate depends on this one.
+//! Test sources: sources whose bytes identify their offset, sources that fail or hang, and servers that give wrong answers. They are
+//! for foreread's own tests and for those of other sources. No shipped crate depends on this one.
 //!
-//! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` says which byte is misplaced.
+//! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` reports which byte is misplaced.
 //!
 //! ```text
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed

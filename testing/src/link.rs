@@ -1,6 +1,6 @@
-//! A link with a round trip and a bandwidth, and a TCP proxy that puts it in front of any server.
+//! A link with a round-trip time and a bandwidth, and a TCP proxy that puts it in front of any server.
 //!
-//! Bytes of all connections share the bandwidth in the order they come. Never: changes, loses or reorders bytes.
+//! All connections share the bandwidth, in order of arrival. The link never changes, loses or reorders bytes.
 //!
 //! ```text
 //!   client ──► proxy ──────────────────────────► server
@@ -15,24 +15,24 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that take their turn on the link at once.
+/// Number of bytes that are put on the link at a time.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// Pieces of one connection that are on the link or wait for it: 16 MiB, so that one connection can fill a link of
-/// 200 MB/s over 80 ms.
+/// Maximum number of pieces of one connection that are on the link or wait for it: 16 MiB, so that one connection can fill a link
+/// with 200 MB/s and 80 ms latency.
 const PIECES: usize = 256;
 
-/// Most that is made up: more is a reader that does not take its bytes.
+/// Maximum lost time that a late waiter gets back; a longer delay means that the reader does not take its bytes.
 const MAX_LATE: Duration = Duration::from_millis(5);
 
-/// Clones are the same link.
+/// A link; clones refer to the same link.
 #[derive(Clone, Debug)]
 pub struct Link(Arc<LinkState>);
 
 #[derive(Debug)]
 struct LinkState {
-    /// Added to each answer, in nanoseconds.
+    /// Round-trip time that is added to each answer, in nanoseconds.
     round_trip_ns: AtomicU64,
-    /// Of all connections together; 0 is no limit.
+    /// Bandwidth of all connections together; 0 means no limit.
     bytes_per_second: AtomicU64,
     free_at: Mutex<Option<Instant>>,
 }
@@ -48,7 +48,8 @@ impl Link {
         link
     }
 
-    /// Another round trip and bandwidth from now on; 0 bytes a second are no limit. What is on the link comes as it was.
+    /// Changes round-trip time and bandwidth from now on; 0 bytes per second means no limit. Bytes that are already on the link are
+    /// not affected.
     pub fn set(&self, round_trip: Duration, bytes_per_second: u64) {
         let ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
         self.0.round_trip_ns.store(ns, Ordering::Relaxed);
@@ -66,8 +67,8 @@ impl Link {
         std::thread::sleep(self.round_trip());
     }
 
-    /// Takes the next `bytes` of the link's time, for bytes that have been there since `ready`, and waits until they are
-    /// through. A waiter that was woken late makes that up, or one connection alone could never fill the link.
+    /// Reserves link time for `bytes` bytes that were available at `ready`, and waits until they have passed. A waiter that was
+    /// woken late gets the lost time back; otherwise a single connection could never fill the link.
     pub fn pass(&self, bytes: usize, ready: Instant) {
         let bytes_per_second = self.0.bytes_per_second.load(Ordering::Relaxed);
         if bytes_per_second == 0 {
@@ -98,7 +99,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a port of this machine and passes everything on to `server`, answers over the link.
+    /// Listens on a port of this machine and passes everything on to `server`; answers go over the link.
     pub fn start(server: SocketAddr, link: Link) -> std::io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let proxy = Proxy {
@@ -133,7 +134,7 @@ impl Proxy {
         self.address
     }
 
-    /// Bytes of answers so far.
+    /// Number of answer bytes so far.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -142,7 +143,7 @@ impl Proxy {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Requests of HTTP so far, of clients that send the head of each at once.
+    /// Number of HTTP requests so far, from clients that send each request head in one write.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -151,7 +152,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the listener, which then sees that it is over.
+        // Wakes the listener, which then sees that it must end.
         drop(TcpStream::connect(self.address));
     }
 }

@@ -1,7 +1,7 @@
-//! Self-naming bytes: every byte is a function of its offset and of the version it belongs to.
+//! Self-naming bytes: every byte is a function of its offset and of its version.
 //!
-//! Eight bytes together are a one-to-one image of (offset / 8, version), so wrong bytes can be asked where they do
-//! belong. Never: random. The same offset and version give the same byte everywhere.
+//! Eight bytes together are a one-to-one mapping of (offset / 8, version), so the offset of misplaced bytes can be computed. There
+//! is no randomness: the same offset and version always give the same byte.
 //!
 //! ```text
 //!   offset / 8 + version * 2^48  ──× odd──► ──swap bytes──► ──× odd──►  8 bytes, little end first
@@ -15,13 +15,13 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 const MIX: u64 = 0xD6E8_FEB8_6659_FD93;
 const VERSION_SHIFT: u32 = 48;
 
-/// The eight bytes that begin at `8 * index`.
+/// The eight bytes at offset `8 * index`.
 fn word(index: u64, version: u16) -> u64 {
     let name = (index & ((1 << VERSION_SHIFT) - 1)) | u64::from(version) << VERSION_SHIFT;
     name.wrapping_mul(SPREAD).swap_bytes().wrapping_mul(MIX)
 }
 
-/// The inverse of an odd number modulo 2^64 (Newton: each step doubles the right bits).
+/// The inverse of an odd number modulo 2^64 (by Newton's method: each step doubles the number of correct bits).
 const fn inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut step = 0;
@@ -32,8 +32,8 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Which offset and version eight bytes were made for. Any eight bytes give an answer; the offset of real ones is
-/// inside the file.
+/// The offset and version for which eight bytes were made. Any eight bytes give a result; for real ones the offset is within the
+/// file.
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     let word = u64::from_le_bytes(bytes);
     let name = word
@@ -46,7 +46,7 @@ pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     )
 }
 
-/// Fills `buf` with the bytes that stand from `offset` on in this version.
+/// Fills `buf` with the bytes of this version from `offset` on.
 pub fn fill(buf: &mut [u8], offset: u64, version: u16) {
     let lead = (offset.wrapping_neg() % 8) as usize;
     let (head, rest) = buf.split_at_mut(lead.min(buf.len()));
@@ -65,21 +65,21 @@ pub fn fill(buf: &mut [u8], offset: u64, version: u16) {
     tail.copy_from_slice(&word(index, version).to_le_bytes()[..len]);
 }
 
-/// `len` bytes from `offset` on.
+/// `len` bytes of this version from `offset` on.
 pub fn pattern(offset: u64, len: usize, version: u16) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, offset, version);
     bytes
 }
 
-/// The first byte that is not what it should be.
+/// The first wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Its offset in the file.
     pub at: u64,
     pub want: u8,
     pub got: u8,
-    /// Where the eight bytes around it come from, if all eight are there to be asked.
+    /// The offset and version of the eight bytes around it, if all eight are available.
     pub from: Option<(u64, u16)>,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Compares `buf` with the bytes from `offset` on in this version.
+/// Compares `buf` with the bytes of this version from `offset` on.
 pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
     const STEP: usize = 4096;
     let mut want = [0; STEP];
@@ -130,11 +130,11 @@ pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
     Ok(())
 }
 
-// Any source, wrapped so that it says exactly which version it reads, as an object of a store does: what a cache on disk keeps it by.
+// Wraps any source with an exact version, as an object of a store has: the key of a disk cache.
 //
-// Never: changes what it reads.
+// The bytes are not changed.
 
-/// A source with a name and a version.
+/// A source with a name and an exact version.
 pub struct ExactSource<S> {
     source: S,
     exact: ExactVersion,

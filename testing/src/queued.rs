@@ -1,8 +1,8 @@
-//! The double of a queue: any source, read by transfers that end late, out of order, and in the thread that reaps them.
+//! A test double of a queue: wraps any source; its transfers end late, out of order, and in the thread that reaps them.
 //!
-//! It has no thread and no clock: a transfer ends when it was polled often enough, as its seed says. So
-//! a caller that forgets to reap, to interrupt, or to pass on the reaper's role hangs here, where a real ring would hide it. Never:
-//! changes bytes; ends a transfer that is not reaped.
+//! It has no thread and no clock: a transfer ends after it was polled a number of times that depends on the seed. So a caller that
+//! forgets to reap, to interrupt, or to pass on the reaper's role hangs here, while a real ring would hide the mistake. Bytes are
+//! not changed, and a transfer that is not reaped does not end.
 //!
 //! ```text
 //!   submit ──► under way: (looks left, transfer) ... ──reap: one look each──► none left: read now, and ended
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// A waiting reaper looks once in this time even if nothing was submitted.
+/// Interval at which a waiting reaper checks even if nothing was submitted.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 pub struct QueuedSource<S> {
@@ -42,7 +42,7 @@ struct Tally {
 }
 
 impl<S: Source> QueuedSource<S> {
-    /// Ends transfers as the seed says; 64 may be under way.
+    /// Wraps a source. Transfers end as the seed says; 64 may be in flight.
     pub fn new(inner: S, seed: u64) -> QueuedSource<S> {
         let setup = Setup {
             seed,
@@ -56,19 +56,19 @@ impl<S: Source> QueuedSource<S> {
         }
     }
 
-    /// This many transfers may be under way at once.
+    /// Sets the maximum number of transfers in flight.
     pub fn depth(mut self, depth: usize) -> QueuedSource<S> {
         self.setup.depth = depth;
         self
     }
 
-    /// Every transfer from this one on (from 0) is refused, as by a ring that the kernel does not let in any more.
+    /// Refuses every transfer from this number on (from 0), like a ring that the kernel no longer accepts.
     pub fn refused_from(mut self, nth: u64) -> QueuedSource<S> {
         self.setup.refused_from = nth;
         self
     }
 
-    /// Transfers under way now, in all queues.
+    /// Number of transfers now in flight, in all queues.
     pub fn under_way(&self) -> usize {
         self.tally.under_way.load(Ordering::SeqCst)
     }
@@ -77,12 +77,12 @@ impl<S: Source> QueuedSource<S> {
         self.tally.most.load(Ordering::SeqCst)
     }
 
-    /// Transfers that were begun.
+    /// Number of transfers that were started.
     pub fn taken(&self) -> u64 {
         self.tally.taken.load(Ordering::SeqCst)
     }
 
-    /// The source that is wrapped.
+    /// The wrapped source.
     pub fn inner(&self) -> &S {
         &self.inner
     }
@@ -152,7 +152,7 @@ impl<S: Source> Double<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One look at each transfer; those that are due come out, the last first.
+    /// Polls each transfer once; returns those that are due, the last first.
     fn due(state: &mut QueueState) -> Vec<Transfer> {
         let all = std::mem::take(&mut state.under_way).into_iter();
         let (due, left) = all

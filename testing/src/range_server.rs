@@ -28,7 +28,7 @@ pub struct RangeServer {
 }
 
 impl RangeServer {
-    /// Serves `source` as `/object` with its own ETag.
+    /// Serves `source` as `/object`, with a unique ETag.
     pub fn start(source: impl Source + 'static) -> io::Result<RangeServer> {
         let object = Arc::new(Mutex::new(Object {
             source: Arc::new(source),
@@ -48,7 +48,7 @@ impl RangeServer {
         format!("http://{}/object", self.address())
     }
 
-    /// Another object under the same name. `etag` with its quotation marks; `date` as in `Last-Modified`.
+    /// Replaces the object. `etag` includes its quotation marks; `date` is in the form of `Last-Modified`.
     pub fn replace(&self, source: impl Source + 'static, etag: Option<&str>, date: Option<&str>) {
         *lock(&self.object) = Object {
             source: Arc::new(source),
@@ -93,11 +93,12 @@ fn answer(seen: &ServedRequest, object: &Object) -> io::Result<ServedAnswer> {
     answer.part(seen, source.size(), |range| read(source, range))
 }
 
-// A proxy in front of a real server of HTTP: it gives the wrong answers of [`super::HttpServer`] for that server, whatever store it is of.
+// A proxy in front of a real HTTP server: it gives the wrong answers of [`super::HttpServer`] for that server, whatever kind of
+// store it is.
 //
-// Never: TLS, HEAD, or large answers (each is read whole before it goes on).
+// It does not support TLS, HEAD or large answers (each answer is read completely before it is passed on).
 
-/// Longest body that is passed on.
+/// Maximum length of a body that is passed on.
 const MAX_BODY: u64 = 64 << 20;
 
 /// A proxy that runs until it is dropped.
@@ -126,7 +127,8 @@ fn ask(server: SocketAddr, seen: &ServedRequest, sent: &[u8]) -> io::Result<Serv
     for (name, value) in &seen.headers {
         match name.as_str() {
             "connection" => {}
-            // A signature may be of the name by which the proxy was asked; where there is none, a server may know no name but its own.
+            // A signature may cover the host name with which the proxy was called. Without a signature, use the server's own name,
+            // because a server may know no other.
             "host" if seen.header("authorization").is_none() => {
                 head += &format!("host: {server}\r\n");
             }

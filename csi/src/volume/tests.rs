@@ -1,4 +1,4 @@
-//! Volumes that are good, and those that are refused in one line.
+//! Valid volumes, and volumes that are refused with one line.
 
 use super::*;
 use crate::spec::volume_capability::{AccessMode, BlockVolume, MountVolume};

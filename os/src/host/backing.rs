@@ -20,7 +20,7 @@ pub struct BackingDevice {
     /// `sda`, or the name of the mount in `sys/class/bdi`.
     pub name: String,
     pub number: Option<DeviceNumber>,
-    /// A disk with a queue, not a mount.
+    /// Whether it is a disk with a queue; if not, it is a mount.
     pub is_disk: bool,
     /// The path of its `read_ahead_kb`.
     pub setting: PathBuf,
@@ -51,7 +51,7 @@ pub struct BackingDevice {
 }
 
 impl Host {
-    /// All of them: disks by name, then mounts.
+    /// All devices with readahead: disks by name, then mounts.
     pub fn backing_devices(&self) -> Vec<BackingDevice> {
         let (mounts, swaps) = (self.mounts_of_root(), self.swaps());
         let mut disks: Vec<BackingDevice> = entries(&self.sys.join("block"))
@@ -156,7 +156,7 @@ fn mount(folder: &Path, mounts: &[Mount]) -> Option<BackingDevice> {
             .filter(|mount| mount.number == number)
             .cloned()
             .collect(),
-        // The kernel numbers mounts of a kind, but does not say which number belongs to which mount.
+        // The kernel numbers the mounts of a kind, but does not report which number belongs to which mount.
         None => {
             let kind = name
                 .rsplit_once('-')
@@ -194,7 +194,7 @@ fn in_use(text: &str) -> Option<String> {
     Some(behind.split_once(']')?.0.to_string())
 }
 
-/// The driver of the nearest device above: that of an NVMe disk is at its controller.
+/// The driver of the nearest parent device: for an NVMe disk this is its controller.
 fn driver(folder: &Path) -> Option<String> {
     let device = folder.join("device");
     let places = ["driver", "device/driver", "device/device/driver"];
@@ -213,7 +213,7 @@ fn model(device: &Path) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// A string of a device, which may contain anything.
+/// An attribute as clean text; a device may put anything into it.
 fn clean(path: &Path) -> Option<String> {
     let text = text(path)?;
     let kept = text.chars().filter(|letter| !letter.is_control());

@@ -62,14 +62,12 @@ pub fn read_setting(path: &Path) -> io::Result<u64> {
         .map_err(|_| io::Error::other(format!("'{}' is not a number", text.trim())))
 }
 
-/// Checks that a setting may be written, by opening it for writing.
-/// Errors: the caller has no permission, or the kernel refuses it.
+/// Checks that a setting may be written, by opening it for writing. Errors: the caller has no permission, or the kernel refuses it.
 pub fn writable_setting(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).open(path)
 }
 
-/// Writes a value to a setting.
-/// Errors: the caller has no permission, or the kernel refuses it.
+/// Writes a value to a setting. Errors: the caller has no permission, or the kernel refuses it.
 pub fn write_setting(path: &Path, value: u64) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).truncate(true).open(path)?;
@@ -92,12 +90,12 @@ pub struct LoopDevice {
 }
 
 impl Host {
-    /// The device whose file system has `path`, or that `path` is.
+    /// The device that contains the file system of `path`, or that `path` itself is.
     pub fn device_of(&self, path: &Path) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&stat(path)?)))
     }
 
-    /// The device whose file system has `file`, or that `file` is.
+    /// The device that contains the file system of `file`, or that `file` itself is.
     pub fn device_of_file(&self, file: impl AsFd) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
@@ -161,7 +159,7 @@ impl Host {
             .collect()
     }
 
-    /// The counters of a disk (`Documentation/block/stat.rst` of the kernel), opened.
+    /// Opens the counters of a disk (`Documentation/block/stat.rst` of the kernel).
     pub fn open_disk_counters(&self, name: &str) -> io::Result<fs::File> {
         fs::File::open(self.sys.join("block").join(name).join("stat"))
     }

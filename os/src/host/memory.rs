@@ -24,16 +24,16 @@ const LIMITS: [&str; 3] = ["memory.max", "memory.high", "memory.limit_in_bytes"]
 /// How much more data may be cached, and the limit that applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes until the limit.
+    /// Bytes that are free below the limit.
     pub free_bytes: u64,
     pub limit_bytes: u64,
-    /// File data that the group has cached and not used for a while (inactive_file). For the machine it counts as free already.
+    /// File data that the group has cached and not used for some time (inactive_file). For the machine, this already counts as free.
     pub inactive_bytes: u64,
     /// The control group with the limit; `None` for the machine.
     pub group: Option<PathBuf>,
 }
 
-/// Bytes of a page of this machine: 4 KiB, and on arm64 16 or 64 KiB, too.
+/// Size of a memory page of this machine: 4 KiB; on arm64 it can also be 16 or 64 KiB.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }

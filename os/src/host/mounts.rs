@@ -19,12 +19,12 @@ pub const FOREREAD_MOUNT: &str = "fuse.foreread";
 pub struct Mount {
     /// `st_dev` of its files.
     pub number: DeviceNumber,
-    /// The mounted folder of the file system (root).
+    /// The folder of the file system that is mounted (root).
     pub root: PathBuf,
     /// Its identifier, as in `fdinfo`.
     pub id: u64,
     pub point: PathBuf,
-    /// The file system, such as `ext4`.
+    /// The file system type, such as `ext4`.
     pub kind: String,
     /// What is mounted, such as `/dev/sda1` or `host:/export`.
     pub device: String,
@@ -55,7 +55,7 @@ impl Mount {
     }
 }
 
-/// Blanks and other special characters are octal: `\040`.
+/// Decodes a path in which blanks and other special characters are octal: `\040`.
 fn path(word: &[u8]) -> PathBuf {
     let (mut bytes, mut at) = (Vec::with_capacity(word.len()), 0);
     while at < word.len() {
@@ -79,7 +79,7 @@ impl Host {
         self.mounts_of("self")
     }
 
-    /// The mounts of process 1 if it has another root, else those of this process.
+    /// The mounts of process 1 if it has another root; otherwise those of this process.
     pub fn mounts_of_root(&self) -> Vec<Mount> {
         let first = match self.path("").as_path() {
             root if root == std::path::Path::new("/") => Vec::new(),
@@ -97,7 +97,7 @@ impl Host {
         std::fs::File::open(self.proc.join("self/mountinfo"))
     }
 
-    /// The mounts of a process, by its pid or `self`.
+    /// The mounts of a process, given by its pid or `self`.
     pub fn mounts_of(&self, process: &str) -> Vec<Mount> {
         let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();
         text.split(|byte| *byte == b'\n')
@@ -105,15 +105,14 @@ impl Host {
             .collect()
     }
 
-    /// Inode numbers, on all file systems, with a write lease of some program (fcntl F_SETLEASE, oplocks of Samba): an open by
-    /// another process would break it.
+    /// Inode numbers, on all file systems, for which some program holds a write lease (fcntl F_SETLEASE, oplocks of Samba): an open
+    /// by another process would break the lease.
     pub fn write_leases(&self) -> BTreeSet<u64> {
         let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
         write_leases(&locks)
     }
 
-    /// The kernel's number of the file system on which a process has locked an inode. stat(2) returns another one
-    /// for btrfs.
+    /// The kernel's number of the file system on which a process has locked an inode. stat(2) returns another number for btrfs.
     pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
         let locks = std::fs::read_to_string(self.proc.join("locks"))?;
         let of_line = |line: &str| {

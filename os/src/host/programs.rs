@@ -30,7 +30,7 @@ impl OpenProgram {
 }
 
 impl Host {
-    /// Programs with a file on one of these devices, without this process.
+    /// Programs that have a file of one of these devices open or mapped, except this process.
     pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {
         // Mount identifiers are unique on the machine, so each is looked up once.
         let mut mounts: HashMap<u64, DeviceNumber> = HashMap::new();
@@ -44,7 +44,7 @@ impl Host {
         found
     }
 
-    /// Bytes that each process has read from storage, by pid, for processes that this user may inspect. This process is left out.
+    /// Bytes that each process has read from storage, by pid, for the processes that this user may inspect. This process is omitted.
     pub fn storage_reads(&self) -> HashMap<u32, u64> {
         let read = |(pid, folder): (u32, PathBuf)| {
             let io = text(&folder.join("io"))?;
@@ -56,8 +56,8 @@ impl Host {
         self.other_processes().filter_map(read).collect()
     }
 
-    /// Processes with this path among their arguments, and ending processes without arguments: their first
-    /// thread has ended, and another may still be in a call. This process is left out.
+    /// Processes with this path among their arguments, and ending processes without arguments: their first thread has ended, but
+    /// another may still be in a system call. This process is omitted.
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
         use std::os::unix::ffi::OsStrExt;
         let has = |folder: &Path| {
@@ -74,7 +74,8 @@ impl Host {
             .collect()
     }
 
-    /// Programs that use a mount: they have a file open or mapped, or their working folder is in it. This process is left out.
+    /// Programs that use a mount: they have a file in it open or mapped, or their working directory is in it. This process is
+    /// omitted.
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
         let mut found = self.programs_on(&[mount.number]);
         for (pid, folder) in self.other_processes() {
@@ -88,7 +89,7 @@ impl Host {
         found
     }
 
-    /// The numbers of all processes but this one, and their folders in proc.
+    /// The numbers of all processes except this one, with their folders in proc.
     fn other_processes(&self) -> impl Iterator<Item = (u32, PathBuf)> {
         let own = std::process::id();
         entries(&self.proc).filter_map(move |folder| {
@@ -145,7 +146,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(path, text).expect("written");
         };
-        // 4000000 and more: no process has such a number.
+        // Numbers from 4000000 on: no real process has such a number.
         write("4000001/comm", "opens\n");
         write(
             "4000001/fdinfo/3",

@@ -151,7 +151,7 @@ impl Host {
         })
     }
 
-    /// The scripts that a text names by their paths and that name readahead. A program of udev without a path is in udev's folder.
+    /// The scripts that a text names by path and that mention readahead. A udev program without a path is in udev's folder.
     fn scripts(&self, text: &str) -> BTreeMap<String, String> {
         let is_between =
             |letter: char| letter.is_whitespace() || "\"'=;@!:+|&()<>,".contains(letter);
@@ -200,7 +200,7 @@ impl Host {
         found
     }
 
-    /// Without the host's root folder.
+    /// The path without the host's root folder.
     fn shown(&self, path: &Path) -> PathBuf {
         let inner = path.strip_prefix(&self.root).unwrap_or(path);
         Path::new("/").join(inner)
@@ -244,7 +244,7 @@ impl Host {
         for name in included.flat_map(|names| names.split([',', ' ', '\t', ';'])) {
             self.add_profile(name.trim_start_matches('-'), found, depth - 1);
         }
-        // Profiles that include each other get here once for each round.
+        // Profiles that include each other would be found again in each round.
         if !found.contains(&path) {
             found.push(path);
         }
@@ -311,7 +311,7 @@ fn all_files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A comment may be in any encoding.
+/// The text of a file; its comments may be in any encoding.
 fn text_of(path: &Path) -> Option<String> {
     let bytes = read_small(path, MAX_FILE_BYTES).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -323,7 +323,7 @@ fn is_marked(text: &str) -> bool {
 
 /// A shell script that mentions readahead.
 fn script(path: &Path) -> Option<String> {
-    // Most named files are binaries: the first two bytes tell.
+    // Most of these files are binaries, so check the first two bytes.
     let mut first = [0; 2];
     let file = crate::open::look(path).ok()?.regular().ok()?;
     file.for_reading().ok()?.read_exact(&mut first).ok()?;
@@ -346,7 +346,7 @@ mod tests {
         let rule = "KERNEL==\"sda\", ATTR{queue/read_ahead_kb}=\"128\"\n";
         write("lib/udev/rules.d/60-a.rules", rule);
         write("lib/udev/rules.d/61-b.rules", rule);
-        // It replaces the one of the system.
+        // This file replaces the system's file.
         write("etc/udev/rules.d/60-a.rules", "# nothing\n");
         write("etc/tuned/active_profile", "mine\n");
         write("etc/tuned/mine/tuned.conf", "[main]\ninclude=base\n");

@@ -1,7 +1,7 @@
-//! Operations of the engine, and the plain vectors of bytes that they are held against.
+//! Operations of the engine, compared with plain vectors of bytes.
 //!
-//! A read has to give the bytes of one version that its reader may see, all that there are, or an error that it has a
-//! right to. Never: a check that the engine's own words are taken for.
+//! A read must return the bytes of one version that its reader may see, and all bytes that exist, or an error that is justified. No
+//! check relies on what the engine reports about itself.
 //!
 //! ```text
 //!   versions: [bytes 0][bytes 1]...        what other programs do adds one, Write and Append change the last
@@ -25,17 +25,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Largest source of a story.
+/// Maximum size of the source in a story.
 const MAX_BYTES: u64 = 96 << 10;
-/// Most readers at once.
+/// Maximum number of open readers.
 const MAX_READERS: u64 = 3;
-/// Most operations of a story.
+/// Maximum number of operations in a story.
 const MAX_OPS: usize = 64;
-/// Most rewrites in place.
+/// Maximum number of rewrites in place.
 const MAX_REWRITES: u32 = 1;
 const EIO: i32 = 5;
 
-/// Something that a program does, or that happens to its storage.
+/// An operation of a program, or an event of its storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A reader reads.
@@ -44,31 +44,31 @@ pub enum Op {
         offset: u64,
         len: usize,
     },
-    /// A reader says what it wants.
+    /// A reader gives a hint.
     Advise {
         reader: usize,
         advice: Advice,
         offset: u64,
         len: u64,
     },
-    /// A reader writes bytes of this value.
+    /// A reader writes bytes with this value.
     Write {
         reader: usize,
         offset: u64,
         len: usize,
         byte: u8,
     },
-    /// Another program copies another version of this size over it.
+    /// Another program copies another version of this size over the source.
     Replace { size: u64 },
-    /// Another program writes over all of it, in place.
+    /// Another program overwrites the whole source in place.
     Rewrite,
-    /// Another program cuts it off.
+    /// Another program truncates the source.
     Truncate { size: u64 },
-    /// Another program makes it longer.
+    /// Another program appends to the source.
     Append { len: usize },
-    /// The next read of the storage goes like this.
+    /// The next read of the storage has this result.
     Fault { verdict: FaultAction },
-    /// A reader is closed, and another one opened.
+    /// A reader is closed, and another is opened.
     Reopen { reader: usize },
 }
 
@@ -76,21 +76,21 @@ pub enum Op {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Story {
     pub policy: usize,
-    /// Bytes of a cache page, where the policy leaves it open.
+    /// Bytes of a cache page, unless the policy sets them.
     pub page_bytes: u64,
     pub pages: u64,
     pub threads: u32,
-    /// The source is a file, read and written by one thread alone; otherwise it is in memory.
+    /// Whether the source is a file that only one thread reads and writes; otherwise it is in memory.
     pub file: bool,
-    /// The readers may write.
+    /// Whether the readers may write.
     pub writes: bool,
-    /// Bytes of the source at first.
+    /// Initial size of the source in bytes.
     pub size: u64,
     pub ops: Vec<Op>,
 }
 
 impl Story {
-    /// Builds one from numbers: `next(n)` gives one below `n`, or nothing when there are no more.
+    /// Builds a story from numbers: `next(n)` returns a number below `n`, or `None` if there are no more.
     pub fn build(mut next: impl FnMut(u64) -> Option<u64>) -> Story {
         let mut settings = |below| next(below).unwrap_or(0);
         let mut story = Story {
@@ -108,7 +108,7 @@ impl Story {
             && let Some(op) = op(&mut next)
         {
             rewrites += u32::from(op == Op::Rewrite);
-            // A file is given 40 ms to grow before a new time alone is a change.
+            // A file has 40 ms to grow before a new modification time alone counts as a change.
             if op != Op::Rewrite || rewrites <= MAX_REWRITES {
                 story.ops.push(op);
             }
@@ -130,7 +130,7 @@ impl Story {
 }
 
 fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
-    // Places and lengths that are no multiple of anything, and those that are.
+    // Offsets and lengths, some aligned and some not.
     let place = |next: &mut dyn FnMut(u64) -> Option<u64>| {
         let at = next(MAX_BYTES + 5000)?;
         Some(if next(2)? == 0 { at } else { at & !4095 })
@@ -200,7 +200,7 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
     })
 }
 
-/// The story as it should go.
+/// The expected state of the story.
 struct World {
     storage: Arc<Storage>,
     next_faults: Arc<Mutex<VecDeque<FaultAction>>>,
@@ -212,7 +212,7 @@ struct World {
     writes: bool,
 }
 
-/// Runs a story on an engine. `planted` gives the storage a bug, for checking the check.
+/// Runs a story on an engine. `planted` gives the storage a bug, to check that the check finds it.
 ///
 /// # Errors
 pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
@@ -343,7 +343,7 @@ impl World {
                 let (size, more) = (bytes.len() as u64, pattern(bytes.len() as u64, len, 999));
                 bytes.extend_from_slice(&more);
                 if self.file && self.writes {
-                    // Growth is a change of a file that we write as well.
+                    // Growth of a file that is written by its readers also counts as a change.
                     self.versions.push(bytes);
                 } else if let Some(last) = self.versions.last_mut() {
                     *last = bytes;
@@ -361,7 +361,7 @@ impl World {
                     .0
                     .try_clone()
                     .map_err(|e| e.to_string())?;
-                // It begins with what the engine knows now, which no reader may know less of than it.
+                // A new reader starts with what the engine knows now; that cannot be less than what any reader knows.
                 let known = self.readers.iter().map(|r| r.1).min().unwrap_or(0);
                 self.readers[reader] = (other, known);
             }
@@ -369,7 +369,7 @@ impl World {
         Ok(())
     }
 
-    /// Another version. In the model first: no reader may see it before it is known.
+    /// Adds another version. It is added to the model first, because no reader may see a version that the model does not have.
     fn another(&mut self, size: u64) -> Vec<u8> {
         let bytes = pattern(0, size as usize, self.versions.len() as u16);
         self.versions.push(bytes.clone());
@@ -388,7 +388,8 @@ impl World {
                     let want = &bytes[start..bytes.len().min(start + len)];
                     buf[..got] == *want
                 };
-                // The oldest that fits: a read of nothing, or of bytes that both have, proves nothing newer.
+                // The oldest version that matches: a read of nothing, or of bytes that both versions have, proves nothing about
+                // newer ones.
                 let fits = (known..self.versions.len()).find(|&v| right(&self.versions[v]));
                 self.readers[reader].1 = fits.ok_or_else(|| {
                     let newest = self.versions.len() - 1;
@@ -452,13 +453,13 @@ impl World {
                     Err(format!("a size of {size} that it never had"))
                 }
             }
-            // Between the look at the version and the write a worker may have met a new, smaller one.
+            // Between the check of the version and the write, a worker may have seen a new, smaller version.
             Err(WriteError::Io { errno: EIO, .. }) if self.versions.len() > 1 => Ok(()),
             Err(error) => Err(format!("an error that nothing explains: {error}")),
         }
     }
 
-    /// The reader got the error of a change: there has to be one that it did not know of.
+    /// The reader got a change error: there must be a change that it did not know of.
     fn told(&mut self, reader: usize) -> Result<(), BrokenPromise> {
         let known = self.readers[reader].1;
         if known + 1 >= self.versions.len() {
@@ -466,16 +467,16 @@ impl World {
                 "told of a change after version {known}, the latest"
             ));
         }
-        // At least one further; it may be any of those that came since.
+        // It knows at least one more version; it may be any of the later ones.
         self.readers[reader].1 = known + 1;
         Ok(())
     }
 }
 
-// What the stories of the engine read and write: bytes in memory, or a file that other programs write as well.
+// The storage of engine stories: bytes in memory, or a file that other programs also write.
 //
-// The file has no name (`memfd_create`), so that a story of hundreds of writes costs no disk. Each version gets its own modification
-// time: a write within one tick of the clock cannot be noticed, and is not what the stories are about.
+// The file has no name (`memfd_create`), so that a story of hundreds of writes uses no disk. Each version gets its own modification
+// time: a write within one tick of the clock cannot be noticed, and is not the subject of the stories.
 //
 // ```text
 //   engine ──► Storage ──► Mem, or FileSource ──► the file ◄── write, cut, copy, append: another program
@@ -483,7 +484,7 @@ impl World {
 
 pub struct Storage {
     bytes: Bytes,
-    /// It has a planted bug that the check has to find.
+    /// Whether it has a planted bug that the check must find.
     forgets: bool,
 }
 
@@ -506,7 +507,7 @@ impl Storage {
         Ok(Storage { bytes, forgets })
     }
 
-    /// Another program puts other bytes in its place: `cp`, which cuts the file off first, and then writes.
+    /// Another program replaces the bytes like `cp`: it truncates the file first, and then writes.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
@@ -519,7 +520,7 @@ impl Storage {
         self.later()
     }
 
-    /// Another program writes over all of it, or cuts it off; it does not become longer.
+    /// Another program overwrites or truncates the file; the file does not grow.
     pub fn rewrite(&self, bytes: &[u8]) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
@@ -533,7 +534,7 @@ impl Storage {
         self.later()
     }
 
-    /// Another program makes `size` bytes longer.
+    /// Another program appends, so that the file has `size` bytes.
     pub fn append(&self, more: &[u8], size: u64) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.append(more),
@@ -616,7 +617,7 @@ impl WritableSource for Storage {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        // The canary: the last byte of a write that begins with a page and ends in the middle of one is lost.
+        // The planted bug: if a write starts at a page boundary and ends within a page, its last byte is lost.
         let lost =
             self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] >= 0x80;
         writing_of(self.source())?.write_at(&bytes[..bytes.len() - usize::from(lost)], offset)

@@ -1,6 +1,6 @@
-//! What strangers can send to the NBD server.
+//! Input that untrusted clients can send to the NBD server.
 //!
-//! Never: trusts the codec about the codec; rules and framing are stated here once more.
+//! The checks do not rely on the codec that they check: rules and framing are implemented here again.
 
 use super::BrokenPromise;
 use crate::{check, fill};
@@ -17,8 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Bytes that a client sends from the beginning on.
-/// Errors: the handshake wants too much, does not end, or answers what is no answer.
+/// The first bytes that a client sends. Errors: the handshake wants too many bytes, does not end, or sends an invalid answer.
 pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
     let export = Export {
         name: "disk".into(),
@@ -28,7 +27,7 @@ pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
         preferred: 4096,
         knows_holes: true,
     };
-    // Of a length that is even in one case and odd in the other, so that both are met.
+    // TLS depends on whether the length is even or odd, so that both cases occur.
     let tls = if data.len().is_multiple_of(2) {
         TlsOffer::None
     } else {
@@ -51,7 +50,7 @@ pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
         if steps > 1 + 2 * (MAX_OPTIONS + 1) {
             return Err("it does not end".to_string());
         }
-        // An option of 16 KiB may wish for as many answers, each of them short.
+        // An option of 16 KiB may request as many answers, each of them short.
         if out.len() > MAX_OPTION_BYTES as usize / 2 * 100 {
             return Err(format!("{} bytes of answers to one option", out.len()));
         }
@@ -61,7 +60,7 @@ pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
             Then::StartTls if tls == TlsOffer::None => {
                 return Err("TLS that was not offered".into());
             }
-            // The old way has an answer without a head.
+            // The old handshake has an answer without a header.
             Then::Transmission if old => {
                 return if matches!(out.len(), 10 | 134) {
                     Ok(())
@@ -81,7 +80,7 @@ fn wire_u64(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).map(|_| wire::u64_at(bytes, at))
 }
 
-/// Whether these bytes are whole replies to options.
+/// Checks that these bytes are complete replies to options.
 fn replies(mut bytes: &[u8]) -> Result<(), BrokenPromise> {
     while !bytes.is_empty() {
         let whole = wire_u64(bytes, 0) == Some(wire::OPTION_REPLY_MAGIC) && bytes.len() >= 20;
@@ -98,8 +97,8 @@ fn replies(mut bytes: &[u8]) -> Result<(), BrokenPromise> {
     Ok(())
 }
 
-/// Requests one after another, to exports of several sizes, read-only and not.
-/// Errors: a request is not read as it was written, or a rule is not kept.
+/// A sequence of requests to exports of several sizes, read-only and writable. Errors: a request is not parsed as it was written, or
+/// a rule is broken.
 pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
     let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else {
         return Ok(());
@@ -174,10 +173,10 @@ pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
     Ok(())
 }
 
-/// Size of the export that conversations are about.
+/// Size of the export in conversations.
 const SIZE: u64 = 300_001;
 
-/// A server of self-naming bytes for all conversations of this process.
+/// A server of self-naming bytes, used for all conversations of this process.
 fn server() -> &'static PathBuf {
     static SERVER: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = SERVER.get_or_init(|| {
@@ -201,8 +200,8 @@ fn server() -> &'static PathBuf {
     path
 }
 
-/// What a client sends after the handshake, to a whole server: every answer is one that a request of it has a right to.
-/// Errors: an answer too many, too few, of a wrong form, or with a wrong byte.
+/// The bytes that a client sends after the handshake, to a complete server: each answer must belong to a request. Errors: too many
+/// or too few answers, an invalid answer, or a wrong byte.
 pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     let io = |error: std::io::Error| format!("the socket: {error}");
     let mut stream = UnixStream::connect(server()).map_err(io)?;
@@ -224,14 +223,14 @@ pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     let expected = expected(data);
     let mut sender = stream.try_clone().map_err(io)?;
     let bytes = data.to_vec();
-    // Answers have to be taken while requests are sent, or both sides wait for each other.
+    // Answers must be read while requests are sent, or both sides wait for each other.
     let sent = std::thread::spawn(move || {
         let _ = sender
             .write_all(&bytes)
             .and_then(|()| sender.shutdown(Shutdown::Write));
     });
     let mut all = Vec::new();
-    // A server that disconnects with bytes unread resets the connection: what came before that counts.
+    // If a server disconnects with unread bytes, the connection is reset; answers before that count.
     match stream.read_to_end(&mut all) {
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => return Err(io(error)),
         _ => {}
@@ -240,7 +239,7 @@ pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     compare(expected, &all)
 }
 
-/// What each request has to be answered with: its cookie, and the bytes that are to be read if it is not refused.
+/// The expected answer to a request: its cookie, and the bytes to read if it is not refused.
 struct Due {
     cookie: u64,
     read: Option<(u64, u32)>,
@@ -304,8 +303,8 @@ fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), BrokenPromise> {
         if magic != wire::SIMPLE_MAGIC {
             return Err(format!("an answer that begins with {magic:#x}"));
         }
-        // Two requests may bear the same cookie, and answers come in any order: one of them has to fit, and an answer or
-        // nothing has to follow it, as one may be the beginning of the other.
+        // Two requests may have the same cookie, and answers may come in any order. So one of the requests must match, and be
+        // followed by another answer or by the end, because one answer may be a prefix of the other.
         let fits = |d: &Due| {
             let bytes = d.read.map_or(0, |r| r.1 as usize);
             let right = |(offset, _)| {

@@ -1,4 +1,4 @@
-//! Memory limits, by a `/proc` and control groups of the test's and by this machine's.
+//! Memory limits, with `/proc` and control groups created by the test, and with those of this machine.
 
 use super::{Host, limit};
 use std::fs;
@@ -12,7 +12,7 @@ fn write(root: &Path, file: &str, text: &str) {
     fs::write(path, text).expect("written");
 }
 
-/// A machine of 1 GiB, half of it free, with a process 7 of this `cgroup` and `mountinfo`.
+/// A machine with 1 GiB, half of it free, and a process 7 with this `cgroup` and `mountinfo`.
 fn machine(cgroup: &str, mountinfo: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("a folder");
     write(
@@ -128,7 +128,7 @@ fn memory_of_the_machine_is_read() {
 const V2: &str = "30 23 0:26 / ROOT/cg rw - cgroup2 cgroup2 rw,nsdelegate\n";
 const V1: &str = "35 31 0:32 / ROOT/cg/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n";
 
-/// The least limit of a process with these groups and mounts, where there are these files below the hierarchy's place.
+/// The smallest limit of a process with these groups and mounts, if the hierarchy contains these files.
 fn limit_of(groups: &str, mounts: &str, files: &[(&str, &str)]) -> Option<u64> {
     let root = machine(groups, mounts);
     for (file, text) in files {
