@@ -4,8 +4,8 @@
 //! number before its first reader, and keeps it for as long as it is listed. Each change of a source gives its file a new version
 //! number. Version numbers are unique over all files, so that a late answer from an old version is recognised.
 //!
-//! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] gives it version 2 and size
-//! 0. The thread that noticed the change asks the source for its size, and [`Files::accept`] sets it.
+//! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] sets version 2 and size 0.
+//! The thread that noticed the change asks the source for its size, and [`Files::accept`] sets it.
 //!
 //! ```text
 //!   No ──change──► Due ──the noticing thread──► Asked ──accept: the size──► No
