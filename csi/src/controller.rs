@@ -38,7 +38,7 @@ impl ControllerService {
         self.is_offered()?;
         checked_id(&request.name)?;
         if request.volume_capabilities.is_empty() {
-            return Err(invalid("there are no volume_capabilities", "name one"));
+            return Err(invalid("there are no volume_capabilities", "add one"));
         }
         if request.volume_content_source.is_some() {
             return Err(invalid(
@@ -103,7 +103,7 @@ impl spec::controller_server::Controller for ControllerService {
         let request = request.into_inner();
         checked_id(&request.volume_id)?;
         if request.volume_capabilities.is_empty() {
-            return Err(invalid("there are no volume_capabilities", "name one"));
+            return Err(invalid("there are no volume_capabilities", "add one"));
         }
         if !request.volume_id.starts_with(OURS) {
             let what = "there is no such volume";

@@ -349,7 +349,7 @@ impl NodeParts {
     ) -> Result<spec::NodeGetVolumeStatsResponse, Status> {
         checked_id(&request.volume_id)?;
         if request.volume_path.is_empty() {
-            return Err(invalid("there is no volume_path", "name one"));
+            return Err(invalid("there is no volume_path", "add one"));
         }
         let place =
             resolved(&request.volume_path).unwrap_or_else(|_| PathBuf::from(&request.volume_path));

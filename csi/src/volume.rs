@@ -146,7 +146,7 @@ pub fn checked_capability(
     arguments: &Arguments,
 ) -> Result<(), Status> {
     let Some(capability) = capability else {
-        return Err(invalid("there is no volume_capability", "name one"));
+        return Err(invalid("there is no volume_capability", "add one"));
     };
     if matches!(capability.access_type, Some(AccessType::Block(_))) {
         let what = "a volume of foreread cannot be a block device";

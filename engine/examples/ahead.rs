@@ -57,7 +57,7 @@ async fn in_order(store: &dyn ObjectStore, path: &Path, bytes: u64) -> Result<f6
         let until = bytes.min(from + READ_BYTES);
         let got = store.get_range(path, from..until).await?;
         if got.len() as u64 != until - from || got.iter().any(|byte| *byte != 7) {
-            return Err("other bytes".into());
+            return Err("wrong bytes".into());
         }
     }
     Ok(begun.elapsed().as_secs_f64())

@@ -44,7 +44,7 @@ impl AsyncSource for Client {
 
 fn check(bytes: &[u8], from: u64) -> Result<(), Box<dyn Error>> {
     if bytes.iter().zip(from..).any(|(byte, at)| *byte != at as u8) {
-        return Err("other bytes".into());
+        return Err("wrong bytes".into());
     }
     Ok(())
 }

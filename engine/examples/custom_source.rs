@@ -80,7 +80,7 @@ fn read_all(
             .zip(at..)
             .any(|(byte, at)| *byte != square_byte(at))
         {
-            return Err("other bytes".into());
+            return Err("wrong bytes".into());
         }
     }
     Ok(begun.elapsed())
@@ -108,7 +108,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let reader = Reader::open(Arc::new(fails), Options::default())?;
     let Err(error) = reader.read_at(&mut [0; 8], 1 << 20) else {
-        return Err("read what was refused".into());
+        return Err("a read that must fail succeeded".into());
     };
     println!("{error}");
     let below = std::error::Error::source(&error).and_then(|source_error| source_error.source());

@@ -9,7 +9,7 @@ use foreread_testing::HubServer;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args_os().nth(1).ok_or("write: hub FOLDER")?;
+    let folder = std::env::args_os().nth(1).ok_or("usage: hub FOLDER")?;
     let hub = HubServer::start()?;
     put(&hub, Path::new(&folder), "")?;
     let [own, content] = hub.addresses();

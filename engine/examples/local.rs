@@ -267,12 +267,12 @@ fn hits(
 fn main() -> Result<(), Failed> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [row, path, rest @ ..] = &args[..] else {
-        return Err("write: local ROW FILE [TURNS [SIDE]]".into());
+        return Err("usage: local ROW FILE [TURNS [SIDE]]".into());
     };
     let (path, parts) = (Path::new(path), row.split(':').collect::<Vec<_>>());
     if std::fs::metadata(path)?.len() < SPAN {
         return Err(format!(
-            "{} has less than {} MiB: name a larger file",
+            "{} has less than {} MiB: use a larger file",
             path.display(),
             SPAN >> 20
         )

@@ -10,7 +10,7 @@ const READ_BYTES: usize = 128 << 10;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let name = args.next().ok_or("write: read NAME [POLICY [FETCH_KIB]]")?;
+    let name = args.next().ok_or("usage: read NAME [POLICY [FETCH_KIB]]")?;
     let policy = args.next().unwrap_or_else(|| "linux-6.18".to_string());
     let mut options = Options::default().policy(policy);
     if let Some(kib) = args.next() {

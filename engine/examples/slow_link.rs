@@ -11,7 +11,7 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [server, round_trip, bandwidth] = &args[..] else {
-        return Err("write: slow_link HOST:PORT MILLISECONDS MB_PER_SECOND".into());
+        return Err("usage: slow_link HOST:PORT MILLISECONDS MB_PER_SECOND".into());
     };
     let server = server.to_socket_addrs()?.next().ok_or("no such server")?;
     let of =

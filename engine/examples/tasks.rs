@@ -69,7 +69,7 @@ fn by_threads(reader: &Reader, threads: u64, reads: u64) -> Result<f64, ReadErro
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let name = args.next().ok_or("write: tasks NAME [TASKS [READS]]")?;
+    let name = args.next().ok_or("usage: tasks NAME [TASKS [READS]]")?;
     let tasks = args
         .next()
         .map_or(Ok(32), |text| text.parse::<u64>())?

@@ -20,20 +20,20 @@ pub enum OpenError {
     #[error("policy: {}", refused_policy(.0))]
     Policy(SpecError),
     /// The source is larger than the largest supported offset.
-    #[error("a source of {size} bytes: only {MAX_OFFSET} can be counted; serve a part of it")]
+    #[error("the source has {size} bytes: at most {MAX_OFFSET} are supported; serve a part of it")]
     TooLarge {
         /// The size of the source.
         size: u64,
     },
     /// The page size is invalid.
-    #[error("page of {bytes} bytes: a page is a power of two from 512 to 1M")]
+    #[error("page size of {bytes} bytes: it must be a power of two from 512 to 1M")]
     PageSize {
         /// The requested value.
         bytes: u64,
     },
     /// The policy needs another page size.
     #[error(
-        "page of {bytes} bytes: {policy} counts in pages of {needed}; leave the page size at {needed}"
+        "page size of {bytes} bytes: {policy} needs pages of {needed} bytes; leave the page size at {needed}"
     )]
     PolicyPage {
         /// The requested value.
@@ -44,7 +44,7 @@ pub enum OpenError {
         needed: u64,
     },
     /// The event log cannot be written.
-    #[error("event log {path}: {error}; name a file that can be created")]
+    #[error("event log {path}: {error}; give the path of a file that can be created")]
     EventLog {
         /// The path of the log.
         path: String,
@@ -59,7 +59,7 @@ pub enum OpenError {
     },
     /// Existing caches use all memory of the budget.
     #[error(
-        "cache of {}, with {} of spare buffers: {} of {} are in use; share one Engine, make caches smaller, or allow more memory",
+        "cache of {}, with {} of spare buffers: {} of {} are already in use; share one Engine, make caches smaller, or allow more memory",
         mib(wanted - spare), mib(*spare), mib(*used), mib(*limit)
     )]
     Budget {
@@ -188,7 +188,7 @@ pub enum ReadError {
     },
     /// Too many reads are waiting at the same time.
     #[error(
-        "{place}: {} reads wait already; use fewer threads",
+        "{place}: {} reads are waiting already; use fewer threads",
         foreread_core::machine::MAX_READS
     )]
     Limit {
@@ -292,7 +292,9 @@ pub enum WriteError {
         cause: Option<Cause>,
     },
     /// The write goes beyond the end of the source. A write does not extend a source.
-    #[error("write of {len} bytes at {offset}: the source has {size} bytes; write inside them")]
+    #[error(
+        "write of {len} bytes at {offset}: the source has {size} bytes; write within this size"
+    )]
     Beyond {
         /// First byte.
         offset: u64,

@@ -668,7 +668,7 @@ fn open_file_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpen
 
 /// A name with a colon that is neither a file nor of a known kind: `s4://bucket/key`.
 fn unknown_kind(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
-    let known = format!("the sources known here are {}", kinds().join(", "));
+    let known = format!("the supported sources are {}", kinds().join(", "));
     if name.is_url() {
         let known = match name.scheme() {
             // Hadoop uses these schemes.
@@ -697,7 +697,7 @@ fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
     name.unredacted_text().ok_or_else(|| SourceOpenError {
         what: name.clone(),
         why: "it is not UTF-8".to_string(),
-        remedy: "write other bytes as percent sign and two digits (%FF)".to_string(),
+        remedy: "write other bytes as a percent sign and two hexadecimal digits (%FF)".to_string(),
         errno: rustix::io::Errno::INVAL.raw_os_error(),
         cause: None,
     })

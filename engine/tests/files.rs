@@ -66,7 +66,7 @@ fn non_files_are_refused_in_one_line() {
     assert!(
         error
             .to_string()
-            .contains("the sources known here are file:PATH"),
+            .contains("the supported sources are file:PATH"),
         "{error}"
     );
 }
@@ -94,10 +94,10 @@ fn settings_that_do_not_fit() {
     };
     assert!(open(Options::default().policy("linux-9")).contains("no policy 'linux-9'"));
     assert!(open(Options::default().policy("none:x=1")).contains("foreread list policies"));
-    assert!(open(Options::default().page_bytes(1000)).contains("page of 1000 bytes"));
+    assert!(open(Options::default().page_bytes(1000)).contains("page size of 1000 bytes"));
     assert!(
         open(Options::default().policy("linux-6.18").page_bytes(8192))
-            .contains("linux-6.18 counts in pages of 4096")
+            .contains("linux-6.18 needs pages of 4096 bytes")
     );
     assert!(
         open(Options::default().event_log("/no/such/place/log")).contains("/no/such/place/log")

@@ -163,7 +163,7 @@ fn the_error_of_a_refused_cache_has_sizes_in_mib() {
     let error = Engine::new(options.cache_bytes(24 << 20)).err();
     assert_eq!(
         error.expect("nothing is left").to_string(),
-        "cache of 24 MiB, with 8 MiB of spare buffers: 48 MiB of 48 MiB are in use; share one Engine, make caches smaller, or \
+        "cache of 24 MiB, with 8 MiB of spare buffers: 48 MiB of 48 MiB are already in use; share one Engine, make caches smaller, or \
          allow more memory"
     );
 }
@@ -173,7 +173,8 @@ fn an_unknown_scheme_is_named() {
     let error = Reader::open("s4://bucket/key", Options::default()).err();
     let error = error.expect("there is none");
     let text = error.to_string();
-    let wanted = "s4://bucket/key: the scheme s4:// is unknown; the sources known here are file:PATH, nbd://";
+    let wanted =
+        "s4://bucket/key: the scheme s4:// is unknown; the supported sources are file:PATH, nbd://";
     assert!(text.starts_with(wanted), "{text}");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let tree = foreread::source::open_tree("s4://bucket/prefix/").err();

@@ -75,7 +75,7 @@ pub enum ReplayError {
         limit: u64,
     },
     /// The machine answered differently from the log.
-    #[error("line {line}: the log has '{logged}', the machine says '{ours}'")]
+    #[error("line {line}: the log has '{logged}', the machine answers '{ours}'")]
     Differs {
         /// Its line number.
         line: u64,

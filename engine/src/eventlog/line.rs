@@ -53,7 +53,7 @@ impl Word for Advice {
         (Advice::WillNeed, "willneed"),
         (Advice::DontNeed, "dontneed"),
     ];
-    const WANT: &'static str = "an advice";
+    const WANT: &'static str = "a hint";
 }
 
 impl Word for Class {

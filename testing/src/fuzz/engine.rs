@@ -400,7 +400,7 @@ impl World {
                     };
                     let wrong: Vec<_> = self.versions[known..].iter().map(other).collect();
                     format!(
-                        "{got} bytes from {offset} on of no version from {known} to {newest}: first wrong at {wrong:?}"
+                        "{got} bytes from {offset} on match no version from {known} to {newest}: first wrong at {wrong:?}"
                     )
                 })?;
                 Ok(())
@@ -415,7 +415,7 @@ impl World {
                     Ok(())
                 }
             }
-            Err(error) => Err(format!("an error that nothing explains: {error}")),
+            Err(error) => Err(format!("an unexplained error: {error}")),
         }
     }
 
@@ -434,13 +434,13 @@ impl World {
                 match place {
                     Some(place) => place.copy_from_slice(&bytes),
                     None if len == 0 => {}
-                    None => return Err("a write beyond the end went well".to_string()),
+                    None => return Err("a write beyond the end succeeded".to_string()),
                 }
                 Ok(())
             }
             Err(WriteError::Changed { .. }) => {
                 if self.versions.len() == 1 {
-                    Err("changed, and nothing has".to_string())
+                    Err("a change is reported, but nothing has changed".to_string())
                 } else {
                     Ok(())
                 }
@@ -450,12 +450,12 @@ impl World {
                 if known {
                     Ok(())
                 } else {
-                    Err(format!("a size of {size} that it never had"))
+                    Err(format!("it never had the reported size {size}"))
                 }
             }
             // Between the check of the version and the write, a worker may have seen a new, smaller version.
             Err(WriteError::Io { errno: EIO, .. }) if self.versions.len() > 1 => Ok(()),
-            Err(error) => Err(format!("an error that nothing explains: {error}")),
+            Err(error) => Err(format!("an unexplained error: {error}")),
         }
     }
 
@@ -464,7 +464,7 @@ impl World {
         let known = self.readers[reader].1;
         if known + 1 >= self.versions.len() {
             return Err(format!(
-                "told of a change after version {known}, the latest"
+                "a change is reported after version {known}, which is the latest"
             ));
         }
         // It knows at least one more version; it may be any of the later ones.

@@ -92,7 +92,7 @@ fn replies(mut bytes: &[u8]) -> Result<(), BrokenPromise> {
         bytes = bytes
             .get(20 + len..)
             .filter(|_| whole)
-            .ok_or("an answer that is none")?;
+            .ok_or("an invalid answer")?;
     }
     Ok(())
 }
@@ -124,12 +124,12 @@ pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
         }
         let Some(request) = Request::parse(&bytes) else {
             if bytes[..4] == wire::REQUEST_MAGIC.to_be_bytes() {
-                return Err("a request that was not read".to_string());
+                return Err("a request was not parsed".to_string());
             }
             continue;
         };
         if request.bytes() != bytes {
-            return Err(format!("{request:?} is written otherwise"));
+            return Err(format!("{request:?} is encoded differently"));
         }
         let inside = request.len > 0
             && u128::from(request.offset) + u128::from(request.len) <= u128::from(size);
@@ -293,7 +293,7 @@ fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), BrokenPromise> {
     let all = due.len();
     while !answers.is_empty() {
         let Some((head, rest)) = answers.split_first_chunk::<16>() else {
-            return Err("half an answer".to_string());
+            return Err("an incomplete answer".to_string());
         };
         let (magic, error, cookie) = (
             wire::u32_at(head, 0),
@@ -301,7 +301,7 @@ fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), BrokenPromise> {
             wire::u64_at(head, 8),
         );
         if magic != wire::SIMPLE_MAGIC {
-            return Err(format!("an answer that begins with {magic:#x}"));
+            return Err(format!("an answer that starts with {magic:#x}"));
         }
         // Two requests may have the same cookie, and answers may come in any order. So one of the requests must match, and be
         // followed by another answer or by the end, because one answer may be a prefix of the other.
