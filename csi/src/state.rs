@@ -3,7 +3,7 @@
 //! ```text
 //!   STATE/                 0700, best on a tmpfs
 //!     vmodels-bb02.../     one folder for each volume that is mounted
-//!       aws, hf, key.json  0600, where the Secret has one
+//!       aws, hf, key.json  0600, if the Secret has such a key
 //!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
 //! ```
 //! Without these files, a mount is served, published and unmounted in the same way.

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   Engine::new(options)
-//!     ├─ open(source A) ──► Reader ── try_clone ──► Reader      the pages of A are theirs together
-//!     └─ open(source B) ──► Reader                           B competes with A for the cache, by the order of eviction
+//!     ├─ open(source A) ──► Reader ── try_clone ──► Reader      both share the pages of A
+//!     └─ open(source B) ──► Reader                           B competes with A for the cache, in eviction order
 //! ```
 
 use crate::budget::{Budget, Reservation};

@@ -69,7 +69,7 @@
 //!   Reader ──► driver ──event──► machine (foreread-core)
 //!     ▲          │  ▲               │
 //!     │          │  └────action─────┘
-//!     │ copy     ├──► source   where bytes come from: file, block device, memory, yours
+//!     │ copy     ├──► source   the origin of the bytes: file, block device, memory, your own
 //!     └───────── store   the bytes that are cached
 //! ```
 

@@ -4,8 +4,8 @@
 //! No line contains a secret: sources are named by `SourceName`.
 //!
 //! ```text
-//!   error ──text──► reported less than a minute ago? ── no ──► tracing::warn!(times = 1 + left out)
-//!                                                  └── yes ──► left out, counted
+//!   error ──text──► reported less than a minute ago? ── no ──► tracing::warn!(times = 1 + suppressed)
+//!                                                  └── yes ──► suppressed, counted
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,7 @@
 //!                                                           ▼                        ▼
 //!                                            Chunk ████████            Chunk ████████████████
 //!   drop pages 2..4:  [at 0, 2] and [at 4, 4], both into the same chunk; when less than half of a chunk's room
-//!   is alive, the living pages move to a smaller one, so that memory follows the number of pages (at most twice).
+//!   is in use, its pages move to a smaller chunk, so that memory is at most twice that of the pages.
 //!
 //!   show ──► a copy of the segments in the table `Shown`, for readers without the lock; any change hides it first
 //! ```

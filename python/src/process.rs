@@ -5,7 +5,7 @@
 //! are dropped.
 //!
 //! ```text
-//!   open ──► kind, policy, cache ──► the engine there is, or a new one
+//!   open ──► kind, policy, cache ──► the existing engine, or a new one
 //!   fork ──► parent: nothing changes
 //!        └─► child:  generation + 1; old engines and readers are neither used nor dropped
 //! ```

@@ -5,10 +5,10 @@
 //! as far as threads allow.
 //!
 //! ```text
-//!   bytes ──► handshake   the server's codec: bounded, ends, answers by the book
-//!   bytes ──► requests    the validator against the rules stated once more, and what is read is what was written
-//!   bytes ──► conversation   a whole server behind a socket, against a model of its answers
-//!   Story ──► engine      reads, hints, writes, new versions and faults, against plain vectors of bytes
+//!   bytes ──► handshake   the server's codec: bounded, ends, valid answers
+//!   bytes ──► requests    the validator compared with separately written rules; encoding and parsing agree
+//!   bytes ──► conversation   a complete server behind a socket, compared with a model of its answers
+//!   Story ──► engine      reads, hints, writes, new versions and faults, compared with plain vectors of bytes
 //! ```
 
 mod engine;

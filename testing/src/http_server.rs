@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone
-//!                   │ no, or one about a right answer
+//!                   │ no, or a lie that changes a right answer
 //!                   ▼
 //!               the server's own answer ──► the lie ──► the edit ──► sent over the link
 //! ```

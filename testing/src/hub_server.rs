@@ -9,8 +9,8 @@
 //!   /datasets/USER/REPO/...       a small file  ──► 206, 200
 //!   /spaces/USER/REPO/...         neither       ──► 401, 403, 404 with X-Error-Code
 //!   /api/...                      answers of its API
-//!   http://CONTENT/SHA256?...     in its time   ──► 206, 200
-//!                                 too late      ──► 403
+//!   http://CONTENT/SHA256?...     not expired   ──► 206, 200
+//!                                 expired       ──► 403
 //! ```
 //! Example: the second `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before keeps the
 //! first commit.

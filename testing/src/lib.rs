@@ -4,17 +4,17 @@
 //! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` reports which byte is misplaced.
 //!
 //! ```text
-//!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed
-//!   http_server  what the servers below have in common: wrong answers, edits, a link, and the requests that they saw
+//!   pattern   bytes that identify their own offset and version, so that a misplaced byte is detected
+//!   http_server  the common part of the servers below: wrong answers, edits, a link, and recorded requests
 //!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
-//!   ceph      a Ceph cluster of one machine, for as long as it is wanted
+//!   ceph      a Ceph cluster on one machine, removed when it is dropped
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
-//!   hub_server  a Hugging Face Hub: signed addresses that expire, trees by pages, refusals, and what each of its two servers saw
-//!   range_server  an HTTP server for one object, and a proxy in front of any server of HTTP
-//!   link      a round trip and a bandwidth, in front of any server
+//!   hub_server  a Hugging Face Hub: signed URLs that expire, paged trees, refusals, and the requests to each of its two servers
+//!   range_server  an HTTP server for one object, and a proxy in front of any HTTP server
+//!   link      a round-trip time and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
-//!   fuzz      what the fuzz targets run
+//!   fuzz      the bodies of the fuzz targets
 //! ```
 
 #![allow(

@@ -4,7 +4,7 @@
 //! is no randomness: the same offset and version always give the same byte.
 //!
 //! ```text
-//!   offset / 8 + version * 2^48  ──× odd──► ──swap bytes──► ──× odd──►  8 bytes, little end first
+//!   offset / 8 + version * 2^48  ──× odd──► ──swap bytes──► ──× odd──►  8 bytes, little-endian
 //! ```
 
 use foreread::source::{Defaults, ExactVersion, Source, SourceError};

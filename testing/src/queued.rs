@@ -5,7 +5,7 @@
 //! not changed, and a transfer that is not reaped does not end.
 //!
 //! ```text
-//!   submit ──► under way: (looks left, transfer) ... ──reap: one look each──► none left: read now, and ended
+//!   submit ──► in flight: (polls left, transfer) ... ──reap: one poll each──► none left: read now, and ended
 //!        └─ beyond the depth, or from the Nth transfer on: refused
 //! ```
 

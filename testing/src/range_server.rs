@@ -4,7 +4,7 @@
 //!   GET /object ──► 206, 200, 404, 412, 416
 //!                     ▲ the object: a source, its ETag, its date
 //!                     │
-//!                  replace: another object under the same name
+//!                  replace: another object with the same name
 //! ```
 
 use super::http_server::{HttpServer, ServedAnswer, ServedRequest, lock};

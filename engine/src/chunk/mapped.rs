@@ -6,8 +6,8 @@
 //! has more of these mappings than a quarter of what the system allows.
 //!
 //! ```text
-//!   length ──► under 16 KiB, or no whole pages of the machine: the allocator
-//!          ──► 16 KiB to 128 KiB: a mapping, all of it touched at once; too many, or refused: the allocator
+//!   length ──► under 16 KiB, or not a multiple of the machine's page: the allocator
+//!          ──► 16 KiB to 128 KiB: a mapping, fully touched at once; if there are too many, or it is refused: the allocator
 //!          ──► more than half a group: a piece of a slab (`arena.rs`)
 //! ```
 //!

@@ -313,11 +313,11 @@ fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
 // poll copies the bytes. With a queue, the fetch is submitted, and the task is polled again at once and repeatedly until it ends.
 //
 // ```text
-//   poll ──► past the end as known? ──► a worker asks the source ──► woken ─┐
+//   poll ──► past the known end? ─────► a worker asks the source ──► woken ─┐
 //     │ no                                                                  │
 //     ├──► begun: Read ◄────────────────────────────────────────────────────┘
 //     │      ├─ served: copy, Release; the last piece: done
-//     │      └─ nothing yet: leave the waker, hand the fetches over, Pending ──► woken by Serve or Fail: look again
+//     │      └─ nothing yet: leave the waker, hand the fetches over, Pending ──► woken by Serve or Fail: checks again
 //   drop ──► what was served is released, Abandon, the slot is free
 // ```
 

@@ -404,7 +404,7 @@ fn scatter(bufs: &mut [IoSliceMut<'_>], mut at: usize, piece: &Lease) -> usize {
 // all reads that ended before. Hits of one thread keep their order.
 //
 // ```text
-//   note ──► one of 16 lists, by thread ──► take: every list that is filled, behind the driver's lock
+//   note ──► one of 16 lists, by thread ──► take: every non-empty list, under the driver's lock
 //              └─ its bit in `filled` is set by the first hit in it
 // ```
 //

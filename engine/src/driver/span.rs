@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   no subscriber of TRACE ──► one load and a branch
-//!   one ──► begin ──► the read, in the span ──► end: bytes and parts, then the source
+//!   a subscriber of TRACE  ──► begin ──► the read, in the span ──► end: bytes and parts, then the source
 //! ```
 //!
 //! Example: a read of 8 KiB whose first page is cached has `hit_bytes` 4096 and `missed_bytes` 4096. `stall_ns` is the time until

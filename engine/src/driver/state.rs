@@ -6,7 +6,7 @@
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)
 //!      │          │  └──► Serve, Fail ──► reads               (the caller takes them)
-//!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not begun is answered;  WakeAt ──► the workers' timer
+//!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not started is answered;  WakeAt ──► the workers' timer
 //! ```
 //!
 //! Example: `Read` of a page that is present. The machine answers with one `Serve`; the store leases the bytes, and the piece is in

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   a job ─unlock─ source.read_at, or streaming.stream piece by piece ─lock─► Done, Failed
-//!   a read that reaches the end as known ─unlock─ source.check ─lock─► grown, changed
+//!   a read that reaches the known end ─unlock─ source.check ─lock─► grown, changed
 //!   changed ─unlock─ source.accept ─lock─► accepted: readers of the file continue
 //! ```
 //!

@@ -6,7 +6,7 @@
 //! ```text
 //!   E line ──► machine ──► answers waiting to be matched:  submit, serve, ...
 //!   A line ─────────────────────────────────────────────►  equal?  no: the first difference
-//!   E line, or the end:  is an answer left that the log does not have?  yes: a difference
+//!   E line, or the end:  is an answer left over?  yes: a difference
 //! ```
 
 use super::line::{self, LineError};

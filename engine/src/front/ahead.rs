@@ -5,11 +5,11 @@
 //! version.
 //!
 //! ```text
-//!   get, get_range, get_ranges ──► open, and checked lately? ──yes──► Reader ──► engine ──► Object ──► the store, If-Match
+//!   get, get_range, get_ranges ──► open, and just checked? ────yes──► Reader ──► engine ──► Object ──► the store, If-Match
 //!                                        │ no: head                     │ the store has another version
 //!                                        └──────────────────────────────┘ opened anew
-//!   head, list ──► the store; an object that has another version by now is forgotten
-//!   put, copy, rename, delete ──► the store; then the object is forgotten
+//!   head, list ──► the store; an object with another version is invalidated
+//!   put, copy, rename, delete ──► the store; then the object is invalidated
 //!   conditions, versions ──► the store
 //! ```
 //! Example: a program reads a column of 4 MiB in ranges of 64 KiB. The first read sends `head` and `get_range`; from the third read

@@ -4,7 +4,7 @@
 //! clients requested.
 //!
 //! ```text
-//!   opened ──► passed ──► passed ──► ... ──► closed        of each client; those of several mix
+//!   opened ──► passed ──► passed ──► ... ──► closed        per client; those of several clients mix
 //! ```
 
 use std::time::Instant;

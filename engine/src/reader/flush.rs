@@ -7,7 +7,7 @@
 //! ```text
 //!   flush ──► failed before? ──► that error
 //!                │ no
-//!                ├─ none runs ──► the next one, by this thread ──► done: for every caller that came before it began
+//!                ├─ none runs ──► the next one, by this thread ──► done: for every caller that called before it started
 //!                └─ one runs  ──► waits for the one after it         failed: kept
 //! ```
 

@@ -3,8 +3,8 @@
 //! The cache contains no unwritten bytes, and a read that starts after the write has returned gets no old bytes.
 //!
 //! ```text
-//!   write_at ── source.write_at ── Invalidate: present pages go, fetches in flight are doomed ── returns
-//!                   │                          (reads that wait for one fetch anew)
+//!   write_at ── source.write_at ── Invalidate: present pages are dropped, fetches in flight doomed ── returns
+//!                   │                          (reads that wait for such a fetch repeat it)
 //!                   └─ another version: Changed, nothing is written
 //! ```
 

@@ -4,8 +4,8 @@
 //! check relies on what the engine reports about itself.
 //!
 //! ```text
-//!   versions: [bytes 0][bytes 1]...        what other programs do adds one, Write and Append change the last
-//!   a reader is at the version of its latest error; an older one must never come again
+//!   versions: [bytes 0][bytes 1]...        other programs add a version; Write and Append change the last
+//!   a reader has the version of its latest error; it must never see an older version again
 //! ```
 
 use super::BrokenPromise;

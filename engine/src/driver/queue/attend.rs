@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   transfers in flight ──► a caller reaps: it waits in the queue
-//!                       ──► a task polls; the reaper thread sleeps and looks once in `STALE` whether it does
-//!                       ──► the reaper thread waits in the queue, while tasks read and none polls
+//!                       ──► a task polls; the reaper thread sleeps, and checks every `STALE` whether it still does
+//!                       ──► the reaper thread waits in the queue, if tasks read and none polls
 //!                       ──► none of them: the idle poll of a worker
 //! ```
 //!
@@ -247,8 +247,8 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 /// concurrent reads had 0.66 of the throughput of as many threads, instead of 0.81.
 ///
 /// ```text
-///   none ──a task waits──► polls ──its read ends──► another task that waits polls, or none
-///    ▲                       ├─ nothing ended for MOMENT ──► none: the reaper thread; the third time in a row: rest
+///   none ──a task waits──► polls ──its read ends──► another waiting task polls, or none
+///    ▲                       ├─ no completion for MOMENT ──► none: the reaper thread; three times in a row: rest
 ///    └── rest: REST reads ◄──┘  not polled itself for STALE: the reaper thread, or another task
 /// ```
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Open files and folders of a mount, and the names held by listings.
 //!
 //! ```text
-//!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its bytes counted while it is made
+//!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its memory counted while it is built
 //! ```
 //! A listing reserves memory for each name before it stores the name ([`FolderNames`]). The memory is released if the listing fails.
 //! Otherwise it is released when the listing is no longer trusted, the folder is closed, and the kernel knows none of its names.

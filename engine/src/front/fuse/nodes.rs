@@ -7,9 +7,9 @@
 //!
 //! ```text
 //!   path, version ──► number ── known? ── yes ──► counted once more
-//!                                  └─ no ──► a name of a listing: its place there, 24 bytes      any other: a node
-//!   asked about, opened, next in order ──► a place becomes a node
-//!   forget ──► counted down to zero ──► gone, with the reader that was kept for it
+//!                                  └─ no ──► a name of a listing: its position there, 24 bytes; any other: a node
+//!   queried, opened, next in order ──► a position becomes a node
+//!   forget ──► counted down to zero ──► removed, with the reader that was kept for it
 //! ```
 //! Example: `ls` of a folder with 1,000,000 names creates that many positions in one listing. If a program then opens one of the
 //! files, it becomes a node, and so do the files after it that are listed in the engine (`view/order.rs`).

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   request ──► busy < INLINE? ── yes ──► on this thread
-//!                    └─ no ──► a new thread, up to MAX_EXTRA of them ── else on this thread
+//!                    └─ no ──► a new thread, at most MAX_EXTRA of them; otherwise this thread
 //! ```
 
 use crate::system;

@@ -10,9 +10,9 @@
 //! listing and for each opened file (`names.rs`). If not, requests are cheap, and each open sends one.
 //!
 //! ```text
-//!   list ──► (name, version, number) ──lookup, open──► asked less than attr_ttl ago? ── yes ──► no request
-//!                                                           └─ no: one request for this name and the following ones
-//!   lookup ──► number ──open──► same version still? ──► handle (a pinned reader) ──read──► bytes, all that were asked for
+//!   list ──► (name, version, number) ──lookup, open──► requested less than attr_ttl ago? ── yes ──► no request
+//!                                                               └─ no: one request for this name and the following ones
+//!   lookup ──► number ──open──► same version still? ──► handle (a pinned reader) ──read──► all bytes that were requested
 //!                                     └─ no: ESTALE, and the kernel looks the name up again
 //! ```
 
@@ -222,10 +222,10 @@ impl View {
     /// version.
     ///
     /// ```text
-    ///   first open                            what means the same as the listing (`Tree::is_same`)    the kernel has nothing yet
-    ///   again, the reader is there            the same reader                                          its pages stay
-    ///   again, the version is named exactly   that very version, or ESTALE and another number          its pages stay
-    ///   again, any other                      what means the same                                      its pages go
+    ///   first open                            an equivalent of the listed version (`Tree::is_same`)   the kernel has no pages yet
+    ///   again, the reader still exists        the same reader                                         its pages stay
+    ///   again, the version is known exactly   exactly that version, or ESTALE and another number      its pages stay
+    ///   again, any other                      an equivalent version                                   its pages are dropped
     /// ```
     pub fn open(&self, number: u64) -> Result<(u64, bool), KernelErrno> {
         let (path, known, kept, ahead, was_opened) = {

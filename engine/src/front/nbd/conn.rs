@@ -7,9 +7,9 @@
 //! answers are of one version.
 //!
 //! ```text
-//!   armed ── something came ──► turn: take ── validate ── payload of a write ── answer ([`answer`]) ──► armed
-//!     ▲                                  └─ has to wait, or more is there: armed at once ──► a turn beside this one
-//!     └── no request, end, error: over ──► the last turn out ends the client
+//!   armed ── data arrived ────► turn: take ── validate ── payload of a write ── answer ([`answer`]) ──► armed
+//!     ▲                                  └─ has to wait, or more data: armed at once ──► a concurrent turn
+//!     └── no request, end, error: over ──► the last turn ends the client
 //! ```
 
 mod answer;

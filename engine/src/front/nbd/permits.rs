@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   take ──► used + n <= most? ── yes ──► used += n ──give──► used -= n
-//!                           └─ no: the caller does without
+//!                           └─ no: the caller goes on without
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! A client's connection: its socket, with TLS once the client has requested it.
 //!
 //! ```text
-//!   plain ──STARTTLS──► handshake of TLS, with its own time ──► encrypted, until the end
+//!   plain ──STARTTLS──► TLS handshake, with its time limit ──► encrypted, until the end
 //! ```
 //!
 //! It never returns to plain text.

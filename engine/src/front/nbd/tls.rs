@@ -5,10 +5,10 @@
 //! lock guards a session; it is held while bytes are encrypted and moved, never while a thread waits for the client.
 //!
 //! ```text
-//!   DIR/server-cert.pem   the certificate that clients see, and those between it and the authority
+//!   DIR/server-cert.pem   the certificate sent to clients, with intermediate certificates
 //!   DIR/server-key.pem    its key
-//!   DIR/ca-cert.pem       the authority: issues the clients' certificates, where those are required
-//!   DIR/ca-crl.pem        the certificates that it has revoked, if there is such a list
+//!   DIR/ca-cert.pem       the authority that issues the clients' certificates, if they are required
+//!   DIR/ca-crl.pem        its list of revoked certificates, if there is one
 //! ```
 //!
 //! Not supported: pre-shared keys (PSK), resumption of sessions, early data.

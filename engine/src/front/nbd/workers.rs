@@ -9,7 +9,7 @@
 //! ```text
 //!              ┌── in order of arrival ◄── poll (one thread) ◄── no request, no poller ──┐
 //!   called ──► take ──► a turn of a client ──► done ──► take ...                            take ──► rest
-//!                          └─ has to wait: steps aside (calls another) ──► comes back ──► take or rest
+//!                          └─ has to wait: releases its slot (calls another) ──► comes back ──► take or rest
 //! ```
 
 use rustix::event::epoll::{self, EventData, EventFlags};

@@ -5,17 +5,17 @@
 //! them, and one request can answer a thousand lookups. A name that is missing in a listing is not taken as absent.
 //!
 //! ```text
-//!   listing of a folder, believed ┐
+//!   listing of a folder, trusted  ┐
 //!   answer about a name, newer    ┴─ has it ──► no request
-//!                                      └─ had it, and is too old ──► a page: the name and those after it
-//!                                      └─ has not ──► the account decides: a page, or the plain question
+//!                                      └─ had it, but is too old ──► a page: the name and those after it
+//!                                      └─ never had it ──► the credit decides: a page, or a plain request
 //! ```
 //! A page takes about 250 bytes per name; a plain request takes two requests for one name. So a page pays off if names of one folder
 //! are looked up one after the other, and not if they are picked from a million. A credit account decides:
 //!
 //! ```text
-//!   credit 2 ──page asked for: -1──► 1 ──a name of it is looked up: +1──► 2        at most 64
-//!   credit 0: only single-name requests; each 64th gives 1
+//!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64
+//!   credit 0: only plain requests; every 64th adds 1
 //! ```
 //! Example: 1,000 objects of one folder, opened in random order within 5 s, need about 8 pages and only one plain request, the
 //! first.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   a file is open ──► 96 MiB   three are open, or 13 reads wait ──► all of 256 MiB
-//!   1/64 of it was dropped and demanded again ──► twice as much
+//!   1/64 of it was evicted and demanded again ──► twice as much
 //! ```
 //! It never gives memory back; the next reader uses what is there.
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   listing    a ──► b ──► c ──► ...            Nodes::next
-//!   open a     list b behind a, c behind b, ...     up to MAX_BEHIND files that have no reader
+//!   open a     list b after a, c after b, ...       up to MAX_BEHIND files that have no reader
 //!   open b     the reader that the engine has for it; its bytes may be in the cache
 //! ```
 //!

@@ -6,8 +6,8 @@
 //! than the kernel may trust it.
 //!
 //! ```text
-//!   push "b" ──► known and believed? ── no ──► asked ──► number, held ──► behind the one before
-//!   open b   ──► not held any more, and the next 256 are listed in the engine
+//!   push "b" ──► known and trusted? ── no ──► requested ──► number, kept ──► after the previous one
+//!   open b   ──► no longer kept, and the next 256 files are listed in the engine
 //! ```
 
 use super::{KernelErrno, View};

@@ -3,8 +3,8 @@
 //! Two answers are never mixed on the wire, and all answers are of one version.
 //!
 //! ```text
-//!   read:   fill a piece ── output lock ── send ── (next piece) ── unlock       an error after the first piece: hang up
-//!   write:  source ── cache forgets ── FUA: flush ── output lock ── send ── unlock
+//!   read:   fill a piece ── output lock ── send ── (next piece) ── unlock       an error after the first piece: disconnect
+//!   write:  source ── drop from cache ── FUA: flush ── output lock ── send ── unlock
 //! ```
 
 use super::{Agreement, Conn, Disconnected, RequestGuard, Task};
