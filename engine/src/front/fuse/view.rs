@@ -380,7 +380,7 @@ impl View {
         handle.reader.whole_file()
     }
 
-    /// Whether such files can exist.
+    /// Whether the disk cache may provide such files.
     pub fn has_disk_cache(&self) -> bool {
         #[cfg(feature = "disk-cache")]
         let has = self.engine.disk_cache().is_some();
