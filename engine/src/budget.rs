@@ -121,11 +121,13 @@ impl Budget {
         Arc::clone(PROCESS.get_or_init(|| Budget::new(BudgetLimits::default())))
     }
 
+    /// The limits of this budget.
     #[must_use]
     pub fn limits(&self) -> BudgetLimits {
         self.limits
     }
 
+    /// The present use of this budget.
     #[must_use]
     pub fn usage(&self) -> BudgetUse {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
