@@ -198,7 +198,7 @@ pub fn resolved(place: &str) -> Result<PathBuf, Status> {
         return Err(refused(
             Code::InvalidArgument,
             &what,
-            "name one below the kubelet's folder",
+            "use a path below the kubelet's folder",
         ));
     };
     Ok(above

@@ -390,7 +390,7 @@ fn is_inline(attributes: &HashMap<String, String>) -> bool {
 
 fn named(what: &str, place: &str) -> Result<PathBuf, Status> {
     if place.is_empty() {
-        return Err(invalid(&format!("there is no {what}"), "name one"));
+        return Err(invalid(&format!("there is no {what}"), "add one"));
     }
     resolved(place)
 }
