@@ -1,8 +1,8 @@
 //! `compare`: the same reads under several policies, in pairs, on a file or on a model.
 //!
-//! Run `i` of every policy has the same requests and, on a model, the same random numbers; on a file the policies take turns
-//! at going first, so that a slow minute hits all of them alike. Never: prints, decides what a figure means (that is
-//! `report`), or keeps a scratch file (it has no name from the moment it exists).
+//! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file the policies take turns
+//! at going first, so that a slow minute affects all of them equally. Nothing is printed here, and no figure is interpreted
+//! (`report` does that). A scratch file is never left behind: it has no name from the moment it exists.
 //!
 //! ```text
 //!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table
@@ -45,41 +45,42 @@ use targets::{Description, Run, Target};
 pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
 use usual::{chosen, wide};
 
-/// What is to be compared. What is left open is chosen here.
+/// What to compare. Open values are filled in here.
 #[derive(Clone, Debug, Default)]
 pub struct ComparePlan {
-    /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] or [`SCRATCH_WORKLOADS`] when open.
+    /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] or [`SCRATCH_WORKLOADS`] if `None`.
     pub workload: Option<String>,
     /// A trace, instead of a workload.
     pub replay: Option<Arc<Replay>>,
-    /// Where; a scratch file when open.
+    /// The target; a scratch file if `None`.
     pub on: Option<CompareOn>,
-    /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
+    /// Policies in the order of their rows; [`USUAL_POLICIES`] if empty. `none` is added if it is missing.
     pub policies: Vec<PolicyDraft>,
-    /// No row of `none` beside them: nothing is compared.
+    /// Without a row of `none`: nothing is compared.
     pub alone: bool,
     /// Which tables get a row of the oracle.
     pub oracle: OracleRow,
-    /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.
+    /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] if `None`.
     pub runs: Option<u32>,
-    /// Size of the cache in bytes; the workload's own or [`CACHE_BYTES`] when open.
+    /// Size of the cache in bytes; the workload's own or [`CACHE_BYTES`] if `None`.
     pub cache_bytes: Option<u64>,
-    /// Size of a cache page; the workload's own when open.
+    /// Size of a cache page; the workload's own if `None`.
     pub page: Option<PageSize>,
     /// Seed of the first run; run `i` has this plus `i`.
     pub seed: u64,
-    /// Milliseconds that all tables on a named source take together; [`NAMED_SECONDS`] when open. A number of runs is kept, whatever it takes.
+    /// Time in milliseconds for all tables on a named source together; [`NAMED_SECONDS`] if `None`. A given number of runs is always
+    /// made, however long it takes.
     pub limit_ms: Option<u64>,
     /// Bytes that the workload spans; see [`SPAN_BYTES`].
     pub size_bytes: Option<u64>,
-    /// Directory for the event log of every run on a file; it is made where it is not there.
+    /// Directory for the event log of every run on a file; it is created if missing.
     pub event_logs: Option<PathBuf>,
-    /// An event log takes the place of a file that is there.
+    /// Whether an event log may replace an existing file.
     pub replaces_logs: bool,
-    /// A source that grows meanwhile was appended to: see [`foreread::Options::appending`].
+    /// Whether a source that grows during the run is treated as appended to: see [`foreread::Options::appending`].
     pub appending: bool,
     pub site: Site,
-    /// Where this is not 0, a comparison ends after the run that is under way, with what there is.
+    /// If this is not 0, the comparison ends after the current run, with the results so far.
     pub stop: Arc<AtomicUsize>,
 }
 
@@ -88,7 +89,7 @@ impl ComparePlan {
         self.stop.load(Ordering::Relaxed) != 0
     }
 
-    /// Milliseconds for one table on a named source: all of them, where it is alone.
+    /// Milliseconds for one table on a named source: the whole time if it is the only table.
     fn table_ms(&self) -> u64 {
         let seconds = match self.on {
             Some(_) => NAMED_SECONDS,
@@ -97,28 +98,28 @@ impl ComparePlan {
         self.limit_ms.unwrap_or(seconds * 1000)
     }
 
-    /// Nanoseconds for one run without readahead there.
+    /// Nanoseconds that one run without readahead may take on such a source.
     fn run_ns(&self) -> u64 {
         self.table_ms().saturating_mul(1_000_000) / RUNS_OF_TABLE
     }
 }
 
-/// Which tables get a row of the oracle ([`foreread_sim::limits`]). There is none on a file: its timing is not known beforehand.
+/// Which tables get a row of the oracle ([`foreread_sim::limits`]). A file has none, because its timing is not known beforehand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OracleRow {
-    /// Those on models, if the plan names no policies.
+    /// Tables on models, if the plan names no policies.
     #[default]
     Usual,
-    /// Those on models.
+    /// Tables on models.
     OnModels,
-    /// It was named: a plan with a file is refused.
+    /// The user named the oracle: a plan with a file is refused.
     Asked,
 }
 
-/// Measures everything that the plan asks for.
+/// Measures everything in the plan.
 ///
 /// # Errors
-/// See [`CompareError`]; nothing is measured when the plan cannot be carried out.
+/// See [`CompareError`]; nothing is measured if the plan cannot be carried out.
 pub fn run(
     plan: &ComparePlan,
     mut progress: &mut dyn Progress,
@@ -128,17 +129,17 @@ pub fn run(
     Ok(tables)
 }
 
-/// The same; `each` is given every table as soon as it is complete, between two measurements. The result names the tables that were not
-/// begun because the plan was stopped, "boot-ide on model:rbd"; one that was begun has a note.
+/// Like [`run`], but passes each table to `each` as soon as it is complete, between two measurements. Returns the names of the tables
+/// that were not started because the plan was stopped, "boot-ide on model:rbd"; an interrupted table has a note.
 ///
 /// # Errors
-/// As above.
+/// As [`run`].
 pub fn run_each<P: Progress>(
     plan: &ComparePlan,
     progress: &mut P,
     mut each: impl FnMut(&mut P, Table),
 ) -> Result<Vec<String>, CompareError> {
-    // The names first: a mistyped one should not cost a scratch file.
+    // Check the names first: a mistyped name must not cost a scratch file.
     let workloads = reads::all(plan)?;
     possible(plan)?;
     let no_file = reads::no_file(plan, &workloads);
@@ -185,7 +186,7 @@ pub fn run_each<P: Progress>(
     Ok(missing)
 }
 
-/// Refuses what only a model can do anywhere else, before a scratch file is made.
+/// Refuses, before a scratch file is made, what only a model can do on any other target.
 fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     let on = plan.on.as_ref();
     let is_simulated = on.is_some_and(|on| on.is_simulated());
@@ -196,7 +197,7 @@ fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// One table to be.
+/// A planned table.
 struct Case<'a> {
     plan: &'a ComparePlan,
     target: &'a dyn Target,
@@ -207,7 +208,7 @@ struct Case<'a> {
     runs: u32,
     cache_bytes: u64,
     size: u64,
-    /// What no run can be below, run by run; only a model has it.
+    /// The lower bound of each run; only a model has it.
     bounds: Vec<Bound>,
 }
 
@@ -278,7 +279,7 @@ impl<'a> Case<'a> {
         case.rows.extend(rows);
         case.notes.extend(note.map(ToString::to_string));
         if let Some(asked) = plan.cache_bytes {
-            // librbd has another cache.
+            // librbd has its own cache.
             let ours = case.rows.iter();
             let ours = ours.filter(|row| row.read_by.kind() != RowKind::Librbd);
             cache::check(asked, place, ours.map(|row| row.page))?;
@@ -295,7 +296,8 @@ impl<'a> Case<'a> {
         self.workload.build(self.place, self.size, seed)
     }
 
-    /// The page of a policy: what was asked for, what the policy needs, what the storage can, what the workload likes.
+    /// The page of a policy: the given size, what the policy needs, what the storage can serve, or what the workload
+    /// prefers.
     fn page_for(&self, spec: &PolicySpec, natural: u64) -> Result<PageSize, CompareError> {
         let wanted = self.plan.page.map(PageSize::bytes);
         let page = match (wanted, spec.info.page_bytes) {
@@ -350,7 +352,7 @@ impl<'a> Case<'a> {
             for turn in 0..rows {
                 if self.plan.is_stopped() {
                     self.notes.push(interrupted(run, turn, rows, self.runs));
-                    // Only whole rounds are pairs. Of the first one what there is.
+                    // Only whole rounds are pairs. Of the first round, keep the rows that were measured.
                     if run > 0 {
                         results
                             .iter_mut()
@@ -391,7 +393,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Nothing for an oracle that has too much to know.
+    /// Returns `None` for an oracle with too many reads.
     fn run_once(
         &self,
         row: &Row,
@@ -411,7 +413,7 @@ impl<'a> Case<'a> {
         self.target.run(policy, &one).map(Some)
     }
 
-    /// A run that is faster than is possible is no result.
+    /// Refuses a run that is faster than possible.
     fn check(&self, row: &Row, result: &RunResult) -> Result<(), CompareError> {
         let Some(bound) = self
             .bounds
@@ -429,7 +431,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// A name for the log of one run: what is not a letter, a digit or one of `.-` becomes `_`.
+    /// A file name for the log of one run: each character except letters, digits, `.` and `-` becomes `_`.
     fn log_path(&self, dir: &Path, policy: &str, run: u32) -> PathBuf {
         let name = format!("{}-{policy}-{run}.log", self.workload);
         let plain = |c: char| {
@@ -442,7 +444,7 @@ impl<'a> Case<'a> {
         dir.join(name.chars().map(plain).collect::<String>())
     }
 
-    /// The reads span less than the source has room for, so that a run without readahead ends in time.
+    /// How much the reads were shortened below the size of the source, so that a run without readahead ends in time.
     fn shortened(&self) -> Option<SpanCut> {
         let usual_bytes = self.place.size(self.plan, self.workload.least_bytes());
         let is_whole = self.workload.pace().is_some() || self.size >= usual_bytes;
@@ -501,7 +503,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What a table that was stopped has.
+/// The note of an interrupted table.
 fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
     match run {
         0 => format!("Interrupted: {turn} of {rows} rows were measured, one time"),

@@ -3,10 +3,10 @@
 //! ```text
 //!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, page, JSON
 //! ```
-//! On a model the run is simulated. On a file or another source the engine makes it, and the watcher reads its event log.
-//! Example: 64 reads of 16 KiB in order under `linux-6.18` are 1 miss and 63 hits, by `file-start` once and `next-window` 5 times.
-//! A rule is the one that the policy named (`foreread_core::policy::Why`). If the files do not add up to the machine's own counters,
-//! nothing is reported.
+//! On a model the run is simulated. On a file or another source the engine does the reads, and the watcher reads its event log.
+//! Example: 64 sequential reads of 16 KiB under `linux-6.18` are 1 miss and 63 hits, by `file-start` once and `next-window` 5 times.
+//! A rule is the reason that the policy itself gave for a decision (`foreread_core::policy::Why`). If the counts of the files do not
+//! add up to the machine's own counters, nothing is reported.
 //!
 //! Schema `foreread.explain/1`. Undefined is null. MB is 10^6 bytes.
 
@@ -38,11 +38,11 @@ pub struct ExplainReport {
     pub schema: String,
     /// Version of foreread.
     pub foreread: String,
-    /// The trace, as it was named.
+    /// The trace, as the user named it.
     pub trace: String,
     /// The source in the notation of `--on`.
     pub source: String,
-    /// One line about it.
+    /// One line about the source.
     pub source_about: String,
     /// The policy with its values.
     pub policy: String,
@@ -50,44 +50,44 @@ pub struct ExplainReport {
     /// Size of a cache page.
     pub page_bytes: u64,
     pub seed: u64,
-    /// How the replay kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
+    /// How the replay was timed: `afap`, `closed`, `open` or `deps`. Null for a built-in workload.
     pub mode: Option<String>,
     /// From the first read to the end of the last, in seconds.
     pub time_s: f64,
-    /// What a reader must know, a sentence each.
+    /// What a reader of the report must know, a sentence each.
     pub notes: Vec<String>,
     /// What the policy read ahead, and how much of it was used, in a sentence.
     pub summary: String,
-    /// What a policy that sets itself had set when it read farthest ahead. Null for others.
+    /// The values that a self-tuning policy had set when it read farthest ahead. Null for other policies.
     pub auto: Option<String>,
-    /// All files together: the machine's own counters.
+    /// Counters of the machine for all files together.
     pub total: Counts,
-    /// Answers of the policy by the rule that it named, of all files; `unnamed` for windows without one.
+    /// How often the policy decided by each rule, over all files; `unnamed` counts windows without a rule.
     pub rules: BTreeMap<String, u64>,
-    /// Its files, the longest stall first.
+    /// The files, the longest stall first.
     pub files: Vec<File>,
-    /// The command that measures other policies.
+    /// The command that compares other policies.
     pub next: Step,
 }
 
 /// One file of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct File {
-    /// As the trace names it.
+    /// The name that the trace gives it.
     pub name: String,
     pub size_bytes: u64,
-    /// Open descriptions that it was read through.
+    /// Open file descriptions through which it was read.
     pub opens: u64,
-    /// Hints that were given.
+    /// Hints that programs gave for it.
     pub hints: u64,
-    /// Touches of mapped pages among the reads.
+    /// How many of the reads are page faults of mappings.
     pub faults: u64,
     pub counts: Counts,
-    /// As those of all files.
+    /// Like [`ExplainReport::rules`], for this file.
     pub rules: BTreeMap<String, u64>,
 }
 
-/// Runs the trace or workload of the plan under `policy`. The plan's own policies are passed over.
+/// Runs the trace or workload of the plan under `policy`. The plan's own policies are ignored.
 ///
 /// # Errors
 /// The plan cannot be carried out, or the files do not add up to the machine's counters.

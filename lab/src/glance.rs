@@ -1,11 +1,13 @@
-//! A short look at a device: the latency of a random page and the rate of large reads, by a few dozen direct reads.
+//! A short measurement of a device by a few dozen direct reads: the latency of a random page and the rate of large
+//! reads.
 //!
 //! ```text
 //!   4 KiB at random, one at a time     256 at most, 0.8 s     the median is the latency
 //!   1 MiB at random, four at a time     96 at most, 1.2 s     the rate is that of the later two thirds
 //! ```
-//! Together 97 MiB at most. A storage that was idle may answer the first of them faster than it goes on: a link of 200 MB/s that saves 20 MB
-//! shows 490 MB/s in 33 MiB, and 205 in the later two thirds of 96. Never: a read through the page cache.
+//! Both together read at most 97 MiB. Storage that was idle may answer the first reads faster than it can sustain: a 200 MB/s link that
+//! accumulates 20 MB of burst credit shows 490 MB/s over 33 MiB, and 205 MB/s over the last two thirds of 96 MiB. The page cache is never
+//! used.
 
 use foreread::source::{FileSource, Source};
 use foreread_os::failure::{Failure, FailureKind};
@@ -15,7 +17,7 @@ use std::io::IoSliceMut;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What buffer addresses are a multiple of: no direct I/O asks for more.
+/// Buffers are aligned to this many bytes: no direct I/O needs more.
 pub(crate) const ALIGN: usize = 4096;
 const SMALL_BYTES: u64 = 4 << 10;
 const SMALL_READS: usize = 256;
@@ -25,27 +27,27 @@ const LARGE_READS: usize = 24;
 const LARGE_TIME: Duration = Duration::from_millis(1200);
 const READERS: u64 = 4;
 
-/// What it shows.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glance {
-    /// Median of random reads of a page, in microseconds.
+    /// Median latency of random reads of a page, in microseconds.
     pub latency_us: f64,
-    /// In 10^6 bytes a second.
+    /// Rate of large reads, in 10^6 bytes a second.
     pub mb_per_s: f64,
-    /// What was read.
+    /// Bytes that were read.
     pub bytes: u64,
 }
 
-/// Looks; nothing where direct reads are refused or the device is small.
+/// Measures a device. Returns `None` if direct reads are refused or the device is too small.
 ///
 /// # Errors
-/// It cannot be opened or read.
+/// The device cannot be opened or read.
 pub fn glance(path: &Path) -> Result<Option<Glance>, Failure> {
     let source = FileSource::open(path)?;
     if !source.is_direct() || source.size() < 2 * READERS * LARGE_BYTES {
         return Ok(None);
     }
-    // Other places than the last time: the device or its host may have cached those.
+    // Use other offsets than the last time: the device or its host may have cached those.
     let seed = SystemTime::now().duration_since(UNIX_EPOCH);
     let seed = seed.map_or(1, |since| since.as_nanos() as u64);
     let mut waits = series(&source, SMALL_BYTES, SMALL_READS, SMALL_TIME, seed)?;
@@ -76,17 +78,17 @@ pub fn glance(path: &Path) -> Result<Option<Glance>, Failure> {
     }))
 }
 
-/// Bytes of one look at reads in order, and its time.
+/// Bytes of one sequential measurement, and its time limit.
 const IN_ORDER_BYTES: u64 = 8 << 20;
 const IN_ORDER_TIME: Duration = Duration::from_millis(80);
-/// A larger window is no faster.
+/// Larger windows are no faster.
 const MAX_WINDOW_BYTES: u64 = 4 << 20;
 
-/// What a reader in order gets with windows of this size, of which the kernel has two under way: direct reads in its place, in 10^6 bytes a second.
-/// Nothing where direct reads are refused or the file is small.
+/// The rate of a sequential reader with windows of this size, of which the kernel has two in flight, in 10^6 bytes a second. It is
+/// measured by direct reads that imitate the kernel. Returns `None` if direct reads are refused or the file is too small.
 ///
 /// # Errors
-/// It cannot be opened or read.
+/// The file cannot be opened or read.
 pub fn in_order(path: &Path, window_bytes: u64) -> Result<Option<f64>, Failure> {
     let source = FileSource::open(path)?;
     let window = window_bytes.clamp(SMALL_BYTES, MAX_WINDOW_BYTES);
@@ -122,7 +124,8 @@ pub fn in_order(path: &Path, window_bytes: u64) -> Result<Option<f64>, Failure> 
     Ok(Some((own.0 + other.0) as f64 / 1e6 / seconds))
 }
 
-/// In 10^6 bytes a second, of large reads by when they ended: without the first third, if that leaves enough.
+/// Rate of large reads by the times at which they ended, in 10^6 bytes a second. The first third is left out if
+/// enough remains.
 fn lasting_rate(ends: &[Duration]) -> f64 {
     let mut ends = ends.to_vec();
     ends.sort_unstable();
@@ -156,13 +159,13 @@ pub(crate) fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Resul
     }
 }
 
-/// A read that was made.
+/// A read, and how long it took.
 struct TimedRead {
     took: Duration,
     end: Instant,
 }
 
-/// Reads until they are enough, or take too long; one at least.
+/// Reads until there are enough reads or the time is over; at least once.
 fn series(
     source: &FileSource,
     bytes: u64,

@@ -1,7 +1,8 @@
-//! A grid of cells: keys, the file of finished cells, and running the others on several threads.
+//! A grid of cells: their keys, the file of finished cells, and a runner that measures the missing cells on several
+//! threads.
 //!
 //! ```text
-//!   axes ──► cells, less those of the file ──threads──► each cell as a line of JSON, appended to the file
+//! axes ──► cells, less those of the file ──threads──► each cell as a line of JSON, appended to the file
 //! ```
 //! A cell depends on its key alone, so cells run in any order, in another process, or on another machine. Example: a sweep of 72 cells is
 //! stopped after 50; the same command with the same file measures the other 22.
@@ -29,24 +30,24 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Name and version of a line.
+/// Name and version of the format of a line.
 pub const SCHEMA: &str = "foreread.cell/1";
-/// The largest file that is read: a cell of a sweep has 1.5 kB, one of the evaluation 500 bytes.
+/// The largest cell file that is read: a cell of a sweep has 1.5 kB, a cell of the evaluation 500 bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Two cells with the same key have the same result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CellKey {
-    /// Version of foreread that measures.
+    /// Version of foreread that measured the cell.
     pub foreread: String,
-    /// The trace or workload, as it was named.
+    /// The trace or workload, as the user named it.
     pub trace: String,
     /// Bytes of the trace's file; 0 for a workload.
     pub trace_bytes: u64,
     pub policy: String,
     /// The device model.
     pub device: String,
-    /// Size of the cache in bytes; null is the usual one.
+    /// Size of the cache in bytes; null means the default.
     pub cache_bytes: Option<u64>,
     pub runs: u32,
     /// Seed of the first run.
@@ -82,7 +83,7 @@ impl<R: Serialize> CellResult<R> {
 /// What `compare` shows for one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedCell {
-    /// Size of the cache and of a page of it, in bytes.
+    /// Size of the cache and of a cache page, in bytes.
     pub cache_bytes: u64,
     pub page_bytes: u64,
     /// As in `foreread.compare/1`.
@@ -92,10 +93,10 @@ pub struct ComparedCell {
 }
 
 impl ComparedCell {
-    /// Measures a plan that names one policy.
+    /// Measures a plan with one policy.
     ///
     /// # Errors
-    /// As [`compare::run`].
+    /// See [`compare::run`].
     pub fn measure(plan: &ComparePlan) -> Result<ComparedCell, CompareError> {
         let mut tables = compare::run(plan, &mut Silent)?;
         let report = Report::of(&tables.swap_remove(0));
@@ -135,7 +136,7 @@ impl From<CellFileError> for Failure {
     }
 }
 
-/// Finished cells. One process at a time has the file open; it only appends.
+/// The file of finished cells. Only one process at a time has it open, and lines are only appended.
 pub struct CellFile<R> {
     path: PathBuf,
     file: File,
@@ -143,10 +144,10 @@ pub struct CellFile<R> {
 }
 
 impl<R: Serialize + DeserializeOwned> CellFile<R> {
-    /// Opens a file, or makes it.
+    /// Opens a file, or creates it.
     ///
     /// # Errors
-    /// See the table at the top; also a link, a pipe, or a file that another process has open.
+    /// See the table at the top. A link, a pipe, or a file that another process has open is refused too.
     pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
         let refused = |why: &str| CellFileError::new(path, why);
         let io = |error: std::io::Error| refused(&error.to_string());
@@ -171,7 +172,8 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
         file.read_to_end(&mut bytes).map_err(io)?;
         let end = bytes.iter().rposition(|byte| *byte == b'\n');
         let whole = end.map_or(0, |at| at + 1);
-        // A cell is written with its line end in one call: a file without a whole line is of another program.
+        // A cell and its line end are written in one call: a file without a whole line was written by another
+        // program.
         if whole == 0 && !bytes.is_empty() {
             return Err(refused("it is not a file of cells"));
         }
@@ -212,18 +214,18 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     }
 }
 
-/// Threads for cells: the number that was asked for, or one for each processor.
+/// Number of threads for cells: the given number, or one for each processor.
 #[must_use]
 pub fn threads(asked: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     asked.map_or_else(processors, |asked| asked as usize)
 }
 
-/// Measures the cells that the file lacks, by their numbers, and gives the results in the order of `keys`. Once `stop` is set no further
-/// cell begins, those that have begun end, and cells that were not measured have no result.
+/// Measures the cells that the file lacks, and returns the results in the order of `keys`. After `stop` is set no further cell starts
+/// and the running cells finish; cells that were not measured have no result.
 ///
 /// # Errors
-/// The first one; what was measured before is in the file.
+/// The first error; cells measured before it are in the file.
 pub fn run<R, E>(
     keys: &[CellKey],
     mut file: Option<&mut CellFile<R>>,

@@ -1,7 +1,8 @@
-//! The room that **measures**: comparison, replay, recording, explanation, tuning, reproduction, conformance, benches.
+//! The crate that **measures**: comparison, replay, recording, explanation, tuning, reproduction, conformance,
+//! benchmarks.
 //!
-//! It drives the simulator of `foreread-sim`, and the engine `foreread` on real storage, and puts both into the same
-//! rows; traces come from `foreread-trace`. Never: prints.
+//! It runs the simulator of `foreread-sim`, and the engine `foreread` on real storage, and puts the results of both
+//! into the same rows. Traces come from `foreread-trace`. Nothing is printed here.
 
 #![cfg_attr(
     test,

@@ -1,8 +1,8 @@
 //! A workload on real storage: through the engine, or through the kernel's page cache.
 //!
-//! Every run starts cold: the engine is new and reads past the page cache; before a kernel run the pages of this
-//! file, and of no other, are dropped. Never: writes to anything but its own scratch file, or drops caches globally;
-//! maps a file, or reads another than the one it was given (a workload that wants that is refused).
+//! Every run starts cold: the engine is new and bypasses the page cache; before a kernel run the cached pages of this
+//! file, and only of this file, are dropped. Only the scratch file is ever written. Files are not mapped, and only
+//! the given file is read (a workload that needs more is refused).
 
 #[cfg(feature = "rbd")]
 pub mod librbd;
@@ -52,12 +52,12 @@ pub enum LiveError {
         what: String,
         error: std::io::Error,
     },
-    /// The workload is not for a file that is read.
+    /// The workload needs more than reads of one file.
     #[error(
         "{workload} {does}, and a file is only read here; use --on model:NAME ('foreread list models' lists them)"
     )]
     Unfit {
-        /// Which.
+        /// The name of the workload.
         workload: String,
         does: String,
     },
@@ -75,14 +75,14 @@ pub enum LiveError {
     /// A thread of a replay panicked.
     #[error("a reader of the replay broke down: {0}; this is a bug of foreread, please report it")]
     Broken(String),
-    /// A read that lay within the file ended early.
+    /// A read within the file ended early.
     #[error(
         "the file became shorter while it was read: {got} of {len} bytes at offset {offset}; leave it alone and try again"
     )]
     Short {
-        /// Where.
+        /// The offset of the read.
         offset: u64,
-        /// Asked for.
+        /// The requested length.
         len: u64,
         got: u64,
     },
@@ -101,23 +101,23 @@ impl LiveError {
     }
 }
 
-/// What can be known of a file before it is measured.
+/// What can be known about a file before it is measured.
 pub struct Look {
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
     /// The device's `read_ahead_kb`, in bytes.
     pub readahead: Option<u64>,
-    /// Smallest cache page that it can be read in without a copy.
+    /// Smallest cache page with which it can be read without copying.
     pub smallest_page: u64,
     /// How it will be read.
     pub about: String,
     pub notes: Vec<String>,
 }
 
-/// Looks at a file or block device.
+/// Examines a file or block device.
 ///
 /// # Errors
-/// It cannot be opened for reading.
+/// The file cannot be opened for reading.
 pub fn look(path: &Path) -> Result<Look, LiveError> {
     let source = FileSource::open(path)?;
     let describe = source.describe();
@@ -156,8 +156,8 @@ pub fn check(workload: &Workload) -> Result<(), LiveError> {
     })
 }
 
-/// Open descriptions of one file: each has a descriptor for the row of the kernel, and 1,024 is the usual
-/// limit of a process.
+/// Most open descriptions of one file: for the row of the kernel each needs a descriptor, and a process may usually
+/// have 1,024.
 const MAX_OPENS: u32 = 512;
 
 fn opens(workload: &Workload) -> u32 {
@@ -169,14 +169,14 @@ fn opens(workload: &Workload) -> u32 {
         .unwrap_or(0)
 }
 
-/// Time that something may take, on the wall clock.
+/// A limit of wall-clock time.
 pub struct Budget {
     began: Instant,
     until: Instant,
 }
 
 impl Budget {
-    /// That long from now.
+    /// A budget of this length that starts now.
     #[must_use]
     pub fn milliseconds(milliseconds: u64) -> Budget {
         let began = Instant::now();
@@ -186,7 +186,7 @@ impl Budget {
         }
     }
 
-    /// One more of the same would end after it: this many were done.
+    /// Whether one more step would exceed the budget, if it takes as long as the mean of the `done` steps so far.
     #[must_use]
     pub fn is_too_short_for_more(&self, done: u32) -> bool {
         let now = Instant::now();
@@ -196,19 +196,19 @@ impl Budget {
 
 /// How the engine is set up for a run.
 pub struct Setup<'a> {
-    /// Which readahead.
+    /// The readahead policy.
     pub policy: &'a PolicySpec,
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
     /// Size of a cache page in bytes.
     pub page_bytes: u64,
-    /// Where the event log goes, if it is wanted.
+    /// Where to write the event log, if one is needed.
     pub event_log: Option<PathBuf>,
-    /// The machine's limits and the number of worker threads, where they are not the engine's own.
+    /// The machine's limits and the number of worker threads, if they differ from the engine's defaults.
     pub limits: Option<(Limits, u32)>,
 }
 
-/// One run through the engine, in a new cache.
+/// Does one run through the engine, with a new cache.
 ///
 /// # Errors
 /// The source cannot be read, the log cannot be written, or [`check`] refuses the workload.
@@ -260,15 +260,14 @@ pub fn engine(
     Ok(result(timed, stats, workload, page_bytes, false))
 }
 
-/// A file as a source, read past the page cache.
+/// A file as a source, read with direct I/O.
 ///
-/// # Errors
-/// It cannot be opened for reading.
+/// The file cannot be opened for reading.
 pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
-/// One run through the page cache, at the device's own setting, with a descriptor for each open description.
+/// Does one run through the page cache with the device's own setting, and a descriptor for each open description.
 ///
 /// # Errors
 /// The file cannot be opened or read, or [`check`] refuses the workload.
@@ -293,7 +292,7 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
             .map_err(LiveError::io(format!("reading {}", path.display())))
     };
     let advise = |open: u32, advice, offset, len| {
-        // A length of 0 would be the whole rest of the file.
+        // A length of 0 would mean the whole rest of the file.
         let Some(len) = NonZeroU64::new(len) else {
             return Ok(());
         };
@@ -343,23 +342,23 @@ fn result(
     }
 }
 
-/// Wall-clock time of a run, the latency of each read, and how late they were issued, where that was measured.
+/// Wall-clock time of a run, the latency of each read, and how late the reads were issued, if that was measured.
 struct TimedRun {
     time: Duration,
     latency: Histogram<u64>,
     late_p99_ns: Option<u64>,
 }
 
-/// A replay at recorded times fails where the 99th percentile of its lateness is above this, in nanoseconds, ...
+/// A replay at recorded times fails if the 99th percentile of its lateness is above this, in nanoseconds, ...
 const MAX_LATE_NS: u64 = 100_000;
-/// ... and above this part of the median latency. Evaluation names both limits; taken together as the lower of the two,
-/// no run with cached reads would pass, whose median is a few microseconds.
+/// ... and above this part of the median latency. The evaluation rules state both limits. If each alone were enough to
+/// fail, no run with cached reads would pass, because their median is a few microseconds.
 const MAX_LATE_PART: f64 = 0.01;
 
-/// A read through whatever is measured: open description, buffer, offset.
+/// A read through the storage under test: open description, buffer, offset.
 type ReadFn<'a> = &'a (dyn Fn(u32, &mut [u8], u64) -> Result<usize, LiveError> + Sync);
 
-/// A hint to it: open description, which, offset, length.
+/// A hint to the storage under test: open description, hint, offset, length.
 type AdviseFn<'a> = &'a (dyn Fn(u32, Advice, u64, u64) -> Result<(), LiveError> + Sync);
 
 struct ReadCalls<'a> {
@@ -377,7 +376,7 @@ fn kernel_advice(advice: Advice) -> rustix::fs::Advice {
     }
 }
 
-/// Carries out every job, a thread for each request that a job keeps going.
+/// Runs every job, with a thread for each request that a job has in flight.
 fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
     if needs_pacing(workload) {
         return run_paced(workload, target);
@@ -391,7 +390,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
     if let [(job, next)] = lanes.as_slice()
         && job.depth <= 1
     {
-        // A single reader needs no extra thread, and none is timed.
+        // A single reader needs no extra thread, and its thread start is not timed.
         let latency = lane(job, next, target)?;
         return Ok(TimedRun {
             time: began.elapsed(),
@@ -407,7 +406,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
         {
             let thread = spawn_scoped(scope, "foreread-reader", move || lane(job, next, target));
             threads.push(thread.map_err(|error| {
-                // Those that there are read no more: with fewer readers the time would be another one.
+                // The readers that have started stop: with fewer readers the measured time would be wrong.
                 lanes
                     .iter()
                     .for_each(|(job, next)| next.store(job.requests.len(), Ordering::Relaxed));
@@ -419,7 +418,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
             let part = thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            // The same bounds on both sides: adding cannot fail.
+            // Both histograms have the same bounds: adding cannot fail.
             let _ = all.add(&part);
         }
         Ok::<_, LiveError>(all)
@@ -431,7 +430,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
     })
 }
 
-/// Whether there is more to do than to read one request after the other.
+/// Whether the workload needs more than one request after the other.
 fn needs_pacing(workload: &Workload) -> bool {
     let waits =
         |job: &Job| job.timed || job.batch > 1 || job.after.is_some() || !job.links.is_empty();
@@ -447,7 +446,7 @@ fn needs_pacing(workload: &Workload) -> bool {
             > paced::MAX_WORKERS
 }
 
-/// Carries out jobs that pause or wait. Timed jobs fail if the reader was too late.
+/// Runs jobs that pause or wait. Timed jobs fail if the reader was too late.
 fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
     let paced::PacedTimes {
         time,
@@ -470,7 +469,7 @@ fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Li
     })
 }
 
-/// One request after the other until the job has no more.
+/// Issues one request after the other until the job ends.
 fn lane(
     job: &Job,
     next: &AtomicUsize,

@@ -1,10 +1,10 @@
-//! `probe`: measures a storage by request size and by depth, fits a model, and says which readahead is enough.
+//! `probe`: measures storage by request size and by queue depth, fits a model, and says how much readahead is enough.
 //!
 //! ```text
 //!   source ──grid, rounds──► points ──► fit ──► FILE.toml ──► compare --on model:FILE.toml
 //!                              └──────► one sentence, and the line that sets it
 //! ```
-//! Example: a volume that answers in 0.2 ms and delivers 480 MB/s to one reader, 1,200 MB/s to 16, gives
+//! Example: a volume that answers in 0.2 ms and delivers 480 MB/s to one reader, 1,200 MB/s to 16 readers, gives
 //! "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s". The source is only read.
 //!
 //! Schema `foreread.probe/1`. Undefined is null. MB is 10^6 bytes.
@@ -32,9 +32,9 @@ use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.probe/1";
-/// Widest line, in characters.
+/// Largest width of a line, in characters.
 const MAX_WIDTH: usize = 80;
-/// A model that is this far off in the median does not order policies.
+/// A model with a larger median error cannot rank policies.
 pub const DOUBTFUL: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,52 +46,53 @@ pub enum Pattern {
     Random,
 }
 
-/// Everything that one probe found.
+/// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of foreread that measured.
     pub foreread: String,
-    /// The source as it was named, in the notation of `--on`.
+    /// The source as the user named it, in the notation of `--on`.
     pub source: String,
     /// How it was read: `direct`, `through the page cache`, `virtual time`.
     pub source_about: String,
-    /// Day of the measurement, `2026-11-30` (UTC). Null for a model, which knows no day.
+    /// Day of the measurement, `2026-11-30` (UTC). Null for a model.
     pub date: Option<String>,
-    /// Bytes that the source holds.
+    /// Size of the source in bytes.
     pub capacity_bytes: u64,
-    /// Bytes from its start on that reads were spread over.
+    /// Bytes from the start over which reads were spread.
     pub span_bytes: u64,
-    /// True when the page cache was not involved.
+    /// True if the page cache was not involved.
     pub direct: bool,
-    /// The device's present `read_ahead_kb`, in bytes. Null where it cannot be known.
+    /// The device's present `read_ahead_kb`, in bytes. Null if unknown.
     pub readahead_bytes: Option<u64>,
-    /// How long it took, in seconds. Of a model: virtual seconds, summed.
+    /// How long the probe took, in seconds. For a model: the sum of virtual seconds.
     pub seconds: f64,
     /// Median, over the points, of (third quartile - first) / median of the rounds. Null with fewer than three rounds.
     pub noise: Option<f64>,
     /// What a reader must know, a sentence each.
     pub notes: Vec<String>,
-    /// What the host spends on a cache hit, for each KiB, in nanoseconds.
+    /// Host time of a cache hit for each KiB, in nanoseconds.
     pub host_ns_per_kib: Spread,
     /// The measurements: sequential first, then random; by depth, then by size.
     pub points: Vec<Point>,
     /// The model.
     pub fit: Fit,
-    /// The smallest sequential request, one at a time, that gets 98 % of the best such throughput ([Wu 2010b]'s mark).
+    /// The smallest request size with which sequential reads, one at a time, reach 98 % of their best throughput ([Wu
+    /// 2010b]'s mark).
     pub plateau_bytes: Option<u64>,
-    /// Which readahead is enough, and the line that sets it.
+    /// How much readahead is enough, and the command that sets it.
     pub verdict: Verdict,
 }
 
-/// Reads of one size in one order, this many of them kept going at once.
+/// Reads of one size and pattern at one queue depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub pattern: Pattern,
-    /// Bytes of each.
+    /// Bytes of each read.
     pub request_bytes: u64,
-    /// How many are under way at once.
+    /// Reads in flight at once.
     pub depth: u32,
     /// Rounds that were measured, spread over the whole time of the probe.
     pub rounds: u32,
@@ -103,7 +104,7 @@ pub struct Point {
     pub latency_us: Spread,
     /// 99th percentile of the latencies of all rounds, in microseconds. Null with fewer than 100 reads.
     pub latency_p99_us: Option<f64>,
-    /// What the model says, in 10^6 bytes a second.
+    /// Throughput by the model, in 10^6 bytes a second.
     pub model_mb_s: f64,
     /// `model_mb_s` / median throughput - 1.
     pub error: f64,
@@ -113,9 +114,9 @@ pub struct Point {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub median: f64,
-    /// First quartile; the smallest of fewer than four.
+    /// First quartile; the smallest value if there are fewer than four.
     pub low: f64,
-    /// Third quartile; the largest of fewer than four.
+    /// Third quartile; the largest value if there are fewer than four.
     pub high: f64,
 }
 
@@ -126,7 +127,7 @@ impl Spread {
         high: 0.0,
     };
 
-    /// Of some values; nothing of none, or of one that is not finite.
+    /// The spread of some values. Returns `None` if there are none, or if one is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {

@@ -1,4 +1,4 @@
-//! Replays: from a recorded trace to a workload that the simulator and the live side can run.
+//! Replays: turns a recorded trace into a workload that the simulator and the live side can run.
 //!
 //! ```text
 //!   items ──load──► Loaded ──as_mode──► Replay: a Workload and what its reader must know
@@ -8,8 +8,9 @@
 //!                             └ deps    what each record waits for has happened, and its delay     here
 //! ```
 //!
-//! A mode is how time is kept, and figures of two modes do not compare: a table has one. Never: writes, or a read that
-//! was not recorded as a demand (readahead in a trace is left out, and counted).
+//! A mode determines how the reads are timed. Figures of two modes cannot be compared, so a table has one mode.
+//! Nothing is written, and only reads that were recorded as demands are replayed (readahead in a trace is left out,
+//! and counted).
 
 mod infer;
 mod kept;
@@ -29,28 +30,28 @@ pub use layout::{LayoutError, bases, laid_out};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 pub use walk::is_walk;
 
-/// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
-/// waiting since its time.
+/// Most reads of one open description that are outstanding at once in mode open. Further reads wait, and their waiting
+/// time counts from their recorded time.
 pub const MAX_OUTSTANDING: u32 = 1 << 14;
-/// From the first to the last record, in nanoseconds: 400 days, longer than any known recording.
+/// Longest time from the first to the last record, in nanoseconds: 400 days, longer than any known recording.
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 /// The largest factor on recorded pauses.
 pub const MAX_THINK: f64 = 100.0;
 
-/// What a reader must know of a replay by waits that are not in the trace.
+/// The note for a replay whose waits are inferred.
 const INFERRED: &str = "The trace does not say what its reads wait for: each waits for all that had ended before it began";
 
-/// How a replay keeps time. The comments are the help of `--mode`.
+/// How a replay is timed. The comments are the help of `--mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// As fast as possible: a reader's next read begins when the one before has ended
     #[value(alias = "afap")]
     Asap,
-    /// The same, after the pause that was recorded between the two
+    /// Like asap, but after the pause that was recorded between the two reads
     Closed,
-    /// Each read at its recorded time; latencies count from there
+    /// Each read at its recorded time; its latency counts from that time
     Open,
-    /// Each read when what it waits for has happened, and its recorded delay has passed
+    /// Each read starts once what it depends on has happened and its recorded delay has passed
     Deps,
 }
 
@@ -58,7 +59,7 @@ impl Mode {
     /// Every mode.
     pub const ALL: [Mode; 4] = [Mode::Asap, Mode::Closed, Mode::Open, Mode::Deps];
 
-    /// What it is called.
+    /// Name of the mode.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +70,7 @@ impl Mode {
         }
     }
 
-    /// What JSON calls it: `asap` was `afap` when the schema was written.
+    /// Name of the mode in JSON: `asap` was called `afap` when the schema was written.
     #[must_use]
     pub fn json_name(self) -> &'static str {
         if self == Mode::Asap {
@@ -79,33 +80,34 @@ impl Mode {
         }
     }
 
-    /// The one that JSON calls so.
+    /// The mode with this name in JSON.
     #[must_use]
     pub fn of_json(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.json_name() == name)
     }
 }
 
-/// A trace that is ready to be run.
+/// A trace that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// What is read, when.
+    /// The reads and their timing.
     pub workload: Workload,
-    /// How time is kept.
+    /// How the reads are timed.
     pub mode: Mode,
-    /// The factor on recorded pauses; none where pauses take no part.
+    /// The factor on recorded pauses; `None` if pauses are not used.
     pub think: Option<f64>,
-    /// What a reader of its figures must know, a sentence each.
+    /// What a reader of the figures must know, a sentence each.
     pub notes: Vec<String>,
-    /// What it was made of.
+    /// The trace from which it was made.
     pub loaded: Arc<LoadedTrace>,
 }
 
 impl Replay {
-    /// Makes a trace ready: in `mode`, or else in the best that it allows. `think` is a factor on the recorded pauses.
+    /// Prepares a trace for a replay in `mode`, or in the best mode that it allows. `think` is a factor on the
+    /// recorded pauses.
     ///
     /// # Errors
-    /// The trace does not tell what the mode needs.
+    /// The trace lacks what the mode needs.
     pub fn of(
         loaded: &Arc<LoadedTrace>,
         mode: Option<Mode>,
@@ -166,7 +168,7 @@ fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
     }
 }
 
-/// The factor on pauses, where the mode has any.
+/// The factor on pauses, if the mode has pauses.
 fn factor(loaded: &LoadedTrace, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, Failure> {
     let refuse = |what: &str, remedy: &str| {
         let place = format!("{}, mode {}", loaded.name, mode.name());
@@ -205,9 +207,9 @@ fn factor(loaded: &LoadedTrace, mode: Mode, asked: Option<f64>) -> Result<Option
     }
 }
 
-/// A pause by a factor.
+/// A pause multiplied by a factor.
 fn scaled(ns: u64, factor: f64) -> u64 {
-    // Times below 2^53 ns, 104 days, stay exact; a factor of 1 changes nothing at all.
+    // Times below 2^53 ns, 104 days, stay exact; a factor of 1 changes no time.
     if factor == 1.0 {
         ns
     } else {
@@ -215,7 +217,7 @@ fn scaled(ns: u64, factor: f64) -> u64 {
     }
 }
 
-/// A job for each open description, with every request at its time.
+/// A job for each open description, with every request at its recorded time.
 fn timed(loaded: &LoadedTrace) -> Vec<Job> {
     let mut of_open: Vec<Option<u32>> = vec![None; loaded.opens.len() * 2];
     let mut jobs: Vec<Job> = Vec::new();
@@ -243,7 +245,7 @@ fn timed(loaded: &LoadedTrace) -> Vec<Job> {
     jobs
 }
 
-/// A job for each record, that begins when what it waits for has happened. What is passed over happens at once.
+/// A job for each record, which begins when the record's dependencies have ended. Skipped records end at once.
 fn dependent(loaded: &LoadedTrace, factor: f64) -> Result<Vec<Job>, Failure> {
     let mut earliest: Vec<u64> = Vec::with_capacity(loaded.records.len());
     let mut jobs = Vec::with_capacity(loaded.records.len());
@@ -284,7 +286,8 @@ fn dependent(loaded: &LoadedTrace, factor: f64) -> Result<Vec<Job>, Failure> {
 }
 
 impl KeptRecord {
-    /// What it becomes, without a pause: one request, of a touch one for each of its pages; none for what is passed over.
+    /// The requests of a record, without a pause: one for a read, one for each page of a touch, none for a skipped
+    /// record.
     fn requests(&self) -> impl Iterator<Item = Request> {
         let one = match self.what {
             What::Read => Some(Request::read(self.offset, self.len)),
@@ -305,7 +308,7 @@ impl KeptRecord {
         )
     }
 
-    /// A job with its own open description.
+    /// A job with a separate open description.
     fn job(&self, loaded: &LoadedTrace, requests: Vec<Request>) -> Job {
         let file = loaded.opens[self.open as usize];
         Job {

@@ -1,4 +1,4 @@
-//! From raw runs to something a person or a program reads.
+//! Turns raw runs into reports for people and programs.
 //!
 //! ```text
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
@@ -6,8 +6,8 @@
 //!   several Reports ────►  series::Series ►  the same for a parameter that varies, and a picture (chart)
 //!   all of these ────────►  page            one HTML file
 //! ```
-//! The table and the verdict are made from the [`Report`], so no text can say what the JSON does not.
-//! Never: runs anything, prints anything, or reads a clock or the environment.
+//! The table and the verdict are made from the [`Report`], so that no text contains anything that the JSON lacks.
+//! Nothing here runs a measurement, prints, or reads a clock or the environment.
 
 mod fill;
 mod kind;
@@ -31,10 +31,11 @@ pub use screen::screen;
 pub use series::Series;
 pub use table::render;
 
-/// The runs of one policy. Run `i` of every policy of a table met the same trace, seed and storage: a pair.
+/// The runs of one policy. Run `i` of every policy of a table has the same trace, seed and storage: these runs form a
+/// pair.
 #[derive(Clone, Debug)]
 pub struct PolicyRuns {
-    /// As it was asked for, `NAME:key=value,...`.
+    /// The policy as the user gave it, `NAME:key=value,...`.
     pub policy: String,
     pub kind: RowKind,
     /// One result for each run, in the order of the pairs.
@@ -54,7 +55,7 @@ impl PolicyRuns {
         self.runs.iter().map(|r| r.latency.mean() / 1e9).collect()
     }
 
-    /// What rows are compared by, run by run, in seconds.
+    /// The value by which rows are compared, run by run, in seconds.
     #[must_use]
     pub fn judged_s(&self, by: Judge) -> Vec<f64> {
         match by {
@@ -68,14 +69,14 @@ impl PolicyRuns {
 pub enum Judge {
     /// The time of a run.
     Time,
-    /// The mean latency of its reads: where each read has its own time, all policies take that of the trace.
+    /// The mean latency of its reads: if each read has its recorded time, all policies take the time of the trace.
     Latency,
 }
 
 /// One workload on one source under several policies: the result of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// The workload, as it was asked for.
+    /// The workload, as the user gave it.
     pub workload: String,
     /// The source in the notation of `--on`: `file:PATH` or `model:NAME`.
     pub source: String,
@@ -87,31 +88,31 @@ pub struct Table {
     pub seed: u64,
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
-    /// Size of a cache page in bytes: the grain of every byte counter.
+    /// Size of a cache page in bytes: the unit of every byte counter.
     pub page_bytes: u64,
     /// What a reader of the table must know ("O_DIRECT was refused"), a sentence each.
     pub notes: Vec<String>,
-    /// What no run can be below, run by run; empty on a file.
+    /// The lower bound of each run; empty on a file.
     pub bounds: Vec<Bound>,
-    /// How a replayed trace kept time; nothing for workloads of ours.
+    /// How a replayed trace was timed; `None` for built-in workloads.
     pub pace: Option<ReplayPace>,
-    /// The rows, in the order they are shown in.
+    /// The rows, in the order in which they are shown.
     pub policies: Vec<PolicyRuns>,
-    /// Where the reads are fewer than usual.
+    /// Set if the reads are fewer than usual.
     pub shortened: Option<SpanCut>,
 }
 
-/// The reads of a workload span less than usual, as the source is slow.
+/// How much the span of a workload was reduced because the source is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanCut {
-    /// Bytes that they span.
+    /// Bytes that the reads span.
     pub span_bytes: u64,
-    /// Bytes that they span usually.
+    /// Bytes that they usually span.
     pub usual_bytes: u64,
 }
 
 impl Table {
-    /// What it comes to before it is tested: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
+    /// The result before tests: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
     #[must_use]
     pub fn in_a_line(&self) -> String {
         let mean = |row: &PolicyRuns| {
@@ -140,12 +141,12 @@ impl Table {
     }
 }
 
-/// How a replay keeps time.
+/// How a replay is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayPace {
-    /// How its reads are timed.
+    /// How the starts of its reads are determined.
     pub mode: Mode,
-    /// The factor on recorded pauses; none where pauses take no part.
+    /// The factor on recorded pauses; `None` if pauses are not used.
     pub think: Option<f64>,
 }
 

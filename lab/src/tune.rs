@@ -1,15 +1,16 @@
-//! `tune`: from a trace to what to set. Measures the storage, compares policies on a model of it, and says what the kernel,
-//! a hint and foreread gain over today's setting; or that nothing does.
+//! `tune`: from a trace to what to set. It measures the storage, compares policies on a model of it, and says how much the
+//! kernel, a hint and foreread gain over today's setting, or that nothing gains.
 //!
 //! ```text
 //!   trace ──► which storage? ──► probe ──► model ──► compare: the kernel's and our policies, in pairs ──► gains
 //!               where its reads waited      │                                                              │
 //!               longest, or --on            └──► the same reads with hints, in pairs ──────────────────────┴─► settings
 //! ```
-//! Everything is compared with **today**: the kernel's readahead at the storage's present setting. A gain is worth a change
-//! from 10 % on. Never: a gain that no corrected test calls one, or a setting without its gain.
+//! Everything is compared with **today**: the kernel's readahead at the storage's present setting. A change is worth it if
+//! it gains at least 10 %. A gain is only reported if a corrected test confirms it, and each setting is given with its
+//! gain.
 //!
-//! Schema `foreread.tune/1`: keys are only ever added. What is not defined is null.
+//! Schema `foreread.tune/1`: keys are only ever added. Undefined values are null.
 
 mod candidates;
 mod choose;
@@ -41,83 +42,85 @@ use steps::{Gains, Place};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.tune/1";
-/// Pairs of runs: a model is cheap, and ten rows want more than a glance.
+/// Pairs of runs: a model is cheap, and comparing ten rows needs many runs.
 pub const RUNS: u32 = 10;
-/// The kernel's maximum where it is unknown: what it sets for nearly every device.
+/// The kernel's maximum if it is unknown: the kernel's default for nearly every device.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
-/// Part of today's time that a change has to save: less is within what a model is off, and no reason to touch a system.
+/// Part of today's time that a change has to save: less is within the error of a model, and no reason to change a
+/// system.
 pub const MIN_GAIN: f64 = 0.10;
-/// Seconds of a run that a change has to save: less is not noticed, and what a program reads in so short a time is mostly its start.
+/// Seconds of a run that a change has to save: less is not noticed, and in so short a time a program reads mostly its own code.
 pub const MIN_SAVED_S: f64 = 0.01;
 
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// The trace, the cache, the seed and the runs. Its policies and its place are passed over.
+    /// The trace, the cache, the seed and the runs. Its policies and its source are ignored.
     pub plan: ComparePlan,
-    /// Where the files live: a model, taken as it is, or a file or block device, which is probed.
+    /// The storage of the files: a model, which is used as it is, or a file or block device, which is probed.
     pub storage: CompareOn,
-    /// Why it is this one, where it was found by the trace.
+    /// Why this storage was chosen, if it was found from the trace.
     pub chosen: Option<WorkloadChoice>,
-    /// Only part of the trace is used, as the user asked for.
+    /// The user wants only part of the trace.
     pub partial: bool,
     /// How long a probe may take, in seconds.
     pub seconds: f64,
-    /// The file system of the storage drops what is cached of a file when that is opened: nothing can be read ahead beside a program.
+    /// The file system drops the cached pages of a file when it is opened: no other process can read ahead for a program.
     pub is_dropped: bool,
-    /// Where the trace is, and the command that it is of, where they are known.
+    /// The trace file and the recorded command, if they are known.
     pub trace: Option<PathBuf>,
     pub command: Vec<String>,
 }
 
-/// Memory is counted in these, so that the same machine has the same figures.
+/// Memory is rounded to multiples of this, so that the same machine gives the same figures.
 const MEMORY_GRAIN: u64 = 256 << 20;
 
-/// Everything that was found.
+/// The result of `tune`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of foreread.
     pub foreread: String,
-    /// The trace, as it was named.
+    /// The trace, as the user named it.
     pub trace: String,
     /// The storage: `model:NAME`, or `file:PATH` that was probed.
     pub storage: String,
-    /// Why it is this one. Null where it was named.
+    /// Why this storage was chosen. Null if the user named it.
     #[serde(default)]
     pub chosen: Option<WorkloadChoice>,
-    /// What was measured of it. Null for a model.
+    /// The measurements of the storage. Null for a model.
     pub probe: Option<Probe>,
-    /// Today: the kernel's policy at the present setting.
+    /// Today's policy: the kernel's, at the present setting.
     pub today: String,
-    /// The largest window of today, in bytes.
+    /// The largest window of that policy, in bytes.
     pub today_bytes: u64,
-    /// Whether that was read from the storage, or is the kernel's default.
+    /// True if it was read from the storage; false if it is the kernel's default.
     pub today_is_known: bool,
     /// The comparison, schema `foreread.compare/1`.
     pub report: Report,
-    /// How long the same reads took when they were recorded. Null where the trace does not tell it, or is of another storage.
+    /// How long the same reads took when they were recorded. Null if the trace has no times, or is from another storage.
     #[serde(default)]
     pub recorded_s: Option<f64>,
-    /// The files that a hint is for, by their names in the trace.
+    /// The files that need the hint, by their names in the trace.
     pub hint_files: Vec<String>,
     /// See [`TuneOptions::is_dropped`].
     #[serde(default)]
     pub is_dropped: bool,
-    /// What the disk should have, and what each means gains these reads.
+    /// What the disk should have, and how much each step gains for these reads.
     pub verdict: Verdict,
 }
 
-/// A model whose time of today is more than this many times the recorded one, or less than its part, is not used for advice.
+/// If the model's time for today is above the recorded time by more than this factor, or below it, the model is not used for
+/// advice.
 const AS_RECORDED: f64 = 1.25;
 
 impl TuneReport {
-    /// The time of the reads today, by the model.
+    /// The time of the reads with today's setting, by the model.
     fn today_s(&self) -> Option<f64> {
         Some(self.report.row(&self.today)?.time_s.as_ref()?.mean)
     }
 
-    /// Whether the model says what was recorded of the same reads.
+    /// Whether the model agrees with the recorded time of the same reads.
     fn is_as_recorded(&self) -> bool {
         let times = self.recorded_s.zip(self.today_s());
         times.is_none_or(|(recorded_s, today_s)| {
@@ -127,8 +130,8 @@ impl TuneReport {
     }
 }
 
-/// Measures a storage, in about this many seconds: what was measured, and the model that fits it. The model is kept for the life of the
-/// process.
+/// Measures a storage in about this many seconds; returns the measurements and the model fitted to them. The model is kept until the
+/// process ends.
 fn probed(
     source: CompareOn,
     seconds: f64,
@@ -181,7 +184,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .collect(),
         oracle: OracleRow::OnModels,
         runs: Some(asked.plan.runs.unwrap_or(RUNS)),
-        // The kernel keeps what it has read in the memory that programs leave.
+        // The kernel caches what it has read in the memory that programs leave free.
         cache_bytes: asked
             .plan
             .cache_bytes
@@ -193,7 +196,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .first()
         .map(Report::of)
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
-    // Of small files of FUSE the model says nothing: it is of one large file.
+    // The model describes one large file, so it says nothing about small files on FUSE.
     let looked = storage.path().and_then(|path| look(path).ok());
     let is_on_fuse = looked.is_some_and(|looked| looked.is_on_fuse());
     let walk = loaded
@@ -221,7 +224,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     let (report, today) = (&tuned.report, &tuned.today);
     let by_run = advice_by_run(asked, loaded);
     let gains = match (tuned.is_as_recorded(), walk, asked.is_dropped) {
-        // Its server may not take the parts of a larger window in order, and no model shows it.
+        // The server may not handle the parts of a larger window sequentially, and no model shows that.
         (_, Some(walk), true) => Gains {
             policy: walk,
             ..Gains::default()
@@ -247,7 +250,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     Ok(tuned)
 }
 
-/// How long the recording took, if it was made here and its pauses are kept.
+/// How long the recording took, if it was made on this storage and its pauses are kept.
 fn recorded_s(asked: &TuneOptions) -> Option<f64> {
     let replay = asked.plan.replay.as_deref()?;
     let keeps_pauses = matches!(replay.mode, Mode::Closed | Mode::Deps);
@@ -255,7 +258,7 @@ fn recorded_s(asked: &TuneOptions) -> Option<f64> {
     is_like_it.then(|| replay.loaded.seconds())?
 }
 
-/// What follows from the gains. `sizes`: the readahead that the disk has, and what it should have.
+/// The verdict that follows from the gains. `sizes`: the readahead that the disk has, and what it should have.
 fn verdict(
     tuned: &TuneReport,
     asked: &TuneOptions,
@@ -284,12 +287,12 @@ fn verdict(
     }
 }
 
-/// Whether `foreread run` can help: it reads ahead into the page cache.
+/// Whether `foreread run`, which reads ahead into the page cache, can help.
 fn advice_by_run(asked: &TuneOptions, loaded: Option<&LoadedTrace>) -> bool {
     !asked.is_dropped && loaded.is_none_or(LoadedTrace::is_through_page_cache)
 }
 
-/// What the page cache may hold: the memory of this machine, or of the control group, less what is in use.
+/// How much the page cache may hold: the memory of this machine or of the control group, without what is in use.
 fn free_memory() -> Option<u64> {
     let room = Host::here().memory_room()?;
     let bytes = room.free_bytes / MEMORY_GRAIN * MEMORY_GRAIN;

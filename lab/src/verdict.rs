@@ -1,13 +1,14 @@
-//! What is advised, as one value: what a disk or a source has, what it should have, why, and what each means gains. `doctor`, `watch`, `probe`,
-//! `tune`, `compare`, `run` and `explain` make it here and show parts of it, so that no two of them name different values.
+//! The advice as one value: what a disk or a source has, what it should have, why, and how much each step gains. `doctor`, `watch`,
+//! `probe`, `tune`, `compare`, `run` and `explain` create it here and print parts of it, so that they never advise different values.
 //!
 //! ```text
 //!   disk     what its reads cost, checked by reads in order   doctor, watch, probe; beside the others' advice in tune and compare
 //!   tables   rows that were measured or simulated             compare, tune
 //!   lines    what to paste
 //! ```
-//! Example: on a disk 5 ms away with 128 KiB, `doctor` says 2 MiB. A program that reads in order gets the same value from `tune`: of settings
-//! that are as fast for it, that of the disk is taken. Where its reads want another value, one sentence has both.
+//! Example: on a disk 5 ms away with 128 KiB, `doctor` advises 2 MiB. For a program that reads sequentially, `tune` advises the same
+//! value: if several settings are equally fast for the program, the disk's own is chosen. If the program's reads need another value, one
+//! sentence gives both.
 
 pub mod disk;
 mod lines;
@@ -26,20 +27,21 @@ use std::path::Path;
 pub struct Verdict {
     /// A disk (`vda`), a mount by its number, or a source (`file:/srv/x`).
     pub device: String,
-    /// Its readahead, in bytes. Null where it is not known.
+    /// Its readahead in bytes. Null if unknown.
     pub has_bytes: Option<u64>,
-    /// What it should have, whatever is read from it: what it has, where that is right. Null where that is not known.
+    /// The readahead that it should have, whatever is read from it; equal to `has_bytes` if that is right. Null if
+    /// unknown.
     pub should_bytes: Option<u64>,
     pub standing: Standing,
-    /// Sentences.
+    /// The reasons, in sentences.
     pub why: String,
     pub confidence: Confidence,
-    /// What to do, that which is advised first at the head. Empty where nothing gains.
+    /// What to do, the preferred step first. Empty if nothing gains.
     pub steps: Vec<Step>,
 }
 
 impl Verdict {
-    /// With the value that the disk below a file should have, where something gains on it: that of `doctor`.
+    /// Adds the step for the disk below a file, with the value that `doctor` advises, if something gains on it.
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
@@ -57,65 +59,66 @@ impl Verdict {
         self
     }
 
-    /// The step of a means, where it gains.
+    /// The step of this kind, if it gains.
     #[must_use]
     pub fn step(&self, means: Means) -> Option<&Step> {
         self.steps.iter().find(|step| step.means == means)
     }
 
-    /// What a means gains, where that is known.
+    /// The gain of this kind of step, if it is known.
     #[must_use]
     pub fn gain(&self, means: Means) -> Option<&Gain> {
         self.step(means)?.gain.as_ref()
     }
 }
 
-/// What the present readahead is.
+/// How the present readahead is rated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
     #[default]
     Fine,
-    /// Another setting would be faster, and this one harms nothing.
+    /// Another setting would be faster, but the present one does no harm.
     Gain,
     Suspicious,
 }
 
-/// What the figures are from.
+/// Where the figures come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// Reads of this machine.
+    /// From reads on this machine.
     Measured,
-    /// A model.
+    /// From a model.
     Simulated,
-    /// A formula, of figures that were measured or are those of a class of devices.
+    /// From a formula, with measured figures or those of a class of devices.
     #[default]
     Formula,
-    /// Too few runs, or a storage that behaved irregularly.
+    /// From too few runs, or from a storage that behaved irregularly.
     Low,
 }
 
-/// In the order of what they cost the user.
+/// Kinds of steps, in ascending order of their cost to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
-    /// A value of the kernel, set once for all programs.
+    /// A setting of the kernel, set once for all programs.
     Setting,
-    /// `foreread run -- CMD`, which reads what the command is about to read.
+    /// `foreread run -- CMD`, which reads ahead for the command.
     Run,
-    /// `posix_fadvise`, a change of the program.
+    /// `posix_fadvise`, a change to the program.
     Hint,
-    /// `serve`, `mount` or the library: another path to the bytes.
+    /// `serve`, `mount` or the library: the program reads by another path.
     Policy,
-    /// `foreread plan` and `replay`, where a program reads the same each time, which is not for a tool to know.
+    /// `foreread plan` and `replay`, for a program that reads the same data each time; a tool cannot know whether it
+    /// does.
     Plan,
-    /// Another measurement.
+    /// A further measurement.
     Measure,
 }
 
 impl Means {
-    /// Where its lines belong.
+    /// Where the lines have to be used.
     #[must_use]
     pub fn place(self) -> &'static str {
         match self {
@@ -132,13 +135,13 @@ impl Means {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub means: Means,
-    /// In words: `Set the kernel's readahead to 2 MiB`. Empty where the lines say it.
+    /// The step in words: `Set the kernel's readahead to 2 MiB`. Empty if the lines explain themselves.
     pub what: String,
     /// The lines to paste; ends without a newline.
     pub text: String,
-    /// Why, and what it needs.
+    /// The reason, and what the step needs.
     pub why: String,
-    /// Null where it is not known.
+    /// Null if unknown.
     pub gain: Option<Gain>,
 }
 
@@ -154,7 +157,7 @@ impl Step {
         }
     }
 
-    /// Below a result, after an empty line.
+    /// The step below a result, after an empty line.
     #[must_use]
     pub fn next(&self) -> Vec<Block> {
         let lines = self.text.lines().map(|line| format!("    {line}"));
@@ -171,7 +174,7 @@ impl Step {
         Block::Paste { place, text, why }
     }
 
-    /// On a page: where, the lines, and why.
+    /// The step on a page: where, the lines, and why.
     #[must_use]
     pub fn copy(&self) -> [String; 3] {
         let mut letters = self.why.chars();
@@ -181,37 +184,37 @@ impl Step {
     }
 }
 
-/// What a means gains beside today.
+/// How much a step gains over today.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// What: a policy with its values, or a hint.
+    /// The policy with its values, or the hint.
     pub what: String,
-    /// What the row of a policy is. Null for a hint.
+    /// The kind of the policy's row. Null for a hint.
     #[serde(default)]
     pub kind: Option<RowKind>,
-    /// The kernel's maximum that it sets, in bytes. Null for all but a setting of the kernel.
+    /// The kernel's maximum that the step sets, in bytes. Null for other steps.
     #[serde(default)]
     pub max_bytes: Option<u64>,
     /// Its mean time (in mode open: latency) / that of today.
     pub ratio: f64,
-    /// Ends of the 95 % interval of it, by bootstrap over the pairs. Null with one run.
+    /// Ends of the ratio's 95 % interval, by bootstrap over the pairs. Null with one run.
     pub ratio_ci95: Option<[f64; 2]>,
-    /// Means in seconds: today, and with it.
+    /// Mean time of today, in seconds.
     pub today_s: f64,
-    /// See there.
+    /// Mean time with the step, in seconds.
     pub with_s: f64,
-    /// Bytes that it reads from the source / those of today.
+    /// Bytes that it reads from the source / bytes that today's setting reads.
     pub bytes_ratio: Option<f64>,
 }
 
 impl Gain {
-    /// It is gained by no readahead at all.
+    /// Whether the gain comes from turning readahead off.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.kind == Some(RowKind::NoReadahead)
     }
 
-    /// It is by perfect foresight: no more than this can be gained, and less may be.
+    /// Whether it is computed with perfect foresight: an upper limit, which a real run may not reach.
     #[must_use]
     pub fn is_limit(&self) -> bool {
         self.kind == Some(RowKind::Oracle)

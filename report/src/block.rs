@@ -4,50 +4,50 @@
 //!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
 //!                                          └─► section  sentences, drawings and tables of HTML
 //! ```
-//! A table is described once, by its columns: each has its head, its cells and where it is shown.
+//! A table is described once, by its columns: each column has its head, its cells, and where it is shown.
 
 use crate::figure::Figure;
 use crate::number::wrap;
 use crate::page::{Grid, Section};
 use crate::table::TextTable;
 
-/// Width that the first column of a table that is fitted always has before it is broken into lines.
+/// If a table is fitted to a width, its first column gets at least this width before it is broken into lines.
 const FIRST_WIDTH: usize = 16;
 
 /// A part of a result.
 pub enum Block {
-    /// Sentences.
+    /// Sentences, on the terminal and on the page.
     Text(String),
-    /// Sentences for the terminal alone, and for the page alone.
+    /// Sentences for the terminal only, or for the page only.
     Screen(String),
     Page(String),
-    /// Lines of the terminal that are not broken.
+    /// Lines for the terminal that are not broken.
     Lines(Vec<String>),
-    /// An empty line of the terminal.
+    /// An empty line on the terminal.
     Gap,
     Note(String),
-    /// Something to copy, with where it belongs and why.
+    /// Something to copy, with where to use it and why.
     Paste {
         place: String,
         text: String,
         why: String,
     },
     Table(Table),
-    /// Blocks with this many spaces before each line of the terminal.
+    /// Blocks whose lines are indented by this many spaces on the terminal.
     Indented(usize, Vec<Block>),
-    /// Where the terminal says which columns of the table before had no room.
+    /// The place where the terminal names the columns of the previous table that had no room.
     NoRoom,
     Figure(Figure),
 }
 
 impl Block {
-    /// A line of the terminal that is not broken.
+    /// A line for the terminal that is not broken.
     pub fn line(text: impl Into<String>) -> Block {
         Block::Lines(vec![text.into()])
     }
 }
 
-/// The blocks as text. Ends with a newline.
+/// The blocks as text; ends with a newline.
 #[must_use]
 pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -> String {
     let blocks = blocks.into_iter().collect();
@@ -122,7 +122,7 @@ impl Section {
     }
 }
 
-/// A column of a table of `R`.
+/// A column of a table with rows of type `R`.
 pub struct Column<'a, R> {
     head: Head,
     cell: Box<dyn Fn(&R) -> String + 'a>,
@@ -130,14 +130,15 @@ pub struct Column<'a, R> {
 
 #[derive(Clone)]
 struct Head {
-    /// In lines for the terminal: `un-\nused`.
+    /// The head for the terminal, in lines: `un-
+    /// used`.
     text: String,
-    /// On the page, where it is not the same in one line.
+    /// The head for the page, if it differs from the terminal's head in one line.
     page: Option<&'static str>,
     on_screen: bool,
     on_page: bool,
     is_left: bool,
-    /// The terminal leaves out the lowest first.
+    /// If the table is too wide, the terminal leaves out the column with the lowest rank first.
     rank: Option<u8>,
 }
 
@@ -153,13 +154,13 @@ impl Head {
 }
 
 impl<'a, R> Column<'a, R> {
-    /// Its head in one line.
+    /// The head in one line.
     #[must_use]
     pub fn name(&self) -> String {
         self.head.in_one_line()
     }
 
-    /// Its head as it was given.
+    /// The head as it was given.
     #[must_use]
     pub fn head(&self) -> &str {
         &self.head.text
@@ -178,7 +179,7 @@ impl<'a, R> Column<'a, R> {
         Column { head, cell }
     }
 
-    /// A column of words.
+    /// Makes it a column of words, which are aligned to the left.
     #[must_use]
     pub fn left(mut self) -> Column<'a, R> {
         self.head.is_left = true;
@@ -207,14 +208,14 @@ impl<'a, R> Column<'a, R> {
 /// A table. The first column names the rows.
 #[derive(Clone, Default)]
 pub struct Table {
-    /// Over it on the page.
+    /// The caption above the table on the page.
     pub caption: String,
     heads: Vec<Head>,
     rows: Vec<Vec<String>>,
-    /// A sign before the name of each row; `*` and `=` are the fastest.
+    /// A sign before the name of each row: `*` marks the fastest, `=` rows that are tied for it.
     pub marks: Vec<char>,
     pub strong: Vec<usize>,
-    /// Behind its caption on the page.
+    /// On the page, the table is folded below its caption.
     pub folded: bool,
     is_wide: bool,
     is_broken: bool,
@@ -235,7 +236,7 @@ impl Table {
         }
     }
 
-    /// Rows of cells without heads.
+    /// A table of cells without heads.
     pub fn of_cells<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>) -> Table {
         let rows: Vec<R> = rows.into_iter().collect();
         let number = rows.first().map_or(0, |row| row.as_ref().len());
@@ -243,28 +244,29 @@ impl Table {
         Table::new("", (0..number).map(column).collect(), &rows)
     }
 
-    /// All of its columns are of words.
+    /// Makes all columns columns of words.
     #[must_use]
     pub fn left(mut self) -> Table {
         self.heads.iter_mut().for_each(|head| head.is_left = true);
         self
     }
 
-    /// With two spaces between the columns of the terminal.
+    /// Puts two spaces between columns on the terminal.
     #[must_use]
     pub fn wide(mut self) -> Table {
         self.is_wide = true;
         self
     }
 
-    /// A cell for which the terminal has no room is broken into lines.
+    /// Breaks a cell into lines if the terminal has no room for it.
     #[must_use]
     pub fn broken(mut self) -> Table {
         self.is_broken = true;
         self
     }
 
-    /// Its lines and the columns that had no room. The first column has as much room as the others leave.
+    /// The lines of the table, and the columns that had no room. The first column gets the width that the others
+    /// leave.
     fn lines(&self, width: usize, bold: bool) -> (Vec<String>, Vec<String>) {
         let mut columns: Vec<usize> = (0..self.heads.len())
             .filter(|column| self.heads[*column].on_screen)
@@ -288,7 +290,7 @@ impl Table {
             columns.retain(|column| *column != out);
             left_out.push(self.heads[out].in_one_line());
         }
-        // The first column may be narrower than it is allowed to be, so the room is tried, not reckoned.
+        // The first column may be narrower than allowed, so the room is found by trying, not by computing.
         let room = width.saturating_sub(widest(&columns, FIRST_WIDTH));
         let first = (FIRST_WIDTH..=FIRST_WIDTH + room)
             .rev()
@@ -318,7 +320,7 @@ impl Table {
         if self.is_broken {
             grid = grid.within(width);
         }
-        // How many lines each row takes, to find the strong ones' again.
+        // The number of lines of each row, to find the lines of the strong rows later.
         let mut heights = Vec::new();
         for (n, row) in self.rows.iter().enumerate() {
             let mut cells: Vec<String> =
@@ -340,7 +342,7 @@ impl Table {
         lines
     }
 
-    /// The table of a page.
+    /// The table for a page.
     #[must_use]
     pub fn grid(&self) -> Grid {
         let shown = |column: &usize| self.heads[*column].on_page;
@@ -366,7 +368,7 @@ impl Table {
     }
 }
 
-/// A name, broken behind `:` and `,` where it is too long.
+/// A name, broken after `:` and `,` if it is too long.
 fn broken(name: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for part in name.split_inclusive([':', ',']) {

@@ -1,7 +1,7 @@
 //! A figure as data: lines over an axis, or bars with their names. `draw.rs` makes SVG of it, with the crate `plotters`.
 //!
 //! Series are told apart by colour and by the shape of their markers. The colours are those of Okabe and Ito, which people with
-//! colour blindness can tell apart, with grey in place of yellow. Text has the colour of the page around it, so that one drawing
+//! colour blindness can tell apart, with grey instead of yellow. Text has the colour of the page around it, so that one drawing
 //! fits a light and a dark page.
 //! ```text
 //!   policy      colour         policy      colour
@@ -17,7 +17,7 @@ use crate::markup::harmless;
 
 #[derive(Clone, Debug, Default)]
 pub struct Figure {
-    /// What is drawn, with its unit.
+    /// The title, with the unit.
     pub title: String,
     pub caption: String,
     pub data: FigureData,
@@ -35,14 +35,15 @@ impl Default for FigureData {
     }
 }
 
-/// Lines over a shared axis. The other axis begins at zero; it is logarithmic if values differ by 50 times or more.
+/// Lines over a shared x axis. The y axis begins at zero; it is logarithmic if values differ by a factor of 50 or
+/// more.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
-    /// What the axis is, with its unit.
+    /// Name of the x axis, with its unit.
     pub x_name: String,
-    /// Values on the axis, with their names.
+    /// Values on the x axis, with their labels.
     pub x_ticks: Vec<(f64, String)>,
-    /// Equal steps for equal factors. Ignored unless all values are above zero.
+    /// Whether the x axis is logarithmic. Ignored unless all values are above zero.
     pub is_x_log: bool,
     pub lines: Vec<Line>,
 }
@@ -50,11 +51,11 @@ pub struct Lines {
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     pub name: String,
-    /// By ascending `x`.
+    /// The points, by ascending `x`.
     pub points: Vec<Point>,
-    /// It belongs to the line before it, and is drawn pale in the same colour.
+    /// Whether it belongs to the line before it; it is then drawn in a pale shade of the same colour.
     pub is_twin: bool,
-    /// The point with this `x` has a ring.
+    /// The `x` of a point that is marked with a ring.
     pub ring: Option<f64>,
 }
 
@@ -62,7 +63,7 @@ pub struct Line {
 pub struct Point {
     pub x: f64,
     pub y: f64,
-    /// Ends of the interval of `y`; both are `y` if it has none.
+    /// Ends of the interval of `y`; both are `y` if there is no interval.
     pub interval: [f64; 2],
     pub is_marked: bool,
 }
@@ -80,7 +81,7 @@ impl Point {
     }
 }
 
-/// Bars from left to right, each under its name.
+/// Bars, each with its name.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
     /// Names of the parts of each bar; empty for bars of one part, which have the colours of their policies.
@@ -91,13 +92,13 @@ pub struct Bars {
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     pub name: String,
-    /// Its value in words.
+    /// The value as text.
     pub value: String,
     pub parts: Vec<f64>,
     pub interval: Option<[f64; 2]>,
-    /// A limit, not a choice: drawn as an outline.
+    /// Whether it is a limit, not a choice: then it is drawn as an outline.
     pub is_limit: bool,
-    /// Said beside the name, if it is the best: "fastest".
+    /// A note next to the name if it is the best: "fastest".
     pub best: &'static str,
 }
 
@@ -133,7 +134,7 @@ impl Figure {
     }
 }
 
-/// `text` without letters that could do harm.
+/// `text` without characters that could do harm.
 fn clean(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
@@ -141,7 +142,7 @@ fn clean(text: &str) -> String {
 /// Number of colours.
 const COLOURS: usize = 8;
 
-/// An index of a colour for each series, by its name.
+/// The index of a colour for each series, by its name.
 fn colours<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let mut used: Vec<usize> = Vec::new();
     for name in names {
@@ -150,7 +151,7 @@ fn colours<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
         let own = own.iter().position(|known| first == Some(known));
         let is_free = |colour: &usize| !used.contains(colour);
         let free = own.filter(is_free).or_else(|| {
-            // Those without an owner first, then the last of the others.
+            // Prefer colours without an owner, then the last of the others.
             (0..COLOURS).rev().find(is_free)
         });
         used.push(free.unwrap_or(used.len() % COLOURS));

@@ -1,11 +1,11 @@
-//! JSON as every command writes it: indented, with every digit, and a newline at its end.
+//! JSON in the form that every command writes: indented, with every digit, and a newline at the end.
 
 use serde::Serialize;
 
 /// A result as JSON.
 ///
 /// # Panics
-/// A map whose keys are no texts: a bug of the type.
+/// Panics on a map whose keys are not strings, which is a bug in the type.
 #[must_use]
 pub fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("numbers and texts can always be written") + "\n"

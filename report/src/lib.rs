@@ -1,4 +1,4 @@
-//! The room that **shows**: numbers, tables, charts and pages for people, made of values that it is given.
+//! The crate that **shows** results: numbers, tables, charts and pages for people, made from the values that it gets.
 //!
 //! ```text
 //!   names                      what may have been meant by a name that is unknown
@@ -7,7 +7,7 @@
 //!                 ├─► figure   charts as SVG, drawn by the crate plotters
 //!                 └─► page     one file of HTML: sections of figures and tables, and the JSON
 //! ```
-//! It knows no room that measures, and neither prints nor looks at a clock or a terminal.
+//! It depends on no crate that measures, and it neither prints nor uses a clock or a terminal.
 
 pub mod block;
 pub mod figure;

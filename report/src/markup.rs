@@ -1,9 +1,9 @@
-//! Foreign text on a page: names of traces, files and policies are hostile until proved otherwise.
+//! Escapes foreign text on a page: names of traces, files and policies are untrusted.
 //!
-//! Never: a letter that ends an element, a script or an attribute, that XML forbids, or that turns the direction of what
-//! follows around.
+//! The result has no character that could end an element, a script or an attribute, that XML forbids, or that changes
+//! the direction of the text after it.
 
-/// `text` as HTML and XML hold it, in an element or an attribute.
+/// Escapes `text` for an element or an attribute of HTML and XML.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -20,7 +20,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The letter itself, or a replacement for one that XML forbids or that turns the direction of the text around.
+/// The character itself, or a replacement if XML forbids it or if it changes the text direction.
 pub fn harmless(letter: char) -> char {
     match letter {
         '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
@@ -32,12 +32,12 @@ pub fn harmless(letter: char) -> char {
     }
 }
 
-/// JSON as a script element of type `application/json` holds it: the same value, without a letter that could end the
-/// element or that [`escape`] would not let through.
+/// JSON for a script element of type `application/json`: the same value, without characters that could end the
+/// element or that [`escape`] would replace.
 pub fn json_in_script(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {
-        // All of these stand inside strings only: elsewhere JSON has none of them but the newline.
+        // All of these occur only inside strings: elsewhere JSON has none of them except the newline.
         let plain = letter == '\n' || (harmless(letter) == letter && !"<>&".contains(letter));
         if plain {
             safe.push(letter);

@@ -1,17 +1,18 @@
-//! Unknown names: what may have been meant, and the command that lists what there is.
+//! Messages for unknown names: similar known names, and the command that lists all of them.
 //!
-//! Never: guesses for the user. The command ends; only the message helps.
+//! No name is guessed for the user: the command ends, and only the message helps.
 
 use foreread_core::policy::SpecError;
 use foreread_os::failure::Failure;
 
-/// From this likeness on a name may have been meant: two letters of five swapped are 0.7, one of three wrong is 0.6.
+/// From this similarity on, a name is suggested: two swapped letters of five give 0.7, one wrong letter of three
+/// gives 0.6.
 const LIKE: f64 = 0.6;
 
 /// Most names in a suggestion.
 const NAMES: usize = 3;
 
-/// The names that are like `name`, the nearest first; none where nothing is.
+/// The known names that are similar to `name`, the nearest first; empty if none is.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> = known.iter().map(|k| (likeness(&name, k), *k)).collect();
@@ -27,10 +28,11 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// 1 for the same, 0 for nothing in common. A name that contains the other is as good as nearly the same:
-/// `linux` for `linux-6.18`, `plain` for `rbd-plain`.
+/// Similarity from 0 (nothing in common) to 1 (equal). If one name contains the other, it is nearly 1: `linux` for
+/// `linux-6.18`, `plain` for `rbd-plain`.
 fn likeness(name: &str, known: &str) -> f64 {
-    // The first alone likes a common beginning so much that it takes `rdb` for `raid-6disk`; the second knows swaps.
+    // The first measure alone prefers a common beginning so strongly that it suggests `raid-6disk` for `rdb`; the
+    // second handles swapped letters.
     let score = f64::midpoint(
         strsim::jaro_winkler(name, known),
         strsim::normalized_damerau_levenshtein(name, known),
@@ -57,7 +59,7 @@ pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure
     )
 }
 
-/// The message for a `NAME:key=value,...` of this kind that was refused. `command` lists names, keys and ranges.
+/// The message for a refused `NAME:key=value,...` of this kind. `command` lists names, keys and ranges.
 pub fn refused(kind: &str, error: &SpecError, command: &str) -> Failure {
     match error {
         SpecError::UnknownName { name, known } => unknown(kind, name, known, command),

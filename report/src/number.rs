@@ -1,10 +1,10 @@
-//! How numbers look in a table and in a sentence: few digits, narrow, and never rounded into a claim
-//! ("100 %" is all of it). Never: used for JSON, which gets every digit.
+//! How numbers are written in tables and sentences: few digits, narrow, and never rounded up to a false claim ("100
+//! %" means all of it). JSON gets every digit instead.
 
-/// A size as it is written for a policy, with all its digits: `512K`, `1000`.
+/// A size in the notation of policies, with all its digits: `512K`, `1000`.
 pub use foreread_core::units::format_size as exact_size;
 
-/// The sign for what is not defined.
+/// The sign for an undefined value.
 pub const UNDEFINED: &str = "-";
 
 /// Bytes in a megabyte. MB is 10^6 in everything that is printed.
@@ -22,7 +22,7 @@ pub fn mb(bytes: Option<u64>) -> String {
     or_dash(bytes, |bytes| three(bytes as f64 / MB))
 }
 
-/// The per cents that `part` is of `all`.
+/// `part` as a percentage of `all`.
 #[must_use]
 pub fn share(part: Option<u64>, all: Option<u64>) -> String {
     let both = part.zip(all).filter(|(_, all)| *all > 0);
@@ -33,7 +33,7 @@ pub fn share(part: Option<u64>, all: Option<u64>) -> String {
 #[must_use]
 pub fn three(value: f64) -> String {
     let size = value.abs();
-    // The limits are where the digit before would round up: 9.996 shall be 10.0, not 10.00.
+    // Each limit is where rounding would add a digit: 9.996 is written as 10.0, not 10.00.
     match size {
         _ if size == 0.0 => "0".to_string(),
         _ if size < 0.0005 => format!("{value:.0e}"),
@@ -81,8 +81,8 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
     }
 }
 
-/// The same with up to two decimals more where half the interval would be rounded to nothing: `17.1800 ±0.0004`. Without an interval that
-/// is smaller still.
+/// Like [`span_s`], with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800 ±0.0004`. If it is
+/// even smaller, the interval is left out.
 #[must_use]
 pub fn span_seen(mean: f64, half: Option<f64>) -> String {
     const MORE: usize = 2;
@@ -110,7 +110,7 @@ pub fn latency_us(us: f64) -> String {
     }
 }
 
-/// A part of one as whole per cents, three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
+/// A fraction as a whole percentage of at most three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
 #[must_use]
 pub fn percent(part: f64) -> String {
     match part * 100.0 {
@@ -131,8 +131,8 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// The 95 % interval of a ratio behind it, in a sentence: ` (95 %: x0.25 to x0.31)`, ` (in every run)` where it has no
-/// width that could be seen.
+/// The 95 % interval after a ratio in a sentence: ` (95 %: x0.25 to x0.31)`, or ` (in every run)` if both ends look
+/// equal.
 #[must_use]
 pub fn interval([low, high]: [f64; 2]) -> String {
     match (times(low), times(high)) {
@@ -141,7 +141,8 @@ pub fn interval([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// A size in units of 1024: exact where that is short, such as `128K` and `1536`, else three digits, such as `1.35T`.
+/// A size in units of 1024: exact if that is short, such as `128K` and `1536`, otherwise with three digits, such as
+/// `1.35T`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
@@ -155,7 +156,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Letters of a size that is printed with all its digits: `1023K`.
+/// Longest size that is printed with all its digits: `1023K`.
 const SHORT_SIZE: usize = 5;
 
 /// An amount of bytes for a sentence, in units of 1000: `3 B`, `12.0 kB`, `134 MB`, `1.20 GB`.
@@ -169,7 +170,7 @@ pub fn amount(bytes: u64) -> String {
     }
 }
 
-/// The same for a sentence: what is no whole number of a unit is this many `B`.
+/// Like [`size`], for a sentence: a size that is not a whole number of a unit is written in `B`.
 #[must_use]
 pub fn size_b(bytes: u64) -> String {
     let text = size(bytes);
@@ -180,7 +181,7 @@ pub fn size_b(bytes: u64) -> String {
     }
 }
 
-/// The same with the unit in full, for a sentence: `8 MiB`, `128 KiB`, `1000 B`.
+/// Like [`size_b`], with the unit in full: `8 MiB`, `128 KiB`, `1000 B`.
 #[must_use]
 pub fn size_in_words(bytes: u64) -> String {
     let text = size_b(bytes);
@@ -190,7 +191,7 @@ pub fn size_in_words(bytes: u64) -> String {
     }
 }
 
-/// What keeps two words on one line in [`wrap`].
+/// A character that keeps two words on one line in [`wrap`].
 pub const TIE: char = '\u{a0}';
 
 /// `text` broken at spaces into lines of at most `width` characters, the later ones indented by two. A longer word
@@ -217,7 +218,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Without control characters: text from a trace must not move the terminal's cursor.
+/// `text` without control characters: text from a trace must not move the terminal's cursor.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars()
@@ -231,7 +232,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// `text` if it has no more than `most` characters, or its beginning and a sign that there is more.
+/// `text` if it has at most `most` characters, otherwise its beginning and a sign that it is cut.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {

@@ -1,17 +1,17 @@
-//! A report as one page of HTML: for people, offline, on a phone and by night. What `--html` writes.
+//! A report as a single HTML page that works offline, on a phone and in dark mode. `--html` writes it.
 //!
 //! ```text
 //!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
-//! A result makes its page of these parts: `lab/src/report/page/`, `page.rs` of `lab/src/probe`, `lab/src/tune`, `lab/src/explain`,
-//! `attach/src/run` and `check/src/reproduce`. All have the same layout:
+//! The page of each command is built from these parts in `lab/src/report/page/`, `page.rs` of `lab/src/probe`, `lab/src/tune`,
+//! `lab/src/explain`, `attach/src/run` and `check/src/reproduce`. All have the same layout:
 //! ```text
 //!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command ─► every value
 //! ```
-//! The page holds no script that runs and loads nothing; its own policy (CSP) forbids both. It is XML as well as HTML,
-//! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
-//! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
+//! The page loads nothing and runs no script; its own policy (CSP) forbids both. It is valid XML as well as HTML, so
+//! that a test can parse it. Every figure has its values in a table, and every value of the JSON is on the page.
+//! All text is escaped, nothing outside the file is referenced, and every number comes from the report.
 
 mod values;
 
@@ -23,28 +23,28 @@ use minijinja::{AutoEscape, Environment, context};
 
 /// The title of the box on top of a page with advice.
 pub const WHAT_TO_DO: &str = "What to do";
-/// The title of the part with what to paste.
+/// The title of the section with commands to paste.
 const NEXT: &str = "Next";
-/// Longer tables are behind their captions.
+/// Longer tables are folded below their captions.
 const MAX_OPEN_ROWS: usize = 16;
-/// Figures of a page that are seen without opening anything.
+/// Number of figures that are visible without opening anything.
 const MAX_OPEN_FIGURES: usize = 4;
 
-/// A page before it is HTML.
+/// A page before it is rendered as HTML.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub title: String,
-    /// The box on top, with its title: the first thing to read.
+    /// The box at the top, with its title: the first thing to read.
     pub lead: (&'static str, Vec<String>),
     pub facts: Vec<(String, String)>,
-    /// Of several parts, before the parts.
+    /// Figures before the sections.
     pub figures: Vec<Figure>,
     pub sections: Vec<Section>,
-    /// What to paste next: where it belongs, or nothing; the text; and why.
+    /// What to paste next: where to use it (or an empty text), the text itself, and why.
     pub next: Vec<[String; 3]>,
 }
 
-/// A part of a page.
+/// A section of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     pub title: String,
@@ -52,13 +52,13 @@ pub struct Section {
     pub notes: Vec<String>,
     pub figures: Vec<Figure>,
     pub grids: Vec<Grid>,
-    /// Something to copy: where it belongs, the text, and why.
+    /// Something to copy: where to use it, the text itself, and why.
     pub copies: Vec<[String; 3]>,
-    /// Behind a line to open it by.
+    /// Whether the section is folded.
     pub folded: bool,
 }
 
-/// The first figures, up to `open` in number, and the others.
+/// The first `open` figures, and the others.
 fn drawings(figures: &[Figure], open: &mut usize) -> Value {
     let value = |figure: &Figure| {
         let svg = Value::from_safe_string(figure.to_svg());
@@ -75,11 +75,11 @@ pub struct Grid {
     pub caption: String,
     pub heads: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// Rows that stand out: the best one, a check that was missed.
+    /// Rows that are emphasized: the best one, a check that failed.
     pub strong: Vec<usize>,
-    /// Behind its caption, to open it by: many rows that few readers want.
+    /// Whether the table is folded below its caption, because it has many rows that few readers need.
     pub folded: bool,
-    /// Columns that are known to hold words; of the others their cells decide.
+    /// Columns that contain words; for other columns it is decided by their cells.
     pub words: Vec<usize>,
 }
 
@@ -96,7 +96,7 @@ impl Grid {
         }
     }
 
-    /// Whether a column holds words, which stand to the left, and not figures.
+    /// Whether a column contains words, which are aligned to the left, and not figures.
     fn holds_words(&self, column: usize) -> bool {
         if self.words.contains(&column) {
             return true;
@@ -119,7 +119,7 @@ impl Grid {
         cells().next().is_some() && cells().all(|cell| is_word(cell))
     }
 
-    /// Whether it is behind its caption, and the rows of it that are shown all the same: of many rows, those that stand out.
+    /// Whether the table is folded; if it is, the rows that are shown nevertheless: those that are emphasized.
     fn fold(&self) -> Option<Grid> {
         let is_long = self.rows.len() > MAX_OPEN_ROWS;
         let strong = self
@@ -160,7 +160,7 @@ impl Grid {
 }
 
 impl Page {
-    /// The page with `json`, which `--json` writes, and every value of it in tables to be opened.
+    /// The page with `json`, the same JSON that `--json` writes, and tables of every value in it.
     pub fn to_html(mut self, json: &str) -> String {
         let value = serde_json::from_str(json).expect("JSON of our own");
         let next = std::mem::take(&mut self.next);
@@ -180,7 +180,8 @@ impl Page {
         });
         let mut env = Environment::new();
         env.set_auto_escape_callback(|_| AutoEscape::Html);
-        // Our own escaping in place of the library's: it lets no control and no turn of direction through either.
+        // Use our own escaping instead of the library's: it also replaces control characters and characters that
+        // change the text direction.
         env.set_formatter(|out, _, value| {
             let text = value
                 .as_str()
@@ -208,7 +209,7 @@ impl Page {
 
 impl Section {
     fn value(&self, open_figures: &mut usize) -> Value {
-        // What is folded as a whole is not folded again.
+        // Within a folded section, tables are not folded again.
         let grids = |grid: &Grid| match grid.fold().filter(|_| !self.folded) {
             None => vec![grid.value(false)],
             Some(open) => {

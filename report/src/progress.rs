@@ -1,9 +1,9 @@
-//! How a long measurement says where it is.
+//! How a long measurement reports its progress.
 //!
-//! The lab calls it between runs; the command line implements it. Never: called inside a timed run,
-//! where drawing would be measured too.
+//! The lab calls it between runs, and the command line implements it. It is never called inside a timed run, because
+//! drawing would then be measured too.
 
-/// Told of progress, in this order: a stage, then its steps, then the next stage.
+/// Receives progress in this order: a stage, then its steps, then the next stage.
 pub trait Progress {
     /// A new stage begins; `text` names it in a few words ("boot-ide on model:rbd").
     fn stage(&mut self, text: &str);
@@ -11,7 +11,8 @@ pub trait Progress {
     /// `done` of `total` steps of this stage are done. `total` stays the same within a stage.
     fn step(&mut self, done: u64, total: u64);
 
-    /// A figure of this stage, in a few words ("auto: 0.61 s in run 1 of 10"): for work that takes long.
+    /// An intermediate result of this stage, in a few words ("auto: 0.61 s in run 1 of 10"), for work that takes
+    /// long.
     fn found(&mut self, _text: &str) {}
 }
 
@@ -29,7 +30,7 @@ impl Progress for &mut (dyn Progress + '_) {
     }
 }
 
-/// Says nothing.
+/// Reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,24 +1,25 @@
-//! A table for the terminal: columns of words to the left, of figures to the right, spaces between them, no lines.
+//! A table for the terminal: words are aligned to the left, figures to the right; columns are separated by spaces,
+//! without lines.
 //!
 //! ```text
 //!   policy      time     TextTable::new([0]).head(["policy", "time"])   add(["auto", "1.2 s"])
 //!   auto       1.2 s
 //!   linux-6.18 3.4 s
 //! ```
-//! Never: looks at the terminal. A table that must fit is given its width.
+//! The terminal is not queried: a table that must fit is given its width.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 pub struct TextTable {
     grid: Table,
-    /// Columns of words.
+    /// Indexes of the columns of words.
     left: Vec<usize>,
-    /// Spaces between two columns.
+    /// Number of spaces between two columns.
     gap: u16,
 }
 
 impl TextTable {
-    /// `left`: the columns of words; all others hold figures.
+    /// `left`: indexes of the columns of words; all other columns contain figures.
     pub fn new(left: impl Into<Vec<usize>>) -> TextTable {
         let mut grid = Table::new();
         grid.load_style(presets::NOTHING)
@@ -30,14 +31,14 @@ impl TextTable {
         }
     }
 
-    /// With two spaces between columns.
+    /// Puts two spaces between columns.
     #[must_use]
     pub fn wide(mut self) -> TextTable {
         self.gap = 2;
         self
     }
 
-    /// No wider than this: longer cells are broken into lines.
+    /// Limits the width: longer cells are broken into lines.
     #[must_use]
     pub fn within(mut self, width: usize) -> TextTable {
         self.grid
@@ -58,7 +59,7 @@ impl TextTable {
         self.grid.add_row(cells);
     }
 
-    /// Its lines, without spaces at their ends.
+    /// The lines of the table, without trailing spaces.
     #[must_use]
     pub fn lines(mut self) -> Vec<String> {
         for (n, column) in self.grid.column_iter_mut().enumerate() {

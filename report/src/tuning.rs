@@ -1,7 +1,8 @@
-//! What `auto` has set itself to, in one line for people.
+//! The values that `auto` has chosen for itself, in one line for people.
 //!
-//! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00 x 190 MB/s x 30.0ms);
-//! 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. The first factor is the distance beside rate x latency.
+//! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00 x 190 MB/s x
+//! 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. The first factor is the ratio of the distance to rate
+//! x latency.
 
 use crate::number::{MB, amount, latency_us, size_b, three};
 use foreread_core::policy::{Limit, Tuning};

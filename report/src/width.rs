@@ -1,24 +1,25 @@
-//! How wide text for people is: 100 columns, unless the command says how wide its terminal is.
+//! The width of text for people: 100 columns, unless the command sets the width of its terminal.
 //!
-//! One number for the process: every table, note and advice ends up on the same terminal. Never: asks a terminal itself.
+//! There is one width for the process, because every table, note and advice is printed on the same terminal. The
+//! terminal itself is not queried here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Columns where the command says nothing: what a file or a pipe gets.
+/// Default number of columns, used for a file or a pipe.
 pub const DEFAULT: usize = 100;
-/// Narrower text has no room for a row of figures.
+/// Least number of columns: a row of figures does not fit into less.
 pub const MIN: usize = 40;
-/// Longer lines are hard to read.
+/// Most columns: longer lines are hard to read.
 pub const MAX: usize = 200;
 
 static COLUMNS: AtomicUsize = AtomicUsize::new(DEFAULT);
 
-/// Sets how wide text is, within [`MIN`] and [`MAX`].
+/// Sets the width of text, limited to [`MIN`] and [`MAX`].
 pub fn set(columns: usize) {
     COLUMNS.store(columns.clamp(MIN, MAX), Ordering::Relaxed);
 }
 
-/// Columns of a line at most.
+/// Most columns of a line.
 #[must_use]
 pub fn columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)

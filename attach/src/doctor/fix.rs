@@ -1,4 +1,4 @@
-//! Sets readahead for good and puts it back: one file of udev rules, which is the state as well.
+//! Sets readahead permanently and puts it back: one file of udev rules contains both the rules and the state.
 //!
 //! ```text
 //!   --fix    lock ──► is it allowed? ──► the whole file, by a rename ──► the value of each disk
@@ -7,11 +7,13 @@
 //!   # foreread-before sda 8192 1024        what it was and what we set, in KiB: what --undo goes by
 //!   SUBSYSTEM=="block", ENV{ID_SERIAL}=="S3X", ..., ATTR{queue/read_ahead_kb}="1024"
 //! ```
-//! Killed at any moment the file has the old or the new text, and the file is written before a value is set and goes after all are put
-//! back: what was changed is always in it. A value that something else has set meanwhile stays, and so does each line of the file that
-//! an administrator wrote. The lock is a file that only root may open: any user may lock what any user may read.
+//! If the process is killed, the file has either the old or the new text. It is written before a value is set, and deleted after all
+//! values are put back: so it always lists every change. If something else has set a value in the meantime, that value stays; lines of
+//! the file that an administrator wrote stay too. The lock is a file that only root may open, because any user may lock a file that
+//! any user may read.
 //!
-//! Never: a value that another file sets, without force; a half written file; a mount, whose number changes.
+//! Without --force, a value that another file sets is not changed. A file is never half written. A mount is never
+//! set, because its number changes.
 
 use super::identity::{condition, pattern};
 use super::pins::Pin;
@@ -26,7 +28,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Where the rules are.
+/// The file with the rules.
 pub const RULES_FILE: &str = "/etc/udev/rules.d/61-foreread-readahead.rules";
 const FOLDER: &str = "/etc/udev/rules.d";
 const LOCK_FILE: &str = "/run/foreread-doctor.lock";
@@ -43,34 +45,34 @@ pub struct FixedDisk {
     pub name: String,
     pub before_kib: u64,
     pub kib: u64,
-    /// The line for udev; empty where it is not behind the line of the state.
+    /// The line for udev; empty if it does not follow the line with the state.
     rule: String,
 }
 
-/// What is to be done, or was.
+/// What will be done, or was done.
 #[derive(Clone, Debug, Default)]
 pub struct FixOutcome {
-    /// The new text of the file; nothing where it goes.
+    /// The new text of the file; `None` if the file is deleted.
     pub text: Option<String>,
-    /// A sentence each.
+    /// What to print, a sentence each.
     pub lines: Vec<String>,
 }
 
-/// What `--fix` needs to know of a disk.
+/// What `--fix` needs to know about a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskToFix<'a> {
     pub device: &'a BackingDevice,
-    /// In bytes.
+    /// The advised value in bytes.
     pub advised: Option<u64>,
-    /// Why nothing is, where that is so.
+    /// Why no value is advised, if so.
     pub reason: &'a str,
     pub pin: Option<&'a Pin>,
 }
 
-/// Sets the advised values; with `is_dry` only says what it would do.
+/// Sets the advised values. If `is_dry`, it only says what it would do.
 ///
 /// # Errors
-/// A disk may not be set, or the file cannot be written. Then nothing was changed.
+/// A disk may not be set, or the file cannot be written. In both cases nothing was changed.
 pub fn fix(
     host: &Host,
     disks: &[DiskToFix<'_>],
@@ -123,7 +125,7 @@ pub fn fix(
     Ok(outcome)
 }
 
-/// Puts back what `fix` has set, of these disks or of all.
+/// Puts back the values that `fix` replaced, for these disks or for all.
 ///
 /// # Errors
 /// Nothing was set, or a value or the file cannot be written.
@@ -197,7 +199,7 @@ pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, F
     Ok(outcome)
 }
 
-/// The line of a disk; nothing where it has the value already, or none is advised.
+/// The entry of a disk. Returns `None` if it already has the value, or if no value is advised.
 fn entry(
     host: &Host,
     disk: &DiskToFix<'_>,
@@ -230,7 +232,7 @@ fn entry(
         ));
     }
     let now = read_setting(&device.setting).map_err(|error| not_set(&device.setting, error))?;
-    // Ours before: what it was then counts.
+    // If foreread has set it before, the value from before that counts.
     let earlier = fixed.iter().find(|other| other.name == *name);
     let before_kib = earlier.map_or(now, |earlier| earlier.before_kib);
     let (condition, warning) = match condition(host, device) {
@@ -254,7 +256,8 @@ fn entry(
     }))
 }
 
-/// The text with these disks: each keeps its place or comes at the end, and lines that are not ours stay. Empty where nothing is left.
+/// The text with these disks: a disk keeps its place or is appended, and lines that foreread did not write stay. Empty if nothing
+/// remains.
 fn edited(before: &str, disks: &[FixedDisk], date: &str) -> String {
     let mut left: Vec<&FixedDisk> = disks.iter().collect();
     let mut text = String::new();
@@ -264,7 +267,7 @@ fn edited(before: &str, disks: &[FixedDisk], date: &str) -> String {
                 let place = left.iter().position(|disk| disk.name == old.name);
                 match place {
                     Some(at) => text += &entry_text(left.remove(at)),
-                    // The blank line before it was ours, too.
+                    // foreread also wrote the blank line before it.
                     None if text.ends_with("\n\n") => drop(text.pop()),
                     None => {}
                 }
@@ -302,7 +305,7 @@ fn entry_text(disk: &FixedDisk) -> String {
 enum Part<'a> {
     Header,
     Disk(FixedDisk),
-    /// A line that is not ours.
+    /// A line that foreread did not write.
     Foreign(&'a str),
 }
 
@@ -332,7 +335,7 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     found
 }
 
-/// Name, value before and value of a disk.
+/// Name, previous value and value of a disk.
 fn state(line: &str) -> Option<(String, u64, u64)> {
     let words: Vec<&str> = line.strip_prefix(STATE)?.split(' ').collect();
     let [name, before, kib] = words[..] else {
@@ -341,7 +344,7 @@ fn state(line: &str) -> Option<(String, u64, u64)> {
     Some((name.to_string(), before.parse().ok()?, kib.parse().ok()?))
 }
 
-/// The disks in a file. Lines that are not ours are passed over.
+/// The disks in a file. Lines that foreread did not write are ignored.
 fn parse(text: &str) -> Vec<FixedDisk> {
     let disk = |part| match part {
         Part::Disk(disk) => Some(disk),
@@ -361,7 +364,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// One at a time. The folder of rules is made where there is none.
+/// Takes the lock: only one process at a time changes the rules. The folder of rules is created if it is missing.
 fn lock(host: &Host) -> Result<File, Failure> {
     if host.is_nixos() {
         let remedy = "put the rule that --dry-run prints into services.udev.extraRules";

@@ -1,4 +1,4 @@
-//! What a rule of udev names a disk by for good: something that is known when the rules of number 61 are read.
+//! Finds a permanent identity of a disk for a udev rule: it must be known when the rules with number 61 are read.
 //!
 //! ```text
 //!   disk          ENV{ID_SERIAL}, ID_WWN, ID_PATH         60-persistent-storage.rules, at `add`
@@ -15,14 +15,14 @@ use foreread_os::host::Host;
 use foreread_os::host::backing::BackingDevice;
 use foreread_os::host::settings::UdevRecord;
 
-/// Properties that rules before 61 set, the best first.
+/// Properties that rules before 61 set, in order of preference.
 const PROPERTIES: [&str; 5] = ["ID_SERIAL", "ID_WWN", "DM_UUID", "CACHED_UUID", "ID_PATH"];
-/// Attributes that the kernel has, whatever the event.
+/// Attributes that the kernel has in every event.
 const ATTRIBUTES: [&str; 3] = ["loop/backing_file", "md/uuid", "bcache/backing_dev_uuid"];
-/// Links of rules before 61.
+/// Links that rules before 61 create.
 const LINKS: [&str; 2] = ["zvol/", "rbd/"];
 
-/// The condition of a rule that fits this disk alone; nothing where only its name is known.
+/// The condition of a rule that matches only this disk. Returns `None` if only the disk's name is known.
 #[must_use]
 pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
     let own = host.sys_device(&format!("block/{}", device.name));
@@ -56,7 +56,7 @@ pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
     attribute.or_else(of_md).or_else(link).or_else(property)
 }
 
-/// A text as a pattern of udev: what would be a sign is any letter.
+/// A text as a udev pattern: each special character becomes `?`.
 #[must_use]
 pub fn pattern(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/+ ,@!=#".contains(letter);

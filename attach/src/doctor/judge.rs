@@ -1,4 +1,4 @@
-//! Whether a setting is right: the advice of the lab about what it costs and gains, and what is suspicious about where it is from.
+//! Rates a setting: combines the lab's advice on costs and gains with what is suspicious about the origin of the value.
 
 use super::fix::RULES_FILE;
 use super::look::{DeviceFacts, StorageKind};
@@ -10,12 +10,12 @@ use foreread_lab::verdict::{Standing, Step, Verdict, set_readahead};
 use foreread_report::number::{size_in_words as size, three};
 use std::path::Path;
 
-/// An optimal size above this is named wrongly by a device that does not turn.
+/// If a device that does not rotate reports a larger optimal size, it is considered wrong.
 const LARGE_OPTIMAL_BYTES: u64 = 2 << 20;
-/// Up to here the readahead of a volume of ZFS is left to ZFS, which sets one page.
+/// Up to this value, the readahead of a ZFS volume is left to ZFS, which sets one page.
 const MAX_ZVOL_BYTES: u64 = 128 << 10;
 
-/// The figures of a device that was not measured, by its class: orders of magnitude.
+/// Costs of a device that was not measured, by its class: orders of magnitude.
 #[must_use]
 pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     let is_nvme = facts.device.driver.as_deref() == Some("nvme");
@@ -36,7 +36,7 @@ pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     }
 }
 
-/// Judges a device.
+/// Rates a device.
 #[must_use]
 pub fn judge(
     facts: &DeviceFacts,
@@ -106,8 +106,8 @@ pub fn judge(
     }
 }
 
-/// What is found about a value, and why it is so: what the look at the disk found, unless the device is of a kind or a setting that it knows
-/// nothing of.
+/// The rating of a value, and why it is what it is. The result of the measurement counts, unless it does not apply to the kind of device
+/// or its setting.
 fn standing(
     facts: &DeviceFacts,
     rule: Option<&RuleValue>,
@@ -130,7 +130,8 @@ fn standing(
             format!("{origin}; ZFS reads ahead by itself"),
         );
     }
-    // Its server may read ahead by itself: windows of 2 MiB, which the kernel asks for in parts at once, made rclone 14 times slower.
+    // The server may read ahead by itself: windows of 2 MiB, which the kernel requests in parallel parts, made rclone 14 times
+    // slower.
     if facts.kind == StorageKind::Fuse
         && !look.costs.is_measured
         && found.standing != Standing::Suspicious
@@ -138,7 +139,7 @@ fn standing(
         let text = "its server may read ahead by itself: no larger value is advised unless 'foreread tune -- CMD' finds one";
         return (Standing::Fine, format!("{origin}; {text}"));
     }
-    // btrfs and Ceph mean their large values.
+    // The large defaults of btrfs and Ceph are intended.
     let is_own = matches!(facts.kind, StorageKind::Btrfs | StorageKind::Ceph)
         && (1..=8 << 20).contains(&bytes);
     let is_meant = match found.standing {
@@ -155,7 +156,7 @@ fn standing(
     (found.standing, format!("{claim}{origin}"))
 }
 
-/// What the device says of itself that is not so; empty where nothing is.
+/// A wrong claim of the device about itself; empty if there is none.
 fn claim(facts: &DeviceFacts, costs: &StorageCosts) -> String {
     let optimal = facts.device.optimal.unwrap_or(0);
     if costs.is_measured && !costs.turns && facts.device.rotates == Some(true) {
@@ -171,7 +172,7 @@ fn claim(facts: &DeviceFacts, costs: &StorageCosts) -> String {
     String::new()
 }
 
-/// The same as [`origin`] for one line.
+/// Like [`origin`], in one line.
 fn short_origin(bytes: u64, rule: Option<&RuleValue>, pin: Option<&Pin>) -> String {
     match (pin, rule) {
         (Some(pin), _) if pin.kib.is_none_or(|kib| kib.saturating_mul(1024) == bytes) => {

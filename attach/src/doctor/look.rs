@@ -1,4 +1,4 @@
-//! What a device is: its kind, and whether it only claims to be a disk that turns.
+//! Determines what a device is: its kind, and whether it only claims to be a rotating disk.
 //!
 //! ```text
 //!   vda   rotational 1, driver virtio_blk     a virtual disk: what it says about turning is its host's default
@@ -8,7 +8,7 @@
 use foreread_os::host::Host;
 use foreread_os::host::backing::BackingDevice;
 
-/// Which rule of the kernel a device is under.
+/// The kind of a device; it decides which rule of the kernel applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageKind {
@@ -18,9 +18,9 @@ pub enum StorageKind {
     Mapped,
     /// An MD array.
     Md,
-    /// A volume of ZFS.
+    /// A ZFS volume.
     Zvol,
-    /// zram, brd: memory.
+    /// Memory: zram, brd.
     Memory,
     Btrfs,
     Nfs,
@@ -33,7 +33,7 @@ pub enum StorageKind {
 }
 
 impl StorageKind {
-    /// Whether it is the mount of a server.
+    /// Whether it is a mount of a server.
     #[must_use]
     pub fn is_network(self) -> bool {
         matches!(
@@ -47,18 +47,18 @@ impl StorageKind {
     }
 }
 
-/// A device with what follows from its facts.
+/// A device and the properties derived from its facts.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
     pub device: BackingDevice,
     pub kind: StorageKind,
-    /// What says that it is virtual.
+    /// Why it counts as virtual, if it does.
     pub is_virtual: Option<&'static str>,
-    /// The devices that are made of it, as LVM, MD and multipath make them. Reads of files go through those.
+    /// Devices that LVM, MD or multipath have built on it. Reads of files go through those.
     pub used_by: Vec<String>,
 }
 
-/// Words in vendor and model of disks that a hypervisor or a cloud makes.
+/// Words in the vendor and model names of disks that a hypervisor or a cloud provides.
 const VIRTUAL_MODELS: [(&str, &str); 12] = [
     ("QEMU", "a virtual disk of QEMU"),
     ("VBOX", "a virtual disk of VirtualBox"),
@@ -74,7 +74,7 @@ const VIRTUAL_MODELS: [(&str, &str); 12] = [
     ("VIRTUAL", "a virtual disk"),
 ];
 
-/// Every backing device of a host.
+/// All backing devices of a host.
 #[must_use]
 pub fn look(host: &Host) -> Vec<DeviceFacts> {
     let devices = host.backing_devices();
@@ -97,7 +97,7 @@ pub fn look(host: &Host) -> Vec<DeviceFacts> {
             .filter(|(_, below)| below.contains(&facts.device.name));
         facts.used_by = above.map(|(name, _)| name.clone()).collect();
     }
-    // What is made of virtual devices is virtual. LVM on LUKS on MD: three levels.
+    // A device built on virtual devices is virtual. LVM on LUKS on MD has three levels.
     for _ in 0..4 {
         let virtual_names: Vec<String> = facts
             .iter()
@@ -165,13 +165,13 @@ impl DeviceFacts {
         !self.device.is_disk || self.device.size.is_some_and(|size| size > 0)
     }
 
-    /// Whether its own setting is of no effect on files: none is on it but through what is made of it.
+    /// Whether its own setting has no effect on files, because files are only on devices that are built on it.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         !self.used_by.is_empty() && self.device.mounts.is_empty() && !self.device.is_swap
     }
 
-    /// A disk whose kind is `virtual` and that says it turns.
+    /// Whether it is a virtual disk that claims to rotate.
     #[must_use]
     pub fn claims_to_rotate(&self) -> bool {
         self.device.rotates == Some(true) && self.is_virtual.is_some()

@@ -1,10 +1,11 @@
-//! Measures a disk for a moment, where that is allowed and disturbs nothing.
+//! Measures a disk briefly, if that is permitted and disturbs nothing.
 //!
 //! ```text
 //!   the node of the disk, where this user may open it ──► latency, rate, and a reader in order at four sizes, three times
 //!   else a large file on it that this user may read
 //! ```
-//! On this machine alone. A disk in heavy use is left alone: its readers come first, and the figures would be wrong.
+//! Only disks of this machine are measured. A disk in heavy use is not measured: its readers come first, and the
+//! figures would be wrong.
 
 use super::look::{DeviceFacts, StorageKind};
 use foreread_lab::verdict::disk::{DiskLook, SettingLimits};
@@ -14,32 +15,32 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a disk's use is looked at, and how busy it may be then.
+/// How long the use of a disk is observed, and how busy it may be.
 const LOOK: Duration = Duration::from_millis(100);
 const MAX_BUSY_MS: u64 = 50;
 const MAX_IN_FLIGHT: u64 = 2;
-/// A file is large enough from the first size on, and no larger one is looked for from the second on.
+/// Smallest file that is measured, and the size from which on no larger one is searched for.
 const MIN_FILE_BYTES: u64 = 8 << 20;
 const ENOUGH_FILE_BYTES: u64 = 256 << 20;
-/// How many names are looked at for one, and how long.
+/// Most names that the search for a file examines, and its time limit.
 const MAX_NAMES: usize = 20_000;
 const MAX_LOOK: Duration = Duration::from_millis(200);
-/// Files that are tried, the largest first.
+/// Most files that are tried, the largest first.
 const MAX_FILES: usize = 4;
 
-/// What was measured, or why not.
+/// The measurement, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
     Look(DiskLook),
-    /// It is in heavy use.
+    /// The disk is in heavy use.
     Busy,
-    /// Why it could not be read.
+    /// The error that occurred while reading.
     Failed(String),
-    /// Its kind or its size does not allow it, or this user may read nothing on it.
+    /// Its kind or its size does not permit it, or this user may read nothing on it.
     Not,
 }
 
-/// Measures one.
+/// Measures one device.
 #[must_use]
 pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measurement {
     let is_for_it = matches!(
@@ -62,7 +63,7 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
     let node = Path::new("/dev").join(facts.device.name.replace('!', "/"));
     let mut failed = None;
     let by_node = std::iter::once(node);
-    // Looked for only where the node cannot be read.
+    // Files are searched for only if the node cannot be read.
     let by_file = std::iter::once_with(|| readable_files(host, facts)).flatten();
     for place in by_node.chain(by_file) {
         let claims = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
@@ -79,9 +80,10 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
     }
 }
 
-/// Large files on a disk, the largest first: of the present folder, then of the places where it is mounted, folder by folder.
+/// Large files on a disk, the largest first: in the current folder, then in the places where the disk is mounted, folder by
+/// folder.
 fn readable_files(host: &Host, facts: &DeviceFacts) -> Vec<PathBuf> {
-    // An open would end the lease.
+    // Opening a file would break its lease.
     let leased = host.write_leases();
     let began = Instant::now();
     let is_its = |meta: &std::fs::Metadata| {
@@ -103,7 +105,7 @@ fn readable_files(host: &Host, facts: &DeviceFacts) -> Vec<PathBuf> {
             if !is_its(&meta) {
                 continue;
             }
-            // Holes take no read.
+            // Reading holes causes no read of the disk.
             let is_whole = meta.blocks() * 512 >= meta.len() / 10 * 9;
             if meta.is_dir() {
                 folders.push_back(entry.path());

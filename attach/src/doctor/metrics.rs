@@ -1,4 +1,4 @@
-//! What `doctor` found, as a text file for the node exporter of Prometheus.
+//! The result of `doctor` as a text file for the Prometheus node exporter.
 
 use super::verdict::{DeviceVerdict, DoctorReport};
 use foreread_lab::verdict::Standing;
@@ -28,7 +28,7 @@ const GAUGES: [(&str, &str, Value); 4] = [
     ),
 ];
 
-/// The text.
+/// The text of the metrics file.
 #[must_use]
 pub fn text(report: &DoctorReport) -> String {
     let mut text = String::new();

@@ -1,10 +1,10 @@
-//! Which file has set a device's readahead, and to what.
+//! Finds the file that has set a device's readahead, and the value in it.
 //!
 //! ```text
 //!   rules of udev ──► tmpfiles, sysfs.conf, hdparm.conf ──► units ──► the profile of tuned ──► crontab, scripts
 //!   each kind of file has its parser: text and names of the disk ──► KiB, or "sets it, to a value that is not known", or nothing
 //! ```
-//! Of several the one counts whose value the device has; else the last.
+//! If several files set it, the one counts whose value the device has; otherwise the last one.
 
 mod pattern;
 mod shell;
@@ -20,25 +20,25 @@ use pattern::DiskNames;
 use shell::SetValue;
 use std::path::PathBuf;
 
-/// A file that sets it.
+/// A file that sets the readahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     pub path: PathBuf,
     pub kind: SettingKind,
-    /// In KiB, where the file says so.
+    /// The value in KiB, if the file gives one.
     pub kib: Option<u64>,
 }
 
 /// The files of a machine that set readahead.
 pub struct Settings {
     files: Vec<SettingFile>,
-    /// Links to nodes, and the nodes.
+    /// Links to device nodes, and the nodes.
     links: Vec<(String, String)>,
 }
 
 type Parser = fn(&SettingFile, &DiskNames) -> SetValue;
 
-/// Kinds whose files each say all of a disk.
+/// Kinds of files that can each set the readahead of a disk, with their parsers.
 const PARSERS: [(SettingKind, Parser); 6] = [
     (SettingKind::Tmpfiles, tables::tmpfiles),
     (SettingKind::SysfsConf, tables::sysfs),
@@ -91,7 +91,7 @@ impl Settings {
             add(rules[number].file, kib);
         }
         for (kind, parser) in PARSERS {
-            // The profile of tuned is applied behind units.
+            // The profile of tuned is applied after units.
             if kind == SettingKind::Crontab {
                 let profiles: Vec<&SettingFile> = of(SettingKind::TunedProfile).collect();
                 if let Some((number, kib)) = tuned::pin(&profiles, &names) {

@@ -1,4 +1,5 @@
-//! What `doctor` found, as blocks: what is wrong and the line that sets it, in at most twelve lines; with `--why` the reasons of each device.
+//! The result of `doctor` as blocks: what is wrong and the line that fixes it, in at most twelve lines; with `--why` the reasons for each
+//! device.
 
 use super::look::StorageKind;
 use super::verdict::{DeviceVerdict, DoctorReport};
@@ -7,14 +8,14 @@ use foreread_lab::verdict::disk::ratios;
 use foreread_report::block::Block;
 use foreread_report::number::{plural, size_in_words as size, three};
 
-/// Names in one line.
+/// Most names in one line.
 const MAX_NAMES: usize = 6;
-/// Notes on the first screen; the first matter most.
+/// Notes on the first screen; the most important notes come first.
 const MAX_NOTES: usize = 1;
-/// Devices with the same words that get a line of their own in the reasons.
+/// Most groups of devices with the same text that get a separate line in the reasons.
 const MAX_GROUPS: usize = 40;
 
-/// Devices by what was found, those that matter most first.
+/// Devices by rating, the most important first.
 struct Sorted<'a> {
     bad: Vec<&'a DeviceVerdict>,
     gain: Vec<&'a DeviceVerdict>,
@@ -34,12 +35,12 @@ impl<'a> Sorted<'a> {
             gain: of(Standing::Gain),
             fine: of(Standing::Fine),
         };
-        // What is in use first; a disk before what is made of it.
+        // Devices in use come first; a disk comes before the devices built on it.
         sorted.bad.sort_by_key(|device| {
             let is_used = !device.mounts.is_empty() || device.is_swap;
             (!is_used, device.kind != StorageKind::Disk)
         });
-        // A mount is set until it is unmounted, a disk for good.
+        // A mount keeps its value until it is unmounted, a disk permanently.
         sorted.gain.sort_by(|one, other| {
             let key = |device: &DeviceVerdict| (is_disk(device), factor(device));
             key(other)
@@ -50,7 +51,7 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// The report: one screen.
+/// The report, on one screen.
 #[must_use]
 pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     let Sorted { bad, gain, fine } = Sorted::of(report);
@@ -114,7 +115,7 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     blocks
 }
 
-/// The reasons, device by device.
+/// The reasons for each device.
 #[must_use]
 pub fn reasons(report: &DoctorReport) -> Vec<Block> {
     let Sorted { bad, gain, fine } = Sorted::of(report);
@@ -130,7 +131,7 @@ pub fn reasons(report: &DoctorReport) -> Vec<Block> {
     blocks
 }
 
-/// `vda: readahead is 8 MiB (default since Linux 6.17)`, with this behind it.
+/// `vda: readahead is 8 MiB (default since Linux 6.17)`, followed by `end`.
 fn readahead(device: &DeviceVerdict, end: &str) -> String {
     format!(
         "{}: readahead is {} ({}){end}",
@@ -151,7 +152,7 @@ fn is_disk(device: &DeviceVerdict) -> bool {
     device.rotates.is_some()
 }
 
-/// A device that is not fine: what is wrong, the line that sets it, what that changes.
+/// A device that is not fine: what is wrong, the line that sets it, and what that changes.
 fn one(device: &DeviceVerdict) -> Vec<Block> {
     let verdict = &device.verdict;
     let mut blocks = vec![Block::Text(readahead(
@@ -172,7 +173,7 @@ fn one(device: &DeviceVerdict) -> Vec<Block> {
     blocks
 }
 
-/// Why, what it is, and what else the value costs.
+/// Why the value is what it is, what the device is, and the other costs of the value.
 fn reason(device: &DeviceVerdict) -> String {
     let mut text = format!("{}: {}.", device.about, device.reason);
     if !device.mounts.is_empty() {
@@ -196,7 +197,7 @@ fn reason(device: &DeviceVerdict) -> String {
     text
 }
 
-/// The verdict of one device in a line, for a log.
+/// The rating of one device in a line, for a log.
 #[must_use]
 pub fn line(device: &DeviceVerdict) -> String {
     let verdict = &device.verdict;
@@ -216,11 +217,12 @@ pub fn line(device: &DeviceVerdict) -> String {
     )
 }
 
-/// What people call it: a file system without a disk has a number, and the place where it is mounted.
+/// The name of a device for people. A file system without a disk has a number, so the place where it is mounted is
+/// used.
 fn called(device: &DeviceVerdict) -> &str {
     let name = &device.verdict.device;
     let is_number = name.starts_with(|c: char| c.is_ascii_digit());
-    // Any user may choose the name of a folder: one that a terminal would obey is not shown.
+    // Any user may choose the name of a folder: a name with control characters is not shown.
     let is_plain = |place: &&String| !place.chars().any(char::is_control);
     let place = device.mounts.first().filter(|_| is_number);
     place.filter(is_plain).unwrap_or(name)
@@ -239,14 +241,14 @@ fn names(list: &[&str]) -> String {
     }
 }
 
-/// How much faster readers in order would be, one or four of them.
+/// How much faster sequential readers would be: one or four of them.
 fn factor(device: &DeviceVerdict) -> f64 {
     let sizes = device.now.as_ref().zip(device.advised.as_ref());
     let [one, four] = sizes.map_or([1.0; 2], |(now, to)| ratios(now, to));
     one.max(four)
 }
 
-/// Fine devices: those with the same value and the same words in one line.
+/// Fine devices: those with the same value and the same text share a line.
 fn alike(devices: &[&DeviceVerdict]) -> Vec<Block> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for device in devices {

@@ -4,8 +4,8 @@
 //!   kernel 6.18, disk, rotational 1, optimal_io_size 0, max_sectors_kb 4096   ──► 2 x 4 MiB   since 6.17
 //!   kernel 6.18, disk, rotational 0, optimal_io_size 0                        ──► 128 KiB
 //! ```
-//! A distribution may have a newer rule in an older kernel: a value that only a newer rule gives is explained by that.
-//! Never: a rule without a source. What the table does not have has no rule known.
+//! A distribution may have backported a newer rule: if only a newer rule gives the value, that rule explains it. Every
+//! rule has a source. For devices that are not in the table, no rule is known.
 
 use super::look::{DeviceFacts, StorageKind};
 use foreread_os::host::KernelVersion;
@@ -14,31 +14,31 @@ use foreread_os::host::memory::page_bytes;
 const DEFAULT_BYTES: u64 = 128 << 10;
 const BTRFS_MIN_BYTES: u64 = 4 << 20;
 const CEPH_BYTES: u64 = 8 << 20;
-/// Requests of a server that NFS read ahead before Linux 5.4.
+/// NFS requests that were read ahead before Linux 5.4.
 const NFS_REQUESTS: u64 = 15;
 
-/// How the value follows from the facts.
+/// How the value follows from the properties of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     /// 128 KiB.
     Default,
-    /// At most 128 KiB: the server of the mount may ask for less.
+    /// At most 128 KiB: the server of the mount may request less.
     AtMostDefault,
     /// 2 x optimal_io_size, and at least 128 KiB.
     TwiceOptimal,
-    /// The same; without an optimal size a device that turns has that of its largest request.
+    /// Like `TwiceOptimal`, but a rotating device without an optimal size uses its largest request.
     TwiceOptimalOrRequest,
     /// 128 KiB for each device, and at least 4 MiB.
     Btrfs,
     /// One page: ZFS reads ahead by itself.
     Page,
-    /// 15 x rsize.
+    /// 15 x rsize of the mount.
     NfsRequests,
-    /// 8 MiB, or what the mount option rasize says.
+    /// 8 MiB, or the value of the mount option rasize.
     Ceph,
 }
 
-/// A row: from this version on, devices of these kinds.
+/// A row: the rule for devices of these kinds from this version on.
 struct RuleRow {
     since: KernelVersion,
     kinds: &'static [StorageKind],
@@ -80,7 +80,7 @@ const LINUX_5_4: &str = "Linux 5.4, commit c128e575514c";
 const FUSE_INIT: &str = "fs/fuse/inode.c: 128 KiB, or less by the server's INIT";
 const RASIZE: &str = "CEPH_RASIZE_DEFAULT, mount option rasize";
 
-/// Newer rows of the same kind first.
+/// For each kind, newer rows come first.
 const RULES: [RuleRow; 12] = [
     row((6, 17), QUEUES, Choice::TwiceOptimalOrRequest, LINUX_6_17),
     row((6, 17), MD, Choice::TwiceOptimalOrRequest, LINUX_6_17),
@@ -106,27 +106,27 @@ const RULES: [RuleRow; 12] = [
     row((5, 10), AFS, Choice::Default, "fs/afs/super.c"),
 ];
 
-/// From here on a change of a queue's limits applies the rule again, also over a value that was set by hand.
+/// From this version on, a change of a queue's limits applies the rule again, even if the value was set by hand.
 const APPLIED_AGAIN: KernelVersion = KernelVersion(6, 9);
-/// From here on that only raises it.
+/// From this version on, the rule only raises the value.
 const ONLY_RAISED: KernelVersion = KernelVersion(6, 15);
 
-/// What the kernel's rule gives a device.
+/// The value that the kernel's rule gives a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleValue {
     pub bytes: u64,
-    /// Less is by the rule, too.
+    /// Whether smaller values also follow the rule.
     pub is_most: bool,
-    /// In words: `2 x max_sectors`.
+    /// The rule as text: `2 x max_sectors`.
     pub words: String,
     pub source: &'static str,
-    /// From which version on the rule gives it.
+    /// The first version with this rule.
     pub since: KernelVersion,
-    /// The rule is one of a newer kernel.
+    /// Whether the rule belongs to a newer kernel.
     pub is_newer: bool,
 }
 
-/// Rules from here on are said with their version: people compare kernels by it.
+/// Rules of at least this version are printed with their version: people compare kernels by it.
 const RECENT: KernelVersion = KernelVersion(5, 4);
 
 impl RuleValue {
@@ -149,7 +149,7 @@ impl RuleValue {
     }
 }
 
-/// The rule of this version; of a newer one where only that explains the value that the device has.
+/// The rule of this version, or of a newer one if only that explains the device's value.
 #[must_use]
 pub fn rule(version: KernelVersion, facts: &DeviceFacts) -> Option<RuleValue> {
     let rows = || RULES.iter().filter(|row| row.kinds.contains(&facts.kind));
@@ -187,7 +187,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
         }
         Choice::TwiceOptimal | Choice::TwiceOptimalOrRequest => given(0, "128 KiB"),
         Choice::Page => (page_bytes(), "one page of ZFS".to_string()),
-        // How many devices it is on is not known here: with up to 32 the minimum holds.
+        // The number of devices is not known here: with up to 32 the minimum applies.
         Choice::Btrfs => (BTRFS_MIN_BYTES, "4 MiB of btrfs".to_string()),
         Choice::NfsRequests => {
             let bytes = option("rsize")?.saturating_mul(NFS_REQUESTS);
@@ -199,7 +199,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
         },
     };
     Some(RuleValue {
-        // The kernel keeps it in pages.
+        // The kernel stores the value in pages.
         bytes: bytes / page_bytes() * page_bytes(),
         is_most: row.choice == Choice::AtMostDefault,
         words,
@@ -209,7 +209,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
     })
 }
 
-/// What becomes of a value that was set by hand.
+/// What happens to a value that was set by hand.
 #[must_use]
 pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {
     match version {

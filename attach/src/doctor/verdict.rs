@@ -1,4 +1,4 @@
-//! What `doctor` found: its JSON, schema `foreread.doctor/1`. Undefined is null; sizes are bytes.
+//! The result of `doctor`: its JSON, schema `foreread.doctor/1`. Undefined values are null; sizes are in bytes.
 
 use super::look::StorageKind;
 use foreread_lab::verdict::disk::{SizeCosts, StorageCosts};
@@ -11,9 +11,9 @@ pub const SCHEMA: &str = "foreread.doctor/1";
 pub struct DoctorReport {
     pub schema: &'static str,
     pub foreread: &'static str,
-    /// The release of the kernel.
+    /// The kernel release.
     pub kernel: Option<String>,
-    /// The worst of the devices.
+    /// The worst rating of all devices.
     pub standing: Standing,
     pub devices: Vec<DeviceVerdict>,
     pub pressure: PressureFacts,
@@ -23,21 +23,21 @@ pub struct DoctorReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceVerdict {
-    /// What it has and should have; `why` is what is wrong, where something is.
+    /// What the device has and should have; `why` is what is wrong, if anything.
     #[serde(flatten)]
     pub verdict: Verdict,
     pub kind: StorageKind,
-    /// In words: `a virtio disk`.
+    /// A description: `a virtio disk`.
     pub about: String,
-    /// Why it is so, a sentence.
+    /// Why the value is what it is, as a sentence.
     pub reason: String,
-    /// Where the value is from, in a few words.
+    /// Where the value comes from, in a few words.
     pub origin: String,
-    /// What the kernel's rule gives, and the rule.
+    /// The value by the kernel's rule, and the rule.
     pub rule_bytes: Option<u64>,
     pub rule: Option<String>,
     pub rule_source: Option<&'static str>,
-    /// The file that sets the value, where one does.
+    /// The file that sets the value, if there is one.
     pub set_by: Option<String>,
     pub is_virtual: bool,
     pub rotates: Option<bool>,
@@ -49,22 +49,22 @@ pub struct DeviceVerdict {
     pub mounts: Vec<String>,
     pub is_swap: bool,
     pub costs: StorageCosts,
-    /// At the present setting.
+    /// With the present setting.
     pub now: Option<SizeCosts>,
-    /// At the setting that is advised, where one is.
+    /// With the advised setting, if there is one.
     pub advised: Option<SizeCosts>,
 }
 
-/// Whether it hurts now: counters since the machine started.
+/// Signs that readahead hurts now: counters since the machine started.
 #[derive(Clone, Debug, Serialize)]
 pub struct PressureFacts {
     pub major_faults: Option<u64>,
     pub refaulted_pages: Option<u64>,
-    /// Major faults / reads of all disks since the start of the machine. More than one fault may wait for a read.
+    /// Major faults / reads of all disks since the machine started. Several faults may wait for the same read.
     pub faults_of_reads: Option<f64>,
-    /// Per cent of the latest minute with stalls for memory.
+    /// Percentage of the last minute with memory stalls.
     pub stalled_percent: Option<f64>,
     pub memory_bytes: u64,
-    /// In words.
+    /// A description of these facts.
     pub words: String,
 }

@@ -1,5 +1,5 @@
-//! The plan of files whose format says where their parts are: header first, then the parts that are asked for, in file order.
-//! A file may be any source by its name, such as `hf://USER/REPO/model.safetensors`: its header alone is read.
+//! Plans files whose format says where their parts are: the header first, then the selected parts, in file order. A file may
+//! be any source, such as `hf://USER/REPO/model.safetensors`: only its header is read.
 
 use foreread::source::{self, Source, SourceName};
 use foreread_os::failure::{Failure, FailureKind};
@@ -22,10 +22,10 @@ fn remedy(error: &LayoutError) -> &'static str {
     }
 }
 
-/// The plan of these files; of zarr, of these folders.
+/// The plan of these files, or, for zarr, of these folders.
 ///
 /// # Errors
-/// A header cannot be read, or has no such parts.
+/// A header cannot be read, or it has no such parts.
 pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, Failure> {
     let mut making = HeaderPlanBuilder::default();
     for path in paths {
@@ -67,7 +67,7 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
     Ok(making.plan)
 }
 
-/// Ranges of the parts, those that touch as one.
+/// Ranges of the parts; adjacent parts are merged.
 fn joined(parts: Vec<Part>) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for Part { range, .. } in parts {
@@ -81,7 +81,7 @@ fn joined(parts: Vec<Part>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Bytes of a source that is no file.
+/// Reads a source that is not a file.
 struct RemoteFile(Arc<dyn Source>);
 
 impl layout::ReadAt for RemoteFile {
@@ -103,7 +103,7 @@ impl layout::ReadAt for RemoteFile {
     }
 }
 
-/// The plan while it is made.
+/// The plan under construction.
 #[derive(Default)]
 struct HeaderPlanBuilder {
     plan: Plan,
@@ -111,7 +111,7 @@ struct HeaderPlanBuilder {
 }
 
 impl HeaderPlanBuilder {
-    /// The name is kept as it is shown: a plan has no secrets.
+    /// Adds a source. Its name is stored as it is displayed, so that a plan contains no secrets.
     fn remote(&mut self, name: &SourceName, format: Format, names: &Names) -> Result<(), Failure> {
         let bad = |error: LayoutError| Failure {
             place: name.to_string(),

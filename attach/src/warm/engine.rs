@@ -1,9 +1,10 @@
-//! A plan into the cache of our own engine: the ranges of one source, in order, as far as the cache goes.
+//! Reads a plan into the cache of foreread's own engine: the ranges of one source, in order, as far as the cache has
+//! room.
 //!
 //! ```text
 //!   cache 256 MiB ──► at most 64 MiB of the plan are in flight or unused ──► clients read some ──► the next ranges
 //! ```
-//! The engine fetches each range like any readahead: a read that a client waits for goes first.
+//! The engine fetches each range like any readahead: a read for which a client waits has priority.
 
 use foreread::Reader;
 use foreread_os::threads::{END_PATIENCE, Task};
@@ -14,15 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes that are asked for at once.
+/// Bytes of one request.
 const PIECE_BYTES: u64 = 1 << 20;
-/// The part of the cache that holds what the plan has brought in and no client has read. Chosen: clients that do something else
-/// keep the rest.
+/// Divisor of the cache size: this part holds data that the plan has fetched and no client has read. Chosen so that other
+/// clients keep the rest.
 const SHARE: u64 = 4;
-/// How often is looked whether clients have read something.
+/// How often to check whether clients have read something.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The ranges of the plan that are for a source of this name and size; nothing where no file fits. A plan of one file fits any name.
+/// The ranges of the plan for a source with this name and size. Returns `None` if no file matches. A plan of one file matches any
+/// name.
 #[must_use]
 pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
     let is_it =
@@ -45,10 +47,10 @@ pub struct PlanFollower {
 }
 
 impl PlanFollower {
-    /// Begins. `cache_bytes` is the size of the engine's cache.
+    /// Starts to follow a plan. `cache_bytes` is the size of the engine's cache.
     ///
     /// # Errors
-    /// There are no more threads.
+    /// The thread cannot be started.
     pub fn start(
         reader: Reader,
         ranges: Vec<Range<u64>>,
@@ -67,7 +69,7 @@ impl PlanFollower {
                         }
                         std::thread::sleep(LOOK_EVERY);
                     }
-                    // A source that fails is the clients' matter: their reads get the error.
+                    // If the source fails, the clients' own reads get the error.
                     if is_over.load(Ordering::Acquire) || reader.prefetch(at..end).is_err() {
                         return;
                     }
@@ -80,7 +82,7 @@ impl PlanFollower {
     }
 }
 
-/// Bytes of readahead that no client has read.
+/// Bytes of readahead that no client has read yet.
 fn waiting(reader: &Reader) -> u64 {
     let stats = reader.stats();
     let settled = [stats.used_bytes, stats.unused_bytes, stats.ra_failed_bytes]
@@ -92,7 +94,7 @@ fn waiting(reader: &Reader) -> u64 {
 impl Drop for PlanFollower {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // It may wait for a storage that does not answer.
+        // The thread may be waiting for storage that does not answer.
         let _ = self.thread.within(END_PATIENCE);
     }
 }

@@ -1,11 +1,11 @@
-//! What is not read, and why.
+//! Files that are not read, and why.
 
 use std::path::PathBuf;
 
-/// Files that are left out and named.
+/// Most left-out files that are listed by name.
 pub const MAX_LEFT_OUT: usize = 1000;
 
-/// Something that is not read, and why.
+/// A file or folder that is not read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The file or folder.
@@ -14,7 +14,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Those that are named, by their paths.
+    /// The left-out files to list, by path.
     pub(crate) fn named(all: impl Iterator<Item = LeftOut>) -> Vec<LeftOut> {
         let mut all: Vec<LeftOut> = all.collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));

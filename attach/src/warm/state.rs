@@ -1,4 +1,4 @@
-//! How far a filling is: what goes out next, and what has come.
+//! The state of a fill: which piece is fetched next, and what has arrived.
 //!
 //! ```text
 //!   next range, offset in it ──next──► in flight ──finished──► counts, meter ──► the depth
@@ -6,7 +6,7 @@
 //!                               ├─► look: the memory is full; where is the program?
 //!                               └─► the end
 //! ```
-//! Never: a wait, a system call, or the time.
+//! This module never waits, makes no system calls and reads no clock.
 
 use super::budget::Budget;
 use super::left_out::MAX_LEFT_OUT;
@@ -17,36 +17,37 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes of a piece. Chosen: a fetch of it takes 5 ms at 200 MB/s, so the depth is set finely enough.
+/// Bytes of a piece. Chosen so that a fetch takes 5 ms at 200 MB/s: then the depth can be adjusted finely.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Pieces in flight at most; small files need many.
+/// Most pieces in flight; small files need many.
 pub const MAX_IN_FLIGHT: u32 = 64;
-/// Pieces in flight before the meter knows anything. Small ones go on to [`MAX_IN_FLIGHT`] with what it learns.
+/// Most pieces in flight before the meter has measured. With its results, small pieces may use up to
+/// [`MAX_IN_FLIGHT`].
 const MIN_IN_FLIGHT: u32 = 16;
-/// Bytes in flight before the meter knows anything, and at least.
+/// Bytes in flight before the meter has measured; also the least.
 const MIN_BYTES: u64 = 2 << 20;
-/// Bytes in flight at most.
+/// Most bytes in flight.
 const MAX_BYTES: u64 = 64 << 20;
-/// A storage that answers faster is left to the kernel's own readahead when the memory has no room for all of a plan: the program then
-/// pays for the reclaim of pages that the kernel would have read in time (`bench/plan-in-a-group`).
+/// If not all of a plan fits into memory, storage that answers faster than this is left to the kernel's own readahead: otherwise the
+/// program pays for the reclaim of pages that the kernel would have read in time (`bench/plan-in-a-group`).
 const MIN_LATENCY_NS: u64 = 500_000;
-/// Bytes that are fetched before a storage is judged by that.
+/// Bytes that are fetched before a storage is judged by that latency.
 const JUDGED_BYTES: u64 = 8 << 20;
 
-/// Counts so far.
+/// Counters of a fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FillCounts {
-    /// Bytes of the plan.
+    /// Bytes in the plan.
     pub planned_bytes: u64,
-    /// Bytes of it that were looked at.
+    /// Bytes that have been processed.
     pub done_bytes: u64,
-    /// Of these: were cached already.
+    /// Processed bytes that were already cached.
     pub cached_bytes: u64,
-    /// Of these: brought in.
+    /// Processed bytes that were read into the cache.
     pub fetched_bytes: u64,
-    /// Of these: of files that are left out, or that the storage failed for.
+    /// Processed bytes of files that are left out, or that the storage failed to read.
     pub left_out_bytes: u64,
-    /// Ranges of the plan.
+    /// Ranges in the plan.
     pub planned_ranges: u64,
 }
 
@@ -54,13 +55,13 @@ pub struct FillCounts {
 pub struct Fetch {
     pub file: u32,
     pub range: Range<u64>,
-    /// When it had arrived since the start.
+    /// Time of arrival since the start.
     pub at: Duration,
 }
 
 #[derive(Default)]
 pub struct FillState {
-    /// The next range, and how much of it went out.
+    /// The next range, and how much of it has been submitted.
     next: usize,
     within: u64,
     in_flight: u32,
@@ -68,7 +69,7 @@ pub struct FillState {
     pub meter: Meter,
     pub budget: Budget,
     looks: bool,
-    /// Nothing more goes out.
+    /// Whether no further piece is submitted.
     ended: bool,
     pub out_of_room: bool,
     pub counts: FillCounts,
@@ -95,12 +96,12 @@ pub struct FillOutcome {
 
 pub enum FillTask {
     Fetch(Box<Piece>),
-    /// Waits until the program reads this range of a file, for all threads.
+    /// Wait until the program reads this range of a file, on behalf of all threads.
     Look(u32, Range<u64>),
 }
 
 impl FillState {
-    /// Before the first fetch of a plan.
+    /// The state before the first fetch of a plan.
     pub fn new(plan: &Plan, budget: Budget) -> FillState {
         let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
         let counts = FillCounts {
@@ -120,7 +121,7 @@ impl FillState {
         self.in_flight
     }
 
-    /// Bytes that are in flight when the link is full and a read of the program waits a round trip at most.
+    /// Bytes in flight that fill the link while a read of the program waits at most one round trip.
     fn target(&self) -> u64 {
         let round_trip =
             u128::from(self.meter.rate()) * u128::from(self.meter.latency_ns()) / 1_000_000_000;
@@ -129,7 +130,7 @@ impl FillState {
             .clamp(MIN_BYTES, MAX_BYTES)
     }
 
-    /// Whether a fetch of `len` bytes may go out beside those in flight.
+    /// Whether a fetch of `len` bytes may be added to those in flight.
     fn has_depth(&self, len: u64) -> bool {
         self.in_flight == 0
             || self.in_flight_bytes + len <= self.target()
@@ -141,13 +142,14 @@ impl FillState {
         self.meter.latency_ns() < MIN_LATENCY_NS
     }
 
-    /// Whether the program is faster alone: the plan does not fit, and the storage answers at once.
+    /// Whether the program is faster without a fill: the plan does not fit into memory, and the storage answers fast.
     fn is_better_alone(&self) -> bool {
         let fits = self.counts.planned_bytes <= self.budget.whole();
         !fits && self.answers_at_once() && self.counts.fetched_bytes >= JUDGED_BYTES
     }
 
-    /// What a thread of a filling of `plan` does now. Where a program reads along it is waited for, as the settings say.
+    /// What a thread of a fill of `plan` does next. If the settings say so, it waits for a program that reads the same
+    /// data.
     pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next<FillTask> {
         loop {
             let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else {
@@ -170,7 +172,7 @@ impl FillState {
                 return Next::Task(FillTask::Fetch(Box::new(self.send(range, piece))));
             }
             if self.in_flight > 0 {
-                // What is in flight may turn out to be cached, and then gives its part back.
+                // A piece in flight may turn out to be cached; it then returns its part of the budget.
                 return Next::Wait;
             }
             if !follows_program || self.answers_at_once() {
@@ -208,13 +210,13 @@ impl FillState {
         }
     }
 
-    /// The program has come to what was looked for.
+    /// The program has reached the awaited range.
     pub fn looked(&mut self) {
         self.looks = false;
         self.budget.renew();
     }
 
-    /// A fetch has ended after `took`, at `at` since the start.
+    /// A fetch has ended after `took`, at time `at` since the start.
     pub fn finish(
         &mut self,
         mut piece: Piece,
@@ -246,7 +248,7 @@ impl FillState {
         self.counts.fetched_bytes += bytes;
         if let Some(why) = done.failed {
             self.counts.left_out_bytes += len;
-            // Of a plan of a million files that are gone the first are named.
+            // If a million files of a plan are missing, only the first are listed by name.
             let why = if self.bad.len() < MAX_LEFT_OUT {
                 why
             } else {

@@ -1,4 +1,4 @@
-//! Whether a cache of a size can be had: a machine would otherwise make it larger or smaller without a word.
+//! Checks whether a cache of the given size is possible: otherwise a machine would silently use another size.
 
 use super::CompareError;
 use super::targets::Description;
@@ -7,7 +7,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_report::number;
 
-/// Pages that a cache has at least: the machine's own limit.
+/// Fewest pages of a cache: a limit of the machine.
 const MIN_PAGES: u64 = 4;
 
 /// Refuses a cache that is too small or too large for rows with these pages.
@@ -43,8 +43,8 @@ pub fn check(
     })
 }
 
-/// Refuses memory that is less than a window of a policy that reads around page faults: the kernel would read a window in parts, and
-/// every part would drive the one before out.
+/// Refuses memory that is smaller than a window of a policy that reads around page faults: the kernel would read a window in parts,
+/// and each part would evict the one before.
 pub fn check_windows(
     asked: u64,
     policies: impl Iterator<Item = PolicySpec>,

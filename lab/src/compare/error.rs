@@ -1,4 +1,4 @@
-//! Why a comparison could not be made. Never: more than one line.
+//! Why a comparison could not be made. A message is always one line.
 
 use crate::live;
 use foreread_core::policy::SpecError;
@@ -9,16 +9,16 @@ use foreread_sim::device::custom::FindError;
 /// Why a comparison could not be made: one line that says what, where and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A workload that is not there, or a value or file that does not fit it.
+    /// An unknown workload, or a value or file that does not fit it.
     #[error("{0}")]
     Workload(SpecError),
-    /// A model that is not there.
+    /// An unknown model.
     #[error("{0}")]
     Model(SpecError),
-    /// A file that is no model.
+    /// A file that does not describe a model.
     #[error("{0}")]
     ModelFile(Failure),
-    /// A policy that does not fit the place.
+    /// A policy that does not fit the target.
     #[error("{0}")]
     Policy(SpecError),
     /// The cache page does not fit the policy or the storage.
@@ -30,38 +30,39 @@ pub enum CompareError {
         needs: u64,
         page: u64,
     },
-    /// A cache that cannot be simulated, or had here.
+    /// A cache that cannot be simulated, or is not possible on this machine.
     #[error("memory of {asked} for the cache: {why}; name a size from {least} to {most}")]
     Cache {
         asked: String,
         why: String,
-        /// The smallest.
+        /// The smallest possible size.
         least: String,
-        /// The largest.
+        /// The largest possible size.
         most: String,
     },
-    /// The oracle was asked for where it cannot be.
+    /// The oracle was requested on a target that cannot have one.
     #[error(
         "the oracle needs a model, because the behaviour of {0} is not known beforehand; add --on model:NAME"
     )]
     Oracle(String),
-    /// A run was faster than is possible: the simulator or the model is broken, and no figure of it is to be trusted.
+    /// A run was faster than is possible: the simulator or the model is broken, and none of its figures can be
+    /// trusted.
     #[error(
         "broken model: {policy} read {workload} on {place} in {got_ns} ns, but nothing can in less than {bound_ns}; \
          please report it"
     )]
     Impossible {
-        /// The row.
+        /// The policy of the row.
         policy: String,
         workload: String,
-        /// The model.
+        /// The name of the model.
         place: String,
         /// The time of the run.
         got_ns: u64,
         /// Its lower bound.
         bound_ns: u64,
     },
-    /// The log of a live run does not tell what the run did: no explanation of it is to be trusted.
+    /// The log of a live run does not match the run: no explanation from it can be trusted.
     #[error("broken event log: {0}; please report it")]
     Log(String),
     /// A trace that is larger than the file.
@@ -70,7 +71,7 @@ pub enum CompareError {
     )]
     TooLarge {
         what: crate::replay::LayoutError,
-        /// Which file.
+        /// The name of the file.
         place: String,
         /// Its size in bytes.
         size: u64,

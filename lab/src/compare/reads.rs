@@ -1,6 +1,6 @@
-//! What a comparison reads: workloads of ours by their names, or a trace.
+//! What a comparison reads: built-in workloads by their names, or a trace.
 //!
-//! Never: measures, or decides where.
+//! Nothing is measured here, and no target is chosen.
 
 use super::targets::Description;
 use super::{CompareError, ComparePlan, SCRATCH_WORKLOADS, SPAN_BYTES, USUAL_WORKLOADS};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub enum Reads {
-    /// A workload of ours, with values for all its parameters.
+    /// A built-in workload, with values for all its parameters.
     Named(WorkloadChoice),
     Trace(Arc<Replay>),
 }
 
-/// All that a plan asks for.
+/// All reads that a plan needs.
 pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     if let Some(replay) = &plan.replay {
         return Ok(vec![Reads::Trace(replay.clone())]);
@@ -38,7 +38,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     names.into_iter().map(named).collect()
 }
 
-/// Why no scratch file is to be written, where one would be and a model has to do.
+/// Why no scratch file is written and a model is used in its place, if so.
 pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
     if plan.on.is_some() {
         return None;
@@ -61,7 +61,8 @@ pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
         .map(|why| format!("No scratch file: {why}"))
 }
 
-/// Those that fit the place, and a word on each that does not. One that was asked for by name is always tried.
+/// The reads that fit the target, and a note for each workload that does not. A workload that the user named is
+/// always tried.
 pub fn fitting<'a>(
     plan: &ComparePlan,
     place: &Description,
@@ -84,7 +85,7 @@ pub fn fitting<'a>(
 }
 
 impl Reads {
-    /// The requests, in a file of `size` bytes where the size is ours to choose.
+    /// The requests; if the size of the file is free, it is `size` bytes.
     pub fn build(
         &self,
         place: &Description,
@@ -111,7 +112,7 @@ impl Reads {
         }
     }
 
-    /// The smallest file that it can be made for.
+    /// The smallest file size with which these reads can be generated.
     pub fn least_bytes(&self) -> u64 {
         if let Reads::Named(chosen) = self {
             chosen.info.least_bytes
@@ -120,7 +121,7 @@ impl Reads {
         }
     }
 
-    /// The cache that it is about.
+    /// The size of the cache that this workload is designed for.
     pub fn cache_bytes(&self) -> Option<u64> {
         if let Reads::Named(chosen) = self {
             chosen.info.cache_bytes
@@ -129,7 +130,7 @@ impl Reads {
         }
     }
 
-    /// How a replay keeps time.
+    /// How a replay is timed.
     pub fn pace(&self) -> Option<ReplayPace> {
         let Reads::Trace(replay) = self else {
             return None;
@@ -140,7 +141,7 @@ impl Reads {
         })
     }
 
-    /// What a reader of its figures at this place must know.
+    /// What a reader of the figures must know about these reads on this target.
     pub fn notes(&self, place: &Description) -> Vec<String> {
         let Reads::Trace(replay) = self else {
             return Vec::new();
@@ -165,7 +166,7 @@ impl Reads {
     }
 }
 
-/// As it was written.
+/// The text that the user wrote.
 impl std::fmt::Display for Reads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

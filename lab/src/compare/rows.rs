@@ -1,7 +1,7 @@
-//! The rows of a table to be: what reads ahead in each, and the cache page that it runs with.
+//! The planned rows of a table: what reads ahead in each, and the cache page that it uses.
 //!
-//! Example: on a file with `--policy rbd-plain` there are three, `none` and `rbd-plain` by policies of foreread and
-//! `kernel` by the page cache; on a model the oracle takes the place of the kernel.
+//! Example: on a file with `--policy rbd-plain` there are three rows: `none` and `rbd-plain`, which are policies of
+//! foreread, and `kernel`, the page cache. On a model there is a row of the oracle instead of the kernel.
 
 use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
@@ -11,7 +11,7 @@ use foreread_core::units::PageSize;
 pub enum ReadBy {
     /// A policy, or an imitation of another program.
     Policy(PolicySpec),
-    /// What only this kind of target has: the kernel, librbd, the oracle.
+    /// A row that only this kind of target has: the kernel, librbd, the oracle.
     Own(RowKind),
 }
 
@@ -24,14 +24,14 @@ impl ReadBy {
     }
 }
 
-/// A policy and the cache page that it runs with.
+/// A policy and the cache page that it uses.
 #[derive(Clone, Copy)]
 pub struct OnPage<'a> {
     pub policy: &'a PolicySpec,
     pub page: PageSize,
 }
 
-/// A row of a table to be.
+/// A planned row of a table.
 pub struct Row {
     pub policy: String,
     pub read_by: ReadBy,
@@ -39,7 +39,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Its policy, where it has one.
+    /// Its policy, if it has one.
     pub fn ours(&self) -> Option<OnPage<'_>> {
         let ReadBy::Policy(policy) = &self.read_by else {
             return None;

@@ -1,6 +1,7 @@
-//! What the machine of a comparison brings with it: the settings of its administrator, and the folder of event logs.
+//! What a comparison takes from its machine: the administrator's settings, and the folder of event logs.
 //!
-//! The settings are read by the caller; here they are only carried, so that a plan says all that its tables depend on.
+//! The caller reads the settings; here they are only passed on, so that a plan contains everything that its tables
+//! depend on.
 
 use super::targets::Target;
 use super::{CompareError, ComparePlan};
@@ -10,15 +11,16 @@ use foreread_core::policy::PolicyDraft;
 
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// The policy that is used where none is named: a row beside the usual ones.
+    /// The policy that is used if none is named: it gets a row besides the usual ones.
     pub policy: Option<PolicyDraft>,
-    /// What policies take that leave `max` or `min` open; not on a model, where each has its published values.
+    /// Values for policies that leave `max` or `min` open. Not used on a model, where each policy has its published
+    /// values.
     pub readahead: Vec<Readahead>,
-    /// Where these come from, a sentence each, for the notes of every table.
+    /// Where these settings come from, a sentence each, for the notes of every table.
     pub notes: Vec<String>,
 }
 
-/// Makes the folder of event logs, where a run will write one.
+/// Creates the folder of event logs, if a run will write one.
 pub(super) fn make_log_folder(
     plan: &ComparePlan,
     targets: &[Box<dyn Target>],

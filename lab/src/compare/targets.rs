@@ -1,11 +1,12 @@
-//! What can be measured: a model, a model that really sleeps, a source of the engine, a file. One file for each kind.
+//! The targets that can be measured: a model, a model that really sleeps, a source of the engine, a file. Each kind
+//! has its own file.
 //!
 //! ```text
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
 //!                                                            rows, run ◄──┘
 //! ```
-//! A new kind is a file in `targets/` and a row of [`KINDS`]. All others ask a target for what it has, never for its kind.
-//! A scratch file has no name from before its first byte is written; it lives as long as its target.
+//! A new kind is a file in `targets/` and a row of [`KINDS`]. All other code asks a target for its properties, never for
+//! its kind. A scratch file has no name even before its first byte is written; it exists as long as its target.
 
 mod file;
 mod model;
@@ -41,22 +42,22 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A target that was named and not opened.
+/// A target that was named but is not open yet.
 pub trait TargetName: Debug + Send + Sync {
-    /// For a refusal.
+    /// The name for error messages.
     fn shown(&self) -> String;
 
-    /// Of a file or block device.
+    /// The path of a file or block device.
     fn path(&self) -> Option<&Path> {
         None
     }
 
-    /// The model behind it.
+    /// The device model, if the target is one.
     fn preset(&self) -> Option<&'static Preset> {
         None
     }
 
-    /// Its time is virtual.
+    /// Whether its time is virtual.
     fn is_simulated(&self) -> bool {
         false
     }
@@ -70,12 +71,12 @@ pub trait TargetName: Debug + Send + Sync {
 
 pub type CompareOn = Arc<dyn TargetName>;
 
-/// Why a name is not that of a target.
+/// Why a name does not denote a target.
 #[derive(Debug)]
 pub enum NameError {
     Model(FindError),
     Empty,
-    /// A file that describes a device model, named without `model:`.
+    /// A file that describes a device model, but was named without `model:`.
     ModelFile,
     /// What is wrong with the file.
     File(String),
@@ -83,13 +84,13 @@ pub enum NameError {
 
 type Parse = fn(&SourceName) -> Option<Result<CompareOn, NameError>>;
 
-/// What reads the names of each kind. Any other name is that of a file.
+/// Parsers of the names of each kind. Any other name denotes a file.
 const KINDS: [Parse; 3] = [model::parse, model_live::parse, source::parse];
 
-/// Reads a name, and looks at a file, so that a wrong one costs a second.
+/// Parses a name, and checks a file, so that a wrong name is refused within a second.
 ///
 /// # Errors
-/// There is no such model, or the file cannot be read.
+/// The model does not exist, or the file cannot be read.
 pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
     KINDS
         .iter()
@@ -97,36 +98,36 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
         .unwrap_or_else(|| file::parse(name))
 }
 
-/// The model that `name` names behind this prefix.
+/// The model that `name` denotes after this prefix.
 fn model_behind(prefix: &str, name: &SourceName) -> Option<Result<&'static Preset, NameError>> {
     let name = name.unredacted().as_encoded_bytes();
     let model = name.strip_prefix(prefix.as_bytes())?;
     Some(custom::find(&String::from_utf8_lossy(model)).map_err(NameError::Model))
 }
 
-/// What is known of an open target.
+/// The properties of an open target.
 pub struct Description {
-    /// In the notation of `--on`.
+    /// The name in the notation of `--on`.
     pub name: String,
     pub about: String,
     pub notes: Vec<String>,
     pub capacity_bytes: u64,
-    /// Smallest cache page that it can serve.
+    /// The smallest cache page that it can serve.
     pub smallest_page: u64,
-    /// Its time is virtual: this machine's memory, its settings and event logs are of no matter.
+    /// Whether its time is virtual: then this machine's memory, its settings and event logs do not matter.
     pub is_simulated: bool,
-    /// The larger windows are tried on it, where no policy was named.
+    /// Whether larger windows are tried on it if no policy was named.
     pub is_wide: bool,
-    /// Runs, and bytes that a workload spans, unless the plan says so.
+    /// Default number of runs and of bytes that a workload spans.
     pub runs: u32,
     pub span_bytes: u64,
-    /// How long a read takes, where that is long and only a part may be read.
+    /// How long a read takes, if that is long and only a part may be read.
     pub pace: Option<Pace>,
     /// The device's own `read_ahead_kb`, in bytes.
     pub readahead_bytes: Option<u64>,
-    /// What the engine takes for this kind of storage.
+    /// The engine's defaults for this kind of storage.
     pub defaults: Defaults,
-    /// A note says where those are not the published values.
+    /// Whether a note says which of them differ from the published values.
     pub notes_defaults: bool,
 }
 
@@ -149,15 +150,15 @@ impl Description {
         }
     }
 
-    /// Bytes that a workload spans which needs `least`: what was asked for, or what is usual here, but no more than
-    /// there is.
+    /// Bytes that a workload spans which needs at least `least` bytes: the given size, or the default here, but not
+    /// more than the target has.
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let usual = self.span_bytes.max(least);
         plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)
     }
 
-    /// The same for a workload of which only a part can be read in time: over a slow source it spans less, halved until
-    /// a run without readahead takes its part of the table's time. A size that was asked for is kept.
+    /// Like [`Description::size`], for a workload that can be read in part: over a slow source the span is halved until
+    /// a run without readahead takes its share of the table's time. A given size is kept.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
@@ -166,7 +167,7 @@ impl Description {
         size
     }
 
-    /// A run without readahead takes more than its part of the table's time, where no size was asked for.
+    /// Whether a run without readahead takes more than its share of the table's time, if no size was given.
     fn is_slow(&self, plan: &ComparePlan, reads: &Reads, size: u64) -> bool {
         let (Some(pace), None) = (&self.pace, plan.size_bytes) else {
             return false;
@@ -175,8 +176,8 @@ impl Description {
         workload.is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
     }
 
-    /// A workload of a number of reads, with fewer where they would take too long. What they are spread over stays: reads at random of a
-    /// small part would all be near each other.
+    /// A workload that is a number of reads, with fewer reads if they would take too long. They are spread over the same range: random
+    /// reads of a small part would all be close together.
     pub fn shorter(&self, plan: &ComparePlan, reads: &Reads) -> Reads {
         let Reads::Named(choice) = reads else {
             return reads.clone();
@@ -209,13 +210,13 @@ impl Description {
         plan.runs.unwrap_or(self.runs)
     }
 
-    /// Milliseconds in which a table ends, if it has to.
+    /// The time limit of a table in milliseconds, if it has one.
     pub fn limit_ms(&self, plan: &ComparePlan) -> Option<u64> {
         let is_timed = self.pace.is_some() && plan.runs.is_none();
         is_timed.then(|| plan.table_ms())
     }
 
-    /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
+    /// A policy with the values that are set for this machine. On a model, each policy keeps its published values.
     pub fn configured(
         &self,
         site: &[Readahead],
@@ -225,8 +226,8 @@ impl Description {
         Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::Policy)
     }
 
-    /// A policy with all its values: what is left open is settled as the engine does it, so that what is measured is what
-    /// `serve` and `mount` do.
+    /// A policy with all its values: open values are filled in as the engine does it, so that the policy behaves as in
+    /// `serve` and `mount`.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
         let storage = Storage {
             readahead_bytes: self.readahead_bytes,
@@ -238,7 +239,7 @@ impl Description {
             .map_err(CompareError::Policy)
     }
 
-    /// What a policy is here, if that is another than published.
+    /// How a policy differs here from its published values, if it does.
     pub fn note(&self, spec: &PolicySpec) -> Option<String> {
         let published = foreread_history::parse_spec(&spec.to_string()).ok()?;
         let kind = self.defaults.kind;
@@ -247,27 +248,28 @@ impl Description {
     }
 }
 
-/// One run of a row.
+/// The parameters of one run of a row.
 #[derive(Clone)]
 pub struct Run<'a> {
     pub workload: &'a Workload,
     pub cache_bytes: u64,
     pub seed: u64,
-    /// A source that grows meanwhile was appended to.
+    /// Whether a source that grows during the run is treated as appended to.
     pub appending: bool,
     pub event_log: Option<PathBuf>,
-    /// What no run with this seed can be below, where that is known.
+    /// The lower bound of a run with this seed, if it is known.
     pub bound: Option<Bound>,
 }
 
-/// The parameter of workloads that are a number of reads, and the fewest of them that show anything.
+/// The parameter of workloads that are a number of reads, and the fewest reads that are useful.
 const COUNT: &str = "count";
 const MIN_COUNT: u64 = 32;
 
 pub trait Target {
     fn describe(&self) -> &Description;
 
-    /// The rows that only this kind has, and what a reader of them must know. `unset` is the page of a policy without wishes.
+    /// The rows that only this kind of target has, and a note about them. `unset` is the page size of a policy that needs no
+    /// particular one.
     fn rows(
         &self,
         _plan: &ComparePlan,
@@ -279,17 +281,17 @@ pub trait Target {
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError>;
 
-    /// A run of one of [`Target::rows`]. Nothing where it takes too much.
+    /// Runs one of [`Target::rows`]. Returns `None` if it needs too much.
     fn run_own(&self, row: &Row, _run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
         unreachable!("there is no row {} here", row.policy)
     }
 
-    /// What no run can be below.
+    /// The lower bound of a run, if it is known.
     fn bound(&self, _page: PageSize, _run: &Run<'_>) -> Option<Bound> {
         None
     }
 
-    /// A run with an observer. A real one is not slowed by it: the observer is shown the event log when the run is over.
+    /// A run with an observer. A real run is not slowed by it: the observer gets the event log after the run.
     fn watch(
         &self,
         policy: OnPage<'_>,
@@ -297,7 +299,7 @@ pub trait Target {
         watch: &mut dyn Watch,
     ) -> Result<RunResult, CompareError> {
         let place = "making an event log in the folder for temporary files (TMPDIR names another)";
-        // Without a name nothing is left of it, however this ends.
+        // A file without a name disappears however this ends.
         let log = tempfile::tempfile().map_err(LiveError::io(place))?;
         let event_log = Some(foreread_os::open::descriptor_path(&log));
         let result = self.run(
@@ -325,7 +327,7 @@ pub trait Target {
     }
 }
 
-/// The target of a plan. Where it names none, a scratch file if `scratch`, else a model.
+/// The targets of a plan. If it names none: a scratch file if `scratch`, otherwise a model.
 pub fn all(
     plan: &ComparePlan,
     scratch: bool,
@@ -345,7 +347,7 @@ pub fn all(
     Ok(vec![Box::new(file::open_scratch(scratch)?)])
 }
 
-/// A run of the engine.
+/// Runs the engine.
 fn engine(
     source: Arc<dyn Source>,
     OnPage { policy, page }: OnPage<'_>,

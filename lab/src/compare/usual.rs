@@ -1,20 +1,20 @@
-//! The policies of a plan that names none.
+//! The policies of a plan that names no policies.
 //!
-//! On a model, and on a source over a network, larger windows of the kernel are tried too. Never: measures.
+//! On a model, and on a source over a network, larger windows of the kernel are tried too. Nothing is measured here.
 
 use super::ComparePlan;
 use super::targets::Description;
 use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 
-/// The default, and what people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
-/// the oracle comes below them, as a limit.
+/// The default policy, and what people choose between today: none, the kernel's, librbd's. `--policy all` adds the historical ones.
+/// On a model the oracle comes below them, as a limit.
 pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain"];
-/// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
-/// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes in flight. On the scratch file they
-/// would take time that the 30 seconds do not have.
+/// Larger windows of the kernel, tried besides [`USUAL_POLICIES`] on a model and on a source over a network: a store with
+/// a round trip of 20 ms and 100 MB/s on each of many connections needs megabytes in flight. They are not tried on the
+/// scratch file, because 30 seconds are not enough for them.
 pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 
-/// The larger windows that are tried too, where no policy was named.
+/// The larger windows to try if the user named no policy.
 pub(super) fn wide(plan: &ComparePlan, place: &Description) -> Vec<PolicyDraft> {
     let wanted = plan.policies.is_empty() && place.is_wide;
     let own = plan.site.policy.as_ref().map(ToString::to_string);
@@ -25,8 +25,8 @@ pub(super) fn wide(plan: &ComparePlan, place: &Description) -> Vec<PolicyDraft> 
         .collect()
 }
 
-/// The policies of a plan, `none` first where it is missing. A plan that names none has the one that is set for this
-/// machine beside the usual ones.
+/// The policies of a plan, with `none` first if it is missing. A plan that names none gets the usual ones and the
+/// policy that is set for this machine.
 pub(super) fn chosen(plan: &ComparePlan) -> Vec<PolicyDraft> {
     let usual = || {
         USUAL_POLICIES

@@ -1,7 +1,7 @@
-//! `--vary KEY=V1,V2,...`: an axis of a grid. `compare` makes a report of each value, `sweep` a cell of each policy at each value.
+//! `--vary KEY=V1,V2,...`: an axis of a grid. `compare` makes a report for each value, `sweep` a cell for each policy and value.
 //!
-//! KEY is a parameter of the workload, `memory` (`cache` is the same), `think` of a trace, or `policy.KEY` for a parameter of each policy
-//! that has it. A parameter that is also set elsewhere is refused, and no value runs before the last one is checked.
+//! KEY is a parameter of the workload, `memory` (or `cache`, which means the same), `think` of a trace, or `policy.KEY` for a parameter
+//! of each policy that has it. A parameter that is also set elsewhere is refused. All values are checked before the first one runs.
 //!
 //! ```text
 //!   "streams=1,2,4" ──parse──► Axis ──plans──► a ComparePlan for each value ──run──► Series: a Report for each
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Most values of an axis.
 pub const MAX_VALUES: usize = 64;
 
-/// Before the name of a parameter of policies.
+/// Prefix of the parameters of policies.
 const OF_POLICIES: &str = "policy.";
 /// The size of the cache, by two names.
 const MEMORY: [&str; 2] = ["memory", "cache"];
@@ -39,9 +39,9 @@ pub struct Axis {
     texts: Vec<String>,
 }
 
-/// The values of an axis, and the plan of each.
+/// The values of an axis, and the plan for each value.
 pub type VariedPlans = (VariedParameter, Vec<ComparePlan>);
-/// What varies, in which unit, and each value with its plan.
+/// The varied parameter, its unit, and each value with its plan.
 type Varied = (&'static str, Unit, Vec<(Value, ComparePlan)>);
 
 /// Why an axis or a series is refused.
@@ -49,7 +49,7 @@ type Varied = (&'static str, Unit, Vec<(Value, ComparePlan)>);
 pub enum VaryError {
     #[error("{0}")]
     Usage(String),
-    /// No such parameter. `known` are those that there are.
+    /// An unknown parameter; `known` has the known ones.
     #[error("there is no parameter '{key}' to vary")]
     Key { key: String, known: Vec<String> },
     /// A value that a policy refuses.
@@ -83,7 +83,7 @@ impl Axis {
     /// Reads `KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// No values, an empty one, or too many.
+    /// There are no values, an empty one, or too many.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(
@@ -106,7 +106,8 @@ impl Axis {
         Ok(Axis { key, texts })
     }
 
-    /// The plan of each value. A plan without workload and trace has the parameters of its policies and the memory.
+    /// The plan for each value. In a plan without workload and trace, only parameters of its policies and the memory
+    /// can vary.
     ///
     /// # Errors
     /// See [`VaryError`].
@@ -141,7 +142,7 @@ impl Axis {
         Ok((varied, plans))
     }
 
-    /// The value and the plan of each text.
+    /// The value and the plan for each text.
     fn each(
         &self,
         base: &ComparePlan,
@@ -224,7 +225,7 @@ impl Axis {
                 };
                 let text = set(&policy.to_string(), key, value);
                 *policy = parse(&text).map_err(VaryError::Policy)?;
-                // A value that depends on the capacity has no number before the storage is known.
+                // A value that depends on the capacity is unknown until the storage is known.
                 let ready = policy.clone().ready(None).ok();
                 let number = ready.map(|ready| value_of(param, ready.values[i]));
                 shown = shown.or(number);
@@ -234,7 +235,7 @@ impl Axis {
         Ok((param.help, param.unit, varied))
     }
 
-    /// Refuses a parameter that `text` sets already.
+    /// Refuses a parameter that is already set in `text`.
     fn unset(&self, key: &str, text: &str) -> Result<(), VaryError> {
         let is_set = |spec: Spec| spec.pairs.iter().any(|(k, _)| k == key);
         if !Spec::parse(text).is_ok_and(is_set) {
@@ -309,14 +310,14 @@ impl Vary {
 #[derive(Debug)]
 pub struct MeasuredSeries {
     pub series: Series,
-    /// The values that are not in it, as the plan was stopped: "cache=1M on model:rbd".
+    /// The values that are missing because the plan was stopped: "cache=1M on model:rbd".
     pub missing: Vec<String>,
 }
 
-/// Measures every value. A value during which the plan is stopped, and those behind it, are missing.
+/// Measures every value. If the plan is stopped during a value, that value and those after it are missing.
 ///
 /// # Errors
-/// See [`VaryError`]; nothing is measured when one of the values cannot be.
+/// See [`VaryError`]; nothing is measured if one of the values cannot be measured.
 pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<MeasuredSeries, VaryError> {
     for (plan, _) in &vary.plans {
         super::possible(plan)?;
@@ -348,7 +349,7 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<MeasuredSeries, V
 }
 
 impl Vary {
-    /// As it was asked for.
+    /// The workload, as the user gave it.
     fn workload_text(&self) -> String {
         let of_trace = self
             .base
@@ -361,7 +362,7 @@ impl Vary {
     }
 
     fn series(&self, reports: Vec<Report>) -> Series {
-        // A row bears the value in its name where a parameter of its policy varies; the series bears it once.
+        // If a parameter of a row's policy varies, the row's name contains the value; the series names it once.
         let (with, without) = (
             self.plans.first().map_or_else(Vec::new, |(p, _)| chosen(p)),
             chosen(&self.base),
@@ -398,13 +399,13 @@ fn value_of(param: &Param, value: u64) -> Value {
     }
 }
 
-/// `NAME` or `NAME:key=value` with one more pair.
+/// `NAME` or `NAME:key=value`, with one more pair.
 fn set(text: &str, key: &str, value: &str) -> String {
     let joint = if text.contains(':') { ',' } else { ':' };
     format!("{text}{joint}{key}={value}")
 }
 
-/// The error of a workload, with the value at which it came up where that is not in it.
+/// The error of a workload; the value at which it occurred is added if the error does not name it.
 fn naming(error: CompareError, at: &str) -> CompareError {
     match error {
         CompareError::Workload(SpecError::Value {
@@ -422,7 +423,7 @@ fn naming(error: CompareError, at: &str) -> CompareError {
     }
 }
 
-/// Progress that says which value it is.
+/// Progress that includes the value being measured.
 struct NamedProgress<'a> {
     progress: &'a mut dyn Progress,
     name: String,

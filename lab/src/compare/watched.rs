@@ -1,12 +1,11 @@
-//! One run of one policy of a comparison, with an observer: the run that `compare` would make first, with the
-//! same page, cache, limits and random numbers. So the explanation fits the row of `compare`.
+//! One run of one policy of a comparison, with an observer. It is the run that `compare` would make first, with the
+//! same page, cache, limits and random numbers, so the explanation fits the row of `compare`.
 //!
 //! ```text
 //!   model   simulator::run_watched ──────────────────────────────────────────────────► Watch
 //!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
 //! ```
-//! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
-//! when it is over.
+//! A run is set up only by [`super::Case`]. The observer never slows a live run: it works after the run.
 
 use super::{Case, CompareError, ComparePlan, possible, reads, targets};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
@@ -21,13 +20,13 @@ use foreread_sim::workload::Workload;
 pub struct WatchedRun {
     pub result: RunResult,
     pub policy: PolicySpec,
-    /// In the notation of `--on`.
+    /// The source in the notation of `--on`.
     pub source: String,
     pub source_about: String,
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
     pub page: PageSize,
-    /// What a reader must know, a sentence each.
+    /// What a reader of the result must know, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -37,18 +36,18 @@ pub struct Scene<'a> {
     pub workload: &'a Workload,
     /// Size of a cache page.
     pub page: PageSize,
-    /// Where each of the files begins in the one that is read; empty where each is read for itself.
+    /// Where each file begins in the one file that is read; empty if each file is read separately.
     pub bases: Vec<u64>,
 }
 
-/// What a live run was told from.
+/// The note for a live run.
 const BY_ITS_LOG: &str = "This was one run of the engine, told from its event log: a fresh machine was fed the same \
     events and decided the same; the times are those of the run";
 
-/// Runs `policy` once on the plan's reads at the first place of the plan. `watch` is made for what it will see.
+/// Runs `policy` once on the plan's reads, on the first target of the plan. `watch` creates the observer for them.
 ///
 /// # Errors
-/// As [`super::run`]; and the log of a live run cannot be kept, or does not replay.
+/// As [`super::run`]. The event log of a live run cannot be kept, or does not replay.
 pub fn run<W: Watch>(
     plan: &ComparePlan,
     policy: PolicyDraft,

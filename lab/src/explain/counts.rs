@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Defines the struct, its sum, and its comparison with the machine's counters of the same names.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Each counter means what it means in [`Stats`].
+        /// Each counter is defined like the counter of the same name in [`Stats`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
@@ -36,26 +36,26 @@ counts! {
     hits,
     /// Reads that waited for a page in flight and missed none.
     late_hits,
-    /// Reads that met a page neither present nor in flight.
+    /// Reads with at least one page neither present nor in flight.
     misses,
     stall_ns,
-    /// Windows that reach beyond the read they were planned at.
+    /// Windows that extend beyond the read that caused them.
     ra_planned_ops,
     ra_planned_bytes,
-    /// Of these, refused for lack of room.
+    /// Bytes of these windows refused for lack of room.
     ra_refused_bytes,
-    /// Fetches with readahead in them.
+    /// Fetches that contain readahead.
     ra_ops,
     ra_bytes,
-    /// Of these, demanded.
+    /// Bytes of these fetches that were demanded.
     used_bytes,
-    /// Of these, still in flight at the first touch.
+    /// Used bytes that were still in flight at the first touch.
     late_bytes,
-    /// Read ahead, and evicted or dropped before any touch.
+    /// Bytes read ahead, and evicted or dropped before any touch.
     unused_bytes,
-    /// Read ahead and lost in flight.
+    /// Bytes read ahead that failed in flight.
     ra_failed_bytes,
-    /// Read ahead and untouched at the end of the run.
+    /// Bytes read ahead, and untouched at the end of the run.
     unresolved_bytes,
     /// Unused bytes that were demanded after they had been evicted.
     thrash_bytes,
@@ -77,7 +77,7 @@ impl Counts {
         }
     }
 
-    /// Read ahead and not used, whether it has left the cache or not.
+    /// Bytes read ahead and not used, whether or not they were evicted.
     #[must_use]
     pub fn never_read_bytes(&self) -> u64 {
         self.unused_bytes + self.unresolved_bytes

@@ -1,4 +1,5 @@
-//! The HTML page of `explain`: what the reads of each file found, how long they waited, and the rules of the policy.
+//! The HTML page of `explain`: hits, late reads and misses of each file, how long the reads waited, and the rules of
+//! the policy.
 
 use super::{ExplainReport, File, View, table};
 use foreread_report::block::{self, Block};
@@ -7,10 +8,10 @@ use foreread_report::json;
 use foreread_report::number::{self, size};
 use foreread_report::page::{Page, Section, fact};
 
-/// Files of a figure; the table has all that are asked for.
+/// Most files in a chart; the table has all selected files.
 const MAX_BARS: usize = 12;
 
-/// The page, of the files that are asked for.
+/// The page for the selected files.
 #[must_use]
 pub fn page(report: &ExplainReport, view: &View) -> String {
     let summary = format!("{}.", report.summary);
@@ -57,7 +58,7 @@ fn files(report: &ExplainReport, view: &View) -> Section {
     block::section("Files and rules", blocks)
 }
 
-/// The reads of each file by what they found, as parts of all its reads.
+/// The reads of each file by result, as parts of all its reads.
 fn outcomes(files: &[&File]) -> Figure {
     let bar = |file: &&File| {
         let counts = &file.counts;
@@ -89,7 +90,7 @@ fn rest(files: &[&File]) -> String {
     }
 }
 
-/// How long the reads of each file waited. None if no read did.
+/// How long the reads of each file waited. Returns `None` if no read waited.
 fn stalls(files: &[&File]) -> Option<Figure> {
     let seconds = |file: &File| file.counts.stall_ns as f64 / 1e9;
     let bar = |file: &&File| Bar {

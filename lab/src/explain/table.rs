@@ -12,23 +12,23 @@ use std::collections::BTreeMap;
 
 /// Files whose rules are shown one by one.
 const WORST_FILES: usize = 3;
-/// Widest name of a file in the table; the ends of names differ most.
+/// Longest name of a file in the table; longer names keep their end, because names differ most there.
 const NAME_WIDTH: usize = 28;
 
 const LEGEND: &str =
     "hit, late, miss: % of reads. RA: read ahead; unused: MB of it never read. MB = 10^6 bytes.";
 
-/// Which files are shown. The sums are always of all.
+/// Selects the files that are shown. The sums always include all files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Only files whose names contain this; `*` matches any letters.
+    /// Only files whose names contain this; `*` matches any characters.
     pub file: Option<String>,
-    /// Rows of the table of files.
+    /// Most rows in the table of files.
     pub rows: usize,
 }
 
 impl View {
-    /// Whether a file is to be shown.
+    /// Whether a file is shown.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {
         self.file
@@ -37,7 +37,7 @@ impl View {
     }
 }
 
-/// Whether the parts of `pattern` between stars are in `name` in their order.
+/// Whether `name` contains the parts of `pattern` between the stars, in this order.
 fn contains(name: &str, pattern: &str) -> bool {
     let mut rest = name;
     pattern.split('*').all(|part| match rest.find(part) {
@@ -99,7 +99,7 @@ pub(super) fn auto(report: &ExplainReport) -> Option<String> {
     Some(format!("{} at its farthest: {words}.", report.policy))
 }
 
-/// In a column: less than a hundredth is not shown as nothing.
+/// Megabytes in a column: a small amount is not shown as zero.
 fn mb(bytes: u64) -> String {
     if bytes > 0 && bytes < 5000 {
         "<.01".to_string()
@@ -108,7 +108,7 @@ fn mb(bytes: u64) -> String {
     }
 }
 
-/// In a sentence: few bytes are printed exactly.
+/// Bytes in a sentence: a small number is printed exactly.
 pub(super) fn amount(bytes: u64) -> String {
     match bytes {
         0..100_000 => number::size_b(bytes),
@@ -117,7 +117,7 @@ pub(super) fn amount(bytes: u64) -> String {
     }
 }
 
-/// In a column of seconds.
+/// Seconds in a column.
 fn seconds(ns: u64) -> String {
     if ns == 0 {
         "0".to_string()
@@ -126,7 +126,7 @@ fn seconds(ns: u64) -> String {
     }
 }
 
-/// The last letters of a name: the first ones are often the same for all.
+/// The last characters of a name: the first ones are often the same for all files.
 pub(super) fn tail(name: &str) -> String {
     let name = printable(name);
     let letters = name.chars().count();
@@ -137,7 +137,7 @@ pub(super) fn tail(name: &str) -> String {
     ['…'].into_iter().chain(end).collect()
 }
 
-/// A file, or several together.
+/// A file, or the sum of several files.
 struct FileRow {
     name: String,
     counts: Counts,
@@ -206,7 +206,7 @@ fn ranked(rules: &BTreeMap<String, u64>) -> Vec<(&String, &u64)> {
     all
 }
 
-/// Every rule of the run, how often it decided, and what it is.
+/// Every rule of the run, with how often it decided and what it means.
 pub(super) fn rules(report: &ExplainReport) -> Table {
     type RuleColumn<'a> = Column<'a, (&'a String, &'a u64)>;
     let why = |rule: &str| Why::ALL.into_iter().find(|why| why.name() == rule);

@@ -1,7 +1,7 @@
-//! Watches a run, and counts each read, each answer of the policy and each page of readahead for its file.
+//! Watches a run, and counts each read, each decision of the policy and each page of readahead for its file.
 //!
-//! On a real file the files of a trace are laid out one after the other in one: a page belongs to the file in which it begins. A window
-//! that was planned, and a rule, belong to the file of the read or hint that the policy was asked about.
+//! On a real file, the files of a trace are laid out one after the other within it: a page belongs to the file in which it begins. A
+//! planned window, and a rule, belong to the file of the read or hint that caused the decision.
 
 use super::counts::Counts;
 use crate::compare::watched::Scene;
@@ -13,42 +13,42 @@ use foreread_sim::simulator::Watch;
 use foreread_sim::simulator::bits;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The rule of a window that the policy gave no reason for.
+/// The rule that is counted for a window without a reason from the policy.
 const UNNAMED: &str = "unnamed";
 
 #[derive(Default)]
 pub struct WatchedFile {
     pub size_bytes: u64,
     pub counts: Counts,
-    /// Answers of the policy by the rule that it named.
+    /// Decisions of the policy by rule.
     pub rules: BTreeMap<&'static str, u64>,
-    /// Open descriptions that were read through.
+    /// Open descriptions that had reads.
     pub opens: BTreeSet<u32>,
     pub hints: u64,
-    /// Touches of mapped pages among the reads.
+    /// How many of the reads are page faults of mappings.
     pub faults: u64,
 }
 
-/// 64 pages of the cache that readahead planned.
+/// A group of 64 cache pages that readahead planned.
 #[derive(Clone, Copy, Default)]
 struct Planned {
-    /// In the cache or in flight.
+    /// Pages in the cache or in flight.
     here: u64,
     submitted: u64,
 }
 
 pub struct Watcher {
     page: PageSize,
-    /// Where each file begins in the one that is read; empty where each is read for itself.
+    /// Where each file begins in the one file that is read; empty if each file is read separately.
     bases: Vec<u64>,
     /// Sizes of the files that the machine reads.
     read_sizes: HashMap<u32, u64>,
-    /// By open description.
+    /// The file of each open description.
     files_of_opens: HashMap<u32, u32>,
     pub files: Vec<WatchedFile>,
-    /// What the policy had set itself to when it read farthest ahead.
+    /// The values that a self-tuning policy had when it read farthest ahead.
     pub tuning: Option<Tuning>,
-    /// The file that the latest answer was about.
+    /// The file of the latest decision.
     asked: u32,
     pages: HashMap<(u32, u64), Planned>,
 }
@@ -73,7 +73,7 @@ impl Watcher {
         }
     }
 
-    /// Ends the run: readahead without another fate was never read.
+    /// Ends the run: readahead that is neither used nor lost counts as never read.
     pub fn finish(&mut self) {
         for counts in self.files.iter_mut().map(|file| &mut file.counts) {
             let known = counts.used_bytes + counts.unused_bytes + counts.ra_failed_bytes;
@@ -86,7 +86,7 @@ impl Watcher {
         &mut self.files[file as usize]
     }
 
-    /// The file in which this byte of the machine's file is.
+    /// The counters of the file that contains this byte of the machine's file.
     fn at(&mut self, file: u32, offset: u64) -> &mut Counts {
         let file = match self.bases.is_empty() {
             true => file as usize,
@@ -95,7 +95,7 @@ impl Watcher {
         &mut self.files[file].counts
     }
 
-    /// Adds the bytes of each page of `mask` to the file in which it is.
+    /// Adds the bytes of each page of `mask` to the counters of its file.
     fn give(&mut self, file: u32, number: u64, mask: u64, add: impl Fn(&mut Counts, u64)) {
         let trace_size = self.files.get(file as usize).map(|file| file.size_bytes);
         let size = self
@@ -133,7 +133,7 @@ impl Watcher {
         }
     }
 
-    /// Pages that are no longer in the cache or in flight.
+    /// Removes pages that are no longer in the cache or in flight.
     fn gone(&mut self, file: u32, number: u64, pages: u64) {
         if let Some(group) = self.pages.get_mut(&(file, number)) {
             group.here &= !pages;
@@ -256,7 +256,7 @@ impl Watch for Watcher {
     }
 }
 
-/// The groups of 64 that the pages are in, and which of each.
+/// The groups of 64 pages that contain these pages, with a mask for each.
 fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
     (pages.first / 64..pages.end.div_ceil(64)).map(move |number| {
         let (low, high) = (

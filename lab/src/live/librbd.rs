@@ -1,8 +1,8 @@
-//! The same reads through librbd itself, with its own cache and readahead: the rows beside ours on an RBD image.
+//! The same reads through librbd itself, with its own cache and readahead: extra rows for an RBD image.
 //!
-//! Each run has a new client, so its cache is empty. What librbd planned is read from its counters, over the
-//! socket that it answers questions on. Never: a figure of ours in such a row, or a setting taken from the
-//! configuration where the row says what it is.
+//! Each run has a new client, so its cache is empty. How much librbd planned is read from its counters over its admin
+//! socket. Such a row has no figures of foreread, and no setting that the row defines is taken from the
+//! configuration.
 //!
 //! | row | settings |
 //! |---|---|
@@ -22,14 +22,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest answer of the socket.
+/// Longest reply on the socket.
 const MAX_ANSWER: u32 = 16 << 20;
-/// How long it may take.
+/// Longest wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The grain of its rows: librbd's own is a byte.
+/// The cache page of these rows: librbd's own unit is a byte.
 pub const PAGE_BYTES: u64 = 512;
 
-/// A way to set librbd up.
+/// A configuration of librbd.
 #[derive(Debug)]
 pub struct Peer {
     /// Name of its row.
@@ -38,7 +38,7 @@ pub struct Peer {
     policy: &'static str,
     /// Largest readahead in bytes.
     max_bytes: u64,
-    /// Bytes after which readahead stays off; 0: never.
+    /// Bytes after which readahead stays off; 0 means never.
     disable_after_bytes: u64,
 }
 
@@ -65,7 +65,7 @@ pub static PEERS: [Peer; 3] = [
 ];
 
 impl Peer {
-    /// librbd set up like this, with its socket at `socket`.
+    /// librbd's settings for this row, with its admin socket at `socket`.
     #[must_use]
     pub fn settings(&self, socket: &Path) -> RbdSettings {
         RbdSettings::as_configured()
@@ -82,10 +82,10 @@ impl Peer {
     }
 }
 
-/// One run through librbd, by a new client.
+/// Does one run through librbd, with a new client.
 ///
 /// # Errors
-/// The image cannot be opened or read, librbd does not tell its counters, or [`check`] refuses the workload.
+/// The image cannot be opened or read, librbd does not report its counters, or [`check`] refuses the workload.
 pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunResult, LiveError> {
     check(workload)?;
     let dir = tempfile::tempdir().map_err(LiveError::io("a folder for librbd's socket"))?;
@@ -102,7 +102,7 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
         })
     };
     let read: ReadFn<'_> = &read;
-    // It knows no hints beside a read: they are left out.
+    // librbd has no hints apart from reads: they are left out.
     let timed = run_jobs(
         workload,
         &ReadCalls {
@@ -124,7 +124,7 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
 /// Readahead requests of the open image, and their bytes.
 ///
 /// # Errors
-/// No answer at the socket, or the answer is not what a librbd with one open image says.
+/// There is no reply on the socket, or not the reply of a librbd with one open image.
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;
@@ -145,7 +145,8 @@ pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
         .ok_or_else(|| odd("the answer has no counters of readahead"))
 }
 
-/// A question to a Ceph client's or daemon's socket: JSON and a zero byte go, a length and JSON come.
+/// Sends a command to the admin socket of a Ceph client or daemon: JSON and a zero byte are sent, a length and JSON
+/// are received.
 fn ask(socket: &Path, what: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;

@@ -1,9 +1,9 @@
 //! `model-live:`: a device model that really sleeps, as a source of the engine.
 //!
-//! The model is the one of the simulator; here its virtual clock is the wall clock, so the engine reads from a disk of
-//! 2010 or a volume behind a network on any machine. Its bytes name their own
-//! offset: every eight bytes are their little-endian offset. Never: faster than the model; by how much a sleeping thread wakes late
-//! (50 to 100 us) it is slower, which is why devices of 1 ms and more are the ones to compare by.
+//! It is the simulator's model, with the wall clock in place of the virtual clock, so that on any machine the engine can read from
+//! a disk of 2010 or a network volume. Every eight bytes contain their own offset (little-endian). It is never faster than the
+//! model. It is slower by the time that a sleeping thread wakes late (50 to 100 us), so comparisons should use devices of 1 ms and
+//! more.
 //!
 //! ```text
 //!   read_at ──submit(now)──► device ──next_time──► sleep until then, or until another reader's step
@@ -29,22 +29,22 @@ pub struct ModelLive {
     seed: u64,
     start: Instant,
     inner: Mutex<Inner>,
-    /// Something arrived, or the next step comes earlier.
+    /// Signalled if something arrived, or if the next step comes earlier.
     moved: Condvar,
 }
 
 struct Inner {
     device: Box<dyn Device>,
-    /// The device's time never goes back.
+    /// The device's time never goes backward.
     now_ns: u64,
     next_id: u64,
-    /// Commands whose readers wait: how many bytes are there.
+    /// Commands with waiting readers, and how many bytes of each have arrived.
     there: HashMap<u64, u64>,
     arrivals: Vec<Arrival>,
 }
 
 impl ModelLive {
-    /// The device of a preset with the seed `seed`, holding `size` bytes.
+    /// The device of a preset with the seed `seed`, and a size of `size` bytes.
     #[must_use]
     pub fn new(preset: &Preset, size: u64, seed: u64) -> ModelLive {
         let (device, there) = (preset.build(seed), HashMap::new());
@@ -73,7 +73,7 @@ impl ModelLive {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Gives the device a command.
+    /// Submits a command to the device.
     fn submit(&self, start: u64, len: u64) -> u64 {
         let mut inner = self.lock();
         let id = inner.next_id;
@@ -90,12 +90,12 @@ impl ModelLive {
                 len,
             },
         );
-        // Sleeping threads may have to wake earlier now.
+        // The wake-up time of sleeping threads may now be earlier.
         self.moved.notify_all();
         id
     }
 
-    /// Sleeps until the first `bytes` bytes of a command are there.
+    /// Sleeps until the first `bytes` bytes of a command have arrived.
     fn wait(&self, id: u64, bytes: u64) {
         let mut inner = self.lock();
         loop {
@@ -105,7 +105,7 @@ impl ModelLive {
             if inner.there.get(&id).is_none_or(|there| *there >= bytes) {
                 return;
             }
-            // A device that has a command has a next time; if it had none, the look once a second shows it.
+            // A device with a command has a next time; if it had none, the timeout would reveal it.
             let next = inner.device.next_time().map_or(LOOK_UP, |at| {
                 Duration::from_nanos(at.saturating_sub(self.now_ns())).min(LOOK_UP)
             });
@@ -117,14 +117,14 @@ impl ModelLive {
         }
     }
 
-    /// Its bytes have been taken.
+    /// Removes a command whose bytes have been taken.
     fn forget(&self, id: u64) {
         self.lock().there.remove(&id);
     }
 }
 
 impl Inner {
-    /// Lets the device go on to `now_ns`. True when something has arrived.
+    /// Advances the device to `now_ns`. Returns true if something has arrived.
     fn go_on(&mut self, now_ns: u64) -> bool {
         self.now_ns = self.now_ns.max(now_ns);
         let mut some = false;
@@ -204,7 +204,7 @@ impl StreamingSource for ModelLive {
     }
 }
 
-/// The bytes from `offset` on.
+/// Fills the buffer with the bytes from `offset` on.
 fn fill(mut buf: &mut [u8], mut offset: u64) {
     while !buf.is_empty() {
         let skip = offset % 8;

@@ -1,30 +1,31 @@
-//! How fast a source answers reads that come one after the other: a few timed reads, so that a comparison can choose how
-//! much of a slow source to read. No measurement: seven reads tell no more than the order of magnitude.
+//! Estimates how fast a source answers sequential reads, from a few timed reads, so that a comparison can choose how
+//! much of a slow source to read. This is not a measurement: seven reads only show the order of magnitude.
 //!
-//! Worked example: an object store 30 ms away answers 4 KiB in 30 ms and 1 MiB in 35 ms, so a workload of 16,384 reads of
-//! 4 KiB would take 8 minutes without readahead.
+//! Worked example: an object store with 30 ms latency answers 4 KiB in 30 ms and 1 MiB in 35 ms, so a workload of 16,384
+//! reads of 4 KiB would take 8 minutes without readahead.
 
 use foreread::source::Source;
 use foreread_sim::workload::Workload;
 use std::io::IoSliceMut;
 use std::time::Instant;
 
-/// How long reads of a source take, one at a time.
+/// How long reads from a source take, one at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// One of a page.
+    /// A read of one page.
     pub read_ns: u64,
-    /// Each KiB more.
+    /// Each additional KiB.
     pub kib_ns: u64,
 }
 
-/// The small reads that are timed: a median of fewer is one slow answer.
+/// Number of small reads that are timed: with fewer, one slow answer would be the median.
 const TIMED_READS: u64 = 5;
 const SMALL_BYTES: u64 = 4 << 10;
 const LARGE_BYTES: u64 = 1 << 20;
 
 impl Pace {
-    /// Reads a few pages all over the source, and one longer piece. A source that fails here says why when it is measured.
+    /// Reads a few pages spread over the source, and one longer piece. If reads fail, the measurement itself will report
+    /// why.
     #[must_use]
     pub fn of(source: &dyn Source) -> Option<Pace> {
         let time = |len: u64, offset: u64| {
@@ -35,7 +36,7 @@ impl Pace {
                 .ok()?;
             Some(begun.elapsed().as_nanos() as u64)
         };
-        // The first one connects.
+        // The first read establishes the connection.
         time(SMALL_BYTES, 0)?;
         let place = |n: u64| source.size() / TIMED_READS * n / SMALL_BYTES * SMALL_BYTES;
         let mut small: Vec<u64> = (0..TIMED_READS)
@@ -50,7 +51,7 @@ impl Pace {
         })
     }
 
-    /// A workload whose reads come one after the other, with nothing read ahead.
+    /// The time of a workload whose reads follow each other, without readahead.
     #[must_use]
     pub fn run_ns(&self, workload: &Workload) -> u64 {
         let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);

@@ -1,15 +1,15 @@
-//! Carries out jobs that pause, wait for each other, or have recorded times, on real storage, in worker threads.
+//! Runs jobs that pause, wait for each other, or have recorded times, on real storage, in worker threads.
 //!
 //! ```text
 //!   job scheduler ──requests that are due──► tasks ──► worker: read ──► served ──► job scheduler
 //!        └── time of the next one ──► one idle worker waits for it (the timekeeper), the others sleep
 //! ```
 //!
-//! The job scheduler of `foreread-sim` says what is due; here are threads and the clock. Another worker is started
-//! whenever all others read. Worked example: two timed reads at 1.0 and 1.2 ms, of 0.5 ms each. The first worker sleeps
-//! until 0.85 ms, watches the clock until 1.0, takes the first read and wakes a second worker, which keeps the time of
-//! the second read. Lateness is measured for each request: a read that a worker issued too late says nothing of the
-//! storage.
+//! The job scheduler of `foreread-sim` says what is due; this module has the threads and the clock. Another worker is
+//! started whenever all others are reading. Worked example: two timed reads at 1.0 and 1.2 ms, of 0.5 ms each. The
+//! first worker sleeps until 0.85 ms, polls the clock until 1.0, takes the first read and wakes a second worker, which
+//! keeps the time of the second read. Lateness is measured for each request: a read that a worker issued too late says
+//! nothing about the storage.
 
 use super::{LiveError, ReadCalls};
 use foreread_os::threads::spawn_scoped;
@@ -24,20 +24,20 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Reads outstanding at once. More than that is late.
+/// Most reads outstanding at once. Further reads are late.
 pub const MAX_WORKERS: u32 = 256;
-/// Buffers of all workers together, in bytes: long reads have fewer workers.
+/// Most bytes of the buffers of all workers together: long reads have fewer workers.
 const BUFFER_BYTES: u64 = 2 << 30;
-/// Workers from the start of a run of timed jobs: making one takes as long as a read.
+/// Workers at the start of a run of timed jobs: starting one takes as long as a read.
 const FIRST_WORKERS: u32 = 8;
-/// A sleep ends this much later than asked for, or so: the rest is spent looking at the clock. In nanoseconds.
+/// Nanoseconds by which a sleep may end late: for this last part the clock is polled.
 const WATCH_NS: u64 = 150_000;
 
-/// The times of a run.
+/// The times measured in a run.
 pub struct PacedTimes {
     /// When the last read was served.
     pub time: Duration,
-    /// Of each read: since it was issued, or, of a timed job, since it was due.
+    /// Latency of each read since it was issued, or, in a timed job, since it was due.
     pub latency: Histogram<u64>,
     /// How late each request was issued.
     pub late: Histogram<u64>,
@@ -45,13 +45,13 @@ pub struct PacedTimes {
 
 struct PacedState<'a> {
     scheduler: JobScheduler<'a>,
-    /// Requests that are due and that no worker has taken.
+    /// Requests that are due but not yet taken by a worker.
     tasks: VecDeque<Issue>,
-    /// Workers: all, those that carry out a request, and those that sleep until they are needed.
+    /// Number of workers: all, those that are carrying out a request, and those that sleep until they are needed.
     workers: u32,
     active: u32,
     idle: u32,
-    /// The time that the timekeeper waits for, while there is one.
+    /// The time for which the timekeeper waits, if there is a timekeeper.
     kept_until: Option<u64>,
     ended_ns: u64,
     latency: Histogram<u64>,
@@ -60,7 +60,7 @@ struct PacedState<'a> {
 }
 
 impl PacedState<'_> {
-    /// Takes what is due from the scheduler.
+    /// Takes the due requests from the scheduler.
     fn collect(&mut self, now: u64) {
         loop {
             while let Some(step) = self.scheduler.poll(now) {
@@ -74,7 +74,7 @@ impl PacedState<'_> {
         }
     }
 
-    /// When there is something to do for a worker that is free.
+    /// When a free worker next has something to do.
     fn first_ns(&self) -> Option<u64> {
         if self.tasks.is_empty() {
             self.scheduler.next_time()
@@ -90,17 +90,17 @@ struct PacedRun<'a> {
     began: Instant,
     max_workers: u32,
     state: Mutex<PacedState<'a>>,
-    /// Signalled when a sleeping worker is needed, and when the timekeeper has an earlier time to keep.
+    /// Signalled when a sleeping worker is needed, or when the timekeeper has to wake earlier.
     needed: Condvar,
     earlier: Condvar,
-    /// The time that the timekeeper watches the clock for.
+    /// The time until which the timekeeper polls the clock.
     first_ns: AtomicU64,
 }
 
 /// Runs the workload to its end.
 ///
 /// # Errors
-/// The first of a request.
+/// The first error of a request.
 pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, LiveError> {
     let demands = workload
         .jobs
@@ -168,7 +168,7 @@ impl<'a> PacedRun<'a> {
     ) {
         match spawn_scoped(scope, "foreread-reader", move || self.guarded(scope)) {
             Ok(_) => state.workers += 1,
-            // With fewer readers the time would be another one.
+            // With fewer readers the measured time would be wrong.
             Err(error) => {
                 state
                     .failed
@@ -179,7 +179,7 @@ impl<'a> PacedRun<'a> {
         }
     }
 
-    /// Wakes the timekeeper if there is something to do earlier than it waits for. False when there is no timekeeper.
+    /// Wakes the timekeeper if something is due earlier than it waits for. Returns false if there is no timekeeper.
     fn hurry(&self, state: &PacedState<'a>) -> bool {
         let first = state.first_ns().unwrap_or(u64::MAX);
         if state.kept_until.is_some_and(|until| first < until) {
@@ -189,7 +189,7 @@ impl<'a> PacedRun<'a> {
         state.kept_until.is_some()
     }
 
-    /// The next request, at its time; nothing when all are done or one has failed.
+    /// The next request, when it is due. Returns `None` when all are done or one has failed.
     fn next<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Option<Issue> {
         let mut state = self.lock();
         loop {
@@ -220,7 +220,7 @@ impl<'a> PacedRun<'a> {
         }
     }
 
-    /// Another worker has to carry out what is left, while this one reads.
+    /// Lets another worker carry out the remaining requests while this one reads.
     fn replace<'scope>(&'scope self, state: &mut PacedState<'a>, scope: &'scope Scope<'scope, '_>) {
         if state.first_ns().is_none() || self.hurry(state) {
             return;
@@ -232,7 +232,7 @@ impl<'a> PacedRun<'a> {
         }
     }
 
-    /// Waits until the first request is due, or shortly before: the loop in `next` comes back for the rest.
+    /// Waits until the first request is due, or shortly before: then the loop in `next` calls again.
     fn keep_time<'s>(
         &'s self,
         mut state: MutexGuard<'s, PacedState<'a>>,
@@ -258,7 +258,7 @@ impl<'a> PacedRun<'a> {
         state
     }
 
-    /// A worker that ends the run if it panics: otherwise the others would wait for its read without end.
+    /// A worker that ends the run if it panics: otherwise the others would wait for its read forever.
     fn guarded<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(scope))) else {
             return;
@@ -297,7 +297,7 @@ impl<'a> PacedRun<'a> {
             }
         }
         let mut state = self.lock();
-        // The same bounds on both sides: adding cannot fail.
+        // Both histograms have the same bounds: adding cannot fail.
         let _ = state.latency.add(&latency);
         let _ = state.late.add(&late);
         state.ended_ns = state.ended_ns.max(ended_ns);

@@ -1,4 +1,4 @@
-//! A private file to measure on: it has no name, so it is gone however the process ends.
+//! A private file to measure on. It has no name, so it disappears however the process ends.
 
 use super::LiveError;
 use rustix::fs::Advice;
@@ -6,21 +6,22 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What `statfs` calls a file system in memory: reading it measures no storage.
+/// The number of an in-memory file system in `statfs`: reading it measures no storage.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The file, as long as it is needed.
+/// The scratch file; it exists as long as this value.
 pub struct Scratch {
     file: File,
     dir: PathBuf,
 }
 
 impl Scratch {
-    /// Writes `bytes` bytes that do not compress into a file in the working directory, or where that is no place for
-    /// it in the directory for temporary files, and drops them from the page cache. `progress` hears how far it is.
+    /// Writes `bytes` incompressible bytes to a file in the working directory, or, if that is unsuitable, in the
+    /// directory for temporary files, and drops them from the page cache. `progress` is called with the number of
+    /// bytes written.
     ///
     /// # Errors
-    /// No directory has the room, or writing fails.
+    /// No directory has enough space, or writing fails.
     pub fn make(bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<Scratch, LiveError> {
         let dir = choose_dir(bytes)?;
         let what = || {
@@ -49,20 +50,20 @@ impl Scratch {
         Ok(Scratch { file, dir })
     }
 
-    /// The way to it for others that want to open it: good while this is.
+    /// A path by which others can open the file; valid as long as this value exists.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         foreread_os::open::descriptor_path(&self.file)
     }
 
-    /// The directory it would stand in if it had a name.
+    /// The directory in which the file was created.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 }
 
-/// The working directory, or that for temporary files; on storage, with the room.
+/// The working directory, or the one for temporary files; it must be on storage and have enough space.
 fn choose_dir(bytes: u64) -> Result<PathBuf, LiveError> {
     let candidates = [
         std::env::current_dir().unwrap_or_default(),
@@ -73,7 +74,7 @@ fn choose_dir(bytes: u64) -> Result<PathBuf, LiveError> {
         let on_storage = rustix::fs::statfs(dir).is_ok_and(|s| s.f_type != TMPFS_MAGIC);
         let room = rustix::fs::statvfs(dir)
             .is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) / 2 > bytes);
-        // A directory that cannot be written to is found out by trying.
+        // Whether a directory is writable is found out by creating a file.
         on_storage && room && tempfile::tempfile_in(dir).is_ok()
     };
     candidates.into_iter().find(fits).ok_or_else(|| {

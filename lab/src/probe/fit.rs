@@ -1,11 +1,12 @@
-//! The model of a storage, fitted to measured points.
+//! Fits a model of the storage to measured points.
 //!
 //! ```text
 //!   one alone    T(S) = latency + S / rate             least squares of the relative errors, over the points of depth 1
 //!   several      min(depth, lanes) at once, over a link for all
 //! ```
-//! The lanes and the link are those with the least sum of errors among the numbers of [`LANES`] and the rates that deep points reached.
-//! The sum of errors and not of squares: a storage that delivers more for a moment disturbs few points.
+//! The lanes and the link chosen are those with the least sum of errors among the numbers of [`LANES`] and the rates that deep points
+//! reached. Errors are summed without squaring them, so that a short burst of the storage, which disturbs few points, has little
+//! influence.
 
 use super::Point;
 use foreread_report::number::{percent, plural, three};
@@ -13,42 +14,43 @@ use foreread_sim::device::disk::relative_least_squares;
 use foreread_sim::device::lanes::LanesModel;
 use serde::{Deserialize, Serialize};
 
-/// Lanes that are tried; the last is as many as were ever kept busy.
+/// Numbers of lanes that are tried; the last is the largest number that a point keeps busy.
 const LANES: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64];
-/// Of two numbers of lanes that fit about as well the larger is taken: a limit has to show.
+/// If two numbers of lanes fit about equally well, the larger is taken: a limit needs evidence.
 const LANES_TIE: f64 = 1.02;
 
-/// A lone read that takes less than this times the link's time is bound by the link.
+/// A single read that takes less than this factor times the link's time is bound by the link.
 const AT_LINK: f64 = 1.1;
 
 /// The model and how well it fits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Of one read beside its bytes.
+    /// Time of a read besides its transfer.
     pub latency_ns: f64,
-    /// What its bytes take.
+    /// Transfer time of a single read.
     pub ns_per_kib: f64,
-    /// Reads that are worked on at once.
+    /// Reads that are served at once.
     pub lanes: u32,
-    /// What the bytes of all reads together take.
+    /// Transfer time over the link that all reads share.
     pub link_ns_per_kib: f64,
-    /// In one line for people.
+    /// The parameters in one line, for people.
     pub figures: String,
-    /// Largest error of a point, without sign.
+    /// Largest absolute error of a point.
     pub worst_error: f64,
-    /// Median error of a point, without sign.
+    /// Median absolute error of a point.
     pub median_error: f64,
 }
 
 impl Fit {
-    /// Nothing if there are too few points. Lone reads whose time is that of the link say nothing of latency: the second pass leaves them out.
+    /// Returns `None` if there are too few points. Single reads bound by the link say nothing about latency: the second pass leaves them
+    /// out.
     pub(super) fn of(points: &[Point]) -> Option<Fit> {
         let first = Fit::among(points, 0.0)?;
         let second = Fit::among(points, first.link_ns_per_kib * AT_LINK);
         Some(second.unwrap_or(first))
     }
 
-    /// Fits latency and rate to the lone reads that took more than `least_ns` for each KiB.
+    /// Fits latency and rate to the single reads that took more than `least_ns` for each KiB.
     fn among(points: &[Point], least_ns: f64) -> Option<Fit> {
         let per_kib = |point: &Point| ns_of(point) / kib(point);
         let shallow = points
@@ -97,7 +99,7 @@ impl Fit {
         Some(fit)
     }
 
-    /// In 10^6 bytes a second.
+    /// Throughput of the model, in 10^6 bytes a second.
     pub(super) fn mb_per_s(&self, bytes: u64, depth: u32) -> f64 {
         let kib = bytes as f64 / 1024.0;
         let link = self.link_ns_per_kib * kib;
@@ -106,7 +108,7 @@ impl Fit {
         bytes as f64 * 1e3 / ns.max(1.0)
     }
 
-    /// Of a point: model / measured - 1.
+    /// Error of the model at a point: model / measured - 1.
     pub(super) fn error(&self, point: &Point) -> f64 {
         self.mb_per_s(point.request_bytes, point.depth) / point.throughput_mb_s.median - 1.0
     }
@@ -121,7 +123,7 @@ impl Fit {
         }
     }
 
-    /// How far the model is from what was measured.
+    /// How far the model is from the measurements.
     #[must_use]
     pub fn error_in_words(&self) -> String {
         let doubt = match self.median_error > super::DOUBTFUL {

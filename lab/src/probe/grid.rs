@@ -9,20 +9,20 @@
 //!              4K    128K  1M  8M
 //! ```
 //!
-//! Never: a point that the source is too small for, or one that needs more memory than [`ARENA_BYTES`].
+//! It leaves out points for which the source is too small, and points that need more memory than [`ARENA_BYTES`].
 
 use super::Pattern;
 use foreread_sim::rng::Rng;
 
 /// Smallest request: a page of memory, and the least that most storage moves.
 pub const MIN_BYTES: u64 = 4 << 10;
-/// Largest request: the largest readahead that anyone publishes figures for.
+/// Largest request: the largest readahead for which published figures exist.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Sizes that are measured at every depth: what latency rules, what both rule, and what bandwidth rules.
+/// Sizes that are measured at every depth: one dominated by latency, two by both, and one by bandwidth.
 pub const DEEP_BYTES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, 1 << 20];
 /// Depths beyond one.
 pub const DEPTHS: [u32; 6] = [2, 4, 8, 16, 32, 64];
-/// The size that is read in order at every depth.
+/// The size that is read sequentially at every depth.
 pub const DEEP_SEQUENTIAL_BYTES: u64 = 128 << 10;
 /// Memory for the reads of one point: 64 of 1 MiB.
 pub const ARENA_BYTES: u64 = 64 << 20;
@@ -32,13 +32,13 @@ pub const ARENA_BYTES: u64 = 64 << 20;
 pub struct Task {
     /// The order of the reads.
     pub pattern: Pattern,
-    /// Reads at once.
+    /// Reads in flight at once.
     pub depth: u32,
-    /// Bytes of each.
+    /// Bytes of each read.
     pub bytes: u64,
 }
 
-/// Every point that a source of `span` bytes allows, one at a time first, then by depth, small ones first.
+/// Every point that a source of `span` bytes allows: depth 1 first, then by depth, small sizes first.
 #[must_use]
 pub fn tasks(span: u64) -> Vec<Task> {
     let fits = |bytes: u64| bytes.saturating_mul(2) <= span;
@@ -76,7 +76,7 @@ pub fn tasks(span: u64) -> Vec<Task> {
     tasks
 }
 
-/// The offsets of a point's reads, one after the other.
+/// The offsets of the reads of one point, one after the other.
 pub(super) struct Offsets {
     pub task: Task,
     slots: u64,
@@ -85,7 +85,8 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    /// Reads of `task` in a span of at least one of them. Sequential ones begin at a place drawn from `seed`.
+    /// Reads of `task` in a span that has room for at least one. Sequential reads start at an offset drawn from
+    /// `seed`.
     pub(super) fn new(task: Task, span: u64, seed: u64) -> Offsets {
         let slots = (span / task.bytes).max(1);
         let mut rng = Rng::new(seed);

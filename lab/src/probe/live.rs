@@ -1,7 +1,7 @@
-//! A point on a real source: threads that read for a while, and the only clock of the probe.
+//! A point on a real source: threads that read for a while. Only this module of the probe reads a clock.
 //!
-//! Reads go through the engine's [`Source`], as the engine's own do: a thread for each read under way. Buffers are
-//! aligned and touched beforehand, so no read is split or copied. It only reads, and leaves nothing behind.
+//! Reads go through the engine's [`Source`], as the engine's own reads do, with one thread for each read in flight.
+//! Buffers are aligned and touched beforehand, so no read is split or copied. Nothing is written to the source.
 
 pub mod small_files;
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes that are resident while hits are timed, and of one such hit: what many programs read at once.
+/// Bytes that are resident while hits are timed, and bytes of one hit: the size that many programs read at once.
 const HIT_SPAN: u64 = 8 << 20;
 const HIT_BYTES: u64 = 128 << 10;
 const HIT_ROUNDS: usize = 7;
@@ -34,17 +34,17 @@ pub(super) struct Live {
     arena: Vec<u8>,
 }
 
-/// What a thread of a slice has to tell.
+/// What a thread of a slice has measured.
 struct Lane {
     began: Instant,
     ended: Instant,
-    /// When each read was done.
+    /// When each read ended.
     done: Vec<Instant>,
     latency: hdrhistogram::Histogram<u64>,
 }
 
 impl Live {
-    /// Opens a file or block device, of which the first `most` bytes are to be read.
+    /// Opens a file or block device, of which the first `most` bytes will be read.
     pub(super) fn open(path: &Path, most: u64) -> Result<Live, Failure> {
         let source = FileSource::open(path)?;
         let span = source.size().min(most);
@@ -92,10 +92,10 @@ impl Station for Live {
         self.span
     }
 
-    /// Reads for `length`, and at least once with every thread.
+    /// Reads for `length`, and at least one read with every thread.
     fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure> {
         if self.arena.is_empty() {
-            // Written to: a page of zeros would be found missing in the midst of a read.
+            // The buffer is written to first: otherwise a page fault would interrupt a read.
             self.arena = vec![1; ARENA_BYTES as usize + ALIGN];
         }
         let began = Instant::now();
@@ -121,7 +121,7 @@ impl Station for Live {
                 let (next, barrier) = (&next, &barrier);
                 let (mut threads, mut gates) = (Vec::new(), Vec::new());
                 for buffer in buffers {
-                    // Where one is refused none begins: those that are there would wait at the barrier for it.
+                    // If a thread cannot be started, none begins: the others would wait for it at the barrier.
                     let (gate, opened) = channel::<()>();
                     let work = move || {
                         opened
@@ -146,7 +146,7 @@ impl Station for Live {
         };
         let mut latency = latency_histogram();
         for lane in &lanes {
-            // The same bounds on both sides: adding cannot fail.
+            // Both histograms have the same bounds: adding cannot fail.
             let _ = latency.add(&lane.latency);
         }
         let reads = lanes.iter().map(|lane| lane.done.len() as u64).sum();
@@ -175,7 +175,7 @@ impl Station for Live {
             for at in (0..span / bytes).map(|n| n * bytes) {
                 got += reader.read_at(&mut buffer, at)? as u64;
             }
-            // The first round brings the bytes in.
+            // The first round brings the bytes into the cache.
             if round > 0 && got > 0 {
                 rounds.push(began.elapsed().as_nanos() as f64 * 1024.0 / got as f64);
             }
@@ -184,10 +184,10 @@ impl Station for Live {
     }
 }
 
-/// All bytes over all the time, from the first beginning to the last end; or those that came while all threads still read over that time, where
-/// that is more: of a slice of a few reads the end, where some threads have none to do any more, is a large part. Both are at most what the
-/// storage does. Not a sum of the rates of the threads: where each has one read in a queue, the first is done in no time, and its rate would
-/// count as much as that of the last.
+/// The larger of two rates: all bytes over the time from the first start to the last end; or the bytes that arrived while all threads
+/// were still reading, over that time. In a slice of a few reads some threads finish early, and that end is a large part. Neither exceeds
+/// what the storage delivers. The rates of the threads are not summed: if each thread has one read in a queue, the first read ends at
+/// once, and its rate would count as much as that of the last.
 fn rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     let Some(began) = lanes.iter().map(|lane| lane.began).min() else {
         return 0.0;
@@ -205,7 +205,7 @@ fn rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     until(ends().max()).max(until(ends().min()))
 }
 
-/// That of the second half of the time in which all threads read.
+/// Like [`rate`], for the second half of the time in which all threads read.
 fn late_rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     let (began, ended) = (
         lanes.iter().map(|lane| lane.began).min(),
@@ -224,7 +224,7 @@ fn late_rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     }
 }
 
-/// One read to begin with, which does not count; then reads until the time is over.
+/// One thread: a read to warm up, which does not count, then reads until the time is over.
 fn lane(
     source: &dyn Source,
     buffer: &mut [u8],
@@ -234,7 +234,7 @@ fn lane(
 ) -> Result<Lane, Failure> {
     let first = read(source, buffer, next());
     if let Some(barrier) = barrier {
-        // Before any failure is looked at: the others wait here.
+        // Wait before checking for a failure: the other threads wait here too.
         barrier.wait();
     }
     first?;
@@ -256,7 +256,7 @@ fn lane(
     })
 }
 
-/// A watch that says how long it has been running.
+/// Measures the time since it was created.
 pub(super) struct Watch(Instant);
 
 impl Watch {
@@ -278,8 +278,8 @@ pub fn today() -> String {
     day(seconds / 86_400)
 }
 
-/// The day this many days after 1970-01-01: years of 365 days and a leap day in every fourth, but three centuries of
-/// four; the year begins in March, so that the leap day is its last.
+/// The date of a day number since 1970-01-01. Every fourth year has a leap day, except three of four century years;
+/// the year is taken to begin in March, so that the leap day is its last day.
 fn day(days: u64) -> String {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -1,4 +1,4 @@
-//! The measurement: short slices of every point, round after round, so that a slow minute hits all points alike.
+//! The measurement: short slices of every point, in rounds, so that a slow minute affects all points equally.
 //!
 //! ```text
 //!   round 0   1 at a time, small to large; then deeper     finds out what a slice costs, leaves out what cannot be had
@@ -7,7 +7,7 @@
 //!   ...                               ┘
 //! ```
 //!
-//! Never: a figure from one lucky moment, unless there was time for no more.
+//! A single lucky moment never decides a figure, unless there was time for only one round.
 
 use super::grid::{self, Task};
 use super::live::Watch;
@@ -20,20 +20,20 @@ use foreread_sim::stats::{latency_histogram, percentile_ns};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Rounds on a model: it is random at most, and has no neighbours.
+/// Rounds on a model: it varies at most by its random numbers, and nothing else uses it.
 const ROUNDS: u32 = 9;
-/// Rounds on a real source at most: many short slices, so that a neighbour's burst spoils few of them.
+/// Most rounds on a real source: many short slices, so that a burst of other load spoils few of them.
 const LIVE_ROUNDS: u32 = 25;
 /// Shortest slice.
 const MIN_SLICE: Duration = Duration::from_millis(4);
-/// A point is left out where one slice of it would take more than this part of the whole time.
+/// A point is left out if one slice of it would take more than this part of the whole time.
 const MAX_OF_TIME: f64 = 0.05;
-/// Part of the whole time in which the fastest point is read without a pause. A disk with a budget, as clouds have them, delivers more than
-/// that for a moment after each pause, and slices are no longer than such a moment.
+/// Part of the whole time in which the fastest point is read without a pause. A cloud disk with burst credit delivers more than its
+/// sustained rate for a moment after each pause, and a slice is no longer than such a moment.
 const LASTING_PART: f64 = 0.1;
-/// A throughput that lasts is taken for less than the fastest point where it is below this part of it.
+/// The sustained throughput counts as lower than the fastest point if it is below this part of it.
 pub(super) const LASTS: f64 = 0.8;
-/// Reads from which on there is a 99th percentile.
+/// Fewest reads for which a 99th percentile is given.
 const P99_READS: u64 = 100;
 
 pub(super) struct MeasuredPoints {
@@ -41,7 +41,7 @@ pub(super) struct MeasuredPoints {
     pub seconds: f64,
     /// Points that would have taken too long.
     pub left_out: usize,
-    /// The throughput that lasts, in 10^6 bytes a second, where there was time to see it.
+    /// The sustained throughput, in 10^6 bytes a second, if there was time to measure it.
     pub lasting_mb_s: Option<f64>,
 }
 
@@ -121,7 +121,8 @@ impl Rounds {
         self.slices.entry(task).or_default().push(slice);
     }
 
-    /// Whether a slice of `task` takes a small part of `seconds`, as far as smaller reads tell: those of half the depth, else one at a time.
+    /// Whether a slice of `task` takes a small part of `seconds`, judged by smaller reads: those of half the depth, else those at depth
+    /// 1.
     fn affordable(&self, task: Task, seconds: f64) -> bool {
         let known = |depth, bytes| {
             self.slices.get(&Task {
@@ -143,7 +144,7 @@ impl Rounds {
         let Some((bytes, rate)) = same_size.or_else(smaller) else {
             return task.bytes == grid::MIN_BYTES;
         };
-        // One read to begin with and one that counts, of every thread, at that rate.
+        // Each thread does one read to warm up and one that counts, at that rate.
         let reads = 2.0 * f64::from(task.depth) * (task.bytes / bytes) as f64;
         reads * bytes as f64 / rate.max(1.0) <= seconds * MAX_OF_TIME
     }
@@ -162,8 +163,8 @@ impl Rounds {
         }
     }
 
-    /// Reads the fastest point for longer; gives what the second half of it brought. Where that is far less than before, one slow moment may be
-    /// the reason: it is read again, and the better of both counts.
+    /// Reads the fastest point for longer, and returns the rate of the second half. If that is far below the earlier rate, one slow
+    /// moment may be the reason: the point is read again, and the better result counts.
     fn lasting(&self, station: &mut dyn Station, seconds: f64) -> Result<Option<f64>, Failure> {
         let first = |task: &Task| {
             self.slices[task]
@@ -184,7 +185,7 @@ impl Rounds {
     }
 }
 
-/// Nothing where no slice has a figure.
+/// Returns `None` if no slice has a figure.
 fn point(task: Task, slices: &[Slice]) -> Option<Point> {
     let rates: Vec<f64> = slices
         .iter()
@@ -195,7 +196,7 @@ fn point(task: Task, slices: &[Slice]) -> Option<Point> {
     let latencies: Vec<f64> = slices.iter().filter_map(median_us).collect();
     let mut all = latency_histogram();
     for slice in slices {
-        // The same bounds on both sides: adding cannot fail.
+        // Both histograms have the same bounds: adding cannot fail.
         let _ = all.add(&slice.latency);
     }
     let p99 = percentile_ns(&all, 99.0).filter(|_| all.len() >= P99_READS);

@@ -1,4 +1,4 @@
-//! A probe from its beginning to its end: measure, fit, advise.
+//! A whole probe: measure, fit a model, advise.
 
 use super::measure::{LASTS, MeasuredPoints, measure};
 use super::station::{About, Station, cached};
@@ -14,36 +14,36 @@ use foreread_sim::device::custom::{self, FitFile, ModelFile};
 use foreread_sim::device::presets::Preset;
 use std::path::Path;
 
-/// From this spread on the report says that the machine was busy.
+/// If the spread reaches this, the report says that the machine was busy.
 const BUSY: f64 = 0.20;
-/// Part of the best sequential throughput that a plateau has.
+/// Part of the best sequential throughput at which the plateau begins.
 const PLATEAU: f64 = 0.98;
-/// Rounds that a spread needs.
+/// Fewest rounds for which a spread is given.
 const SPREAD_ROUNDS: u32 = 3;
-/// Commands at once that the owner of a fitted model has: half of them, the engine's 16, may be readahead.
+/// Requests in flight at once on a fitted model: half of them, the engine's 16, may be readahead.
 const AT_ONCE: u32 = 32;
 
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
-    /// Where.
+    /// The file, device or model to probe.
     pub source: CompareOn,
-    /// How long it may take, about.
+    /// About how long the probe may take.
     pub seconds: f64,
-    /// Only this many bytes from the start on.
+    /// If set, only this many bytes from the start are read.
     pub size_bytes: Option<u64>,
-    /// Reads may go through the page cache where direct I/O is refused.
+    /// Reads may go through the page cache if direct I/O is refused.
     pub buffered: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct ProbeOutcome {
-    /// For people and for JSON.
+    /// The report, for people and for JSON.
     pub probe: Probe,
-    /// For `--on model:FILE.toml`.
+    /// The fitted model, for `--on model:FILE.toml`.
     pub model: ModelFile,
 }
 
-/// Probes.
+/// Runs a probe.
 ///
 /// # Errors
 /// The source cannot be opened or read, is too small, or would answer from the page cache.
@@ -74,7 +74,7 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     found(&*station, on.path(), about, measured, host)
 }
 
-/// No model fits so few points.
+/// The error for too few points to fit a model to.
 fn too_short(seconds: f64) -> Failure {
     let what = format!("too few points were measured in {seconds:.1} s");
     Failure::input(
@@ -167,7 +167,7 @@ fn found(
     Ok(ProbeOutcome { probe, model })
 }
 
-/// The smallest sequential request that gets nearly all that one read at a time can.
+/// The smallest sequential request that reaches nearly the full throughput of one read at a time.
 fn plateau(points: &[Point]) -> Option<u64> {
     let alone = points
         .iter()
@@ -181,7 +181,7 @@ fn plateau(points: &[Point]) -> Option<u64> {
     enough.map(|point| point.request_bytes).min()
 }
 
-/// What the storage should have: of a disk what `doctor` says, of anything else the plateau.
+/// The readahead that the storage should have: for a disk what `doctor` advises, otherwise the plateau.
 fn verdict(path: Option<&Path>, about: &About, plateau: Option<u64>) -> Verdict {
     let disk = about.disk.as_ref();
     let look = path.and_then(|path| DiskLook::of(path, disk).ok()?);
@@ -223,8 +223,8 @@ fn best_mb_s(points: &[Point]) -> f64 {
     rates.fold(0.0, f64::max)
 }
 
-/// What the points are where a storage delivers no more than this for longer. One at a time a read is as long as it is: points above are left
-/// out, as the rest of their time is not known.
+/// The points, limited to the sustained throughput of the storage. Points at depth 1 that are faster are left out, because their
+/// sustained time is not known.
 fn lasting(points: &[Point], most_mb_s: f64) -> Vec<Point> {
     let mut lasting = points.to_vec();
     lasting.retain(|point| point.depth > 1 || point.throughput_mb_s.median <= most_mb_s);
@@ -260,7 +260,7 @@ fn notes_of(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String
     notes
 }
 
-/// A text that a model file may hold.
+/// Shortens a text to what a model file may hold.
 fn clip(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(400).collect()
 }
@@ -274,7 +274,7 @@ fn noise(points: &[Point]) -> Option<f64> {
     spreads.get(spreads.len() / 2).copied()
 }
 
-/// A preset as the text of a model file.
+/// Writes a preset as the text of a model file.
 #[must_use]
 pub fn model_toml(preset: &Preset) -> String {
     ModelFile::of_preset(preset).to_toml()

@@ -1,4 +1,4 @@
-//! Where a probe measures: what a storage is before anything is measured, and one slice of a point.
+//! Where a probe measures: a trait for the facts about the storage before measuring, and for one slice of a point.
 
 use super::Spread;
 use super::grid::Task;
@@ -10,19 +10,19 @@ use std::time::Duration;
 pub(super) struct Slice {
     pub reads: u64,
     pub bytes_per_s: f64,
-    /// That of its second half.
+    /// The rate of the second half of the slice.
     pub late_bytes_per_s: f64,
     pub latency: Histogram<u64>,
-    /// How long it took, with what did not count.
+    /// How long the slice took, with the warm-up.
     pub seconds: f64,
 }
 
-/// Where slices are measured.
+/// A real source or a model on which slices are measured.
 pub(super) trait Station {
-    /// What is known before anything is measured. `buffered`: the page cache may answer.
+    /// Facts that are known before measuring. `buffered`: the page cache may answer.
     fn about(&self, buffered: bool) -> Result<About, Failure>;
 
-    /// Bytes that are read, from the start.
+    /// Number of bytes, from the start, that are read.
     fn span(&self) -> u64;
 
     fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure>;
@@ -35,7 +35,7 @@ pub(super) trait Station {
     }
 }
 
-/// What is known before anything is measured.
+/// Facts that are known before measuring.
 pub(super) struct About {
     pub source: String,
     pub how: String,
@@ -46,16 +46,16 @@ pub(super) struct About {
     pub notes: Vec<String>,
 }
 
-/// A smaller file or device is not measured: requests of several sizes have to fit in it several times.
+/// Smallest file or device that is measured: requests of several sizes have to fit into it several times.
 pub const MIN_BYTES: u64 = 8 << 20;
 
-/// There is too little to read.
+/// The error for a source that is too small.
 pub(super) fn too_small(bytes: u64) -> Failure {
     let remedy = "name a file of 8 MiB or more on the same disk, best of 1 GiB, or its block device (findmnt shows it)";
     Failure::input(format!("{bytes} bytes are too few to measure"), "", remedy)
 }
 
-/// The page cache would be measured.
+/// The error for a source on which reads would measure the page cache.
 pub(super) fn cached(place: &str) -> Failure {
     let why =
         "direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage";

@@ -1,6 +1,6 @@
 //! `probe --verify`: the same reads on the source and on the model that was fitted to it, and the ratio of the times.
 //!
-//! The reads are those that the source had time for: on a slow one they are fewer, and the model gets as few.
+//! A slow source gets fewer reads; the model gets the same ones.
 
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
 use crate::report::{PolicyRuns, Table};
@@ -38,7 +38,7 @@ pub struct VerifiedRow {
     pub ratio: f64,
 }
 
-/// Runs the workloads on both, within about `seconds` on the source.
+/// Runs the workloads on the source and on the model; the source takes about `seconds`.
 ///
 /// # Errors
 /// See [`CompareError`].
@@ -97,7 +97,7 @@ pub fn verify(
 }
 
 impl VerifyReport {
-    /// For the terminal; ends with a newline.
+    /// The text for the terminal; ends with a newline.
     #[must_use]
     pub fn render(&self) -> String {
         type RowColumn<'a> = Column<'a, VerifiedRow>;

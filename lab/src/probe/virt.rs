@@ -1,6 +1,6 @@
 //! A point on a device model, in virtual time.
 //!
-//! A closed loop: `depth` commands under way, the next one given when one is done. Never: the real time.
+//! A closed loop: `depth` commands are in flight, and the next one starts when one ends. Real time is never read.
 
 use super::Spread;
 use super::grid::{Offsets, Task};
@@ -12,14 +12,14 @@ use foreread_sim::stats::{latency_histogram, record_latency};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Commands before the first that counts: a device may go by what it was asked before, an array by its last 64.
+/// Commands before measuring starts: a device may depend on earlier requests, an array on its last 64.
 const WARM_UP: u64 = 64;
-/// Commands that count, and fewer of those that are long and cost many steps to simulate.
+/// Commands that are measured. For long commands, which cost many steps to simulate, there are fewer.
 const COUNTED: u64 = 128;
 const COUNTED_LONG: u64 = 24;
 const LONG_BYTES: u64 = 1 << 20;
 
-/// A model of which the first `span` bytes are read.
+/// A model, of which the first `span` bytes are read.
 pub(super) struct OnModel {
     preset: &'static Preset,
     span: u64,
@@ -62,7 +62,7 @@ impl Station for OnModel {
     }
 }
 
-/// A device at work on one point.
+/// A device that serves one point.
 struct Loop {
     device: Box<dyn Device>,
     offsets: Offsets,
@@ -110,7 +110,7 @@ pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice 
     let mut arrivals = Vec::new();
     (0..depth).for_each(|_| work.give(0));
     while let Some(now) = work.device.next_time() {
-        // Whole moments: what is done at one moment counts together, or not at all.
+        // All commands that end at one moment count, or none of them.
         if now > ended && done >= warm_up + counted {
             break;
         }

@@ -1,8 +1,9 @@
-//! Infers the dependencies of records from a trace with only starts and ends.
+//! Infers the dependencies of records from a trace that has only starts and ends.
 //!
-//! A record is assumed to depend on all records that ended before it began, without their own dependencies: the rule of
-//! `rbd-replay-prep`, so that a replay without pauses is what `rbd-replay` does at full speed. At depth 1 it is one read after
-//! the other; at greater depth no more are outstanding than had been. Never: a record that waits for one that was under way.
+//! A record is assumed to depend on all records that ended before it began, without those that these depend on: the rule of
+//! `rbd-replay-prep`, so that a replay without pauses does what `rbd-replay` does at full speed. At depth 1, each read follows
+//! the one before; at greater depth, no more reads are outstanding than were recorded. A record never waits for one that was
+//! still in flight when it began.
 //!
 //! ```text
 //!   a ├────┤
@@ -17,11 +18,11 @@ use foreread_trace::After;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// For each record, in their order, what it waits for: ends, with the time from there to its start.
+/// For each record, in order, the records whose ends it waits for, with the time from that end to its start.
 pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
     let mut waits: Vec<Vec<After>> = Vec::with_capacity(records.len());
     let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-    // Ended, and no record that waited for it has.
+    // Records that have ended, and for which no ended record has waited.
     let mut recent: Vec<(usize, u64)> = Vec::new();
     for (number, record) in records.iter().enumerate() {
         let start = record.start_ns.unwrap_or(0);

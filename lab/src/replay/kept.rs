@@ -1,4 +1,4 @@
-//! A record of a trace as a replay keeps it.
+//! A record of a trace in the form that a replay keeps.
 
 use foreread_core::event::Advice;
 use foreread_trace::After;
@@ -6,15 +6,15 @@ use foreread_trace::After;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Read,
-    /// It touches a page of a mapping.
+    /// A touch of a page of a mapping.
     Touch,
-    /// It gives a hint.
+    /// A hint.
     Hint(Advice),
-    /// It is passed over, and is kept for those that wait for it.
+    /// A skipped record, kept for the records that wait for it.
     Nothing,
 }
 
-/// A record, as far as a replay needs it.
+/// A record, with the fields that a replay needs.
 #[derive(Clone, Debug)]
 pub struct KeptRecord {
     pub what: What,
@@ -22,12 +22,12 @@ pub struct KeptRecord {
     pub open: u32,
     pub thread: u32,
     pub offset: u64,
-    /// Bytes. Of a touch those that are read of what was mapped with its page, see `scans.rs`.
+    /// Length in bytes. For a touch: how many of the bytes mapped with its page are read, see `scans.rs`.
     pub len: u64,
     pub start_ns: Option<u64>,
     pub end_ns: Option<u64>,
     pub executable: bool,
-    /// It passes the page cache by (O_DIRECT).
+    /// Whether it bypasses the page cache (O_DIRECT).
     pub direct: bool,
     pub after: Vec<After>,
 }

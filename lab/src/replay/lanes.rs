@@ -1,4 +1,5 @@
-//! Self-paced readers: each thread of the trace, or each open description if the trace has no threads.
+//! Readers that start each read after the previous one: one for each thread of the trace, or for each open
+//! description if the trace has no threads.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each run through the same open
@@ -6,10 +7,10 @@
 //!   several at once, closed    a chain for each, the next read on the one that had been idle for the shortest time
 //! ```
 //!
-//! A reader that begins later than the first, closed, begins after the read of whatever reader that had ended last before: a shell begins a
-//! program when the one before it has ended, so what makes the first faster makes the second earlier.
+//! In mode closed, a reader that begins later than the first one begins after the last read, of any reader, that had ended before: a
+//! shell starts a program after the previous one has ended, so if the first gets faster, the second begins earlier.
 //!
-//! Never: more reads outstanding than were recorded.
+//! There are never more reads outstanding than were recorded.
 
 use super::kept::{KeptRecord, What};
 use super::load::LoadedTrace;
@@ -19,16 +20,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ptr::from_ref;
 
-/// Jobs, and how much of the trace overlapped.
+/// The jobs, and how much of the trace overlapped.
 #[derive(Debug, Default)]
 pub struct ReplayJobs {
     pub jobs: Vec<Job>,
-    /// Readers with several reads outstanding, and the most that one of them keeps going.
+    /// Number of readers with several reads outstanding, and the most that one of them has.
     pub overlap: Option<(u64, u64)>,
 }
 
 impl ReplayJobs {
-    /// Jobs whose overlap is not of their making.
+    /// Jobs whose overlap is given by the trace.
     pub fn plain(jobs: Vec<Job>) -> ReplayJobs {
         ReplayJobs {
             jobs,
@@ -37,7 +38,7 @@ impl ReplayJobs {
     }
 }
 
-/// The jobs of mode asap or closed.
+/// The jobs for mode asap or closed.
 pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
     let pauses = Pauses {
         mode,
@@ -77,7 +78,7 @@ pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
     made
 }
 
-/// The records of each reader, in their order.
+/// The records of each reader, in order.
 fn lanes(loaded: &LoadedTrace) -> Vec<Vec<&KeptRecord>> {
     let mut numbers = HashMap::new();
     let mut lanes: Vec<Vec<&KeptRecord>> = Vec::new();
@@ -97,8 +98,8 @@ fn lanes(loaded: &LoadedTrace) -> Vec<Vec<&KeptRecord>> {
     lanes
 }
 
-/// How many of a reader's reads were outstanding when each one was issued, itself among them, sorted. Empty where the
-/// trace does not say.
+/// How many of a reader's reads were outstanding when each one was issued, including it, sorted. Empty if the trace
+/// does not say.
 fn depths(lane: &[&KeptRecord]) -> Vec<u64> {
     let mut ends = BinaryHeap::new();
     let mut depths = Vec::new();
@@ -116,7 +117,8 @@ fn depths(lane: &[&KeptRecord]) -> Vec<u64> {
     depths
 }
 
-/// The records of a reader as chains without overlap: each goes on the chain whose latest read had ended last before it.
+/// Splits the records of a reader into chains without overlap: each record goes to the chain whose latest read ended
+/// last before it.
 fn parts<'a>(lane: &[&'a KeptRecord]) -> Vec<Vec<&'a KeptRecord>> {
     let mut parts: Vec<Vec<&KeptRecord>> = Vec::new();
     // Chains by the end of their latest read.
@@ -140,12 +142,12 @@ fn parts<'a>(lane: &[&'a KeptRecord]) -> Vec<Vec<&'a KeptRecord>> {
     parts
 }
 
-/// When a record was over. A hint takes no time.
+/// When a record ended. A hint takes no time.
 fn end_ns(record: &KeptRecord) -> u64 {
     record.end_ns.or(record.start_ns).unwrap_or(0)
 }
 
-/// What a reader does between two reads.
+/// The pauses of a reader between its reads.
 struct Pauses {
     mode: Mode,
     factor: f64,
@@ -153,7 +155,8 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// Before a record that follows `before`, or is the first of its chain: then since the trace began.
+    /// The pause before a record that follows `before`; for the first record of a chain, the time since the trace
+    /// began.
     fn before(&self, record: &KeptRecord, before: Option<&KeptRecord>) -> u64 {
         let Some(start) = record.start_ns.filter(|_| self.factor > 0.0) else {
             return 0;
@@ -161,18 +164,18 @@ impl Pauses {
         let since = match (before, self.mode) {
             (None, _) => self.first_ns,
             (Some(before), Mode::Closed) => end_ns(before),
-            // How much of it was the device is unknown: as if nothing.
+            // How much of the gap the device took is unknown: assume none.
             (Some(before), _) => before.start_ns.unwrap_or(start),
         };
         scaled(start.saturating_sub(since), self.factor)
     }
 }
 
-/// After which reads readers begin, each by its first record.
+/// The reads after which readers begin, each reader by its first record.
 #[derive(Default)]
 struct Begins<'a> {
     after: HashMap<*const KeptRecord, &'a KeptRecord>,
-    /// The jobs that end with such a read, where there are any yet.
+    /// The jobs that end with such a read, if they exist yet.
     ends: HashMap<*const KeptRecord, Option<u32>>,
 }
 
@@ -187,7 +190,7 @@ impl<'a> Begins<'a> {
                 continue;
             };
             let before = ended.partition_point(|record| end_ns(record) <= start);
-            // It may be one that took no time, and is no earlier than this.
+            // Skip a record that took no time and does not start earlier.
             let before = ended[..before].iter().rev();
             let earlier = |record: &&&KeptRecord| record.start_ns.is_some_and(|at| at < start);
             if let Some(before) = before.copied().find(|record| earlier(&record)) {
@@ -210,14 +213,14 @@ impl<'a> Begins<'a> {
         })
     }
 
-    /// A record is in this job; gives whether the job has to end with it.
+    /// Notes that a record is in this job. Returns whether the job has to end with it.
     fn is_end(&mut self, record: &KeptRecord, job: u32) -> bool {
         let end = self.ends.get_mut(&from_ref(record));
         end.map(|end| *end = Some(job)).is_some()
     }
 }
 
-/// Records one after the other: a job for each run of them through the same open description.
+/// A chain of records: a job for each series of records with the same open description.
 fn chain(
     loaded: &LoadedTrace,
     records: &[&KeptRecord],

@@ -1,28 +1,28 @@
-//! The files of a trace in one file: a file or device to read is one, a trace may have thousands.
+//! Lays out the files of a trace in one file: a target is one file or device, but a trace may have thousands.
 //!
 //! ```text
 //!   trace   |--a--|  |---b---|  |c|
 //!   file    |--a--|..|---b---|..|c|......        each from a multiple of 1 MiB on, in the order of the trace
 //! ```
 //!
-//! Never: a request beyond the end of the file.
+//! No request goes beyond the end of the file.
 
 use foreread_sim::workload::Workload;
 
-/// Files begin at multiples of this, in bytes: no readahead that is aligned runs from one into the next.
+/// Files begin at multiples of this many bytes: no aligned readahead window crosses from one file into the next.
 const GRAIN: u64 = 1 << 20;
 
 /// The file is too small for the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the trace needs {needs} bytes for its {files} file{}", if *files == 1 { "" } else { "s" })]
 pub struct LayoutError {
-    /// Bytes of all its files.
+    /// Bytes of all files of the trace.
     pub needs: u64,
-    /// How many there are.
+    /// Number of files.
     pub files: usize,
 }
 
-/// The workload in one file of `size` bytes: its only file as it is, several one after the other.
+/// The workload in one file of `size` bytes. A single file stays as it is; several are placed one after the other.
 ///
 /// # Errors
 /// They do not fit.
@@ -46,7 +46,7 @@ pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError>
     Ok(one)
 }
 
-/// Where each file of these sizes begins, and the end of the last.
+/// Where each file of these sizes begins, and where the last one ends.
 #[must_use]
 pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
     let mut end = 0_u64;

@@ -1,7 +1,7 @@
 //! Loads a trace for replay: its records, the sizes of its files, and counts of omitted records.
 //!
-//! A trace is kept whole, since a workload is run again and again: so there is a limit of records, and a way to take the
-//! first ones only. Never: keeps bytes of a file, or a time that is not in the trace.
+//! A trace is kept in memory as a whole, since a workload runs again and again. So the number of records is limited, and
+//! a replay can be limited to the first ones. Contents of files are never kept, nor times that are not in the trace.
 
 use super::kept::{KeptRecord, What};
 use foreread_core::machine::MAX_IDS;
@@ -12,61 +12,61 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The most records that are replayed, some 250 bytes each with all that is made of them: 512 MiB.
+/// Most records of a replay: each needs some 250 bytes with all derived data, 512 MiB in all.
 pub const MAX_RECORDS: u64 = 1 << 21;
 
-/// How much was passed over, clipped or taken for granted.
+/// How much was skipped, clipped or assumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub writes: u64,
-    /// Readahead.
+    /// Readahead of the recorded system.
     pub ahead: u64,
-    /// Reads that asked for nothing, or began at the end of their file or behind it.
+    /// Reads of zero bytes, or that began at or after the end of their file.
     pub empty: u64,
-    /// Reads that ended behind the end of their file.
+    /// Reads that ended after the end of their file.
     pub clipped: u64,
     /// Files without a recorded size.
     pub unsized_files: u64,
-    /// Reads, faults and hints of files that were not asked for.
+    /// Reads, faults and hints of files that were not selected.
     pub elsewhere: u64,
-    /// Faults of which only the first page is replayed, as there are too many pages in all.
+    /// Faults of which only the first page is replayed, because there are too many pages in all.
     pub cut_scans: u64,
-    /// Records were left when the limit was reached that the user had set.
+    /// Whether records were left out because the user's limit was reached.
     pub cut: bool,
 }
 
 /// A trace in memory.
 #[derive(Clone, Debug)]
 pub struct LoadedTrace {
-    /// As it was named.
+    /// The trace, as the user named it.
     pub name: String,
     pub header: Header,
     /// The size of each file that is read, in bytes.
     pub files: Vec<u64>,
-    /// What the trace calls each of them.
+    /// The names of these files in the trace.
     pub names: Vec<String>,
     /// The file of each open description.
     pub opens: Vec<u32>,
     pub(super) records: Vec<KeptRecord>,
     pub counts: Counts,
-    /// When the first record that is replayed began.
+    /// Start of the first record that is replayed.
     pub first_ns: u64,
-    /// Whether all that is replayed has a start, and all reads and touches an end.
+    /// Whether every replayed record has a start, and every read and touch also an end.
     pub has_starts: bool,
-    /// See there.
+    /// Whether every replayed read and touch has an end.
     pub has_ends: bool,
-    /// Some record waits for others.
+    /// Whether any record waits for others.
     pub has_deps: bool,
 }
 
-/// Which part of a trace is replayed: all of it, unless told otherwise.
+/// Which part of a trace is replayed; by default all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Its first records only.
+    /// Only the first records.
     pub limit: Option<u64>,
-    /// Those of files whose name contains this, in the case as it is written.
+    /// Only records of files whose name contains this text (case matters).
     pub only: Option<String>,
-    /// Those of files with one of these names.
+    /// Only records of files with one of these names.
     pub files: Option<Arc<BTreeSet<String>>>,
 }
 
@@ -79,16 +79,17 @@ impl Part {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOfFile {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// Time from the start of each read to its end, all together; nothing where the trace does not tell it.
+    /// Sum of the durations of all reads; `None` if the trace has no times.
     pub time_ns: Option<u64>,
 }
 
-/// Reads a trace, as much of it as `part` says. `name` is what it is called.
+/// Reads a trace, as far as `part` selects it. `name` is the name for messages.
 ///
 /// # Errors
-/// The trace's own, more than [`MAX_RECORDS`], nothing that could be replayed, or times that are too far apart.
+/// The error of the trace itself, more than [`MAX_RECORDS`], nothing that can be replayed, or times that are too far
+/// apart.
 pub fn load(name: &str, import: Import, part: &Part) -> Result<LoadedTrace, TraceError> {
     load_at_most(MAX_RECORDS, name, import, part)
 }
@@ -135,10 +136,10 @@ fn whole(name: &str, what: impl Into<String>, remedy: &str) -> TraceError {
 
 #[derive(Default)]
 struct Loading {
-    /// Of each file of the trace: its size where it is recorded, and the largest end seen.
+    /// For each file of the trace: its size if it is recorded, and the largest end of a record.
     sizes: Vec<(Option<u64>, u64)>,
     names: Vec<String>,
-    /// Of each file of the trace: whether it is replayed.
+    /// For each file of the trace: whether it is replayed.
     wanted: Vec<bool>,
     /// Open descriptions by the trace's number and the file.
     opens: HashMap<(u32, u32), u32>,
@@ -162,7 +163,7 @@ impl Loading {
             flags,
             after,
         } = record;
-        // The returned length shows the end of a file better than the requested one.
+        // The returned length shows the end of a file better than the requested length.
         let end = offset.saturating_add(
             returned
                 .unwrap_or(len)
@@ -284,7 +285,7 @@ impl Loading {
         })
     }
 
-    /// Clips every record to its file, once all sizes are known.
+    /// Clips every record to its file, when all sizes are known.
     fn clip(&mut self) {
         for record in &mut self.records {
             let (told, seen) = self.sizes[self.files_of_opens[record.open as usize] as usize];
@@ -292,7 +293,7 @@ impl Loading {
             let room = size.saturating_sub(record.offset);
             match record.what {
                 What::Nothing => {}
-                // A hint without a length is about all that follows.
+                // A hint without a length applies to the rest of the file.
                 What::Hint(_) => {
                     record.offset = record.offset.min(size);
                     record.len = if record.len == 0 {
@@ -316,7 +317,7 @@ impl Loading {
         }
     }
 
-    /// The sizes and names of the files that are replayed. Open descriptions get their numbers.
+    /// The sizes and names of the replayed files. Open descriptions are renumbered.
     fn used_files(&mut self) -> (Vec<u64>, Vec<String>) {
         let mut used = vec![false; self.sizes.len()];
         for record in self.records.iter().filter(|r| r.what != What::Nothing) {
@@ -343,7 +344,7 @@ impl Loading {
 }
 
 impl LoadedTrace {
-    /// What was read of each file, in the order of [`LoadedTrace::names`].
+    /// How much of each file was read, in the order of [`LoadedTrace::names`].
     #[must_use]
     pub fn read_of_files(&self) -> Vec<ReadOfFile> {
         let mut files = vec![ReadOfFile::default(); self.files.len()];
@@ -361,7 +362,7 @@ impl LoadedTrace {
         files
     }
 
-    /// From the start of the first read to the end of the last, where the trace has both of each.
+    /// The time from the start of the first read to the end of the last, if the trace has starts and ends.
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         let ends = self.records.iter().map(|record| record.end_ns).max()?;
@@ -369,7 +370,7 @@ impl LoadedTrace {
         Some(last.saturating_sub(self.first_ns) as f64 / 1e9)
     }
 
-    /// The files that were read, by their numbers, in the order of their first reads.
+    /// The numbers of the files that were read, in the order of their first reads.
     #[must_use]
     pub fn files_in_order(&self) -> Vec<usize> {
         let mut seen = vec![false; self.files.len()];
@@ -381,7 +382,7 @@ impl LoadedTrace {
             .collect()
     }
 
-    /// Whether most of what is read goes through the page cache: only there does a program find what another has read ahead.
+    /// Whether most reads go through the page cache: only then can another process read ahead for a program.
     #[must_use]
     pub fn is_through_page_cache(&self) -> bool {
         let reads = || self.records.iter().filter(|r| r.what == What::Read);
@@ -389,12 +390,13 @@ impl LoadedTrace {
         2 * direct.sum::<u64>() <= reads().map(|r| r.len).sum::<u64>()
     }
 
-    /// Whether it is of the calls of a program.
+    /// Whether the trace contains the calls of a program.
     pub(super) fn is_program(&self) -> bool {
         self.header.level == Level::Program
     }
 
-    /// The cache page that fits: sectors where a device's requests are of sectors, the page of a page cache otherwise.
+    /// The cache page that fits: a sector if the trace has requests of a device in sectors, otherwise the page of a
+    /// page cache.
     pub(super) fn page_bytes(&self) -> u64 {
         let reads = || self.records.iter().filter(|r| r.what == What::Read);
         let whole = |unit: u64| reads().all(|r| r.offset % unit == 0 && r.len % unit == 0);
@@ -405,7 +407,7 @@ impl LoadedTrace {
     }
 }
 
-/// The grain of a disk's requests.
+/// The unit of a disk's requests.
 const SECTOR_BYTES: u64 = 512;
 
 #[cfg(test)]

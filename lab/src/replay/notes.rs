@@ -1,13 +1,13 @@
 //! Notes about a replay: the time mode and its reason, omitted records, missing fields of the trace.
 //!
-//! Never: a figure of a run.
+//! The notes contain no figures of runs.
 
 use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};
 use foreread_trace::Level;
 
-/// All of it, a sentence each. `why`: why the mode was chosen if the user named none; `overlap` is how many readers
-/// keep several reads going, and how many at most.
+/// All notes, a sentence each. `why`: why the mode was chosen if the user named none. `overlap`: how many readers
+/// have several reads in flight, and how many at most.
 pub fn all(
     loaded: &LoadedTrace,
     mode: Mode,
@@ -28,7 +28,7 @@ pub fn all(
         notes
             .push("How much unknown think time would matter: --think 0.5, 1 and 2 take the gaps between starts".into());
     }
-    // Where the waits are inferred, nothing waits for what is passed over.
+    // If the waits are inferred, nothing waits for skipped records.
     if mode == Mode::Deps
         && loaded.has_deps
         && loaded.counts.writes

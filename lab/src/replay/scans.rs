@@ -1,31 +1,32 @@
-//! Estimates how much of a fault's mapped pages was read.
+//! Estimates how many of the pages that a fault maps are read.
 //!
-//! The kernel maps up to 64 KiB, or a large folio, with the page of a fault, and later touches of those pages make no
-//! fault. The record has the mapped pages; the next fault of the same mapping shows which of them were read:
+//! On a fault, the kernel maps up to 64 KiB, or a large folio, around the page, and later touches of those pages
+//! cause no fault. The record contains the mapped pages; the next fault of the same mapping shows which of them were
+//! read:
 //!
 //! ```text
 //!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read
 //!                                          ├─ next fault at 9           the kernel had mapped less: pages 0 to 8
 //!                                          └─ anywhere else             nothing says so: page 0
 //! ```
-//! The last range of a scan has no next fault, and counts as read because the scan has reached it. A program that touches
-//! pages at random is therefore not taken for one that reads 64 KiB at each. What this does not see: a scan from the end
-//! to the start, and a scan by threads that each take a part smaller than what is mapped at once.
+//! The last range of a scan has no next fault, and counts as read because the scan has reached it. So a program that
+//! touches pages at random does not count as one that reads 64 KiB each time. Two cases are not detected: a scan from the
+//! end to the start, and a scan by threads that each read a part smaller than what is mapped at once.
 
 use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, HashMap};
 
-/// A scan may pass over this many bytes: a page in each few is still a scan.
+/// A scan may skip this many bytes: a program that reads one page in every few is still scanning.
 const NEAR_BYTES: u64 = 4 * Workload::PAGE_BYTES;
-/// Pages that faults become at most in all, beyond one for each: 16 GiB of mappings, some 170 MB of requests.
+/// Most pages that faults become in all, besides one for each: 16 GiB of mappings, some 170 MB of requests.
 pub const MAX_PAGES: u64 = 1 << 22;
 
-/// Sets the length of each touch to what was read; gives how many had to be left with a page, as there are more than
-/// `most` pages in all.
+/// Sets the length of each touch to what was read. Returns how many had to keep a single page, because there are more
+/// than `most` pages in all.
 pub fn read_through(records: &mut [KeptRecord], most: u64) -> u64 {
     let page = Workload::PAGE_BYTES;
-    // Of each mapping: the latest faults that no other has gone on with, by their first byte.
+    // For each mapping, the latest faults that no other fault has continued, by their first byte.
     let mut tails: HashMap<u32, BTreeMap<u64, usize>> = HashMap::new();
     let mut read: Vec<(usize, u64)> = Vec::new();
     let mut reached: Vec<usize> = Vec::new();

@@ -1,4 +1,5 @@
-//! Whether the reads of a trace are a walk through folders, of which `foreread run` knows the next file by their lists.
+//! Detects whether the reads of a trace are a walk through folders. In a walk, `foreread run` knows the next file from
+//! the folder listings.
 
 use super::LoadedTrace;
 use foreread_os::threads::Task;
@@ -7,21 +8,21 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Fewer files are no walk.
+/// Fewest files of a walk.
 const WALK_FILES: usize = 32;
 /// Part of the files that a walk reads to their ends, and in the order of their folders.
 const WALK_WHOLE: f64 = 0.8;
-/// Entries of a folder that a walk passes over at most: other kinds of files, and those that it was told to.
+/// Most entries of a folder that a walk skips between two files: other kinds of files, and excluded ones.
 const WALK_NEAR: usize = 8;
-/// Folders that are listed, and entries of each.
+/// Most folders that are listed, and most entries of each.
 const MAX_LISTED: usize = 256;
 const MAX_ENTRIES: usize = 1 << 16;
-/// Files of a folder, in the mean: `run` lists a folder from its second file on.
+/// Fewest files per folder on average: `run` lists a folder from its second file on.
 const WALK_IN_FOLDER: usize = 4;
 
-/// A program that goes through folders and reads their files to the end, one after the other, in the order in which their folders list them.
-/// `run` knows what it reads next by listing the folders. A compiler reads whole headers of one folder too, and in another order: there
-/// `run` gained nothing, and cost a tenth.
+/// Whether a program goes through folders and reads their files to the end, one after the other, in the order in which the folders list
+/// them. `run` knows the next reads by listing the folders. A compiler also reads whole headers of a folder, but in another order: for
+/// it, `run` gained nothing, and cost a tenth.
 #[must_use]
 pub fn is_walk(trace: &LoadedTrace) -> bool {
     let files = trace
@@ -41,8 +42,8 @@ pub fn is_walk(trace: &LoadedTrace) -> bool {
         && follows_folders(trace)
 }
 
-/// Whether most files come after the one that their folder lists before them, or few places behind it. Folders that are not on this machine say
-/// nothing.
+/// Whether most files come directly after the previous one in their folder's listing, or a few entries later. Folders that do not exist
+/// on this machine are ignored.
 fn follows_folders(trace: &LoadedTrace) -> bool {
     let mut listed: BTreeMap<&str, BTreeMap<OsString, usize>> = BTreeMap::new();
     let (mut asked, mut followed) = (0_usize, 0_usize);
@@ -71,10 +72,11 @@ fn follows_folders(trace: &LoadedTrace) -> bool {
     followed as f64 >= WALK_WHOLE * asked as f64
 }
 
-/// A folder that takes longer is on a storage that does not answer: a trace may name a mount whose server is gone.
+/// If listing a folder takes longer, its storage does not answer: a trace may name a mount whose server is gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where each entry of a folder is in its list: none of a folder that is not here. Nothing where it does not answer.
+/// The position of each entry in a folder's listing; empty if the folder does not exist. Returns `None` if the
+/// storage does not answer.
 fn places(folder: &str) -> Option<BTreeMap<OsString, usize>> {
     let folder = PathBuf::from(folder);
     if !folder.is_absolute() {

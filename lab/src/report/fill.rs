@@ -1,6 +1,6 @@
-//! Fills a report: from raw runs to rows, comparisons and notes. `row.rs` defines each key.
+//! Fills a report from raw runs: rows, comparisons and notes. `row.rs` defines each key.
 //!
-//! Never: takes a mean of ratios. Sums over the runs first, one division last.
+//! Ratios are never averaged: sums over the runs come first, one division last.
 
 use super::row::{Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time};
 use super::tests_of_pairs::{PairTests, WORTH_SAYING};
@@ -16,14 +16,15 @@ use foreread_sim::stats::{
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
 
-/// The per cents of a latency curve: close enough for its steps to be seen, closer where few reads wait long.
+/// The percentages of a latency curve: dense enough to show its steps, and denser at the slow end, where few reads
+/// are.
 const CURVE: [f64; 27] = [
     1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0,
     75.0, 80.0, 85.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0,
 ];
 
 impl Report {
-    /// Works out everything from the raw runs.
+    /// Computes the report from the raw runs.
     #[must_use]
     pub fn of(table: &Table) -> Report {
         let tests = PairTests::of(table);
@@ -82,9 +83,9 @@ fn mean_s(bounds: &[Bound], part: fn(&Bound) -> u64) -> Option<f64> {
     ratio(sum as f64 / NS_PER_S, bounds.len() as f64)
 }
 
-/// The run in which a policy is faster than the oracle by most.
+/// The run in which a policy beats the oracle by the largest factor.
 fn oracle_beaten(table: &Table) -> Option<OracleBeaten> {
-    /// The search ends within 0.01 % of the bound: a thousandth is no find.
+    /// The search ends within 0.01 % of the bound, so a difference of less than a thousandth is ignored.
     const BEATEN: f64 = 0.999;
     let times = |policy: &PolicyRuns| policy.judged_s(table.judge());
     let oracle = times(table.policies.iter().find(|p| p.kind.is_limit())?);
@@ -112,7 +113,7 @@ fn oracle_beaten(table: &Table) -> Option<OracleBeaten> {
     Some(OracleBeaten { policies, ..most })
 }
 
-/// The part that a row reaches of what the oracle gains.
+/// The share of the oracle's gain that a row reaches.
 fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
     let mean = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let none = mean(&table.policies[none?])?;
@@ -120,7 +121,7 @@ fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
     ratio(none - mean(&table.policies[index])?, gain).filter(|_| gain >= none * WORTH_SAYING)
 }
 
-/// The mean of the runs, where each of them knows it.
+/// The mean over the runs, if every run has it.
 fn refault_bytes(policy: &PolicyRuns) -> Option<u64> {
     let runs: Option<Vec<u64>> = policy.runs.iter().map(|run| run.refault_bytes).collect();
     let runs = runs.filter(|runs| !runs.is_empty())?;
@@ -143,7 +144,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, tests: &PairTests) -> R
     let p_value = none.and_then(|n| tests.p_value(index, n));
     let stats = sums.ours();
     let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
-    // librbd counts what it plans, and nothing else that is in these rows.
+    // librbd counts only the readahead that it plans, none of the other counters in these rows.
     let planned_by = |field: fn(&Stats) -> u64| {
         (stats.is_some() || policy.kind == RowKind::Librbd).then(|| sums.mean(field))
     };
@@ -241,7 +242,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// The policy's runs, if they are ours and there are any.
+    /// The policy's runs, if foreread did them and there are any.
     fn ours(&self) -> Option<&'a [RunResult]> {
         (!self.policy.runs.is_empty() && !self.policy.kind.is_external())
             .then_some(&self.policy.runs)
@@ -267,7 +268,7 @@ impl<'a> Sums<'a> {
         self.rounded(self.sum(field))
     }
 
-    /// `sum` over the runs as a mean of a run, half rounded up.
+    /// The mean of `sum` over the runs; half is rounded up.
     fn rounded(&self, sum: u128) -> u64 {
         let runs = self.policy.runs.len().max(1) as u128;
         u64::try_from((sum + runs / 2) / runs).unwrap_or(u64::MAX)
@@ -281,7 +282,7 @@ impl Latency {
     fn of(policy: &PolicyRuns) -> Latency {
         let mut all = latency_histogram();
         for run in &policy.runs {
-            // Fails only for a histogram that may not grow, and this one may.
+            // Adding fails only for a histogram that may not grow, and this one may.
             all.add(&run.latency)
                 .expect("a growing histogram takes in any other");
         }
@@ -314,12 +315,12 @@ fn comparisons(table: &Table, tests: &PairTests) -> Vec<Comparison> {
     pairs.map(compare).collect()
 }
 
-/// What the columns of the terminal table would hide: readahead left in the cache at the end, not used so far (neither
-/// used nor unused by definition), readahead refused, and reads that failed.
+/// What the columns of the terminal's table would hide: readahead that was still in the cache at the end, not used so
+/// far (neither used nor unused by definition); readahead that was refused; and reads that failed.
 fn own_notes(table: &Table) -> Vec<String> {
-    /// Below this part of the readahead it is the tail of the last windows.
+    /// A smaller part of the readahead is the rest of the last windows.
     const TAIL: f64 = 0.05;
-    /// Below this part of the demanded bytes it makes no difference.
+    /// A smaller part of the demanded bytes makes no difference.
     const FELT: f64 = 0.01;
     let (mut notes, mut untouched) = (Vec::new(), Vec::new());
     for policy in table.policies.iter().filter(|p| !p.kind.is_external()) {
@@ -373,7 +374,8 @@ fn own_notes(table: &Table) -> Vec<String> {
     notes
 }
 
-/// The runs of each row on a model are equal: an interval of no width is no sign of care, it is that of a deterministic model.
+/// The runs of each row on a model are equal: an interval of zero width then means a deterministic model, not a precise
+/// measurement.
 fn has_no_spread(table: &Table) -> bool {
     let is_constant = |policy: &PolicyRuns| {
         let times = policy.judged_s(table.judge());

@@ -1,5 +1,5 @@
-//! What a row of a comparison is. The comparison knows it when it makes the row, and the row carries it into the report:
-//! no text is compared to find it out.
+//! What a row of a comparison is. The comparison sets the kind when it makes the row, and the report carries it: no text
+//! is compared to find it out.
 //!
 //! | kind | example | measured against the others | counters of ours |
 //! |---|---|---|---|
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {
-    /// The policy `none`, which every other row is measured against.
+    /// The policy `none`, with which every other row is compared.
     NoReadahead,
     /// A policy of foreread that reads ahead.
     #[default]
     Policy,
-    /// The page cache of the kernel served the reads.
+    /// The kernel's page cache served the reads.
     Kernel,
     /// librbd itself served the reads.
     Librbd,
-    /// The best schedule found with perfect foresight: a limit and no choice.
+    /// The best schedule found with perfect foresight: a limit, not a choice.
     Oracle,
 }
 
@@ -41,19 +41,19 @@ impl RowKind {
         }
     }
 
-    /// A limit and no choice: it takes no part in tests and advice.
+    /// Whether it is a limit, not a choice: then it takes no part in tests and advice.
     #[must_use]
     pub fn is_limit(self) -> bool {
         self == RowKind::Oracle
     }
 
-    /// Another program served the reads, so there are no counters of ours.
+    /// Whether another program served the reads, so that foreread's counters do not exist.
     #[must_use]
     pub fn is_external(self) -> bool {
         matches!(self, RowKind::Kernel | RowKind::Librbd)
     }
 
-    /// A policy that reads ahead and can be advised.
+    /// Whether it is a policy that reads ahead and can be advised.
     #[must_use]
     pub fn is_choice(self) -> bool {
         self == RowKind::Policy

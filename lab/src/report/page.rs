@@ -1,4 +1,4 @@
-//! The pages of a comparison and of a series.
+//! The HTML pages of a comparison and of a series.
 
 mod compare;
 mod times;

@@ -1,10 +1,10 @@
-//! The report: every number of one comparison with its definition, as in the JSON.
+//! The report: every value of one comparison with its definition, as in the JSON.
 //!
-//! Schema `foreread.compare/1`: keys are only ever added, never renamed, removed or redefined; that would be
-//! `/2`. What is not defined is null. MB is 10^6 bytes. Several tables are written as an array.
+//! Schema `foreread.compare/1`: keys are only ever added, never renamed, removed or redefined; that would be `/2`.
+//! Undefined values are null. MB is 10^6 bytes. Several tables are written as an array.
 //!
-//! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
-//! of all runs, before any rounding. Never: a number that was not measured.
+//! Times are given for every run. Counters are means over the runs, rounded to whole numbers; ratios are computed
+//! from the sums over all runs, before any rounding. A number that was not measured is never shown.
 
 use super::{RowKind, SpanCut};
 use foreread_report::{json, number};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.compare/1";
 
-/// The beginnings of notes that the terminal shows with details alone; the page and the JSON have them always.
+/// Notes that begin like this are shown in the terminal only with details; the page and the JSON always have them.
 pub const NOTE_OF_PAGES: &str = "The rows have different cache pages, in bytes: ";
 pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";
 
@@ -23,7 +23,7 @@ pub struct Report {
     pub schema: String,
     /// Version of foreread that measured.
     pub foreread: String,
-    /// The workload, as it was asked for.
+    /// The workload, as the user gave it.
     pub workload: String,
     /// The source in the notation of `--on`.
     pub source: String,
@@ -35,48 +35,52 @@ pub struct Report {
     pub seed: u64,
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
-    /// Size of a cache page in bytes: bytes of ours are bytes of whole pages, clipped to the end of the file.
+    /// Size of a cache page in bytes: foreread counts the bytes of whole pages, clipped to the end of the file.
     pub page_bytes: u64,
-    /// The chance of one false call among all the comparisons of this table.
+    /// The probability of one false positive among all comparisons of this table.
     pub alpha: f64,
     pub notes: Vec<String>,
-    /// A time that no run can be below, as a mean of the runs: the largest of the next three, run by run. Null on a file.
+    /// A lower bound for the time of a run, as a mean over the runs: the largest of the next three, run by run. Null on a
+    /// file.
     pub bound_s: Option<f64>,
-    /// The least in which the model gives the distinct bytes that are read, once, and passes the gaps between them.
+    /// The least time in which the model delivers the distinct bytes that are read, each once, and skips the gaps
+    /// between them.
     pub bound_device_s: Option<f64>,
-    /// The thinking and copying of the job that has most of it.
+    /// Think time and copying of the job that has most of them.
     pub bound_readers_s: Option<f64>,
-    /// The least time until some read has its bytes, and what its reader still thinks and copies then.
+    /// The least time until some read has its bytes, plus its reader's think time and copying after that.
     pub bound_path_s: Option<f64>,
-    /// How a replayed trace kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
+    /// How a replayed trace was timed: `afap`, `closed`, `open` or `deps`. Null for a built-in workload.
     #[serde(default)]
     pub mode: Option<String>,
-    /// The factor on recorded pauses. Null where pauses take no part.
+    /// The factor on recorded pauses. Null if pauses are not used.
     #[serde(default)]
     pub think: Option<f64>,
-    /// Which key of the rows `best`, `comparisons`, `ratio_to_none`, `p_value`, `differs_from_none` and `score` are about:
-    /// `time_s`; in mode open, where every row takes the time of the trace, `latency_s`.
+    /// The key of the rows to which `best`, `comparisons`, `ratio_to_none`, `p_value`, `differs_from_none` and `score`
+    /// refer: `time_s`; in mode open, where every row takes the time of the trace, `latency_s`.
     #[serde(default = "by_time")]
     pub judged_by: String,
-    /// The run in which a policy is faster than the oracle by most. Null without an oracle, and where none is by a thousandth.
+    /// The run in which a policy beats the oracle by the largest factor. Null without an oracle, and if no policy beats it by
+    /// a thousandth.
     #[serde(default)]
     pub oracle_beaten: Option<OracleBeaten>,
-    /// The policies that may claim to be the fastest: one, or several without a significant difference (or that
-    /// are within half a per cent). Empty where no test was possible, as with a single run.
+    /// The policies that may be the fastest: one, or several without a significant difference (or within half a per
+    /// cent). Empty if no test was possible, as with a single run.
     pub best: Vec<String>,
-    /// Where the workload spans less than usual, as the source is slow. Left out elsewhere.
+    /// Set if the workload covers less than usual because the source is slow. Omitted otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortened: Option<SpanCut>,
-    /// The reads are a walk through folders: no policy knows its next file, and `foreread run` does. Left out elsewhere.
+    /// True if the reads are a walk through folders: no policy knows the next file, but `foreread run` does. Omitted
+    /// otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_walk: bool,
     /// One row for each policy.
     pub rows: Vec<Row>,
-    /// Every pair of rows that are no limits, tested.
+    /// The test of every pair of rows that are not limits.
     pub comparisons: Vec<Comparison>,
 }
 
-/// What reports were judged by before there was a choice.
+/// The key that older reports, written before this choice existed, were judged by.
 fn by_time() -> String {
     "time_s".to_string()
 }
@@ -87,7 +91,8 @@ pub struct Comparison {
     pub b: String,
     /// Mean time of `b` / mean time of `a`.
     pub ratio: Option<f64>,
-    /// Ends of its 95 % interval, by bootstrap over the pairs: too narrow with few of them. Null with one run.
+    /// Ends of the ratio's 95 % interval, by bootstrap over the pairs; with few pairs the interval is too narrow.
+    /// Null with one run.
     pub ratio_ci95: Option<[f64; 2]>,
     /// Ends of the 95 % interval of the mean of (time of `b` - time of `a`) of a pair (Student's t), in seconds.
     pub difference_ci95_s: Option<[f64; 2]>,
@@ -95,22 +100,22 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// `p_value < alpha`.
     pub differs: Option<bool>,
-    /// The 95 % interval of the ratio of what the rows are judged by (Student's t on the residuals of the pairs) is within
-    /// 1 / 1.05 and 1.05. Where neither this nor `differs` is true, the runs do not tell the two apart. Null where no test was possible.
+    /// Whether the 95 % interval of the ratio of what the rows are judged by (Student's t on the residuals of the pairs) is within 1 /
+    /// 1.05 and 1.05. If neither this nor `differs` is true, the runs do not tell the two apart. Null if no test was possible.
     #[serde(default)]
     pub equivalent: Option<bool>,
 }
 
-/// A policy that took less time than the oracle: the oracle is a search and no bound where a device draws its latencies at random,
-/// since a policy makes other requests, which draw other ones.
+/// A policy that took less time than the oracle. The oracle is a search and no bound if a device draws its latencies at random,
+/// because a policy makes other requests, which draw other latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleBeaten {
     pub policy: String,
-    /// Its time / the oracle's in the same run.
+    /// Its time / the oracle's time in the same run.
     pub ratio: f64,
     /// The seed of that run.
     pub seed: u64,
-    /// Policies that beat it in some run, of those that are no limits.
+    /// Number of policies, without limits, that beat it in some run.
     pub policies: usize,
 }
 
@@ -126,7 +131,7 @@ impl std::fmt::Display for OracleBeaten {
     }
 }
 
-/// How many runs to try where `runs` did not tell two policies apart.
+/// How many runs to try next if `runs` did not tell two policies apart.
 pub(crate) fn more_runs(runs: u32) -> u32 {
     (runs * 2).max(5)
 }
@@ -134,10 +139,10 @@ pub(crate) fn more_runs(runs: u32) -> u32 {
 /// What the runs of two rows say about their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Equal within 5 %, by the interval of the ratio. A sure difference may be within that too.
+    /// Equal within 5 %, by the interval of the ratio. A significant difference may also be that small.
     Equivalent,
     Different,
-    /// Neither is shown: more runs may.
+    /// Neither a difference nor equality is shown: more runs may show one.
     NotToldApart,
 }
 
@@ -148,64 +153,67 @@ pub struct Time {
     pub mean: f64,
     /// Median of the runs.
     pub median: f64,
-    /// Ends of the 95 % interval of the mean (Student's t). With one run both are the mean: it knows no spread.
+    /// Ends of the 95 % interval of the mean (Student's t). With one run both are the mean, because there is no
+    /// spread.
     pub ci95: [f64; 2],
     /// Each run, in the order of the pairs.
     pub runs: Vec<f64>,
 }
 
-/// One policy. A `kernel` row has no counters of ours: they are null.
+/// One policy. A `kernel` row has none of foreread's counters: they are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The policy, as it was asked for.
+    /// The policy, as the user gave it.
     pub policy: String,
-    /// What the row is; reports written before there was this key have `policy` for all.
+    /// What the row is. Older reports do not have this key; then it is `policy` for every row.
     #[serde(default)]
     pub kind: RowKind,
-    /// A limit and not a choice (`oracle`, the best schedule found with perfect foresight): it takes no part in `best`, `comparisons` and the advice.
+    /// True for a limit that is not a choice (`oracle`, the best schedule found with perfect foresight): it takes no part in `best`,
+    /// `comparisons` and the advice.
     pub limit: bool,
     /// Time from the first read to the end of the last. Null without runs.
     pub time_s: Option<Time>,
-    /// Mean latency of the demand reads of a run, in seconds, counted from the time at which each was to begin. Null but
-    /// in mode open.
+    /// Mean latency of the demand reads of a run, in seconds, counted from the time at which each was due to start. Null
+    /// except in mode open.
     #[serde(default)]
     pub latency_s: Option<Time>,
-    /// How late the reader itself was at issuing reads: of the 99th percentiles of the runs the largest, in microseconds.
-    /// Null where it is never late, as on a model.
+    /// How late the reader itself was at issuing reads, in microseconds: the largest of the runs' 99th percentiles. Null
+    /// if it is never late, as on a model.
     #[serde(default)]
     pub late_p99_us: Option<f64>,
     /// Mean time / mean time of the row `none`.
     pub ratio_to_none: Option<f64>,
-    /// Ends of its 95 % interval, by bootstrap over the pairs: too narrow with few of them. Null with one run.
+    /// Ends of its 95 % interval, by bootstrap over the pairs; with few pairs the interval is too narrow. Null with
+    /// one run.
     pub ratio_to_none_ci95: Option<[f64; 2]>,
-    /// (none - this) / (none - oracle) of the mean times: the part that it reaches of what there is to gain, above 1 where it
-    /// beats the oracle. Null without an oracle, and where the oracle gains less than half a per cent.
+    /// (none - this) / (none - oracle) of the mean times: the share of the possible gain that it reaches, above 1 if it beats
+    /// the oracle. Null without an oracle, and if the oracle gains less than half a per cent.
     pub score: Option<f64>,
     /// Two-sided paired t test against the row `none`, corrected by Holm over all pairs of the table.
     pub p_value: Option<f64>,
-    /// Whether the test calls it different from `none`: `p_value < alpha`. Null where no test was possible.
+    /// Whether the test finds it different from `none`: `p_value < alpha`. Null if no test was possible.
     pub differs_from_none: Option<bool>,
     /// Demanded bytes / time, in 10^6 bytes a second.
     pub throughput_mb_s: Option<f64>,
     pub demand_reads: Option<u64>,
-    /// Bytes they asked for, clipped to the end of the file, not rounded to pages.
+    /// Bytes that demand reads requested, clipped to the end of the file, not rounded to pages.
     pub demand_bytes: Option<u64>,
-    /// Windows that the policy asked for.
+    /// Windows that the policy requested.
     pub ra_planned_ops: Option<u64>,
-    /// Their bytes, before clipping to the file and to what was cached.
+    /// Bytes of these windows, before clipping to the file and to what was cached.
     pub ra_planned_bytes: Option<u64>,
     /// Readahead fetches submitted.
     pub ra_ops: Option<u64>,
     /// Readahead bytes submitted: P of the formulas.
     pub ra_bytes: Option<u64>,
-    /// Planned bytes that were not read for lack of memory or of fetches.
+    /// Planned bytes that were not read because too little memory or too few fetches were available.
     pub refused_bytes: Option<u64>,
-    /// Fetches submitted, demand and ahead.
+    /// Fetches submitted, both demand and readahead.
     pub source_reads: Option<u64>,
     pub source_bytes: Option<u64>,
     /// Readahead bytes that a demand read touched: U of the formulas.
     pub used_bytes: Option<u64>,
-    /// Of the used ones, bytes that were still in flight at the touch: L of the formulas.
+    /// Used bytes that were still in flight at the touch: L of the formulas.
     pub late_bytes: Option<u64>,
     /// Readahead bytes evicted or dropped before any demand touch.
     pub unused_bytes: Option<u64>,
@@ -215,7 +223,7 @@ pub struct Row {
     pub failed_bytes: Option<u64>,
     /// Unused bytes that were evicted and then demanded.
     pub thrash_bytes: Option<u64>,
-    /// Bytes that were read again because there was no room to keep them. Null where it was not simulated.
+    /// Bytes that were read again because there was no room to keep them. Null if this was not simulated.
     #[serde(default)]
     pub refault_bytes: Option<u64>,
     /// Distinct bytes demanded, rounded out to whole cache pages.
@@ -224,29 +232,29 @@ pub struct Row {
     pub hits: Option<u64>,
     /// Demand reads that waited for a page in flight and missed none.
     pub late_hits: Option<u64>,
-    /// Demand reads that met a page neither present nor in flight.
+    /// Demand reads with at least one page neither present nor in flight.
     pub misses: Option<u64>,
     /// Demand reads that ended with an error.
     pub failed_reads: Option<u64>,
-    /// Time that demand reads waited for the source, summed, in seconds.
+    /// Sum of the times that demand reads waited for the source, in seconds.
     pub stall_s: Option<f64>,
     /// Median latency of the demand reads of all runs, in microseconds.
     pub p50_us: Option<f64>,
-    /// 95th percentile of it.
+    /// 95th percentile of this latency.
     pub p95_us: Option<f64>,
-    /// 99th percentile of it.
+    /// 99th percentile of this latency.
     pub p99_us: Option<f64>,
-    /// 99.9th percentile of it.
+    /// 99.9th percentile of this latency.
     pub p999_us: Option<f64>,
-    /// The largest of it.
+    /// Largest latency.
     pub max_us: Option<f64>,
-    /// Pairs of a per cent and the latency in microseconds that this many of the reads did not exceed, in ascending order
-    /// of both, from 1 to 100 %. Empty without reads.
+    /// Pairs of a percentage and the latency in microseconds that this percentage of the reads did not exceed, both in
+    /// ascending order, from 1 to 100 %. Empty without reads.
     #[serde(default)]
     pub latency_us: Vec<[f64; 2]>,
     /// Used / readahead bytes (U / P). Null without readahead.
     pub accuracy: Option<f64>,
-    /// Used bytes / bytes missed with readahead off, that is, fetched by the row `none` in the same cache (U / Dm).
+    /// Used bytes / bytes missed without readahead, that is, fetched by the row `none` with the same cache (U / Dm).
     pub coverage: Option<f64>,
     /// 1 - late / used bytes (1 - L / U). Null when nothing was used.
     pub timeliness: Option<f64>,
@@ -254,7 +262,8 @@ pub struct Row {
     pub overfetch: Option<f64>,
 }
 
-/// A measured value and the ends of its interval, which may be infinite; both are the value if it has none.
+/// A measured value and the ends of its interval, which may be infinite; if there is no interval, both ends are the
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub value: f64,
@@ -269,21 +278,21 @@ impl Report {
         tested.count()
     }
 
-    /// Whether each row that is a choice was measured: one that was interrupted may have none.
+    /// Whether each row that is a choice was measured: an interrupted comparison may have rows without runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let choices = self.rows.iter().filter(|row| !row.limit);
         choices.clone().all(|row| row.judged().is_some())
     }
 
-    /// The test of two rows, in whichever order.
+    /// The test of two rows, given in either order.
     #[must_use]
     pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
         let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
         self.comparisons.iter().find(pair)
     }
 
-    /// What the runs say about two different rows. Undefined where no test was possible.
+    /// What the runs say about two different rows. Undefined if no test was possible.
     #[must_use]
     pub fn relation(&self, one: &str, other: &str) -> Option<Relation> {
         let compared = self.comparison(one, other)?;
@@ -294,7 +303,7 @@ impl Report {
         })
     }
 
-    /// The row that may claim to be the fastest with the least mean.
+    /// The row with the least mean among those that may be the fastest.
     #[must_use]
     pub(super) fn fastest(&self) -> Option<&Row> {
         let best = self.rows.iter().filter(|r| self.best.contains(&r.policy));
@@ -307,7 +316,7 @@ impl Report {
         self.rows.iter().find(|r| r.policy == policy)
     }
 
-    /// The row of the kernel's own readahead, where that was measured.
+    /// The row of the kernel's own readahead, if it was measured.
     #[must_use]
     pub fn kernel(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::Kernel)
@@ -319,7 +328,7 @@ impl Report {
         self.rows.iter().find(|r| r.limit)
     }
 
-    /// The row of no readahead, that the others are measured against.
+    /// The row without readahead, with which the others are compared.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::NoReadahead)
@@ -327,13 +336,13 @@ impl Report {
 }
 
 impl Row {
-    /// What rows are compared by: the latency where there is one to judge by, the time otherwise.
+    /// What rows are compared by: the latency if they are judged by it, otherwise the time.
     #[must_use]
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())
     }
 
-    /// Its interval is that of the time, turned into rates. An interval of time that reaches down to zero has no upper end as a rate.
+    /// The interval of the time, converted to rates. If the interval of the time reaches down to zero, the rate has no upper end.
     pub(super) fn throughput(&self) -> Option<Spread> {
         let (value, time) = (self.throughput_mb_s?, self.time_s.as_ref()?);
         let rate = |time_s: f64| {
@@ -349,7 +358,7 @@ impl Row {
         })
     }
 
-    /// Megabytes from the source: a mean that is reported without an interval.
+    /// Megabytes read from the source: a mean without an interval.
     pub(super) fn source_mb(&self) -> Option<Spread> {
         let value = self.source_bytes? as f64 / number::MB;
         Some(Spread {

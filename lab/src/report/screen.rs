@@ -1,4 +1,4 @@
-//! The text of a comparison: the verdict over all tables, a table for each workload, what their words mean, once, and the next command.
+//! The text of a comparison: the verdict over all tables, a table for each workload, the legend, and the next command.
 //!
 //! ```text
 //!   Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast ...
@@ -16,14 +16,14 @@ use super::table::{self, Style};
 use foreread_report::block::{self, Block};
 use foreread_report::width;
 
-/// What they come to, where it is known.
+/// The verdict over all tables, if there is one.
 #[must_use]
 pub fn lead(why: Option<&str>) -> String {
     why.unwrap_or("No advice: not every row was measured.")
         .to_string()
 }
 
-/// All of it, what the tables come to first and `next` last; ends with a newline.
+/// The whole text, with the verdict first and `next` last; ends with a newline.
 #[must_use]
 pub fn screen(
     reports: &[Report],
@@ -49,7 +49,7 @@ pub fn screen(
     block::text(blocks, width::columns(), style.bold)
 }
 
-/// Notes that several tables have, and all of them: they are said one time.
+/// Notes that are in every one of several tables: they are printed once.
 fn common(reports: &[Report]) -> Vec<String> {
     let [first, more @ ..] = reports else {
         return Vec::new();

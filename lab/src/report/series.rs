@@ -1,7 +1,7 @@
 //! A series: the reports of one comparison at several values of one parameter, as blocks for the terminal and the page.
 //!
 //! Schema `foreread.vary/1`: `reports` holds a report of schema `foreread.compare/1` for each value, in the order of
-//! the values, with its rows in the same order. Every figure shown is one of these reports.
+//! the values, with its rows in the same order. Every figure shown comes from these reports.
 
 use super::row::{Report, Row};
 use super::table;
@@ -19,9 +19,9 @@ pub const SCHEMA: &str = "foreread.vary/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     pub schema: String,
-    /// The workload, as it was asked for, without the parameter that varies.
+    /// The workload, as the user gave it, without the varied parameter.
     pub workload: String,
-    /// The policies in the order of the rows, as they were asked for, without the parameter that varies.
+    /// The policies in the order of the rows, as the user gave them, without the varied parameter.
     pub policies: Vec<String>,
     pub vary: VariedParameter,
     /// The report of each value.
@@ -33,11 +33,11 @@ pub struct Series {
 pub struct VariedParameter {
     /// The parameter in the notation of `--vary`.
     pub key: String,
-    /// What it is, for people.
+    /// A description of the parameter, for people.
     pub about: String,
-    /// True for sizes: the values are bytes.
+    /// True for sizes: the values are numbers of bytes.
     pub bytes: bool,
-    /// The values, in the order they were asked for.
+    /// The values, in the order in which they were given.
     pub values: Vec<Value>,
 }
 
@@ -82,7 +82,7 @@ impl Series {
         json::pretty(self)
     }
 
-    /// The series as text, at most [`width::columns`] wide; with `details` how the marks were found. Ends with a newline.
+    /// The series as text, at most [`width::columns`] wide; `details` adds how the marks were found. Ends with a newline.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
         let title = format!("{}: {}", self.title(), self.how());
@@ -97,7 +97,8 @@ impl Series {
         block::text(blocks, width::columns(), false)
     }
 
-    /// A row for each value and a column for each policy: the times, with the fastest of a row marked, and the bytes.
+    /// Tables with a row for each value and a column for each policy: the times, with the fastest of each row marked,
+    /// and the bytes.
     pub(super) fn tables(&self) -> Vec<Block> {
         let time = |report: &Report, row: &Row| {
             let time = or_dash(row.time_s.as_ref(), |t| number::span_s(t.mean, None));
@@ -136,7 +137,7 @@ impl Series {
                 Some(cell(report, report.rows.get(i)?))
             };
             let column = ValueColumn::new(policy, move |n| or_dash(at(n), |text| text));
-            // The first policies keep their room.
+            // If the table is too wide, the first policies keep their columns.
             let rank = u8::try_from(self.policies.len() - i).unwrap_or(u8::MAX);
             columns.push(column.rank(rank));
         }
@@ -149,7 +150,7 @@ impl Series {
         format!("{} on {source} by {}", self.workload, self.vary.key)
     }
 
-    /// How it was measured, as far as that is the same in every report.
+    /// How it was measured, as far as all reports agree.
     pub(super) fn how(&self) -> String {
         let same = |show: &dyn Fn(&Report) -> String| {
             let mut shown = self.reports.iter().map(show);
@@ -167,8 +168,8 @@ impl Series {
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// The policy that is fastest, or may be, at every value, or which one is at which. `none` is named before a policy that only ties
-    /// with it.
+    /// Which policy is, or may be, the fastest at every value, or which one at which values. If `none` and another policy are tied,
+    /// `none` is named.
     pub(super) fn verdict(&self) -> String {
         const MAY_BE: &str = ", tied for it, or not told apart from it";
         let key = &self.vary.key;
@@ -177,7 +178,7 @@ impl Series {
                 "No verdict by {key}: one run of each cannot separate a gain from noise."
             );
         }
-        // By column: with a parameter of the policies varied, the name of a row has the value in it.
+        // Compare by column: if a parameter of the policies varies, the name of a row contains the value.
         let best = |column: usize| -> Vec<String> {
             let is_best = |report: &Report| {
                 let row = report.rows.get(column);
@@ -209,12 +210,12 @@ impl Series {
         format!("By {key}: {} (fastest{MAY_BE}).", parts.join("; "))
     }
 
-    /// The most pairs that were tested in a row.
+    /// The largest number of pairs tested in a row.
     fn tests(&self) -> usize {
         self.reports.iter().map(Report::tests).max().unwrap_or(0)
     }
 
-    /// What holds at every value, then what holds at some, with the value.
+    /// Notes that hold at every value, then notes that hold at some, with their values.
     pub(super) fn notes(&self) -> Vec<String> {
         let everywhere = |note: &&String| self.reports.iter().all(|r| r.notes.contains(note));
         let first = self.reports.first().into_iter().flat_map(|r| &r.notes);
@@ -233,7 +234,7 @@ impl Series {
     }
 }
 
-/// Most notes on single values.
+/// Most notes about single values that are shown.
 const MAX_NOTES: usize = 4;
 
 #[cfg(test)]

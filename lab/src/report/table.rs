@@ -1,6 +1,6 @@
 //! A report as blocks: its table, the legend, the limits and the notes, for the terminal and for the page.
 //!
-//! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
+//! The caller says what the terminal can do ([`Style`]); nothing here asks for it.
 
 use super::row::{NOTE_OF_PAGES, NOTE_OF_UNUSED, Relation, Report, Row, Time};
 use foreread_report::block::{self, Block, Column, Table};
@@ -15,7 +15,8 @@ pub struct Style {
     pub details: bool,
 }
 
-/// The report as text: a title, the table, the limits, the notes, the legend, with details the tests. Ends with a newline.
+/// The report as text: a title, the table, the limits, the notes, the legend, and with details the tests. Ends with a
+/// newline.
 #[must_use]
 pub fn render(report: &Report, style: Style) -> String {
     render_in(report, style, width::columns())
@@ -32,7 +33,8 @@ pub(crate) fn blocks(report: &Report, details: bool) -> Vec<Block> {
     blocks
 }
 
-/// What one table shows, without what is the same below each of them. `said`: notes that are shown elsewhere.
+/// The blocks of one table, without those that are printed once for all tables. `said`: notes that are shown
+/// elsewhere.
 pub(super) fn measured(report: &Report, details: bool, said: &[String]) -> Vec<Block> {
     let table = Block::Table(shown(report, details));
     let mut blocks = vec![Block::Screen(title(report)), table];
@@ -55,7 +57,7 @@ pub(super) fn measured(report: &Report, details: bool, said: &[String]) -> Vec<B
     blocks
 }
 
-/// What is said once below all tables: marks, words and columns, with details the tests.
+/// What is printed once below all tables: marks, words and columns, with details the tests.
 pub(super) fn below(reports: &[&Report], details: bool) -> Vec<Block> {
     let mut blocks = vec![Block::Screen(legend(reports, details)), Block::NoRoom];
     let tests = reports.iter().map(|report| report.tests()).max();
@@ -84,8 +86,8 @@ fn title(report: &Report) -> String {
 
 pub(super) type RowColumn<'a> = Column<'a, Row>;
 
-/// With `details` the screen has the columns
-/// of readahead and of the cache too, which the page always has.
+/// The columns. With `details` the terminal also has the columns of readahead and of the cache, which the page always
+/// has.
 pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
     let waits = by_latency(report);
     let (judged, unit) = if waits {
@@ -143,7 +145,7 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
     ]
 }
 
-/// How many times as fast as another row: a figure, or "same" within 5 %, or "unclear" where the runs do not show which is faster.
+/// How many times as fast as another row: a figure, "same" within 5 %, or "unclear" if the runs do not show which is faster.
 fn speed(report: &Report, other: Option<&Row>, row: &Row) -> String {
     let means = other.and_then(|other| Some((other, other.judged()?.mean, row.judged()?.mean)));
     let Some((other, before, now)) = means.filter(|(_, before, now)| *before > 0.0 && *now > 0.0)
@@ -177,7 +179,7 @@ fn shown(report: &Report, details: bool) -> Table {
     table
 }
 
-/// `*` for the fastest, `=` for those that share the first place, `?` for those that may have it, blank for the rest.
+/// `*` for the fastest, `=` for rows that are tied for it, `?` for rows that may be it, blank for the rest.
 pub(super) fn mark(report: &Report, row: &Row) -> char {
     match (report.best.contains(&row.policy), report.best.len()) {
         _ if report.rows.len() < 2 => ' ',
@@ -188,7 +190,7 @@ pub(super) fn mark(report: &Report, row: &Row) -> char {
     }
 }
 
-/// The marks and words that occur in these tables, and the columns that all have.
+/// The marks and words that occur in these tables, and the columns that all tables have.
 fn legend(reports: &[&Report], details: bool) -> String {
     let has = |mark: char| {
         let marks = |report: &&Report| {
@@ -237,7 +239,7 @@ fn legend(reports: &[&Report], details: bool) -> String {
         "read / asked: bytes read from the source for each byte asked for".to_string(),
         "MB: 10^6 bytes".to_string(),
     ]);
-    // With details there is a line of it.
+    // With details, a separate line explains it.
     let limit = "oracle: perfect foresight, a limit and no choice";
     marks.extend((has_limit && !details).then(|| limit.to_string()));
     let ahead = "ahead: read before it was asked for; unused: % of it. hit, late: % of reads";
@@ -262,7 +264,7 @@ fn may_be(runs: u32) -> String {
     format!("? may be the fastest: not told apart by {runs} (see --runs)")
 }
 
-/// What several rows have in common that may each be the fastest, with their mark.
+/// The mark and its meaning for several rows that may each be the fastest.
 pub(super) fn tied(report: &Report) -> String {
     if is_tie(report) {
         "= tied for fastest (within 5 %)".to_string()
@@ -271,7 +273,7 @@ pub(super) fn tied(report: &Report) -> String {
     }
 }
 
-/// How the marks were found, for the readers that check it.
+/// How the marks were found, for users who want to check them.
 pub(super) fn statistics(tests: usize, among: &str, alpha: f64) -> Option<Block> {
     let pairs = number::plural(tests as u64, "pair");
     (tests > 0).then(|| {
@@ -286,7 +288,7 @@ pub(super) fn by_latency(report: &Report) -> bool {
     report.rows.iter().any(|row| row.latency_s.is_some())
 }
 
-/// What no row can beat, and how much of what can be gained each row gains.
+/// What no row can beat, and which part of the possible gain each row gains.
 pub(crate) fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(bound), Some(device), Some(readers)) = (
@@ -315,14 +317,14 @@ pub(crate) fn limits(report: &Report) -> Vec<String> {
         ));
     }
     if report.rows.iter().any(|r| r.limit) {
-        // A shade less than nothing is nothing.
+        // A value slightly below zero is shown as zero.
         let score = |r: &Row| {
             r.score
                 .map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s })
         };
         let part = |r: &Row| {
             Some(match score(r)? {
-                // A share of a loss says nothing.
+                // A share of a loss has no meaning.
                 score if score < 0.0 => format!("{} none (slower than none)", r.policy),
                 score => format!("{} {} %", r.policy, number::percent(score)),
             })

@@ -1,14 +1,14 @@
 //! Which rows of a table differ, and which is best.
 //!
-//! Every pair of rows is tested (paired t on the times, or on what the rows are judged by: see [`super::Judge`]) and the family of all pairs of the table is
-//! corrected by Holm, because the best row is picked after looking. Never: calls a row best while a test
-//! leaves it open that another is as good.
+//! Every pair of rows is tested (paired t on the times, or on what the rows are judged by: see [`super::Judge`]). The tests of all pairs
+//! of a table are corrected by Holm, because the best row is picked after looking at the results. A row is never called the best while a
+//! test leaves open that another is as good.
 
 use super::Table;
 use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};
 
-/// Rows nearer than this part of the best count as tied however sure the test is: a model repeats itself to
-/// the nanosecond, and half a per cent, the last digit that the table shows, is no reason to prefer a policy.
+/// Rows within this part of the best count as tied, however certain the test is: a model repeats its times to the
+/// nanosecond, and half a per cent, the last digit that the table shows, is no reason to prefer a policy.
 pub const WORTH_SAYING: f64 = 0.005;
 
 /// The tests of one table.
@@ -17,7 +17,7 @@ pub struct PairTests {
     rows: usize,
     /// Corrected p values of the pairs (0,1), (0,2), ..., (1,2), ...
     corrected: Vec<Option<f64>>,
-    /// Rows that may claim to be the fastest: one, or several that are tied. Empty where no test was possible.
+    /// Rows that may be the fastest: one, or several that are tied. Empty if no test was possible.
     pub best: Vec<usize>,
 }
 
@@ -25,7 +25,7 @@ impl PairTests {
     /// Tests every pair of rows.
     #[must_use]
     pub fn of(table: &Table) -> PairTests {
-        // A limit is not a choice: without times it is neither tested nor best.
+        // A limit is not a choice: it is given no times, so it is neither tested nor best.
         let of = |p: &super::PolicyRuns| {
             if p.kind.is_limit() {
                 Vec::new()
@@ -54,18 +54,18 @@ impl PairTests {
         self.corrected.iter().flatten().count()
     }
 
-    /// The corrected p value of rows `a` and `b`. Undefined for a row with itself and where no test was possible.
+    /// The corrected p value of rows `a` and `b`. Undefined for a row with itself, and if no test was possible.
     #[must_use]
     pub fn p_value(&self, a: usize, b: usize) -> Option<f64> {
         let (a, b) = (a.min(b), a.max(b));
         if a == b || b >= self.rows {
             return None;
         }
-        // Before row `a` stand rows - 1, rows - 2, ... pairs.
+        // Rows before `a` have rows - 1, rows - 2, ... pairs.
         self.corrected[a * (2 * self.rows - a - 1) / 2 + (b - a - 1)]
     }
 
-    /// Whether rows `a` and `b` differ at [`ALPHA`]. Undefined where [`PairTests::p_value`] is.
+    /// Whether rows `a` and `b` differ at [`ALPHA`]. Undefined if [`PairTests::p_value`] is.
     #[must_use]
     pub fn differ(&self, a: usize, b: usize) -> Option<bool> {
         self.p_value(a, b).map(|p| p < ALPHA)

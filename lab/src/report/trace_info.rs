@@ -1,18 +1,18 @@
-//! What is in a trace ([`Info`]), for people: a line for each fact, and a sentence for each thing that it lacks.
+//! Describes a trace ([`Info`]) for people: a line for each fact, and a sentence for each thing that it lacks.
 //!
-//! Never: a control character of the trace.
+//! Control characters of the trace are never printed.
 
 use foreread_report::block::{self, Block, Table};
 use foreread_report::number::{count, latency_us, percent, printable, size, three, wrap};
 use foreread_report::width;
 use foreread_trace::info::{Count, Info, Summary};
 
-/// Widest line.
+/// Largest width of a line.
 const WIDTH: usize = 90;
 /// Width of the first column.
 const NAMES: usize = 10;
 
-/// Lines of text.
+/// The description as lines of text.
 #[must_use]
 pub fn render(info: &Info) -> String {
     let (format, times, offsets) = (&info.format, &info.time_unit, &info.offset_unit);
@@ -69,7 +69,7 @@ pub fn render(info: &Info) -> String {
     block::text([Block::Table(table)], WIDTH, false)
 }
 
-/// `text`, where it is to be said.
+/// The text if `said`, otherwise an empty string.
 fn when(said: bool, text: impl FnOnce() -> String) -> String {
     if said { text() } else { String::new() }
 }

@@ -2,35 +2,37 @@
 //! that only foreread runs.
 //!
 //! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so it can be pasted into `/sys`;
-//! `linux-6.18:max=2M,folios=on` has the same maximum, but large folios are no setting, so foreread has to run it.
+//! `linux-6.18:max=2M,folios=on` has the same maximum, but large folios cannot be set in the kernel, so foreread has
+//! to run this policy.
 
 use foreread_core::policy::{DEFAULT, PolicyDraft};
 
-/// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
-/// windows in use are.
+/// Kernel maxima that are tried besides today's and the plateau of a probe: from below the default up to the widest windows
+/// in use.
 const MAXIMA: [u64; 5] = [32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20];
 
-/// Policies of ours that are tried beside the kernel's, each with the window that it ranks by.
+/// Policies of foreread that are tried, each with the window by which it is ranked.
 const OURS: [(&str, u64); 4] = [
-    (DEFAULT, 1), // it sets its windows: of policies as good it is the one to take
+    // It sets its own windows: preferred among equally good policies.
+    (DEFAULT, 1),
     ("rbd-plain", 512 << 10), // librbd's usual maximum
     ("rbd-plain:trigger=2,max=2M", 2 << 20),
     ("linux-6.18:max=2M,folios=on", 2 << 20),
 ];
 
-/// What a candidate is for the user.
+/// What the user has to do to get a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// No readahead at all.
+    /// Turn readahead off.
     NoReadahead,
-    /// A maximum of the kernel.
+    /// Set this maximum in the kernel.
     Kernel { max_bytes: u64 },
-    /// A policy that foreread runs, with its largest window.
+    /// Run this policy by foreread; with its largest window.
     Ours { window_bytes: u64 },
 }
 
 impl Choice {
-    /// Of candidates that are as good, the smallest window is taken.
+    /// The window by which equally good candidates are ranked: the smallest is taken.
     pub(super) fn window_bytes(self) -> u64 {
         match self {
             Choice::NoReadahead => 0,
@@ -40,7 +42,7 @@ impl Choice {
     }
 }
 
-/// A policy that is compared.
+/// A policy to compare.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) policy: PolicyDraft,
@@ -67,7 +69,8 @@ pub(super) fn kernel(max_bytes: u64) -> String {
     )
 }
 
-/// None, today, the kernel with other maxima and these, ours.
+/// The candidates: no readahead, today's setting, the kernel with other maxima and with those in `also`, and
+/// foreread's policies.
 pub(super) fn all(today: u64, also: &[u64]) -> Vec<Candidate> {
     let mut maxima: Vec<u64> = MAXIMA
         .into_iter()

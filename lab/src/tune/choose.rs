@@ -1,9 +1,10 @@
-//! The best of the rows, by what a corrected test calls better than today; of those that are equal to it, the setting of the disk, else the
-//! smallest window.
+//! Chooses the best row among those that a corrected test calls better than today. If several are equal to it, the disk's own setting is
+//! chosen if it is among them, otherwise the smallest window.
 //!
-//! Example: today takes 4 s, 512K takes 2.04 s, 8M takes 2 s: 512K, if the interval of the ratio is within 5 %. Today itself is no
-//! choice: what saves less than 10 % of its time is no gain. Equal: a larger window costs memory, and other readers' share of the
-//! cache, and a model is not exact. Where the runs do not tell the two apart, the mean decides.
+//! Example: today takes 4 s, 512K takes 2.04 s, 8M takes 2 s: 512K is chosen if the interval of the ratio is within 5 %. Today
+//! itself cannot be chosen, and a row that saves less than 10 % of today's time is no gain. Among equal rows the smaller window
+//! wins, because a larger one costs memory and other readers' share of the cache, and a model is not exact. If the runs do not
+//! tell two rows apart, the mean decides.
 
 use super::candidates::{Candidate, Choice};
 use super::{MIN_GAIN, MIN_SAVED_S};
@@ -14,21 +15,21 @@ use crate::report::{Report, Row, RowKind};
 use crate::verdict::Gain;
 use foreread_core::policy::DEFAULT;
 
-/// A candidate that gains.
+/// A candidate that is better than today.
 struct Gaining {
     gain: Gain,
     rank: u64,
 }
 
-/// What is chosen from: the candidates, and the maximum that the disk should have whatever is read ([`crate::verdict::disk`]), where it is known.
+/// The candidates, and the maximum that the disk should have for all reads ([`crate::verdict::disk`]), if it is known.
 pub(super) struct Choices<'a> {
     pub candidates: &'a [Candidate],
     pub of_disk: Option<u64>,
 }
 
 impl Choices<'_> {
-    /// Of candidates that are as good, the one of the lowest rank is taken: the smallest window, but before other settings that of the disk,
-    /// so that one disk has one value for all that is read from it.
+    /// Among equally good candidates the lowest rank is taken: the disk's own setting first, so that the disk has one value for
+    /// everything that reads it, then the smallest window.
     fn rank(&self, choice: Choice) -> u64 {
         match choice {
             Choice::Kernel { max_bytes } if self.of_disk == Some(max_bytes) => 2,
@@ -37,14 +38,15 @@ impl Choices<'_> {
     }
 }
 
-/// The best maximum of the kernel that is better than today; of those as good, that of the disk, else the smallest.
+/// The best kernel maximum that is better than today; among equally good ones the disk's own value, else the
+/// smallest.
 pub(super) fn kernel(report: &Report, today: &str, choices: &Choices<'_>) -> Option<Gain> {
     best(report, today, choices, |choice| {
         matches!(choice, Choice::Kernel { .. })
     })
 }
 
-/// The best policy at all that is better than today, `none` among them.
+/// The best policy of all that is better than today; `none` is among the candidates.
 pub(super) fn any(report: &Report, today: &str, choices: &Choices<'_>) -> Option<Gain> {
     best(report, today, choices, |_| true)
 }
@@ -90,7 +92,7 @@ fn best(
     as_good.min_by(order).map(|one| one.gain)
 }
 
-/// What `foreread run` gains: what `auto` does, or, in a walk through folders, what perfect foresight does.
+/// The gain of `foreread run`: that of `auto`, or, for a walk through folders, that of perfect foresight.
 pub(super) fn run(report: &Report, today: &str, is_walk: bool) -> Option<Gain> {
     if is_walk {
         return foresight(report, today);
@@ -99,11 +101,11 @@ pub(super) fn run(report: &Report, today: &str, is_walk: bool) -> Option<Gain> {
     gain(report, today, row)
 }
 
-/// Files after which a walk is known.
+/// Number of files after which a walk is detected.
 const FIRST: f64 = 2.0;
 
-/// What a walk through small files gains where those that come next are read ahead. Today it takes what it was recorded to take: of each file a
-/// server may be asked for more than its bytes, which its listing has as well.
+/// The gain in a walk through small files if the next files are read ahead. Today's time is the recorded one: for each file a server may
+/// send more than the file's bytes, and the listing is part of the time.
 pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
     let files = trace.names.len() as f64;
     let today_s = trace
@@ -125,7 +127,7 @@ pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
     })
 }
 
-/// What a plan of the same reads gains: perfect foresight. It is computed and not tested.
+/// The gain of a plan of the same reads: that of perfect foresight. It is computed, not tested.
 pub(super) fn foresight(report: &Report, today: &str) -> Option<Gain> {
     let limit = report.limit()?;
     let base = report.row(today)?;
@@ -133,8 +135,8 @@ pub(super) fn foresight(report: &Report, today: &str) -> Option<Gain> {
     is_worth(base, found.ratio).then_some(found)
 }
 
-/// The row that took the least of today's time among those that the runs do not tell apart from it, if it would be a gain should
-/// more runs show the same.
+/// The row with the least part of today's time among those that the runs do not tell apart from today, if it would be a gain
+/// should more runs confirm it.
 pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row, f64)> {
     let base = report.row(today)?;
     let base_s = base.judged()?.mean;
@@ -148,16 +150,16 @@ pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row,
     is_worth(base, least.1).then_some(least)
 }
 
-/// Whether a change is worth it that leaves this part of today's time: it saves a tenth, and in a time
-/// at least [`MIN_SAVED_S`].
+/// Whether a change is worth it that takes this part of today's time: it has to save a tenth of it, and at least
+/// [`MIN_SAVED_S`] if a time is judged.
 fn is_worth(base: &Row, ratio: f64) -> bool {
     let saved_s = base.time_s.as_ref().map(|time| time.mean * (1.0 - ratio));
-    // A latency is of each read, and is short by itself.
+    // A latency belongs to a single read, so it may be short and still matter.
     let is_noticed = base.latency_s.is_some() || saved_s.is_some_and(|s| s >= MIN_SAVED_S);
     ratio <= 1.0 - MIN_GAIN && is_noticed
 }
 
-/// What a row gains over today, if a test calls it a gain.
+/// The gain of a row over today, if a test calls it a gain.
 fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     let base = report.row(today)?;
     let compared = report.comparison(today, &row.policy)?;
@@ -178,7 +180,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     })
 }
 
-/// The figures of a row beside today's.
+/// The figures of a row compared with today's.
 fn of(base: &Row, row: &Row) -> Option<Gain> {
     let (today_s, with_s) = (base.judged()?.mean, row.judged()?.mean);
     let bytes = row.source_bytes.zip(base.source_bytes);

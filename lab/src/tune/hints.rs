@@ -1,9 +1,9 @@
-//! What a hint would gain: the same reads, with `posix_fadvise` behind each open of the files that look alike, under
-//! today's kernel.
+//! What a hint would gain: the same reads, but with `posix_fadvise` after each open of files with the same pattern,
+//! under today's kernel readahead.
 //!
-//! Two hints are tried: RANDOM for files whose reads follow nothing, SEQUENTIAL for those read in order (it doubles the
-//! kernel's maximum for that descriptor). Both runs of a pair have the same random numbers. Never: a hint for a file that is hinted
-//! already in the trace: its author knew better.
+//! Two hints are tried: RANDOM for files whose reads follow no pattern, and SEQUENTIAL, which doubles the kernel's maximum for the
+//! descriptor, for files that are read sequentially. Both runs of a pair use the same random numbers. A file that the trace already
+//! hints gets no other hint: its author knew better.
 
 use super::MIN_GAIN;
 use super::order::{self, ReadOrder};
@@ -20,11 +20,11 @@ use foreread_sim::workload::{Request, Workload};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The chance of one false call among the hints.
+/// Probability that any hint is falsely called a gain.
 const ALPHA: f64 = 0.05;
-/// A file is of a kind if this many of its reads are.
+/// A file has a pattern if at least this part of its reads has it.
 const NEARLY_ALL: f64 = 0.9;
-/// A file with fewer reads shows no pattern.
+/// A file with fewer reads counts as having no pattern.
 const MIN_READS: u64 = 8;
 
 const HINTS: [(Advice, &str); 2] = [
@@ -32,7 +32,7 @@ const HINTS: [(Advice, &str); 2] = [
     (Advice::Sequential, "POSIX_FADV_SEQUENTIAL"),
 ];
 
-/// The best hint under the policy `today`, and the files that it is for.
+/// The best hint under the policy `today`, and the files that need it.
 pub(super) fn best(
     plan: &ComparePlan,
     today: &str,
@@ -110,7 +110,7 @@ fn is_for(order: &ReadOrder, advice: Advice) -> bool {
     order.others == 0 && order.reads >= MIN_READS && part as f64 >= NEARLY_ALL * order.reads as f64
 }
 
-/// The reads with this hint before the first request through each open description of these files.
+/// The workload with this hint before the first request of each open description of these files.
 fn hinted(workload: &Workload, files: &BTreeSet<u32>, advice: Advice) -> Workload {
     let mut workload = workload.clone();
     let mut opened = BTreeSet::new();
@@ -137,7 +137,7 @@ fn hinted(workload: &Workload, files: &BTreeSet<u32>, advice: Advice) -> Workloa
     workload
 }
 
-/// With the uncorrected chance.
+/// The gain of a hint, with its uncorrected p value.
 fn gain(
     name: &str,
     by: Judge,

@@ -1,27 +1,28 @@
-//! In which order the files of a workload are read, by offsets alone. Streams are looked for in each open description:
+//! Classifies the reads of each file as sequential, backward, strided or random, by offsets alone. Streams are
+//! detected within each open description:
 //!
 //! ```text
 //!   last read of a stream    ├───┤
 //!   goes on forward               ├──┤     begins at its end, or less than a page after it
 //!   goes on backward      ├──┤             ends where it begins
 //! ```
-//! A stream has three reads or more, or is the whole file. Reads in no stream whose starts are at equal steps are strided, the others
-//! random.
+//! A stream has at least three reads, or covers the whole file. Reads outside streams are strided if their starts are at equal steps,
+//! otherwise random.
 
 use foreread_sim::workload::{Request, RequestKind, Workload};
 use std::collections::BTreeMap;
 
 /// Streams of one open description that are remembered.
 const MAX_STREAMS: usize = 64;
-/// The reader has the page of a shorter gap already.
+/// A gap shorter than a page is skipped without a read: the reader already has that page.
 const GAP_BYTES: u64 = 4096;
 const MIN_READS: u64 = 3;
 
-/// The reads of a file.
+/// How the reads of a file are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOrder {
     pub reads: u64,
-    /// In forward streams.
+    /// Reads in forward streams.
     pub sequential: u64,
     pub random: u64,
     /// Hints, and touches of mapped pages.
@@ -30,7 +31,7 @@ pub struct ReadOrder {
 
 #[derive(Clone, Copy)]
 struct Stream {
-    /// Its first byte, and the start and end of its latest read.
+    /// First byte of the stream, and the start and end of its latest read.
     from: u64,
     start: u64,
     end: u64,
@@ -41,11 +42,11 @@ struct Stream {
 #[derive(Default)]
 struct OpenReads {
     streams: Vec<Stream>,
-    /// Those that may go on, the latest last.
+    /// Indexes of streams that may continue, the latest last.
     latest: Vec<usize>,
 }
 
-/// Of each file.
+/// The order of the reads of each file.
 pub fn of_files(workload: &Workload) -> Vec<ReadOrder> {
     let mut orders = vec![ReadOrder::default(); workload.files.len()];
     let mut opens: BTreeMap<u32, (u32, OpenReads)> = BTreeMap::new();

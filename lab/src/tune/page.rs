@@ -1,4 +1,5 @@
-//! The HTML page of `tune`: the verdict, the times of what was compared, its table, the storage, and what to set.
+//! The HTML page of `tune`: the verdict, the times and the table of the compared policies, the storage, and what to
+//! set.
 //!
 //! All figures come from [`TuneReport`].
 

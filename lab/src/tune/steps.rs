@@ -1,7 +1,8 @@
-//! What can be done for the reads of a trace: each means that gains, what it gains, and what to paste.
+//! The possible steps for the reads of a trace: each way that gains, how much it gains, and the command to paste.
 //!
-//! First comes the cheapest that is as good as the best, then what is cheaper and less good, then the rest. Example: `grep -r` over 2,000 files of
-//! 3 ms. No setting helps, as no file is long enough; `run` lists the folders ahead of it.
+//! First comes the cheapest step that is as good as the best, then steps that are cheaper but gain less, then the rest. Example: `grep
+//! -r` over 2,000 files on storage with a latency of 3 ms. No setting helps, because no file is long enough; `run` reads the files of a
+//! folder ahead of `grep`.
 
 use super::{MIN_GAIN, TuneOptions, TuneReport, candidates, text};
 use crate::report::row::Relation;
@@ -15,11 +16,11 @@ use foreread_report::number::{percent, size_in_words as size, span_s};
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
 use std::path::Path;
 
-/// Files that are named in a text; more are counted.
+/// Number of files that a text names; the others are counted.
 const NAMED: usize = 3;
 const OFF_BYTES: u64 = 4 << 10;
 
-/// What each means gains over today.
+/// The gain of each kind of step over today.
 #[derive(Default)]
 pub(super) struct Gains {
     pub kernel: Option<Gain>,
@@ -32,11 +33,12 @@ pub(super) struct Gains {
 /// The storage that is tuned.
 pub(super) struct Place<'a> {
     pub device: Option<Device>,
-    /// What it should have, whatever is read from it.
+    /// The verdict about the disk, independent of these reads.
     pub disk: Option<&'a Verdict>,
 }
 
-/// All that gains, in the order of the advice, and how many of them are said: the others gain no more than those.
+/// All steps that gain, in the order of the advice, and how many of them are described: the others gain no more than
+/// those.
 pub(super) fn all(
     tuned: &TuneReport,
     asked: &TuneOptions,
@@ -51,7 +53,7 @@ pub(super) fn all(
         plan,
     } = gains;
     let off = policy.clone().filter(Gain::is_off);
-    // A policy of the kernel needs no foreread.
+    // If the best policy is a setting of the kernel, foreread is not needed for it.
     let policy = policy.filter(|gain| kernel.as_ref() != Some(gain) && !gain.is_off());
     let off_or_kernel = kernel.or(off);
     let ways = [
@@ -73,7 +75,7 @@ pub(super) fn all(
         .into_iter()
         .partition(|way| first.is_some_and(|first| way.means <= first));
     said.sort_by_key(|way| (Some(way.means) != first, way.means));
-    // Of those that gain less, what is dearer and gains no more is not said.
+    // Steps that cost more and gain no more than a described one are not described.
     said.dedup_by(|dear, cheap| {
         let is_dearer = dear.means > cheap.means && Some(cheap.means) != first;
         is_dearer
@@ -92,7 +94,7 @@ pub(super) fn all(
         plan.filter(|plan| plan.ratio < limit * (1.0 - MIN_GAIN))
             .map(|gain| by_plan(gain, asked)),
     );
-    // The disk is wrong for other reads.
+    // The disk's setting is wrong for other reads.
     if !said
         .iter()
         .chain(&rest)
@@ -104,8 +106,8 @@ pub(super) fn all(
     (said, count)
 }
 
-/// Whether a way is equal to the best one: a setting of the kernel is then named before a program to run. A hint is measured
-/// in other runs than policies; the ends of both intervals that are farthest apart have to be within the margin.
+/// Whether a step is equal to the best one; a kernel setting is then preferred to running a program. A hint is measured in
+/// other runs than the policies, so the most distant ends of both intervals have to be within the margin.
 fn is_as_good(tuned: &TuneReport, best: &Gain, gain: &Gain) -> bool {
     if best.what == gain.what {
         return true;
@@ -115,7 +117,7 @@ fn is_as_good(tuned: &TuneReport, best: &Gain, gain: &Gain) -> bool {
     }
     match best.ratio_ci95.zip(gain.ratio_ci95) {
         Some(([least, _], [_, most])) => most <= least * (1.0 + EQUIVALENCE_MARGIN),
-        // Perfect foresight is computed.
+        // Perfect foresight is computed and has no interval.
         None => gain.ratio <= best.ratio * (1.0 + EQUIVALENCE_MARGIN),
     }
 }
@@ -132,7 +134,7 @@ fn step(means: Means, what: String, line: String, why: String, gain: Gain) -> St
 }
 
 fn setting(tuned: &TuneReport, asked: &TuneOptions, gain: Gain, place: &Place<'_>) -> Step {
-    // Without a maximum it is off: a page, which is the least that the line takes.
+    // Without a maximum, readahead is off: the command then sets one page, the smallest value that it accepts.
     let bytes = gain.max_bytes.unwrap_or(OFF_BYTES);
     let Step {
         text: line, why, ..
@@ -147,7 +149,7 @@ fn setting(tuned: &TuneReport, asked: &TuneOptions, gain: Gain, place: &Place<'_
     step
 }
 
-/// Why these reads have another value than the disk.
+/// Why these reads need another value than the disk.
 fn beside_disk(tuned: &TuneReport, bytes: u64, place: &Place<'_>) -> String {
     let of_disk = place
         .disk
@@ -164,7 +166,7 @@ fn beside_disk(tuned: &TuneReport, bytes: u64, place: &Place<'_>) -> String {
     )
 }
 
-/// The present value gains these reads nothing, and is wrong for others.
+/// The step for a value that gains nothing for these reads but is wrong for others.
 fn for_others(place: &Place<'_>) -> Option<Step> {
     let disk = place
         .disk
@@ -184,7 +186,7 @@ fn for_others(place: &Place<'_>) -> Option<Step> {
     })
 }
 
-/// How much of what the storage serves the figures are about.
+/// Which part of the storage's load the figures cover.
 fn reach(tuned: &TuneReport, partial: bool) -> String {
     let mut said = String::new();
     if let Some(chosen) = &tuned.chosen {
@@ -210,7 +212,7 @@ fn reach(tuned: &TuneReport, partial: bool) -> String {
     said + " Other programs that read from it are not included."
 }
 
-/// The program, as it was recorded, or a word for it.
+/// The recorded command, or a placeholder.
 fn command(asked: &TuneOptions) -> String {
     match &asked.command[..] {
         [] => "CMD".to_string(),
@@ -258,7 +260,7 @@ fn by_hint(gain: Gain, files: &[String]) -> Step {
     )
 }
 
-/// The kind of a file system, as mountinfo has it.
+/// The type of a file system, as in mountinfo.
 fn kind_of(number: DeviceNumber) -> String {
     let mut mounts = Host::here().mounts().into_iter();
     let mount = mounts.find(|mount| mount.number == number);

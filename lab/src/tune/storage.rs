@@ -1,4 +1,4 @@
-//! Which storage to tune, and what of it to measure.
+//! Finds which storage to tune, and which file or device of it to measure.
 //!
 //! ```text
 //!   files of the trace ──► by disk: bytes that were read, time that the reads took ──► the disk with the longest time
@@ -7,9 +7,9 @@
 //!                        else the block device itself                    ◄─────────────┤
 //!                        else the first large file below the mount point ◄─────────────┘
 //! ```
-//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast one. The slow one is tuned,
-//! because 95 % of the time is spent there. One disk is tuned at a time; files that are elsewhere are counted and left out.
-//! Never: reads a byte; the probe does.
+//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast one. The slow disk is tuned,
+//! because reads spend 95 % of their time there. One disk is tuned at a time; files on other disks are counted and left
+//! out. This module reads no data; the probe does.
 
 use crate::probe::MIN_BYTES;
 use crate::replay::Replay;
@@ -23,46 +23,46 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A file of this size is large enough to stop looking for a larger one.
+/// The search for a large file stops at a file of this size.
 const LARGE_BYTES: u64 = 256 << 20;
-/// Entries of folders that are looked at for a large file: a second on a slow disk.
+/// Most folder entries that the search for a large file examines: a second on a slow disk.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The storage that was found.
+/// The storage that was found for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageFound {
     pub path: PathBuf,
-    /// Why it is this one.
+    /// Why this storage was chosen.
     pub chosen: WorkloadChoice,
-    /// The names of the files that are on it.
+    /// The names of the files on it.
     pub names: BTreeSet<String>,
 }
 
 /// Why a storage was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadChoice {
-    /// The disk with all that was read of it.
+    /// The disk, and how much of it was read.
     pub disk: OnDisk,
-    /// Part of all bytes that were read. Null without bytes.
+    /// Its share of all bytes that were read. Null without bytes.
     pub bytes_share: Option<f64>,
-    /// Part of the time that all reads took. Null where the trace does not tell it.
+    /// Its share of the time that all reads took. Null if the trace has no times.
     pub time_share: Option<f64>,
-    /// What is measured there, and why that.
+    /// Which file or device of it is measured, and why.
     pub probed: String,
     /// The other disks, the one with the longest time first.
     pub others: Vec<OnDisk>,
-    /// Files of the trace that are not on this machine by that name, and what was read of them.
+    /// Files of the trace that do not exist on this machine under their names, and how much of them was read.
     pub not_here: OnDisk,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OnDisk {
-    /// `sdb`, or `0:44`, the number of a mount without a disk.
+    /// Name of the disk, such as `sdb`, or `0:44`, the number of a mount without a disk.
     pub disk: String,
     pub files: u64,
-    /// Bytes that were read.
+    /// Bytes read from it.
     pub bytes: u64,
-    /// Time from the start of each read to its end, all together. Null where the trace does not tell it.
+    /// Sum of the durations of its reads. Null if the trace has no times.
     pub time_s: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ impl OnDisk {
             .or(self.time_s);
     }
 
-    /// The longer time; of the same time the more bytes.
+    /// Disks are ordered by time; if times are equal, by bytes.
     fn rank(&self) -> (u64, u64) {
         ((self.time_s.unwrap_or(0.0) * 1e9) as u64, self.bytes)
     }
@@ -90,16 +90,16 @@ struct Candidate {
 
 struct CandidateFile {
     name: String,
-    /// Bytes that were read of it.
+    /// Bytes read from this file.
     read: u64,
-    /// Where it is there by its name.
+    /// Metadata of the file, if it exists under its name.
     meta: Option<Metadata>,
 }
 
-/// Finds the storage that the reads of a trace waited for.
+/// Finds the storage on which the reads of a trace waited.
 ///
 /// # Errors
-/// No file of it is here, or their disk has nothing that can be measured.
+/// No file of the trace exists here, or their disk has nothing that can be measured.
 pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     let error = |what: &str| {
         let remedy = "name the storage: --on PATH of a large file or a block device there, or --on model:NAME";
@@ -189,7 +189,7 @@ fn number_of(name: &str) -> Option<DeviceNumber> {
     DeviceNumber::parse(device)
 }
 
-/// What to measure of a disk, and why that.
+/// The file or device of a disk to measure, and why.
 fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
     let fits = |meta: &Metadata| meta.len() >= MIN_BYTES || meta.file_type().is_block_device();
     let of_trace = one
@@ -223,7 +223,7 @@ fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
     Some((path, why))
 }
 
-/// The node of a disk, where it can be read past the page cache.
+/// The node of a disk, if it can be read with direct I/O.
 fn block_device(disk: &Device) -> Option<PathBuf> {
     let path = Path::new("/dev").join(disk.name.as_ref()?.replace('!', "/"));
     let is_block = std::fs::metadata(&path).is_ok_and(|meta| meta.file_type().is_block_device());
@@ -231,7 +231,7 @@ fn block_device(disk: &Device) -> Option<PathBuf> {
     (is_block && is_direct()).then_some(path)
 }
 
-/// The uppermost folder of this device that holds the file.
+/// The topmost folder on this device that contains the file.
 fn mount_point(file: &Path, dev: u64) -> Option<PathBuf> {
     let file = std::fs::canonicalize(file).ok()?;
     let on_it = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.dev() == dev);
@@ -254,7 +254,7 @@ fn large_file(folder: PathBuf, dev: u64) -> Option<PathBuf> {
             if meta.is_dir() && meta.dev() == dev {
                 next.push_back(entry.path());
             }
-            // Of a file with holes the probe would measure the memory.
+            // In a file with holes the probe would measure memory.
             let is_whole = meta.is_file() && meta.dev() == dev && meta.blocks() * 512 >= meta.len();
             if is_whole
                 && meta.len() >= MIN_BYTES

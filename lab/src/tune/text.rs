@@ -1,4 +1,5 @@
-//! What `tune` prints: the verdict, what to paste, where it was measured; with details the table and the notes. At most 100 columns wide.
+//! What `tune` prints, at most 100 columns wide: the verdict, what to paste and where it was measured; with details also the table and
+//! the notes.
 //!
 //! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!
@@ -12,13 +13,12 @@ use foreread_report::block::{self, Block};
 use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
 use foreread_report::width;
 
-/// Bytes of a way / those of today from which on its gain is said with them.
+/// The gain of a step is stated with its bytes if it reads more than this factor times today's bytes.
 const MANY_BYTES: f64 = 1.1;
 /// Steps whose lines the terminal shows without details.
 const SHOWN: usize = 4;
 
-/// Why nothing is said of means beside the program, and of those that have the kernel ask for more at once: with windows of 2 MiB `sha256sum`
-/// over rclone took 8 times as long.
+/// Why `foreread run`, plans and larger kernel windows are left out: with windows of 2 MiB, `sha256sum` over rclone took 8 times as long.
 const DROPPED: &str = "'foreread run' and plans gain nothing here: the file system (FUSE without keep_cache) drops what is cached of a file when \
      that is opened. Settings of the kernel are left out: its server may not take the parts of a larger window in order. What a mount by \
      foreread of what is behind it takes is not measured: see 'foreread compare --on' of a file there.";
@@ -38,7 +38,8 @@ pub(super) fn in_words(gain: &Gain) -> String {
     format!("Expected: {ratio} of today's time{interval}, {with} s instead of {today} s{bytes}.")
 }
 
-/// In a few sentences: what to do and what it gains, or that nothing is worth doing. The first `ways` steps are said in full.
+/// A few sentences: what to do and what it gains, or that nothing is worth doing. Only the first `ways` steps are described
+/// in full.
 pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String {
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
@@ -107,7 +108,7 @@ fn uncapitalised(text: &str) -> String {
     })
 }
 
-/// What is said of a run whose reads take no time to speak of.
+/// The sentence for a run whose reads take almost no time.
 fn short_time(tuned: &TuneReport) -> Option<String> {
     let base = tuned.report.row(&tuned.today)?;
     let time_s = base
@@ -125,7 +126,8 @@ fn short_time(tuned: &TuneReport) -> Option<String> {
     })
 }
 
-/// Nothing gains: either the model is none of this storage, or no test finds a gain.
+/// The sentence for a run in which nothing gains: either the model does not match this storage, or no test finds a
+/// gain.
 fn no_way(tuned: &TuneReport) -> String {
     if let Some((recorded, today)) = tuned
         .recorded_s
@@ -168,7 +170,7 @@ fn no_way(tuned: &TuneReport) -> String {
     }
 }
 
-/// A warning about a model that is far off the measurements.
+/// A warning if the model is far off the measurements.
 fn doubt(tuned: &TuneReport) -> String {
     let fit = tuned
         .probe
@@ -183,7 +185,7 @@ fn doubt(tuned: &TuneReport) -> String {
     })
 }
 
-/// Why a storage was chosen, and what else was read.
+/// Why a storage was chosen, and from which other storage the trace read.
 fn why(chosen: &WorkloadChoice) -> String {
     let share = |share: Option<f64>| {
         share.map_or_else(
@@ -229,7 +231,7 @@ fn of_disk(one: &OnDisk) -> String {
     format!("{files}, {}{time}", size_b(one.bytes))
 }
 
-/// The storage that was probed, how well the model fits it, and why it is this one.
+/// The storage that was probed, how well the model fits it, and why it was chosen.
 pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
     let Some(probe) = &tuned.probe else {
         return Vec::new();
@@ -246,7 +248,7 @@ pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
         .collect()
 }
 
-/// All of it; ends with a newline.
+/// The whole text; ends with a newline.
 #[must_use]
 pub fn render(tuned: &TuneReport, style: Style) -> String {
     let steps = &tuned.verdict.steps;

@@ -1,20 +1,22 @@
-//! What a disk should have: what a value of its readahead costs and gains, by a formula that three short reads in order check.
+//! Which readahead a disk should have: what each value costs and gains, by a formula that is checked with short sequential
+//! reads.
 //!
 //! ```text
 //!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one reader in order: two windows are under way
 //! ```
-//! The kernel asks for the next window when the reader comes to the first page of the one that is still under way. A device that answers both in
-//! turn shows the rate of one alone; so the value is chosen by that rate, and what it gains is said by the rate of two.
+//! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A device that serves
+//! the two one after the other shows the rate of one window; so the value is chosen by the rate of one window, and the gain is stated by
+//! the rate of two.
 //!
-//! The exponent: at 1 reads of a window would not overlap with those of the next at all, at 2 the most that was seen of it. Measured
-//! on Linux 6.18, ext4, 0.08 ms, 2.4 GB/s, MB/s by read_ahead_kb: 128 1080, 256 1346, 512 2141, 1024 2336, 2048 2348, 8192 2438; 1.5
-//! gives 1220, 1750, 2130, 2320, 2390, 2440.
+//! The exponent: with 1, reads of a window would not overlap with those of the next at all; 2 is the largest overlap that was
+//! observed. Measured on Linux 6.18, ext4, 0.08 ms, 2.4 GB/s, MB/s by read_ahead_kb: 128 1080, 256 1346, 512 2141, 1024 2336, 2048
+//! 2348, 8192 2438; 1.5 gives 1220, 1750, 2130, 2320, 2390, 2440.
 //!
-//! The advice is the smallest setting that one, four and sixteen readers are within 5 % of their best at, and less where it would take
-//! a quarter of memory for sixteen streams, or where faults are a large part of the reads. Before it is said, windows of 128 KiB, 512 KiB, 2 MiB
-//! and of the present size are read three times in turns: the smallest is taken that no larger one beats by a quarter in the median of the three.
-//! Never: a value above 2 MiB for a device that does not turn.
+//! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. It is smaller if
+//! sixteen streams would need more than a quarter of memory, or if faults are a large part of the reads. Before a value is advised,
+//! windows of 128 KiB, 512 KiB, 2 MiB and of the present size are read in three rounds: the smallest is taken that no larger one beats by
+//! 25 % in the median of the three. A device that does not rotate never gets a value above 2 MiB.
 
 use super::{Confidence, Standing, Step, Verdict, to_set};
 use crate::glance::{glance, in_order};
@@ -28,33 +30,33 @@ use std::path::Path;
 /// Sizes that are tried: 128 KiB to 64 MiB.
 const SIZES: std::ops::RangeInclusive<u32> = 17..=26;
 const READERS: [u32; 3] = [1, 4, 16];
-/// How near to its best a reader has to be.
+/// A reader has to reach this part of its best rate.
 const NEAR: f64 = 0.95;
 /// How the wait for a window and its transfer overlap.
 const OVERLAP: f64 = 1.5;
-/// Windows of a reader in order that the kernel has under way.
+/// Windows of a sequential reader that the kernel has in flight.
 const WINDOWS: f64 = 2.0;
-/// The largest advice for what does not turn. A larger value of it is suspicious.
+/// The largest advice for a device that does not rotate. If such a device has a larger value, it is suspicious.
 const MAX_STILL_BYTES: u64 = 2 << 20;
 const MAX_TURNING_BYTES: u64 = 16 << 20;
 const MIN_BYTES: u64 = 128 << 10;
-/// Faults of reads from which on programs are said to read by mappings.
+/// If faults are more than this part of the reads, programs are said to read by mappings.
 pub const MANY_FAULTS: f64 = 0.2;
-/// Of a first read of a device that turns and is read in order: no move of the head.
+/// Time of the first read of a rotating device in a sequential stream: the head does not move.
 const IN_ORDER_US: f64 = 100.0;
-/// A disk that turns takes half a turn, 4 ms at 7200 rpm, and the move of its head: none answers a random read in less than this.
+/// A rotating disk takes half a turn, 4 ms at 7200 rpm, plus a seek: none answers a random read in less than this.
 pub const MIN_TURNING_US: f64 = 1000.0;
 
 /// What a read of a device costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StorageCosts {
-    /// Of a random read of 4 KiB, in microseconds.
+    /// Latency of a random read of 4 KiB, in microseconds.
     pub latency_us: f64,
-    /// Large reads, several at once, in 10^6 bytes a second.
+    /// Rate of large reads, several at once, in 10^6 bytes a second.
     pub mb_per_s: f64,
-    /// By reads of this machine; else by the class of the device.
+    /// True if measured on this machine; false if taken from the class of the device.
     pub is_measured: bool,
-    /// A device that turns waits for its head at each change of the reader.
+    /// True if the device rotates: then each change between readers costs a seek.
     pub turns: bool,
 }
 
@@ -62,20 +64,20 @@ pub struct StorageCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeCosts {
     pub readahead_bytes: u64,
-    /// A page fault of a mapping at random, in milliseconds.
+    /// Time of a random page fault in a mapping, in milliseconds.
     pub fault_ms: f64,
-    /// Readers in order: one, four, sixteen; in 10^6 bytes a second together.
+    /// Rates of one, four and sixteen sequential readers, in 10^6 bytes a second together.
     pub in_order_mb_per_s: [f64; 3],
-    /// Memory that sixteen streams keep ahead: a window in use and one under way, each.
+    /// Memory that sixteen streams need for readahead: a window in use and one in flight each.
     pub streams_bytes: u64,
 }
 
-/// What counts beside what a read costs.
+/// What limits the setting, besides the cost of a read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettingLimits {
     /// The largest request of the device.
     pub request_bytes: Option<u64>,
-    /// Of the machine, or of the control group that limits its programs.
+    /// Memory of the machine, or of the control group that limits its programs.
     pub memory_bytes: u64,
     /// Major faults / reads.
     pub faults_of_reads: Option<f64>,
@@ -120,7 +122,7 @@ impl StorageCosts {
         }
     }
 
-    /// One, four, sixteen readers in order, with so many windows of each under way.
+    /// Rates of one, four and sixteen sequential readers, each with this many windows in flight.
     fn rates(&self, bytes: u64, windows: f64) -> [f64; 3] {
         READERS.map(|readers| {
             let wait_us = if self.turns && readers == 1 {
@@ -158,7 +160,7 @@ impl StorageCosts {
         self.at(near.min(limits.most_bytes(self)))
     }
 
-    /// Whether a value is more than faults of mappings should pay for, and more than readers in order need.
+    /// Whether a value makes page faults too expensive and is more than sequential readers need.
     #[must_use]
     pub fn is_too_large(&self, bytes: u64, best: &SizeCosts) -> bool {
         let large = if self.turns {
@@ -185,19 +187,19 @@ impl StorageCosts {
     }
 }
 
-/// A fault reads a page at least.
+/// The window of a fault has at least a page.
 fn window(bytes: u64) -> f64 {
     bytes.max(4096) as f64
 }
 
-/// Sizes that are read in order: far enough apart that noise does not exchange them.
+/// Window sizes that are tried by sequential reads: far enough apart that noise does not change their order.
 const CHECKED: [u64; 4] = [MIN_BYTES, 512 << 10, MAX_STILL_BYTES, 8 << 20];
-/// Reads of each size, in turns: one slow moment decides nothing.
+/// Reads of each size, in rounds, so that one slow moment decides nothing.
 const ROUNDS: usize = 3;
-/// A gain that is worth a change, and a larger value: half of it was seen as noise of a busy machine.
+/// The smallest gain that justifies a change, or a larger value: half of it was seen as noise on a busy machine.
 const MIN_GAIN: f64 = 1.25;
 
-/// What a reader in order gets with windows of a size, in 10^6 bytes a second.
+/// The rate of a sequential reader with windows of one size, in 10^6 bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CheckedRate {
     pub readahead_bytes: u64,
@@ -219,32 +221,33 @@ fn median([a, b, c]: [f64; ROUNDS]) -> f64 {
     a.max(b).min(a.min(b).max(c))
 }
 
-/// A disk that was looked at.
+/// A disk and what was measured on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskLook {
     pub has_bytes: Option<u64>,
     pub costs: StorageCosts,
     pub limits: SettingLimits,
-    /// By size; empty where nothing was read in order.
+    /// Rates by window size; empty if nothing was read sequentially.
     pub checked: Vec<CheckedRate>,
 }
 
-/// What was found about the readahead that a disk has.
+/// The finding about the readahead that a disk has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskFinding {
     pub standing: Standing,
-    /// What is wrong, where something is.
+    /// What is wrong, if anything.
     pub harm: Option<String>,
     pub has: Option<SizeCosts>,
-    /// What it would have by its figures alone; the verdict is to keep the present value where that is fine.
+    /// The value by the disk's own figures; the verdict keeps the present value if that is fine.
     pub best: SizeCosts,
 }
 
 impl DiskLook {
-    /// Looks at the disk below a file, through it, for three seconds at most. Nothing where it is on no disk or is too small.
+    /// Measures the disk below a file by reading the file, for at most three seconds. Returns `None` if the file is on no
+    /// disk or is too small.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Failure> {
         let Some(device) = device.filter(|device| device.name.is_some()) else {
             return Ok(None);
@@ -262,10 +265,10 @@ impl DiskLook {
         )
     }
 
-    /// The same, of a device whose facts are known. `may_turn`: it says that it does.
+    /// Like [`DiskLook::of`], for a device whose facts are known. `may_turn`: the device reports that it rotates.
     ///
     /// # Errors
-    /// As above.
+    /// The device cannot be read.
     pub fn measured(
         path: &Path,
         has_bytes: Option<u64>,
@@ -293,7 +296,8 @@ impl DiskLook {
         Ok(Some(look))
     }
 
-    /// Reads in order with windows of the present size and of [`CHECKED`]. Nothing where one of them cannot be read.
+    /// Reads sequentially with windows of the present size and of [`CHECKED`]. Returns `None` if one of them cannot
+    /// be read.
     fn check(&self, path: &Path) -> Option<Vec<CheckedRate>> {
         let most = self.limits.most_bytes(&self.costs);
         let sizes = CHECKED.into_iter().filter(|bytes| *bytes <= most);
@@ -314,7 +318,7 @@ impl DiskLook {
         Some(rates)
     }
 
-    /// The value to have by its figures: the smallest that no larger one clearly beats.
+    /// The value by the disk's own figures: the smallest that no larger one clearly beats.
     fn best(&self) -> SizeCosts {
         let most = self.limits.most_bytes(&self.costs);
         let mut sizes = self
@@ -332,7 +336,7 @@ impl DiskLook {
         self.read(self.costs.at(best.readahead_bytes))
     }
 
-    /// Of one reader in order the rate that was read, where it was.
+    /// For one sequential reader, uses the rate that was measured, if there is one.
     fn read(&self, size: SizeCosts) -> SizeCosts {
         let mut checked = self.checked.iter();
         let rate = checked.find(|rate| rate.readahead_bytes == size.readahead_bytes);
@@ -386,7 +390,7 @@ impl DiskLook {
         found(Standing::Gain, Some(harm))
     }
 
-    /// What follows for a disk by this alone; `doctor` knows more of it, such as what has set the value.
+    /// The verdict from these measurements alone; `doctor` knows more, such as which program has set the value.
     #[must_use]
     pub fn verdict(&self, device: Option<&Device>) -> Verdict {
         let DiskFinding {
@@ -427,7 +431,7 @@ impl DiskLook {
         }
     }
 
-    /// What the figures are from.
+    /// Where the figures come from.
     #[must_use]
     pub fn basis(&self) -> String {
         let costs = self.costs.in_words();
@@ -438,16 +442,16 @@ impl DiskLook {
     }
 }
 
-/// The throughput of a reader and of four of them, with one size / with another.
+/// The throughput of one reader and of four readers: with one size / with another.
 #[must_use]
 pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
     [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
 }
 
-/// A difference of this part of a rate is none.
+/// Rates that differ by less than this part count as equal.
 const SAME: f64 = 0.05;
 
-/// What another value changes; `basis` is what the figures are from.
+/// What another value changes; `basis` says where the figures come from.
 #[must_use]
 pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
     let [one, _] = ratios(now, to);

@@ -1,10 +1,10 @@
-//! The lines to paste.
+//! Command lines for the user to paste.
 
 use super::{Means, Step};
 use foreread_os::host::devices::{Device, mount_setting};
 use foreread_report::number::exact_size as size;
 
-/// The line that sets the readahead of a device, and what is to be known of it. A disk is set by `doctor`, now and at every boot; a mount by its
+/// The line that sets the readahead of a device, and a note about it. `doctor` sets a disk, now and at every boot; a mount is set by its
 /// number.
 #[must_use]
 pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
@@ -16,7 +16,7 @@ pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
     set_readahead(name.as_deref().unwrap_or("DEVICE"), is_disk, bytes)
 }
 
-/// The same, of a device that is known by its name.
+/// Like [`to_set`], for a device that is known by its name.
 #[must_use]
 pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     let (text, why) = match is_disk {
@@ -32,8 +32,8 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     Step::new(Means::Setting, why, text)
 }
 
-/// The line for files of which a file system of FUSE drops what is cached: a mount of what is behind it, by the kind of the file system as
-/// mountinfo has it.
+/// The line for a FUSE file system that drops its cached pages: it mounts the bucket or server that the file system serves. The `kind` of
+/// the file system is as in mountinfo.
 #[must_use]
 pub fn mount_behind(kind: &str, flag: &str) -> String {
     let is_of = |word: &str| kind.contains(word);
@@ -49,7 +49,7 @@ pub fn mount_behind(kind: &str, flag: &str) -> String {
     }
 }
 
-/// Arguments as a shell wants them.
+/// Quotes arguments for a shell.
 #[must_use]
 pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
@@ -58,7 +58,7 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
         if !word.is_empty() && word.chars().all(plain) {
             word.to_string()
         } else if word.chars().any(char::is_control) {
-            // A line of a screen is one line, and a paste is what was run.
+            // A line must stay one line on the screen, and pasting it must run the same command.
             let escaped = word.chars().map(|c| match c {
                 '\'' | '\\' => format!("\\{c}"),
                 c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
@@ -72,11 +72,11 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     quoted.collect::<Vec<String>>().join(" ")
 }
 
-/// The lines of a plan: of a trace, and for its command.
+/// The lines that make a plan from a trace and replay it for a command.
 #[must_use]
 pub fn replay_lines(trace: &str, command: &str) -> String {
     let plan = format!("{}.plan", trace.strip_suffix(".frt").unwrap_or(trace));
-    // A name is no option.
+    // The shell would take a name with a leading `-` for an option.
     let named = |name: &str| {
         let dir = if name.starts_with('-') { "./" } else { "" };
         in_shell([format!("{dir}{name}")])
@@ -85,7 +85,7 @@ pub fn replay_lines(trace: &str, command: &str) -> String {
     format!("foreread plan {trace} --out {plan}\nforeread replay {plan} -- {command}")
 }
 
-/// The same from the recording on, for a command of which there is no trace yet.
+/// Like [`replay_lines`], with a line that records the trace first.
 #[must_use]
 pub fn record_lines(command: &str) -> String {
     let trace = "run.frt";

@@ -1,8 +1,8 @@
 //! Draws figures with `plotters` as SVG: 360 units wide, which fits a phone, with text as text.
 //!
-//! `plotters` knows neither the colour of the page nor the title of a drawing, so its output is changed in two places: [`INK`]
-//! becomes `currentColor`, and the first tag gets the title.
-//! Never: a text that is not cleaned, a reference to anything outside the file, a point outside its frame.
+//! `plotters` cannot use the colour of the page or give a drawing a title, so its output is changed in two places:
+//! [`INK`] becomes `currentColor`, and the first tag gets the title.
+//! All text is cleaned, nothing outside the file is referenced, and no point is outside its frame.
 
 use super::{Bar, Bars, COLOURS, Figure, FigureData, Line, Lines, clean, colours};
 use crate::markup::escape;
@@ -19,21 +19,22 @@ type Pixel = (i32, i32);
 const WIDTH: u32 = 360;
 const FRAME_HEIGHT: u32 = 190;
 const LEGEND_ROW: u32 = 16;
-/// A bar and its name above it.
+/// Height of a bar with its name above it.
 const BAR_ROW: u32 = 32;
 const BAR_HEIGHT: i32 = 11;
-/// 11 pixels, as `plotters` counts them.
+/// 11 pixels, in the unit of `plotters`.
 const FONT_SIZE: f64 = 13.64;
-/// Width of a letter: a generous mean, since the font is the reader's.
+/// Width of a character: a generous mean, since the browser chooses the font.
 const LETTER: f64 = 6.2;
 /// Longer names are cut.
 const MAX_NAME: usize = 50;
-/// Longer names of ticks are cut.
+/// Longer tick labels are cut.
 const MAX_TICK: usize = 14;
-/// An axis is logarithmic from this ratio of the largest to the smallest value: on one from zero the smallest is hardly seen.
+/// From this ratio of the largest to the smallest value on, an axis is logarithmic: on a linear axis the smallest value would
+/// hardly be visible.
 const WIDE: f64 = 50.0;
 
-/// Becomes the colour of the text around the drawing.
+/// A placeholder for the colour of the text around the drawing.
 const INK: RGBColor = RGBColor(1, 2, 3);
 const PALETTE: [RGBColor; COLOURS] = [
     RGBColor(0x99, 0x99, 0x99),
@@ -77,7 +78,7 @@ pub(super) fn svg(figure: &Figure) -> (String, u32) {
     (svg, height)
 }
 
-/// Draws simple shapes by pixels of the whole drawing.
+/// Draws simple shapes at pixel positions of the whole drawing.
 struct Pen<'r, 'a> {
     root: &'r Area<'a>,
 }
@@ -110,7 +111,7 @@ impl Pen<'_, '_> {
         self.root.draw(&text).expect("a string takes everything");
     }
 
-    /// One of five shapes.
+    /// Draws a marker of one of five shapes.
     fn marker(&self, shape: usize, (x, y): Pixel, colour: RGBColor) {
         let points = match shape % 5 {
             0 => return self.circle((x, y), 3, colour.filled()),
@@ -223,7 +224,7 @@ impl Pen<'_, '_> {
                 from += value;
                 let place = [left, y + 17, right, y + 17 + BAR_HEIGHT];
                 match (is_log, bar.is_limit) {
-                    // A logarithmic axis has no zero for a bar to begin at.
+                    // A logarithmic axis has no zero at which a bar could begin.
                     (true, is_limit) => {
                         self.path(vec![(left, middle), (right, middle)], colour.mix(0.6));
                         let style = ShapeStyle {
@@ -249,7 +250,7 @@ impl Pen<'_, '_> {
         }
     }
 
-    /// The name and the value over a bar.
+    /// Draws the name and the value above a bar.
     fn name(&self, bar: &Bar, y: i32) {
         let is_best = !bar.best.is_empty();
         let name = match is_best {
@@ -263,12 +264,12 @@ impl Pen<'_, '_> {
     }
 }
 
-/// Room at the right of a frame, for half a label of the last tick.
+/// Room at the right of a frame for half of the last tick's label.
 const RIGHT: f64 = 16.0;
 
 type Plane = plotters::coord::cartesian::Cartesian2d<Scale, Scale>;
 
-/// Draws the frame with its ticks, and says where values are in it.
+/// Draws the frame with its ticks, and returns where values are in it.
 fn chart<'a>(
     plot: &Area<'a>,
     left: f64,
@@ -300,7 +301,7 @@ fn chart<'a>(
     chart.plotting_area().clone()
 }
 
-/// The colours of lines; a twin has that of the line before it.
+/// The colours of lines; a twin has the colour of the line before it.
 fn colours_of(lines: &[Line]) -> Vec<usize> {
     let own = lines.iter().filter(|line| !line.is_twin);
     let mut own = colours(own.map(|line| line.name.as_str())).into_iter();
@@ -314,7 +315,7 @@ fn colours_of(lines: &[Line]) -> Vec<usize> {
     lines.iter().map(colour).collect()
 }
 
-/// An axis: from values to pixels, with ticks that have room beside each other.
+/// An axis: it maps values to pixels, and its tick labels do not overlap.
 #[derive(Clone, Debug, Default)]
 struct Scale {
     is_log: bool,
@@ -325,7 +326,8 @@ struct Scale {
 }
 
 impl Scale {
-    /// From zero, or logarithmic if values are wide apart, up to the highest value or end of an interval; at most so many ticks.
+    /// An axis from zero, or a logarithmic axis if the values differ widely, up to the highest value or end of an interval; with
+    /// at most this many ticks.
     fn of_values(
         values: impl Iterator<Item = f64>,
         tops: impl Iterator<Item = f64>,
@@ -361,7 +363,7 @@ impl Scale {
         .with_ticks(6.0)
     }
 
-    /// The axis of lines, `width` pixels long. Names that would overlap are left out.
+    /// The x axis of lines, `width` pixels long. Labels that would overlap are left out.
     fn of_names(lines: &Lines, width: f64) -> Scale {
         let points = lines.lines.iter().flat_map(|line| &line.points);
         let ticks = lines.x_ticks.iter().map(|tick| tick.0);
@@ -411,7 +413,7 @@ impl Scale {
         self
     }
 
-    /// Where a value is, from 0 to 1.
+    /// The position of a value, from 0 to 1.
     fn part(&self, value: f64) -> f64 {
         let measure = |value: f64| if self.is_log { value.log10() } else { value };
         let [value, low, high] = [value, self.low, self.high].map(measure);
@@ -448,7 +450,7 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
-/// Ticks from zero to `high` or the next above it, 1, 2 or 5 times a power of ten apart.
+/// Ticks from zero to `high` or the first tick above it, with steps of 1, 2 or 5 times a power of ten.
 fn ticks(high: f64, most: f64) -> Vec<f64> {
     let least = high / most.max(1.0);
     let decade = 10f64.powf(least.log10().floor());
@@ -460,13 +462,13 @@ fn ticks(high: f64, most: f64) -> Vec<f64> {
     (0..=count).map(|n| f64::from(n) * step).collect()
 }
 
-/// Powers of ten around the values; of more than `most` every second, every third and so on.
+/// Powers of ten around the values; if there are more than `most`, every second, every third and so on.
 fn log_ticks(low: f64, high: f64, most: f64) -> Vec<f64> {
-    // A hair inside, so that a power of ten is its own.
+    // Slightly inside, so that an exact power of ten does not get a further decade.
     let first = (low.log10() + 1e-9).floor() as i32;
     let last = ((high.log10() - 1e-9).ceil() as i32).max(first + 1);
     let stride = (f64::from(last - first) / most).ceil().max(1.0) as usize;
-    // Not `powi` of a negative number: 1 / 10 is the 0.1 that is shown as such.
+    // Do not use `powi` with a negative exponent: 1 / 10 gives exactly the 0.1 that is printed.
     let power = |p: i32| {
         if p < 0 {
             1.0 / 10f64.powi(-p)
@@ -477,7 +479,7 @@ fn log_ticks(low: f64, high: f64, most: f64) -> Vec<f64> {
     (first..=last).step_by(stride).map(power).collect()
 }
 
-/// A tick in words, in the unit of the value `high`: `0.05`, `200`, `25k`.
+/// A tick label in the unit of the value `high`: `0.05`, `200`, `25k`.
 fn label(value: f64, high: f64) -> String {
     let units = [
         (1e12, 1e12, "T"),
@@ -487,7 +489,7 @@ fn label(value: f64, high: f64) -> String {
     ];
     let known = units.into_iter().find(|(from, ..)| high >= *from);
     let (_, unit, letter) = known.unwrap_or((0.0, 1.0, ""));
-    // Without what a binary fraction adds to its digits.
+    // Removes the digits that a binary fraction adds.
     let shown: f64 = format!("{:.5e}", value / unit).parse().unwrap_or(value);
     match shown {
         0.0 => "0".to_string(),

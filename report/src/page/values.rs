@@ -1,17 +1,18 @@
 //! Every value of a JSON document as tables for people, with every digit.
 //!
-//! An object's values stand under each other, lists of words too; its lists of objects become tables with a column for each element (few
-//! elements with many keys) or a row for each. Never: a value left out, rounded or renamed.
+//! The values of an object are listed one below the other, and so are lists of words. A list of objects becomes a table with a column
+//! for each element (few elements with many keys) or with a row for each. No value is left out, rounded or renamed.
 
 use super::Grid;
 use serde_json::Value;
 
-/// From this many keys on an element is a column and not a row: columns scroll on a phone, rows do not.
+/// An element with at least this many keys becomes a column, not a row: on a phone, columns can be scrolled, rows
+/// cannot.
 const MANY_KEYS: usize = 12;
-/// Unless there are more elements than this: thousands of columns are no table.
+/// With more elements than this, each becomes a row: a table cannot have thousands of columns.
 const MAX_COLUMNS: usize = 100;
 
-/// The tables of `value`, named from `name` on.
+/// The tables of `value`; their names begin with `name`.
 pub fn tables(name: &str, value: &Value) -> Vec<Grid> {
     let mut grids = Vec::new();
     collect(name, value, &mut grids);
@@ -99,7 +100,7 @@ fn is_table(value: &Value) -> bool {
         .is_some_and(|items| items.iter().any(Value::is_object))
 }
 
-/// The values of an object, with nested objects opened: `time_s.mean`.
+/// The values of an object, with nested objects flattened: `time_s.mean`.
 fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(String, &'a Value)> {
     let mut all = Vec::new();
     for (key, value) in map {
@@ -110,7 +111,7 @@ fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(Stri
         };
         match value {
             Value::Object(inner) => all.extend(leaves(&key, inner)),
-            // Sentences: one line each.
+            // Sentences get one line each.
             Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => {
                 all.extend(
                     items
@@ -125,7 +126,8 @@ fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(Stri
     all
 }
 
-/// A value as JSON writes it, a string without its quotes; a list with commas, a list of lists with semicolons.
+/// A value as JSON writes it. A string has no quotes; the elements of a list are separated by commas, those of a list
+/// of lists by semicolons.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

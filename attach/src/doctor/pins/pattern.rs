@@ -1,27 +1,27 @@
-//! Patterns as shells and udev have them, and whether a path with patterns in it means a disk.
+//! Patterns of shells and udev, and whether a path with patterns refers to a disk.
 //!
 //! ```text
 //!   /sys/block/sd*/queue/read_ahead_kb     /sys/class/bdi/8:0/read_ahead_kb     /dev/sd[a-c]     /dev/disk/by-id/ata-X
 //! ```
-//! A part of a path that is not known is `*`.
+//! An unknown part of a path is `*`.
 
-/// What a disk, or a mount without one, is called.
+/// The names of a disk, or of a mount without a disk.
 #[derive(Clone, Debug, Default)]
 pub struct DiskNames {
-    /// `sda`; of a mount its number.
+    /// `sda`; for a mount, its number.
     pub name: String,
     /// `8:0`
     pub number: Option<String>,
     pub partitions: Vec<String>,
     /// Links to it and to its partitions: `/dev/disk/by-id/ata-X`.
     pub links: Vec<String>,
-    /// Where udev has kept no links: what one of `/dev/disk/by-id` has of the model.
+    /// The model as it appears in links of `/dev/disk/by-id`, if udev has kept no links.
     pub model: Option<String>,
     pub is_disk: bool,
 }
 
 impl DiskNames {
-    /// Whether it is the node of the disk or of a partition: what blockdev sets is of the whole disk.
+    /// Whether the pattern matches the node of the disk or of a partition: blockdev always sets the whole disk.
     #[must_use]
     pub fn has_node(&self, pattern: &str) -> bool {
         let short = pattern.strip_prefix("/dev/").unwrap_or(pattern);
@@ -37,7 +37,7 @@ impl DiskNames {
                         .is_some_and(|model| pattern.contains(model)))
     }
 
-    /// Whether it is the path of its `read_ahead_kb`.
+    /// Whether the pattern matches the path of its `read_ahead_kb`.
     #[must_use]
     pub fn has_setting(&self, pattern: &str) -> bool {
         let mut parts: Vec<&str> = Vec::new();
@@ -69,10 +69,10 @@ impl DiskNames {
     }
 }
 
-/// A longer one fits nothing.
+/// A longer pattern matches nothing.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// The patterns of a shell: `*`, `?`, `[a-z]`.
+/// Matches the patterns of a shell: `*`, `?`, `[a-z]`.
 #[must_use]
 pub fn is_match(pattern: &str, text: &str) -> bool {
     if pattern.len() > MAX_PATTERN_BYTES {
@@ -80,7 +80,7 @@ pub fn is_match(pattern: &str, text: &str) -> bool {
     }
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
-    // reached[n]: the pattern so far fits the first n letters.
+    // reached[n]: the pattern so far matches the first n characters.
     let mut reached = vec![false; text.len() + 1];
     reached[0] = true;
     let mut at = 0;
@@ -132,7 +132,7 @@ fn in_set(set: &[char], letter: char) -> bool {
     is_in != is_not
 }
 
-/// The words of `sd{a,b}`: `sda`, `sdb`; of `sd{a..c}` the same and `sdc`.
+/// Expands braces: `sd{a,b}` gives `sda`, `sdb`; `sd{a..c}` also gives `sdc`.
 #[must_use]
 pub fn braces(word: &str) -> Vec<String> {
     if word.len() > MAX_WORD_BYTES {
@@ -160,9 +160,9 @@ pub fn braces(word: &str) -> Vec<String> {
         .collect()
 }
 
-/// A longer word is taken as it is.
+/// A longer word is not expanded.
 const MAX_WORD_BYTES: usize = 512;
-/// Words that one word may become, at most.
+/// Most words into which one word is expanded.
 pub const MAX_WORDS: usize = 256;
 
 fn range(first: &str, last: &str) -> Option<Vec<String>> {

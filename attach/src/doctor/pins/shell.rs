@@ -1,17 +1,18 @@
-//! What a script, or a command of a unit or a rule, sets the readahead of one disk to: it is followed, and never run.
+//! Finds the readahead to which a script, or a command in a unit or rule, sets a disk. The script is interpreted, but
+//! never run.
 //!
 //! ```text
 //!   for d in /sys/block/sd?; do echo 4096 > $d/queue/read_ahead_kb; done      d is /sys/block/sd?: sda has 4096
 //!   blockdev --setra 8192 /dev/$(basename $x)                                  x is not known, so any disk may be meant
 //! ```
-//! What is not known is `*`. Conditions are taken for true, whatever they test; a variable that was set twice below one has both values, and a
-//! setting whose value is not one number has none. Sectors of blockdev and hdparm have 512 bytes.
+//! A part that is unknown is `*`. Every condition is assumed to hold; a variable that is set again under a condition has both values; a
+//! setting whose value is not a single number has no value. Sectors of blockdev and hdparm have 512 bytes.
 
 use super::pattern::{DiskNames, MAX_WORDS, braces};
 use super::words::{Piece, Token, of_command, of_script};
 use std::collections::BTreeMap;
 
-/// Words and operators that are followed, at most, and how deep functions and scripts may call one another.
+/// Most words and operators that are interpreted, and how deep functions and scripts may call each other.
 const MAX_STEPS: usize = 20_000;
 const MAX_DEPTH: usize = 16;
 /// Commands that run the rest of their line.
@@ -35,10 +36,10 @@ const FOLLOWED: [&str; 10] = [
     "echo", "printf", "tee", "blockdev", "hdparm", "sh", "bash", "dash", "xargs", "ksh",
 ];
 
-/// What is set: nothing, or a value, in KiB where it is known.
+/// The result: `None` if nothing is set, otherwise the value in KiB if it is known.
 pub type SetValue = Option<Option<u64>>;
 
-/// What a script sets, called with these words.
+/// The value that a script sets if it is called with these words.
 #[must_use]
 pub fn script(
     text: &str,
@@ -55,7 +56,7 @@ pub fn script(
     shell.found
 }
 
-/// What a command sets that no shell runs.
+/// The value that a command sets which is run without a shell.
 #[must_use]
 pub fn command(text: &str, names: &DiskNames, scripts: &BTreeMap<String, String>) -> SetValue {
     let mut shell = Shell::new(names, scripts);
@@ -65,7 +66,7 @@ pub fn command(text: &str, names: &DiskNames, scripts: &BTreeMap<String, String>
             continue;
         };
         let word = shell.word(&pieces);
-        // Of systemd: another command.
+        // In systemd, a word `;` begins another command.
         if word == [";"] {
             shell.simple(&std::mem::take(&mut words), &[]);
         } else {
@@ -76,7 +77,7 @@ pub fn command(text: &str, names: &DiskNames, scripts: &BTreeMap<String, String>
     shell.found
 }
 
-/// The texts that a word may be.
+/// All possible texts of a word.
 type Texts = Vec<String>;
 
 struct Shell<'a> {
@@ -84,10 +85,10 @@ struct Shell<'a> {
     scripts: &'a BTreeMap<String, String>,
     variables: BTreeMap<String, Texts>,
     functions: BTreeMap<String, Vec<Token>>,
-    /// `$1`, `$2`, ...
+    /// The arguments `$1`, `$2`, ...
     arguments: Vec<Texts>,
     folder: String,
-    /// What the command before in a pipe has written, and its words.
+    /// The output of the previous command in a pipe, and its words.
     piped: Option<(Texts, String)>,
     found: SetValue,
     steps: usize,
@@ -121,7 +122,7 @@ impl<'a> Shell<'a> {
         self.depth -= 1;
     }
 
-    /// A script, or a function, with its words.
+    /// Interprets a script or a function with these arguments.
     fn call(&mut self, tokens: &[Token], arguments: &[Texts]) {
         let before = std::mem::replace(&mut self.arguments, arguments.to_vec());
         self.run(tokens);
@@ -133,7 +134,7 @@ impl<'a> Shell<'a> {
         self.found = Some(value);
     }
 
-    /// A command with its words, and the files that its output goes to.
+    /// Interprets a command with its words and the files to which its output goes.
     fn simple(&mut self, words: &[Texts], outputs: &[Texts]) {
         let piped = self.piped.take();
         let Some(name) = words.first().and_then(|texts| texts.first()).cloned() else {
@@ -178,7 +179,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// A command whose meaning is known.
+    /// Interprets a command whose meaning is known.
     fn known(&mut self, base: &str, rest: &[Texts], piped: Option<&(Texts, String)>) {
         let is_option = |texts: &Texts| texts.iter().any(|text| text.starts_with('-'));
         let first = rest.first().and_then(|texts| texts.first());
@@ -202,7 +203,7 @@ impl<'a> Shell<'a> {
                     let Some(text) = rest.get(at + 1).and_then(|texts| texts.first()) else {
                         return;
                     };
-                    // The word behind the text is its name.
+                    // The word after the text is the script's name.
                     let arguments = rest.get(at + 3..).unwrap_or_default();
                     self.call(&of_script(text), arguments);
                 } else if let Some(at) = rest.iter().position(|texts| !is_option(texts)) {
@@ -272,7 +273,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Whether this disk's setting is meant by the path of an output.
+    /// Whether the path of an output is this disk's setting.
     fn is_setting(&self, path: &str) -> bool {
         if path.starts_with('/') || path.starts_with('*') {
             return self.names.has_setting(path);
@@ -280,7 +281,7 @@ impl<'a> Shell<'a> {
         self.names.has_setting(&format!("{}/{path}", self.folder))
     }
 
-    /// All texts that a word may be.
+    /// All possible texts of a word.
     fn word(&self, pieces: &[Piece]) -> Texts {
         let mut found = vec![String::new()];
         for piece in pieces {
@@ -337,7 +338,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// What a command in a word writes, where that is known.
+    /// The output of a command substitution, if it is known.
     fn output(&self, text: &str) -> Texts {
         let unknown = || vec!["*".to_string()];
         let tokens = of_script(text);
@@ -421,7 +422,7 @@ fn last(path: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// The number that a word is, if it is one.
+/// The number in a word, if it is a number.
 fn number(texts: &[String]) -> Option<u64> {
     match texts {
         [text] => text.trim_end_matches("\\n").trim().parse().ok(),
@@ -429,16 +430,16 @@ fn number(texts: &[String]) -> Option<u64> {
     }
 }
 
-/// A run over the words of a text.
+/// Interprets the tokens of a text.
 struct Run<'r, 'a> {
     shell: &'r mut Shell<'a>,
     tokens: &'r [Token],
     at: usize,
-    /// Of `if`, loops, `case` and braces that have begun.
+    /// How many of `if`, loops, `case` and braces are open.
     open: usize,
 }
 
-/// What is between two operators.
+/// A command between two operators.
 #[derive(Default)]
 struct Simple {
     words: Vec<Texts>,
@@ -521,7 +522,7 @@ impl<'r, 'a> Run<'r, 'a> {
         matches!(self.tokens.get(self.at), Some(Token::Operator(operator)) if *operator == wanted)
     }
 
-    /// Whether the first word of a command is one that the shell itself takes.
+    /// Handles the first word of a command if it is a keyword of the shell. Returns whether it is one.
     fn keyword(&mut self, text: &str, pieces: &[Piece]) -> bool {
         match text {
             "then" | "else" | "elif" | "do" | "!" | "time" | "export" | "readonly" | "local"
@@ -571,7 +572,7 @@ impl<'r, 'a> Run<'r, 'a> {
             .insert(name.unwrap_or_default(), values);
     }
 
-    /// The body of a function: from its brace to the one that ends it.
+    /// The body of a function: from its opening brace to the closing one.
     fn function(&mut self, name: &str) {
         let is = |token: &Token, wanted: &str| matches!(token, Token::Word { pieces, .. } if matches!(&pieces[..], [Piece::Text(text)] if text == wanted));
         let rest = &self.tokens[self.at..];
@@ -630,7 +631,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 }
 
-/// A value with blanks in it is several words where it is not quoted.
+/// An unquoted value with blanks becomes several words.
 fn split(texts: Texts, splits: bool) -> Vec<Texts> {
     if !splits || !texts.iter().any(|text| text.contains(char::is_whitespace)) {
         return vec![texts];

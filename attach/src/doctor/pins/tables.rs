@@ -1,4 +1,4 @@
-//! Files that are tables of values or of commands: what each sets the readahead of one disk to.
+//! Files that are tables of values or of commands: finds the readahead to which each sets a disk.
 //!
 //! ```text
 //!   tmpfiles.d     w /sys/block/sd*/queue/read_ahead_kb - - - - 4096
@@ -36,7 +36,7 @@ pub fn tmpfiles(file: &SettingFile, names: &DiskNames) -> SetValue {
 pub fn sysfs(file: &SettingFile, names: &DiskNames) -> SetValue {
     let values = rows(&file.text, "#").filter_map(|line| line.split_once('='));
     let ours = values.filter(|(path, _)| {
-        // `mode PATH = 0644` and `owner PATH = root` are no values.
+        // `mode PATH = 0644` and `owner PATH = root` set no values.
         let path = path.trim().trim_start_matches('/');
         if path.contains(char::is_whitespace) {
             return false;
@@ -48,7 +48,7 @@ pub fn sysfs(file: &SettingFile, names: &DiskNames) -> SetValue {
 
 #[must_use]
 pub fn hdparm(file: &SettingFile, names: &DiskNames) -> SetValue {
-    // Values before the first disk are for all that have none.
+    // Values before the first disk apply to all disks without their own value.
     let (mut is_ours, mut for_all, mut own) = (None, None, None);
     for line in rows(&file.text, "#") {
         if let Some((disk, _)) = line.split_once('{') {
@@ -83,7 +83,7 @@ pub fn unit(file: &SettingFile, names: &DiskNames) -> SetValue {
     unit_instance(file, names, "")
 }
 
-/// An empty command takes back those before it.
+/// An empty command removes those before it.
 fn unit_instance(file: &SettingFile, names: &DiskNames, instance: &str) -> SetValue {
     const KEYS: [&str; 3] = ["ExecStartPre", "ExecStart", "ExecStartPost"];
     let mut found = [None; KEYS.len()];
@@ -117,7 +117,7 @@ fn unit_instance(file: &SettingFile, names: &DiskNames, instance: &str) -> SetVa
     found.into_iter().flatten().last()
 }
 
-/// `%i` of a template, and `%%`.
+/// Expands `%i` of a template, and `%%`.
 fn specifiers(text: &str, instance: &str) -> String {
     let plain = instance.replace("\\x2d", "\u{0}");
     let path = plain.replace('-', "/").replace('\u{0}', "-");
@@ -143,13 +143,13 @@ pub fn crontab(file: &SettingFile, names: &DiskNames) -> SetValue {
     values.last()
 }
 
-/// Lines without blanks around them, empty ones and comments.
+/// Trimmed lines, without empty lines and comments.
 pub fn rows<'a>(text: &'a str, comments: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = text.lines().map(str::trim);
     lines.filter(move |line| !line.is_empty() && !line.starts_with(|sign| comments.contains(sign)))
 }
 
-/// A line that ends in a backslash goes on in the next that is no comment.
+/// Joins a line that ends in a backslash with the next line that is not a comment.
 fn joined(text: &str) -> String {
     let mut whole = String::new();
     let mut goes_on = false;

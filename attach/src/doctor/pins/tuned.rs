@@ -1,4 +1,4 @@
-//! What the active profile of tuned sets the readahead of one disk to.
+//! Finds the readahead to which the active profile of tuned sets a disk.
 //!
 //! ```text
 //!   [variables]                [disk_data]                 [sysfs]
@@ -6,7 +6,8 @@
 //!                              devices=sd*,!sda
 //!                              readahead=>${ra}            at least 4096 KiB; `8192 s` counts sectors
 //! ```
-//! Sections of one name in several files are one, whose later values win. A disk belongs to a section that names it, else to one that names none.
+//! Sections with the same name in several files are merged, and later values win. A disk belongs to a section that names it, otherwise to
+//! one that names no disk.
 //!
 //! Source: the documentation of tuned, "Plug-ins".
 
@@ -15,12 +16,12 @@ use super::shell;
 use super::tables::rows;
 use foreread_os::host::settings::SettingFile;
 
-/// Variables that name one another, at most.
+/// Most levels of variables that refer to each other.
 const MAX_NESTED: usize = 8;
 
 struct Section<'a> {
     name: &'a str,
-    /// Key, value, the number of the file.
+    /// Key, value, and number of the file.
     values: Vec<(&'a str, &'a str, usize)>,
 }
 
@@ -41,7 +42,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The file that has the last word on a disk, by its number, and the value in KiB.
+/// The number of the file that decides the value of a disk, and the value in KiB.
 #[must_use]
 pub fn pin(files: &[&SettingFile], names: &DiskNames) -> Option<(usize, Option<u64>)> {
     let sections = sections(files);
@@ -128,7 +129,7 @@ fn with_variables(text: &str, sections: &[Section<'_>]) -> String {
         let Some((name, end)) = rest.split_once('}') else {
             break;
         };
-        // A function of tuned is not known.
+        // Functions of tuned are not evaluated.
         let value = variables
             .iter()
             .find(|(key, ..)| *key == name)

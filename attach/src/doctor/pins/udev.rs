@@ -1,12 +1,13 @@
-//! What the rules of udev set the readahead of one disk to: all files in their order, as for its `add` and `change` events.
+//! Finds the readahead to which the rules of udev set a disk: all files are read in order, for the disk's `add` and
+//! `change` events.
 //!
 //! ```text
 //!   SUBSYSTEM=="block", KERNEL=="sd*", ATTRS{vendor}=="ATA", ATTR{queue/read_ahead_kb}="4096"
 //!   KERNEL!="nvme*", GOTO="end"            RUN+="/sbin/blockdev --setra 8192 /dev/%k"            LABEL="end"
 //!   ─────── conditions ────────            ──── runs after all rules have been read ────
 //! ```
-//! Events: of the disk, of its partitions (a command may set the whole disk by their nodes), of its backing device. A condition on what is not
-//! known here (a program's answer, a tag) is taken for true.
+//! The events are those of the disk, of its partitions (a command may set the whole disk by a partition's node), and of its backing
+//! device. A condition on something unknown here (the output of a program, a tag) is assumed to hold.
 //!
 //! Source: udev(7).
 
@@ -18,17 +19,17 @@ use foreread_os::host::settings::{SettingFile, UdevRecord};
 use foreread_os::host::sys_device::SysDevice;
 use std::collections::BTreeMap;
 
-/// Attributes that every disk has: where one is missing here, it is not known.
+/// Attributes that every disk has: if one is missing here, it counts as unknown.
 const ALWAYS: [&str; 6] = ["removable", "ro", "size", "range", "dev", "hidden"];
 
-/// Names of disks, and the subsystem that they are on.
+/// Names of disks, and the subsystem to which they belong.
 const BUSES: [(&str, &str); 4] = [
     ("sd", "scsi"),
     ("nvme", "nvme"),
     ("vd", "virtio"),
     ("mmcblk", "mmc"),
 ];
-/// What a disk that udev has not looked at has none of.
+/// Properties that a disk lacks if udev has not processed it.
 const IDENTITIES: [&str; 7] = [
     "ID_SERIAL",
     "ID_WWN",
@@ -39,7 +40,7 @@ const IDENTITIES: [&str; 7] = [
     "MD_",
 ];
 
-/// The rules of a file.
+/// The rules in a file.
 pub struct Rules<'a> {
     pub file: &'a SettingFile,
     rules: Vec<Vec<RuleTerm>>,
@@ -49,7 +50,7 @@ pub struct Rules<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct RuleTerm {
     key: String,
-    /// What is in its braces.
+    /// The text in its braces.
     of: Option<String>,
     operator: &'static str,
     text: String,
@@ -61,7 +62,7 @@ impl RuleTerm {
     }
 }
 
-/// Longer ones first.
+/// Longer operators come first.
 const OPERATORS: [&str; 6] = ["==", "!=", "+=", "-=", ":=", "="];
 
 impl<'a> Rules<'a> {
@@ -72,7 +73,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Lines without comments; one that ends in a backslash goes on in the next.
+/// Lines without comments; a line that ends in a backslash continues in the next.
 fn lines(text: &str) -> Vec<String> {
     let (mut found, mut before) = (Vec::new(), String::new());
     for line in text.lines() {
@@ -89,7 +90,8 @@ fn lines(text: &str) -> Vec<String> {
     found
 }
 
-/// A text in quotes may have `\"` in it, and a letter before its quotes: `e"..."`, `i"..."`.
+/// Splits a rule into terms. Text in quotes may contain `\"` and may have a letter before the quotes: `e"..."`,
+/// `i"..."`.
 fn terms(line: &str) -> Vec<RuleTerm> {
     let mut found = Vec::new();
     let mut rest = line;
@@ -124,7 +126,7 @@ fn terms(line: &str) -> Vec<RuleTerm> {
     found
 }
 
-/// A disk as the rules see it.
+/// A disk as udev rules see it.
 pub struct UdevDisk<'a> {
     pub facts: &'a DeviceFacts,
     pub names: &'a DiskNames,
@@ -132,7 +134,7 @@ pub struct UdevDisk<'a> {
     pub host: &'a Host,
 }
 
-/// The file whose rules have the last word on a disk, by its number in `files`, and the value.
+/// The number in `files` of the file that decides the value of a disk, and the value.
 #[must_use]
 pub fn pin(files: &[Rules<'_>], disk: &UdevDisk<'_>) -> Option<(usize, Option<u64>)> {
     let device = &disk.facts.device;
@@ -175,7 +177,7 @@ pub fn pin(files: &[Rules<'_>], disk: &UdevDisk<'_>) -> Option<(usize, Option<u6
     found
 }
 
-/// An event of a device.
+/// An event for a device.
 struct Event<'a> {
     disk: &'a UdevDisk<'a>,
     action: &'static str,
@@ -185,9 +187,9 @@ struct Event<'a> {
     record: Option<UdevRecord>,
     device: Option<SysDevice>,
     parents: Vec<SysDevice>,
-    /// What rules have set.
+    /// Properties that rules have set.
     properties: BTreeMap<String, String>,
-    /// A condition names this very device, and not only its kind.
+    /// Whether a condition names this device itself, not just its kind.
     is_named: bool,
 }
 
@@ -214,7 +216,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Reads all rules, then runs what they have asked for.
+    /// Evaluates all rules, then runs the commands that they have queued.
     fn run(&mut self, files: &[Rules<'_>]) -> Option<(usize, Option<u64>)> {
         self.properties.clear();
         let mut found = None;
@@ -249,7 +251,7 @@ impl<'a> Event<'a> {
         found
     }
 
-    /// What a rule sets the readahead to; what else it sets is kept.
+    /// The readahead that a rule sets; its other assignments are stored.
     fn assign(
         &mut self,
         rule: &[RuleTerm],
@@ -280,7 +282,8 @@ impl<'a> Event<'a> {
         found
     }
 
-    /// A rule for all backing devices, those of mounts and of disks, counts for a disk where it has that value; nfsrahead asks nfs.conf.
+    /// A rule for all backing devices, of mounts and of disks, counts for a disk only if the disk has that value. nfsrahead reads
+    /// nfs.conf.
     fn value(&self, rule: &[RuleTerm], kib: Option<u64>) -> SetValue {
         let device = &self.disk.facts.device;
         let is_of_nfs = rule.iter().any(|term| term.text.contains("nfsrahead"));
@@ -301,7 +304,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether all conditions hold; those on devices above, of one and the same.
+    /// Whether all conditions hold; conditions on parent devices have to hold for a single parent.
     fn fits(&mut self, rule: &[RuleTerm]) -> bool {
         let is_above = |term: &&RuleTerm| {
             matches!(
@@ -336,7 +339,7 @@ impl<'a> Event<'a> {
         above.is_empty() || self.device.is_none() || devices.into_iter().any(is_all)
     }
 
-    /// What the device has for a key, if that is known.
+    /// The device's value for a key, if it is known.
     fn known(&self, term: &RuleTerm) -> Known {
         let text = |text: &str| Known::Texts(vec![text.to_string()]);
         match (term.key.as_str(), term.of.as_deref()) {
@@ -403,7 +406,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Where sysfs has no links, as below the root of a container: what disks of this name are on.
+    /// The subsystem of disks with this name, if sysfs has no links, as with the root folder of a container.
     fn bus(&self) -> Known {
         let disk = self.disk.names.name.as_str();
         let bus = BUSES.iter().find(|(begin, _)| disk.starts_with(begin));
@@ -412,7 +415,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// A property: what a rule has set, what udev has kept, what follows from sysfs. One that udev would have kept is empty.
+    /// A property: set by a rule, stored by udev, or derived from sysfs. If udev would have stored it, it is empty.
     fn property(&self, name: &str) -> Known {
         let text = |text: String| Known::Texts(vec![text]);
         if let Some(value) = self.properties.get(name) {
@@ -453,7 +456,7 @@ impl<'a> Event<'a> {
             "DM_UUID" => text(attribute("dm/uuid")),
             "DM_NAME" => text(attribute("dm/name")),
             "MD_LEVEL" => text(attribute("md/level")),
-            // udev writes blanks as underscores.
+            // udev replaces blanks by underscores.
             "ID_MODEL" | "ID_VENDOR" if self.record.is_none() => {
                 let file = if name == "ID_MODEL" {
                     "device/model"
@@ -481,7 +484,7 @@ impl<'a> Event<'a> {
         of_sysfs.unwrap_or_else(|| format!("/{}/{}", self.subsystem, self.kernel))
     }
 
-    /// A text with its `%k` and `$env{NAME}`. What is not known is `*`.
+    /// A text with `%k` and `$env{NAME}` expanded. Unknown parts become `*`.
     fn filled(&self, text: &str) -> String {
         const LONG: [(&str, char); 14] = [
             ("devpath", 'p'),
@@ -570,9 +573,9 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What is known for a condition.
+/// The known values for a condition.
 enum Known {
-    /// It is one of these.
+    /// The value is one of these.
     Texts(Vec<String>),
     /// The device has no such attribute: no condition on it holds.
     Missing,

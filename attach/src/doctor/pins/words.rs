@@ -1,16 +1,16 @@
-//! Words of a shell's text: quotes, variables, substitutions of commands, operators, comments, lines that go on.
+//! Splits shell text into words: quotes, variables, command substitutions, operators, comments, continued lines.
 //!
 //! ```text
 //!   for d in /sys/block/sd?; do echo 4096 > $d/queue/read_ahead_kb; done   # a comment
 //!   [for] [d] [in] [/sys/block/sd?] ; [do] [echo] [4096] > [{d} /queue/read_ahead_kb] ; [done]
 //! ```
-//! Never: an error. What is cut short ends where the text does.
+//! There are no errors: an unfinished construct ends with the text.
 
 /// A part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Text(String),
-    /// `$d`, or what is between the braces of `${d##*/}`.
+    /// `$d`, or the text between the braces of `${d##*/}`.
     Variable(String),
     /// `$(...)`
     Command(String),
@@ -20,26 +20,27 @@ pub enum Piece {
 pub enum Token {
     Word {
         pieces: Vec<Piece>,
-        /// A variable in it is not quoted, so its value may be several words.
+        /// Whether it contains an unquoted variable, so that its value may be several words.
         splits: bool,
     },
     /// `;`, `|`, `&&`, `>`, a new line, ...
     Operator(&'static str),
 }
 
-/// A longer one before its beginning.
+/// Longer operators come before their prefixes.
 const OPERATORS: [&str; 21] = [
     "&>>", "<<<", "<<-", ";;", "&&", "||", "|&", ">>", ">|", ">&", "&>", "<<", "<&", "\n", ";",
     "|", "&", "(", ")", "<", ">",
 ];
 
-/// The words of a script.
+/// Splits a script into words.
 #[must_use]
 pub fn of_script(text: &str) -> Vec<Token> {
     Reader::new(text, true).tokens()
 }
 
-/// The words of a command that no shell runs, as units and rules of udev have them: quotes count, operators and `$` do not.
+/// Splits a command that is run without a shell, as in units and udev rules: quotes are handled, operators and `$` are
+/// plain text.
 #[must_use]
 pub fn of_command(text: &str) -> Vec<Token> {
     Reader::new(text, false).tokens()
@@ -52,7 +53,7 @@ struct Reader<'a> {
     pieces: Vec<Piece>,
     is_word: bool,
     splits: bool,
-    /// Words that end the texts that begin at the next line.
+    /// Delimiters of the here-documents that begin at the next line.
     here: Vec<String>,
 }
 
@@ -115,7 +116,7 @@ impl<'a> Reader<'a> {
 
     fn take_operator(&mut self, operator: &'static str) {
         self.rest = &self.rest[operator.len()..];
-        // `2>` is of another stream than the output.
+        // `2>` redirects another stream than the output.
         let is_number = matches!(&self.pieces[..], [Piece::Text(text)] if text.len() == 1 && text.starts_with(|c: char| c.is_ascii_digit()));
         if operator.starts_with('>') && is_number && self.is_word {
             let is_output = self.pieces == [Piece::Text("1".to_string())];
@@ -176,14 +177,14 @@ impl<'a> Reader<'a> {
         self.pieces.push(piece);
     }
 
-    /// What is before this letter, which is passed.
+    /// The text before this character, which is skipped.
     fn until(&mut self, letter: char) -> &'a str {
         let (text, rest) = self.rest.split_once(letter).unwrap_or((self.rest, ""));
         self.rest = rest;
         text
     }
 
-    /// Between double quotes.
+    /// Reads text between double quotes.
     fn quoted(&mut self) {
         self.text("");
         while let Some(letter) = self.rest.chars().next() {
@@ -210,7 +211,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Behind a `$`.
+    /// Reads what follows a `$`.
     fn dollar(&mut self, splits: bool) {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let piece = match self.rest.chars().next() {
@@ -231,7 +232,7 @@ impl<'a> Reader<'a> {
         self.piece(piece, splits);
     }
 
-    /// What is between a pair that the text begins with, other pairs in it included.
+    /// The text between a pair of delimiters, including nested pairs.
     fn between(&mut self, open: char, close: char) -> String {
         let mut depth = 0_usize;
         for (at, letter) in self.rest.char_indices() {

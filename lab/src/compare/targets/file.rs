@@ -1,4 +1,5 @@
-//! A file or a block device, read past the page cache. Beside the policies it has a row of the kernel's page cache.
+//! A file or a block device, read with direct I/O so that the page cache is bypassed. In addition to the policies it
+//! has a row of the kernel's page cache.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::rows::{OnPage, ReadBy, Row};
@@ -19,8 +20,8 @@ pub fn file(path: impl Into<PathBuf>) -> CompareOn {
     Arc::new(FileName(path.into()))
 }
 
-/// Looks at the file. Never opens what is neither a file nor a block device: a FIFO would block. A model file is refused, since its few
-/// bytes say nothing of the device that was meant; `file:` takes it all the same.
+/// Checks the file. Only a file or a block device is opened: opening a FIFO would block. A model file is refused, since measuring its
+/// few bytes says nothing about the device that it describes; with `file:` it is accepted.
 pub(super) fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
     let path = name.path();
     if path.as_os_str().is_empty() {
@@ -39,7 +40,7 @@ pub(super) fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
     }
 }
 
-/// What is wrong with the file, if anything is.
+/// What is wrong with the file, if anything.
 fn look_at(path: &Path) -> Result<(), String> {
     let looked = look(path).map_err(|error| said(&error))?;
     let meta = looked.meta();
@@ -56,7 +57,7 @@ fn look_at(path: &Path) -> Result<(), String> {
     looked.for_reading().map(drop).map_err(|error| said(&error))
 }
 
-/// The system's words without its number.
+/// The system's error text without the error number.
 fn said(error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file".to_string(),
@@ -87,7 +88,7 @@ impl TargetName for FileName {
 struct OnFile {
     path: PathBuf,
     about: Description,
-    /// Gone with the last of its descriptors.
+    /// The scratch file; it is deleted when its last descriptor is closed.
     _scratch: Option<Scratch>,
 }
 
@@ -102,7 +103,7 @@ pub(super) fn open_scratch(scratch: Scratch) -> Result<impl Target, LiveError> {
 }
 
 impl OnFile {
-    /// A disk on a network may be as slow as a store.
+    /// A network disk may be as slow as a store.
     fn pace(&self) -> Option<Pace> {
         Pace::of(&*live::file(&self.path).ok()?)
     }

@@ -1,4 +1,4 @@
-//! A device model, in virtual time. Beside the policies it has a row of the oracle.
+//! A device model, in virtual time. In addition to the policies it has a row of the oracle.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, model_behind};
 use crate::compare::rows::{OnPage, ReadBy, Row};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";
 
-/// A device model by its name.
+/// Finds a device model by its name.
 ///
 /// # Errors
-/// There is none.
+/// There is no model with this name.
 pub fn model(name: &str) -> Result<CompareOn, CompareError> {
     Ok(preset(custom::find(name)?))
 }

@@ -1,4 +1,4 @@
-//! A device model that really sleeps, read by the engine: a new one for each run, as the simulator has.
+//! A device model that really sleeps, read by the engine. Each run gets a new one, as in the simulator.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine, model_behind};
 use crate::compare::CompareError;
@@ -10,7 +10,7 @@ use foreread_sim::device::presets::Preset;
 use foreread_sim::simulator::RunResult;
 use std::sync::Arc;
 
-/// Threads that sleep, at most.
+/// Most threads that sleep.
 const MAX_SLEEPERS: u32 = 256;
 
 pub fn model_live(preset: &'static Preset) -> CompareOn {
@@ -57,7 +57,8 @@ impl Target for SleepingModel {
         &self.about
     }
 
-    /// It is as large as the workload's file, and has the limits that a simulated run has, with a thread for each readahead in flight.
+    /// The source is as large as the workload's file. It has the limits of a simulated run, with a thread for each readahead in
+    /// flight.
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
         let size = run.workload.files[0];
         let source = Arc::new(live::ModelLive::new(self.preset, size, run.seed));

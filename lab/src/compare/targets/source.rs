@@ -1,5 +1,5 @@
-//! A source of the engine that is no file, over one connection for all runs: the storage behind it has its own caches
-//! anyway. Beside the policies an RBD image has the rows of librbd.
+//! A source of the engine that is not a file. One connection serves all runs: the storage behind it has its own
+//! caches anyway. In addition to the policies an RBD image has rows of librbd.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::CompareError;
@@ -21,7 +21,7 @@ use {
     foreread_core::units::PageSize,
 };
 
-/// What the rows of librbd are.
+/// The note about the rows of librbd.
 #[cfg(feature = "rbd")]
 const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with an empty cache of 32 MiB for each run: as \
     shipped (writearound, which reads nothing ahead), the same with writeback, and with [Crume 2014]'s 4 MiB, never off";

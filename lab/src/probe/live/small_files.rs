@@ -1,13 +1,13 @@
-//! What whole small files of a file system of FUSE cost, one at a time and several at once.
+//! How long it takes to read whole small files of a FUSE file system, one at a time and several at once.
 //!
-//! A probe of one large file does not show it: rclone reads each open description in its own request, and throws away what it has asked for
-//! at each jump inside of one.
+//! A probe of one large file does not show this: rclone reads each open file description by its own request, and at each jump within a
+//! file throws away what it has requested.
 //!
 //! ```text
 //!   files of the trace ──► one after the other, 24 at most, 2 s     33 ms a file
 //!                     └──► 16 at once, 128 at most                  2.4 ms a file
 //! ```
-//! Through the page cache, as a program does.
+//! Files are read through the page cache, as programs do.
 
 use foreread_os::open::regular;
 use foreread_os::threads::spawn_scoped;
@@ -17,10 +17,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Files that are read alone, and how long that may take.
+/// Number of files that are read one at a time, and the time limit for that.
 const ALONE: usize = 24;
 const ALONE_TIME: Duration = Duration::from_secs(2);
-/// Files that are read together, and by how many readers: as many requests as a mount has under way.
+/// Number of files that are read in parallel, and by how many readers: as many requests as a mount has in flight.
 const TOGETHER: usize = 128;
 const READERS: usize = 16;
 const MAX_BYTES: u64 = 1 << 20;
@@ -29,11 +29,11 @@ const MAX_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct FileTimes {
     pub alone_s: f64,
-    /// With others under way.
+    /// With other reads in flight.
     pub together_s: f64,
 }
 
-/// Reads a file as a whole; nothing of one that is large, or not there. What is cached of it is dropped before.
+/// Reads a file as a whole after dropping its cached pages. Returns `None` if it is large or missing.
 fn read(name: &str, buffer: &mut [u8]) -> Option<()> {
     let file = regular(Path::new(name)).ok()?;
     let size = file.metadata().ok()?.len();
@@ -44,7 +44,7 @@ fn read(name: &str, buffer: &mut [u8]) -> Option<()> {
     file.read_exact_at(&mut buffer[..size as usize], 0).ok()
 }
 
-/// Reads the files of these names. Nothing where too few can be read.
+/// Reads the files with these names. Returns `None` if too few can be read.
 #[must_use]
 pub fn small_files(names: &[String]) -> Option<FileTimes> {
     let mut buffer = vec![0; MAX_BYTES as usize];
@@ -68,7 +68,7 @@ pub fn small_files(names: &[String]) -> Option<FileTimes> {
                 done.fetch_add(usize::from(is_read), Ordering::Relaxed);
             }
         };
-        // Where a thread is refused the others read.
+        // If a thread cannot be started, the others read all.
         (0..READERS).for_each(|_| drop(spawn_scoped(scope, "foreread-files", work)));
     });
     let together = began.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! The page of `compare`: the advice, the times of all tables, then for each table its bytes, latencies and rows.
+//! The page of `compare`: the advice, the times of all tables, then the bytes, latencies and rows of each table.
 
 use super::times::times;
 use crate::report::row::{Report, Row, to_json};
@@ -9,7 +9,7 @@ use foreread_report::figure::{Bar, Bars, Figure, Line, Lines, Point};
 use foreread_report::number::{self, latency_us, mb, or_dash};
 use foreread_report::page::{Page, Section, WHAT_TO_DO, fact};
 
-/// The page of these reports, what they come to, and what to paste next.
+/// The page of these reports, with their verdict and what to paste next.
 #[must_use]
 pub fn compare(reports: &[Report], why: Option<&str>, next: Vec<[String; 3]>) -> String {
     let alone = reports.len() == 1;
@@ -82,7 +82,7 @@ fn measured(report: &Report) -> Vec<(String, String)> {
     facts
 }
 
-/// A report. `alone`: the head of the page says what it was measured on.
+/// The section of one report. `alone`: the head of the page says on what it was measured.
 fn section(report: &Report, alone: bool) -> Section {
     let mut blocks = Vec::new();
     let mut name = "What was measured".to_string();
@@ -104,13 +104,13 @@ fn section(report: &Report, alone: bool) -> Section {
     block::section(name, blocks)
 }
 
-/// Which rows may claim to be the fastest.
+/// Which rows may be the fastest.
 fn verdict(report: &Report) -> String {
     match &report.best[..] {
         [] => "No test was possible, so none is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
         several => {
-            // The sign is that of the terminal.
+            // Use the same mark as the terminal.
             let tied = table::tied(report);
             let tied = tied.trim_start_matches(['=', '?', ' ']);
             let first = tied.chars().take(1).flat_map(char::to_uppercase);
@@ -120,19 +120,19 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-/// Times, bytes and latencies. `today`: the policy that is in use, which is said.
+/// Times, bytes and latencies. `today`: the policy in use, which is marked.
 pub(crate) fn figures(report: &Report, today: Option<&str>) -> impl Iterator<Item = Figure> {
     [times(report, today, true)]
         .into_iter()
         .chain(others(report))
 }
 
-/// Bytes and latencies.
+/// The charts of bytes and latencies.
 fn others(report: &Report) -> impl Iterator<Item = Figure> {
     bytes(report).into_iter().chain(latency(report))
 }
 
-/// Bytes of the source by what became of them. None if no row has counters.
+/// Bytes read from the source, by what they were used for. Returns `None` if no row has counters.
 fn bytes(report: &Report) -> Option<Figure> {
     let mb = |bytes: u64| bytes as f64 / number::MB;
     let bar = |row: &Row| {
@@ -160,16 +160,16 @@ fn bytes(report: &Report) -> Option<Figure> {
     (!bars.is_empty()).then(|| Figure::bars(title, Bars { parts, bars }))
 }
 
-/// How many of the reads took longer than so long. Both axes are logarithmic: the few slow ones count most.
+/// What part of the reads took longer than each latency. Both axes are logarithmic: the few slow reads count most.
 fn latency(report: &Report) -> Option<Figure> {
-    // A hit that costs the host nothing has no place on a logarithmic axis: it is drawn at its left end.
+    // A hit of zero latency has no place on a logarithmic axis: it is drawn at the left end.
     const MIN_US: f64 = 0.1;
     const MIN_PERCENT: f64 = 0.01;
     let line = |row: &Row| {
         let mut points = Vec::new();
         let mut longer = 100.0;
         for [percent, us] in &row.latency_us {
-            // Down at the latency, not on the way to it: nothing is known in between.
+            // Draw the step down at the latency itself: nothing is known in between.
             let next = (100.0 - percent).max(MIN_PERCENT);
             let is_marked = [50.0, 99.0, 99.9].contains(percent);
             let at = |y, is_marked| Point {
@@ -199,9 +199,9 @@ fn latency(report: &Report) -> Option<Figure> {
     Some(figure.with_caption("Markers: median, 99 and 99.9 %. Both axes are logarithmic."))
 }
 
-/// The powers of ten around two latencies, with their names.
+/// The powers of ten around two latencies, with labels.
 fn decades_us(least: f64, most: f64) -> Vec<(f64, String)> {
-    // A hair inside, so that a power of ten is its own.
+    // Slightly inside, so that an exact power of ten does not get a further decade.
     let (first, last) = (least.log10() + 1e-9, most.log10() - 1e-9);
     let decades = first.floor() as i32..=(last.ceil() as i32).max(first.floor() as i32 + 1);
     let name = |us: f64| match us {
@@ -215,7 +215,7 @@ fn decades_us(least: f64, most: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Latencies, and the bytes by what became of them.
+/// The table of latencies and of bytes by use.
 fn rest(report: &Report) -> Table {
     let demand = |row: &Row| {
         let all = row.source_bytes.zip(row.ra_bytes);

@@ -1,14 +1,14 @@
-//! The times of a comparison as bars, the fastest marked.
+//! The times of a comparison as a bar chart, with the fastest rows marked.
 
 use crate::report::row::{Report, Row, Time};
 use crate::report::table;
 use foreread_report::figure::{Bar, Bars, Figure};
 use foreread_report::number::{self, or_dash};
 
-/// A bar for each policy, as long as its mean, with its interval. `today`: the policy that is in use. Named after its workload unless it is
-/// `alone` on its page.
+/// One bar for each policy, as long as its mean time, with its interval. `today`: the policy that is in use. The title has the name of
+/// the workload unless the chart is `alone` on its page.
 pub fn times(report: &Report, today: Option<&str>, alone: bool) -> Figure {
-    // In mode open all policies take the time of the trace, and waits are compared.
+    // In mode open all policies take the time of the trace, so waits are compared.
     let (unit, what, factor) = match table::by_latency(report) {
         true => ("ms", "Wait of a read, ms", 1e3),
         false => ("s", "Time, s", 1.0),
@@ -50,7 +50,7 @@ pub fn times(report: &Report, today: Option<&str>, alone: bool) -> Figure {
     Figure::bars(title, Bars { parts, bars })
 }
 
-/// The mark of the table in words.
+/// The mark of the table as text.
 fn best(report: &Report, row: &Row) -> &'static str {
     match table::mark(report, row) {
         '*' => "fastest",

@@ -1,6 +1,6 @@
-//! The page of `compare --vary`: throughput and bytes over the values, the plateaus marked.
+//! The page of `compare --vary`: throughput and bytes as functions of the parameter, with the plateaus marked.
 //!
-//! Never: a plateau of a parameter that is a word, or of a line without a slope.
+//! A plateau is never marked for a parameter whose values are words, nor for a flat line.
 
 use crate::report::row::{Row, Spread};
 use crate::report::series::Series;
@@ -36,7 +36,7 @@ pub fn series(series: &Series) -> String {
     page.to_html(&series.to_json())
 }
 
-/// A line for each policy. Words are in the order of the command line.
+/// One line for each policy. Values that are words keep the order of the command line.
 fn lines(series: &Series, of: fn(&Row) -> Option<Spread>, is_marked: bool) -> Vec<Line> {
     let numbers = series.vary.numbers();
     let line = |(i, name): (usize, &String)| {
@@ -66,10 +66,10 @@ fn places(series: &Series) -> Vec<f64> {
     series.vary.numbers().unwrap_or_else(order)
 }
 
-/// The first `x`, from the lowest on, whose `y` is at least 98 % of the highest: the rule behind the `==>` of 2010. None
-/// for a line that is that high from its lowest `x` on, because it has no slope before it.
+/// The lowest `x` whose `y` is at least 98 % of the highest: the rule behind the `==>` of 2010. Returns `None` for a
+/// line that reaches this at its lowest `x`, because it has no slope before it.
 fn plateau(points: &[Point]) -> Option<f64> {
-    /// The part of the best that counts as the best.
+    /// From this part of the best on, a value counts as the best.
     const PART: f64 = 0.98;
     let values = points.iter().map(|p| p.y).filter(|y| y.is_finite());
     let best = values.reduce(f64::max)?;
@@ -100,7 +100,7 @@ fn plateaus(series: &Series) -> Vec<String> {
         .collect()
 }
 
-/// Throughput and bytes over the values.
+/// Charts of throughput and bytes as functions of the parameter.
 fn figures(series: &Series) -> [Figure; 2] {
     let unit = if series.vary.bytes {
         ", bytes (K = 1024)"
