@@ -1,10 +1,11 @@
-//! What is wrong with the readahead of a machine: looks at every backing device, explains its value, judges it.
+//! Finds what is wrong with the readahead settings of a machine: examines every backing device, explains its value,
+//! and rates it.
 //!
 //! ```text
 //!   look ──► rules, pins: where the value is from ──► judge: what it costs ──► verdict ──► render, --json, metrics
 //!                                measure ──► costs ──┘                            └──► fix: a udev rule, and the value now
 //! ```
-//! Looking needs no root and opens no device. Never: changes a setting unasked.
+//! Examining needs no root and opens no device. No setting is changed unless the user asks for it.
 
 pub mod fix;
 pub mod identity;
@@ -31,44 +32,44 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA};
 
-/// Reads of all disks below which a share of faults says nothing.
+/// Fewest reads of all disks for which a share of faults has a meaning.
 const MIN_READS: u64 = 1000;
-/// Page faults of a moment below which they say nothing.
+/// Fewest page faults in a moment that have a meaning.
 const MIN_FAULTS_NOW: u64 = 10;
-/// Programs that are named, at most.
+/// Most programs that are named.
 const MAX_PROGRAMS: usize = 6;
-/// Per cent of the latest minute from which on memory is short.
+/// From this percentage of the last minute with memory stalls on, memory is short.
 const STALLED_PERCENT: f64 = 1.0;
 
-/// Disks that are measured, at most: the whole takes ten seconds at most.
+/// Most disks that are measured: the whole takes at most ten seconds.
 const MAX_MEASURED: usize = 4;
-/// When the last one begins to be measured, where none was named: the whole takes three seconds then.
+/// The latest start of a measurement, if no disk was named: then the whole takes three seconds.
 const LAST_MEASURED: Duration = Duration::from_millis(500);
 
-/// What is asked.
+/// The user's options.
 #[derive(Clone, Debug, Default)]
 pub struct DoctorOptions {
-    /// Names of devices, or nodes, or paths of files on them; empty for all.
+    /// Names of devices, or nodes, or paths of files on them; empty for all devices.
     pub devices: Vec<String>,
-    /// Disks may be read from.
+    /// Whether disks may be read.
     pub may_measure: bool,
-    /// How long page faults and reads are counted; zero for those since the start of the machine alone.
+    /// How long page faults and reads are counted; zero uses only the counters since the machine started.
     pub counted_for: Duration,
-    /// What to set, in bytes, instead of what is advised.
+    /// The value to set, in bytes, instead of the advised one.
     pub to: Option<u64>,
 }
 
-/// A device with all that is known of it.
+/// A device with everything known about it.
 struct ExaminedDevice {
     facts: DeviceFacts,
     pin: Option<Pin>,
     verdict: DeviceVerdict,
 }
 
-/// Looks at a host.
+/// Examines a host.
 ///
 /// # Errors
-/// There is no sysfs, or a device that was named is not there.
+/// There is no sysfs, or a named device does not exist.
 pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Failure> {
     let mut notes = Vec::new();
     let kernel = host.kernel_release();
@@ -124,7 +125,8 @@ fn examine_devices(
             limits,
             checked: Vec::new(),
         });
-        // Of what is fine by its class no figure is shown: it is not worth a read, unless it was named.
+        // For a device that is fine by its class no figure is shown: it is not worth a read, unless the user named
+        // it.
         let is_asked = verdict.verdict.standing != Standing::Fine || !options.devices.is_empty();
         let has_time = !options.devices.is_empty() || began.elapsed() < LAST_MEASURED;
         if options.may_measure && is_asked && has_time && measured < MAX_MEASURED {
@@ -153,7 +155,7 @@ fn examine_devices(
     Ok((examined, pressure))
 }
 
-/// Sets the advised values of the devices that are named, or of all that are suspicious.
+/// Sets the advised values of the named devices, or of all suspicious ones.
 ///
 /// # Errors
 /// Those of [`examine`] and [`fix::fix`].
@@ -189,7 +191,7 @@ pub fn set(
     Ok(outcome)
 }
 
-/// Which programs keep the old value.
+/// The programs that keep the old value.
 fn open_files(host: &Host, devices: &[&ExaminedDevice]) -> Option<String> {
     let mut numbers = Vec::new();
     for device in devices.iter().map(|device| &device.facts.device) {
@@ -221,14 +223,14 @@ fn open_files(host: &Host, devices: &[&ExaminedDevice]) -> Option<String> {
     })
 }
 
-/// Those that are named; all where none is. A node of a partition and a file name the disk below them.
+/// The named devices; all devices if none is named. A partition's node and a file denote the disk below them.
 fn choose(
     host: &Host,
     all: Vec<DeviceFacts>,
     named: &[String],
 ) -> Result<Vec<DeviceFacts>, Failure> {
     if named.is_empty() {
-        // A loop device without a file has nothing to read.
+        // A loop device without a file cannot be read.
         return Ok(all.into_iter().filter(DeviceFacts::has_bytes).collect());
     }
     let mut chosen: Vec<DeviceFacts> = Vec::new();
@@ -257,7 +259,7 @@ fn choose(
     Ok(chosen)
 }
 
-/// Major faults of the machine, and what its disks have read.
+/// Counters of the machine's major faults and of its disks' reads.
 struct FaultCounters {
     faults: Option<u64>,
     disks: BTreeMap<String, DiskCounters>,
@@ -275,7 +277,7 @@ impl FaultCounters {
         }
     }
 
-    /// Faults / reads of all disks. A disk that is below another one counts once.
+    /// Faults / reads of all disks. A disk below another one counts once.
     fn share(&self, devices: &[DeviceFacts]) -> Option<f64> {
         let lowest = devices.iter().filter(|facts| facts.device.below.is_empty());
         let counters = lowest.filter_map(|facts| self.disks.get(&facts.device.name));
@@ -284,7 +286,8 @@ impl FaultCounters {
         Some(faults as f64 / reads as f64)
     }
 
-    /// The part of what a disk has read since that faults can have caused, as each reads a window. By bytes: a large window is many requests.
+    /// The part of a disk's reads since `earlier` that faults can have caused, if each fault reads a window. It is computed in bytes,
+    /// because a large window is many requests.
     fn share_since(&self, earlier: &FaultCounters, facts: &DeviceFacts) -> Option<f64> {
         let faults = self.faults?.saturating_sub(earlier.faults?);
         let name = &facts.device.name;
@@ -295,7 +298,7 @@ impl FaultCounters {
     }
 }
 
-/// What a moment shows of each disk: the part of its bytes that page faults read.
+/// For each disk, the part of its bytes that page faults read in a moment.
 type SharesNow = BTreeMap<String, f64>;
 
 fn shares_now(
@@ -401,7 +404,7 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
             "The root is an overlay: the readahead of the layer that has a file counts{upper}"
         ));
     }
-    // Its root is on no disk: a virtual machine may have the marks as well.
+    // The root is on no disk: a virtual machine may also have the marks of a container.
     if host.is_container() && root.is_some_and(|root| root.number.major == 0) {
         notes.push(
             "This is a container: the settings are those of its host, and are set there"

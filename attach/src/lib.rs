@@ -1,4 +1,4 @@
-//! The room that **helps** programs that are not changed, by the kernel's page cache and its settings.
+//! The crate that **helps** unmodified programs, through the kernel's page cache and its settings.
 //!
 //! ```text
 //!   run        a command: its reads are seen while it runs, and what follows is read ahead
@@ -8,7 +8,7 @@
 //!   pool       the threads of run and warm that wait for storages
 //!   watch      a disk: its readahead is set by what its readers do
 //! ```
-//! The calls of the kernel are in `foreread-pagecache`. Never: an error that reaches the program.
+//! The system calls are in `foreread-pagecache`. Errors never reach the program.
 
 #![cfg_attr(
     test,

@@ -1,13 +1,13 @@
-//! Makes plans: of recorded runs, and of the headers of model and table files.
+//! Makes plans from recorded runs, and from the headers of model and table files.
 //!
 //! ```text
 //!   A.frt, B.frt ──► touches by file ──► identity of each file now ──► foreread_plan::runs ──► Plan
 //!   model.safetensors ──► header ──► foreread_plan::layout ──────────────────────────────────► Plan
 //! ```
-//! A file that is not as the recording saw it, or was changed after the recording was written, is left out and named. What came through
-//! `foreread serve` or `mount` has names that only the server knows: there the size identifies a file.
+//! A file that differs from the recording, or was changed after the recording was written, is left out and reported. Names that come
+//! from `foreread serve` or `mount` are known only to the server: such a file is identified by its size.
 //!
-//! Never: reads the files that a plan is about beyond their headers, or writes to them.
+//! Of the files in a plan only the headers are read, and nothing is written.
 
 mod headers;
 
@@ -29,13 +29,13 @@ pub struct PlanReport {
     pub plan: Plan,
     /// Files that are left out.
     pub left_out: Vec<LeftOut>,
-    /// Reads beyond what a plan may have.
+    /// Reads beyond the limit of a plan.
     pub dropped: u64,
-    /// Traces that say that reads are missing in them.
+    /// Traces that say that some of their reads are missing.
     pub incomplete: Vec<LeftOut>,
 }
 
-/// The plan of recorded runs, one in each trace.
+/// Makes a plan from recorded runs, one in each trace.
 ///
 /// # Errors
 /// A trace cannot be read.
@@ -114,7 +114,7 @@ impl PlanBuilder {
                     let Some(file) = numbers.get(record.file as usize).copied().flatten() else {
                         continue;
                     };
-                    // Without times the order is kept.
+                    // Without times the order of the records is kept.
                     let start = record.start_ns.unwrap_or(order * 1000);
                     let at_ns = start.saturating_sub(*began.get_or_insert(start));
                     self.record(&record, file, at_ns);
@@ -146,7 +146,7 @@ impl PlanBuilder {
         });
     }
 
-    /// The number of a file that is as the trace saw it.
+    /// The number of a file, if it is still as in the trace.
     fn file(
         &mut self,
         name: &str,
@@ -167,7 +167,7 @@ impl PlanBuilder {
         };
         match file {
             Ok(Some(file)) => {
-                // The name is kept twice: here, and as a path of the plan.
+                // The name is stored twice: here, and as a path of the plan.
                 self.account
                     .take::<(PlanFile, String, u32)>(2 * name.len())?;
                 let Some(number) = self.runs.file(file) else {
@@ -196,7 +196,7 @@ fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
     }))
 }
 
-/// Nothing for what is never in the page cache's way: pseudo files, pipes, devices without a file system.
+/// Returns `None` for files that the page cache does not serve: pseudo files, pipes, devices without a file system.
 fn local(
     name: &str,
     size: Option<u64>,

@@ -1,43 +1,42 @@
-//! Threads that read ahead, for `warm`, `replay` and `run`: each takes a task, carries it out, and says what came of it.
+//! Threads that read ahead for `warm`, `replay` and `run`: each takes a task, carries it out, and reports the result.
 //!
 //! ```text
 //!   Work::next ──task──► a thread: Work::carry_out, without the lock ──► Work::ended ──► threads that wait look again
 //!     ├─ wait: until a task has ended, or the queue was changed
 //!     └─ end: the thread ends
 //! ```
-//! A storage that does not answer keeps a thread in the kernel, and nothing but the end of the process ends it. So a pool that is dropped
-//! waits for no thread.
+//! If storage does not answer, a thread stays in the kernel until the process ends. So dropping a pool does not wait for its threads.
 //!
-//! Threads, and no ring: opening a cold file waits for the storage as well, and readahead(2) has no other form. A thread that waits
-//! costs the processor nothing.
+//! Threads are used instead of io_uring: opening a cold file also waits for the storage, and readahead(2) has no asynchronous form.
+//! A waiting thread takes no processor time.
 
 use foreread_os::threads::{END_PATIENCE, spawn_with_stack};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Stack of a thread: it opens files and calls the kernel.
+/// Stack size of a thread: it opens files and makes system calls.
 const STACK_BYTES: usize = 256 << 10;
 
 pub enum Next<T> {
-    /// This.
+    /// Do this task.
     Task(T),
-    /// Waits until the queue has changed.
+    /// Wait until the queue has changed.
     Wait,
     End,
 }
 
 pub trait Work: Send + Sync + 'static {
-    /// What is left to do, and what was done: under the lock.
+    /// The tasks that are left and the results so far, protected by the lock.
     type Queue: Send;
-    /// A part of it, which one thread does.
+    /// A unit of work for one thread.
     type Task;
     type Ended;
 
     fn next(&self, queue: &mut Self::Queue) -> Next<Self::Task>;
 
-    /// Does it. May wait for a storage.
+    /// Carries out a task. May wait for storage.
     fn carry_out(&self, task: Self::Task) -> Self::Ended;
 
-    /// Notes what came of it; true where threads that wait may have something to do now.
+    /// Records the result of a task. Returns true if waiting threads may have something to do now.
     fn ended(&self, queue: &mut Self::Queue, ended: Self::Ended) -> bool;
 }
 
@@ -57,12 +56,12 @@ struct State<Q> {
     queue: Q,
     /// Threads that have not ended.
     threads: usize,
-    /// Of these: wait for a task.
+    /// Threads that wait for a task.
     idle: usize,
 }
 
 impl<W: Work> Pool<W> {
-    /// Without a thread yet; `name` is that of its threads.
+    /// A pool without threads yet; they will have the name `name`.
     pub fn new(name: &'static str, work: W, queue: W::Queue) -> Pool<W> {
         let state = Mutex::new(State {
             queue,
@@ -84,14 +83,14 @@ impl<W: Work> Pool<W> {
         look(&mut self.shared.lock().queue)
     }
 
-    /// Changes the queue, and has threads that wait look again.
+    /// Changes the queue and makes waiting threads check it.
     pub fn change(&self, change: impl FnOnce(&mut W::Queue)) {
         self.look(change);
         self.shared.wake.notify_all();
     }
 
-    /// Adds tasks by `add`, which says how many there are then. A thread is woken for the last one, or a thread more begins, up to
-    /// `max_threads`.
+    /// Adds tasks by `add`, which returns the new number of tasks. Wakes a thread for the last one, or starts another thread, up
+    /// to `max_threads`.
     #[cfg(feature = "lab")]
     pub fn add(&self, max_threads: usize, add: impl FnOnce(&mut W::Queue) -> usize) {
         let mut state = self.shared.lock();
@@ -100,7 +99,7 @@ impl<W: Work> Pool<W> {
             self.shared.wake.notify_one();
         } else if state.threads < max_threads {
             drop(state);
-            // Without a thread more the others do it, later.
+            // If no thread can be started, the others do it later.
             let _ = self.add_thread();
         }
     }
@@ -110,17 +109,17 @@ impl<W: Work> Pool<W> {
         self.shared.lock().threads
     }
 
-    /// Begins a thread more.
+    /// Starts another thread.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// The system refuses to start it.
     pub fn add_thread(&self) -> std::io::Result<()> {
         self.shared.lock().threads += 1;
         let thread = Thread(Arc::clone(&self.shared));
         spawn_with_stack(self.name, STACK_BYTES, move || thread.0.run()).map(drop)
     }
 
-    /// Waits until all threads have ended; once `is_hurried`, no longer than 1.5 s after the last sign of any.
+    /// Waits until all threads have ended; if `is_hurried`, at most 1.5 s after the last progress of any.
     pub fn join(&self, is_hurried: impl Fn() -> bool) {
         let PoolShared { wake, .. } = &*self.shared;
         let mut state = self.shared.lock();
@@ -139,7 +138,7 @@ impl<W: Work> Pool<W> {
     }
 }
 
-/// A thread, counted while it is there, however it ends.
+/// Counts a thread as long as it runs, however it ends.
 struct Thread<W: Work>(Arc<PoolShared<W>>);
 
 impl<W: Work> Drop for Thread<W> {

@@ -1,11 +1,11 @@
-//! Reads ahead for a command that is not changed, while it runs.
+//! Reads ahead for an unmodified command while it runs.
 //!
 //! ```text
 //!   command ──reads, page faults──► kernel ──tracepoints──► run ──readahead(2)──► page cache ──► command
 //! ```
-//! No recording and no mount: what the command and its children read is seen through tracefs, the core decides as it does for a mount
-//! (policy `auto`), and the kernel's page cache is filled. The kernel's own readahead stays on. What is in the cache is not read again.
-//! Where there is nothing to gain the run stops watching, and looks again now and then.
+//! Neither a recording nor a mount is needed: the reads of the command and its children are observed through tracefs, the core decides
+//! as for a mount (policy `auto`), and the kernel's page cache is filled. The kernel's own readahead stays on. Cached data is not read
+//! again. If there is nothing to gain, the run stops watching, and checks again from time to time.
 //!
 //! | file | holds |
 //! |---|---|
@@ -26,7 +26,7 @@
 //! | `command.rs` | the loop |
 //! | `page.rs` | the result as a page |
 //!
-//! Never: an error that reaches the command, a setting of a device that is changed, or tracing that outlives the run.
+//! Errors never reach the command, no setting of a device is changed, and tracing never outlives the run.
 
 mod ahead;
 pub mod command;
@@ -59,65 +59,66 @@ use waits::Waits;
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     pub target: Target,
-    /// Which policy decides.
+    /// The policy that decides.
     pub policy: PolicySpec,
-    /// How reads are seen; by default by tracepoints where that is allowed, else by samples.
+    /// How reads are observed; by default by tracepoints if that is permitted, otherwise by samples.
     pub by: Option<WatchBy>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RunReport {
-    /// How reads were seen.
+    /// How reads were observed.
     pub by: WatchBy,
-    /// From the start to the end of the command.
+    /// Seconds from the start to the end of the command.
     pub seconds: f64,
     /// Files that were watched.
     pub files: u64,
-    /// Files that were not found while they were read.
+    /// Files that could not be found while they were read.
     pub unknown_files: u64,
-    /// Bytes that were asked of the storages ahead of the command.
+    /// Bytes requested from storage ahead of the command.
     pub ahead_bytes: u64,
-    /// The requests of these.
+    /// Number of these requests.
     pub ahead_jobs: u64,
-    /// Bytes read ahead that the command was seen to read.
+    /// Bytes read ahead that the command was observed to read.
     pub used_bytes: u64,
-    /// The same that count as read by the number of bytes that it read: no sample has seen which.
+    /// Bytes read ahead that count as used because of the number of bytes that the command read: no sample saw which
+    /// ones.
     pub guessed_bytes: u64,
-    /// Of these, bytes that it still waited for.
+    /// Used bytes for which the command still had to wait.
     pub late_bytes: u64,
-    /// Bytes that the storages were asked for and that were there when the command read them. No more than `ahead_bytes`: what the kernel
-    /// had read meanwhile was not asked for.
+    /// Bytes that were requested from storage and had arrived when the command read them. At most `ahead_bytes`, because bytes that the
+    /// kernel had read in the meantime were not requested.
     pub in_time_bytes: u64,
-    /// Bytes read ahead that it did not read, or that were not seen to be read.
+    /// Bytes read ahead that the command did not read, or was not observed to read.
     pub unused_bytes: u64,
-    /// Reads and faults of the command that waited for a storage.
+    /// Reads and faults of the command that waited for storage.
     pub waits: u64,
-    /// How long they waited, all together.
+    /// Sum of their waiting times, in seconds.
     pub waited_seconds: f64,
-    /// The time in which at least one of its threads waited.
+    /// Time in which at least one thread of the command waited, in seconds.
     pub waiting_seconds: f64,
-    /// Events that were taken.
+    /// Events that were processed.
     pub events: u64,
-    /// Places where some were lost.
+    /// Number of gaps in which events were lost.
     pub lost_events: u64,
-    /// Times that watching was stopped, as there was nothing to gain.
+    /// How often watching was paused because there was nothing to gain.
     pub sleeps: u64,
-    /// The median time that a read waited, of the storage that was waited for most.
+    /// Median waiting time of a read, on the storage that was waited for most.
     pub latency_seconds: f64,
-    /// What the kernel reads ahead there.
+    /// How much the kernel reads ahead on that storage.
     pub kernel_bytes: u64,
-    /// Why reads could not be watched, where the kernel refused it.
+    /// Why reads could not be watched, if the kernel refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The kind of the file system, as mountinfo has it, that drops what is read ahead.
+    /// Type, as in mountinfo, of the file system that drops what is read ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_by: Option<String>,
-    /// Reads could be watched before the command ended.
+    /// Whether reads could be watched before the command ended.
     #[serde(skip)]
     is_watched: bool,
     #[serde(skip)]
     reason: Option<Reason>,
-    /// The longest wait for one storage.
+    /// The longest total wait for one storage.
     #[serde(skip)]
     most_ns: u64,
 }
@@ -126,14 +127,14 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// A reason for nothing to gain.
+/// The reason that is given if nothing could be gained.
 const NO_PATTERN: &str = "the reads follow no pattern that can be read ahead";
 
-/// The same of a file system.
+/// The reason that is given if the file system drops cached data.
 const DROPPED: &str = "the file system (FUSE without keep_cache) drops what is cached of a file at each open, so what is read ahead for another program is lost";
 
 impl RunReport {
-    /// Adds what came of one storage. `guessed_bytes` count as read, and none has seen them.
+    /// Adds the results for one storage. `guessed_bytes` count as read, although no sample saw them.
     fn add(&mut self, stats: &Stats, gain: &Gain, waited: Waits, guessed_bytes: u64) {
         let guessed = guessed_bytes.min(stats.used_bytes);
         self.ahead_bytes += gain.asked_bytes;
@@ -155,7 +156,7 @@ impl RunReport {
         }
     }
 
-    /// Adds what looks have seen of a storage that was passed over.
+    /// Adds the observations of a storage that was ignored.
     fn look(&mut self, waits: Waits, reason: Option<Reason>) {
         self.waits += waits.waits;
         self.waited_seconds += seconds(waits.threads_ns);
@@ -167,20 +168,21 @@ impl RunReport {
         }
     }
 
-    /// Whether nothing was gained because no policy knows what is read next: a plan of a recorded run does.
+    /// Whether nothing was gained because no policy can predict the next read: a plan of a recorded run can.
     #[must_use]
     pub fn has_no_pattern(&self) -> bool {
         self.nothing() == Some(NO_PATTERN)
     }
 
-    /// Where nothing was gained because the file system drops what was read ahead, its kind: another mount of the same may keep it.
+    /// The type of the file system, if nothing was gained because it drops what was read ahead: another mount of the same data may
+    /// keep it.
     #[must_use]
     pub fn is_dropped_by(&self) -> Option<&str> {
         let is_dropped = self.nothing() == Some(DROPPED);
         self.dropped_by.as_deref().filter(|_| is_dropped)
     }
 
-    /// What else there is for the command, as a shell takes it; empty for a process, which has ended.
+    /// What else can be done for the command, which is given as a shell takes it; empty for a process that has ended.
     #[must_use]
     pub fn verdict(&self, command: &str) -> Verdict {
         let step = match self.is_dropped_by() {
@@ -210,7 +212,7 @@ impl RunReport {
         }
     }
 
-    /// Why nothing was gained, where nothing was: next to no byte was there before the command asked for it.
+    /// Why nothing was gained, if so: almost no byte was cached before the command requested it.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
         let is_mostly_used = self.reason.is_none() || self.in_time_bytes >= self.unused_bytes;

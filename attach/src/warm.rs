@@ -1,15 +1,16 @@
-//! Brings the ranges of a plan into the kernel's page cache, for programs that are not changed.
+//! Reads the ranges of a plan into the kernel's page cache, for unmodified programs.
 //!
 //! ```text
 //!   plan, in order ──► pieces ──► threads: open, ask cachestat, readahead(2), wait ──► meter: latency and rate
 //!                        ▲                                                               │
 //!                        └── as many bytes in flight as twice what the storage delivers in a round trip, within the memory
 //! ```
-//! Example: a storage with 1 ms and 200 MB/s delivers 200 kB in a round trip, so 400 kB are in flight: the link is full, and a read of
-//! the program waits behind 1 ms of readahead at most.
+//! Example: storage with 1 ms latency and 200 MB/s delivers 200 kB per round trip, so 400 kB are kept in flight: the link is full, and
+//! a read of the program waits for at most 1 ms of readahead.
 //!
-//! What is cached already is not read again, so a plan that was half done goes on where it stopped, and a program that is ahead of
-//! the plan is not followed. Never: writes to a file, reads one that has changed since the plan was made, or more than the memory takes.
+//! Data that is already cached is not read again: so an interrupted plan continues where it stopped, and if the program is ahead of the
+//! plan, nothing is read for it. No file is written, files that have changed since the plan was made are not read, and no more is read
+//! than memory can hold.
 
 mod budget;
 pub mod engine;

@@ -1,11 +1,12 @@
-//! What disks read at an interval, how long the reads wait, which programs read, and what `doctor` says of each disk.
+//! For each interval: what disks read, how long the reads wait, which programs read, and `doctor`'s verdict on each
+//! disk.
 //!
 //! ```text
 //!   /sys/block/sda/stat   reads, sectors, milliseconds    ┐
 //!   /proc/vmstat          refaults of files               ├── now - before ──► WatchSample
 //!   /proc/PID/io          bytes read from storage         ┘
 //! ```
-//! It changes no setting and records nothing. Disks are measured as by `doctor`: at the start, and again when a value of
+//! It changes no setting and records nothing. Disks are measured as by `doctor`: at the start, and again when a
 //! `read_ahead_kb` has changed.
 
 use crate::doctor::verdict::DeviceVerdict;
@@ -17,18 +18,18 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Programs that are named for a disk.
+/// Most programs that are named for a disk.
 const MAX_PROGRAMS: usize = 4;
 
-/// What happened since the sample before.
+/// What happened since the previous sample.
 #[derive(Debug, Serialize)]
 pub struct WatchSample {
     pub seconds: f64,
-    /// Bytes of files that were read again soon after they had been dropped, from all disks.
+    /// Bytes of files on all disks that were read again soon after they had been dropped.
     pub refault_bytes: Option<u64>,
-    /// Per cent of the latest minute with stalls for memory.
+    /// Percentage of the last minute with memory stalls.
     pub stalled_percent: Option<f64>,
-    /// Disks that were read, and those that are named.
+    /// Disks that were read, and disks that the user named.
     pub disks: Vec<DiskSample>,
 }
 
@@ -37,9 +38,9 @@ pub struct DiskSample {
     pub name: String,
     pub reads: u64,
     pub read_bytes: u64,
-    /// How long its reads took, all together.
+    /// Sum of the durations of its reads.
     pub read_ms: u64,
-    /// Programs that have a file of it open and had storage read most, the most first. Those of other users are seen by root alone.
+    /// Programs with an open file on it that read most from storage, in descending order. Only root sees those of other users.
     pub programs: Vec<ReadingProgram>,
     pub doctor: DeviceVerdict,
 }
@@ -48,7 +49,7 @@ pub struct DiskSample {
 pub struct ReadingProgram {
     pub name: String,
     pub pid: u32,
-    /// From all disks.
+    /// Bytes read from all disks.
     pub read_bytes: u64,
 }
 
@@ -80,10 +81,10 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Looks at the disks for the first time. `options` are those of `doctor`.
+    /// Starts watching and examines the disks. `options` are those of `doctor`.
     ///
     /// # Errors
-    /// Those of [`doctor::examine`], and no disk is seen here.
+    /// Those of [`doctor::examine`]; or no disk is visible here.
     pub fn new(host: Host, options: DoctorOptions) -> Result<Watcher, Failure> {
         let verdicts = doctor::examine(&host, &options)?.devices;
         let before = Counters::now(&host, &host.backing_devices());
@@ -103,7 +104,7 @@ impl Watcher {
     /// What happened since the last call.
     ///
     /// # Errors
-    /// Those of [`doctor::examine`]: a disk that was named is gone.
+    /// Those of [`doctor::examine`]: a named disk no longer exists.
     pub fn sample(&mut self) -> Result<WatchSample, Failure> {
         let devices = self.host.backing_devices();
         let is_same = |verdict: &DeviceVerdict| {

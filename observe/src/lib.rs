@@ -5,7 +5,7 @@
 //!   a program ───────────► /proc ──looks from outside──────► sample ──► touches
 //!   a mount, a server ─────► the engine ────────────────────► recorder ──► a trace
 //! ```
-//! It takes no decisions and does not change the observed programs.
+//! It makes no decisions and does not change the observed programs.
 
 #![cfg_attr(
     test,

@@ -4,8 +4,8 @@
 //!   active: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
 //!           tracefs               one file for each CPU          names between the two
 //! ```
-//! Tracing needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
-//! lost event that is not reported.
+//! Tracing needs root and tracefs, but no eBPF toolchain and no kernel module. Nothing is left switched on, and lost events
+//! are always reported.
 
 pub mod active;
 pub mod drain;
@@ -32,19 +32,19 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The name that the header of a trace has.
+/// The format name in the header of a trace.
 pub const FORMAT: &str = "record";
 
-/// The system refused something else.
+/// The error for other refusals of the system.
 fn refused(error: impl Into<std::io::Error>) -> Failure {
     Failure::of(FailureKind::Input, error.into()).within("cannot record")
 }
 
-/// What there is beside recording by tracepoints.
+/// The alternatives to recording by tracepoints.
 const OTHER_WAYS: &str = "or record what the program waits for (record --by sample), or what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
-/// Where this machine cannot record, there are other ways to a trace. Says so once.
+/// Adds the alternatives, once, to an error that says that this machine cannot record.
 pub fn with_other_ways(error: Failure) -> Failure {
     let remedy = match (error.kind, error.remedy.as_str()) {
         (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
@@ -56,50 +56,50 @@ pub fn with_other_ways(error: Failure) -> Failure {
     Failure { remedy, ..error }
 }
 
-/// A thread with its descriptors, when recording began.
+/// A thread with its descriptors at the start of the recording.
 #[derive(Clone, Debug)]
 pub struct Before {
     pub thread: u32,
     pub descriptors: Vec<OpenBefore>,
-    /// Whose descriptors it shares instead.
+    /// The thread whose descriptors it shares, if it has none of its own.
     pub shares: Option<u32>,
-    /// Its own events are not recorded.
+    /// Whether its own events are not recorded.
     pub ignored: bool,
 }
 
-/// Events that were taken, and all that is needed to understand them.
+/// The recorded events, and everything that is needed to interpret them.
 pub struct Capture {
     ending: active::InstanceRemoval,
     spill: Spill,
-    /// Reads of io_uring's workers are recorded.
+    /// Whether reads of io_uring's workers are recorded.
     sees_workers: bool,
     decoder: Arc<Decoder>,
     before: Vec<Before>,
-    /// Until then descriptors were still being looked at: a call that began before may have moved them.
+    /// Until this time descriptors were still being examined: a call that began before may have moved them.
     settled_ns: u64,
     finder: Finder,
-    /// File systems have answered until now.
+    /// Whether file systems have answered until now.
     answers: bool,
-    /// Words of the command and its folder: paths, perhaps.
+    /// Words of the command, which may be paths, and its folder.
     roots: Vec<PathBuf>,
-    /// When it ended, by the machine's calendar.
+    /// When it ended, in calendar time.
     until_unix_ns: i128,
-    /// What the kernel says was lost.
+    /// Events that the kernel reports as lost.
     pub lost: Stats,
-    /// What another program has switched off before the end.
+    /// What another program switched off before the end, if anything.
     pub off: Option<SwitchedOff>,
-    /// From the start to the end of the command.
+    /// Seconds from the start to the end of the command.
     pub seconds: f64,
-    /// Processor time of the thread that took the events, meanwhile.
+    /// Processor time of the thread that took the events during this time.
     pub drain_cpu_seconds: f64,
 }
 
-/// Recording was switched off by another program.
+/// Another program switched recording off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchedOff {
-    /// The file of the instance that says so.
+    /// The file of the instance that shows it.
     pub what: String,
-    /// When that was seen first, in seconds since the recording began; it is looked at ten times a second.
+    /// When it was first noticed, in seconds since the recording began; it is checked ten times a second.
     pub at_s: f64,
 }
 
@@ -113,30 +113,30 @@ impl std::fmt::Display for SwitchedOff {
     }
 }
 
-/// A trace that is about to be written.
+/// A trace that is ready to be written.
 pub struct Understood {
     pub header: Header,
     /// Files and records.
     pub items: Items,
-    /// What was left out; whole when the items have ended.
+    /// What was left out; complete when the items have ended.
     pub left_out: LeftOut,
     pub counts: Counts,
     pub files: u64,
-    /// Files without a name.
+    /// Number of files without a name.
     pub nameless: u64,
     pub events: u64,
     pub event_bytes: u64,
-    /// What an event costs the program here, in nanoseconds, where it could be measured.
+    /// The cost of an event for the program, in nanoseconds, if it could be measured.
     pub event_ns: Option<f64>,
 }
 
-/// Where the second instance is refused.
+/// The note for a refused second instance.
 const UNSEEN_WORKERS: &str = "reads of io_uring's workers (iou-wrk, iou-sqp: SQPOLL, IOSQE_ASYNC, overlayfs) are missing: the kernel refused to record them";
 const WRONG: &str = "record it again, with fewer processes";
 
 impl Capture {
-    /// Follows the events once, finds the names, and is ready to follow them again.
-    /// Errors: the events cannot be read back, or are of more threads or descriptors than may be.
+    /// Follows the events once, finds the names, and prepares to follow the events again. Errors: the events cannot
+    /// be read back, or they have more threads or descriptors than are allowed.
     pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
         let none: Names = Box::new(|_| FileInfo::default());
         let mut first = self.steps(LearnedFiles::new(), none, LeftOut::default(), path)?;
@@ -147,7 +147,7 @@ impl Capture {
         }
         let lost_of_workers = first.merge.lost_of_workers;
         let mut ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
-        // The search begins there, and has a limit: it is the same in every run.
+        // The search begins there and is limited, so sort them to get the same result in every run.
         ran.sort();
         let LearnedRun {
             files: learned,
@@ -185,7 +185,8 @@ impl Capture {
         })
     }
 
-    /// Looks for the names of files, as long as file systems answer; gives how many have none in the end.
+    /// Searches for the names of files, as long as file systems answer. Returns how many files have no name in the
+    /// end.
     fn find(&mut self, ran: Vec<PathBuf>, wanted: &[FileKey]) -> u64 {
         let roots = std::mem::take(&mut self.roots);
         let own = wanted.to_vec();
@@ -281,7 +282,7 @@ impl Capture {
     }
 }
 
-/// What is to be known of the names of a trace.
+/// The notes about the names in a trace.
 fn notes_of_names(nameless: u64, answers: bool) -> impl Iterator<Item = String> {
     let some = format!("{nameless} files have no name: deleted, or not found");
     let none = "a file system did not answer, so names were not looked for to the end";
@@ -290,7 +291,7 @@ fn notes_of_names(nameless: u64, answers: bool) -> impl Iterator<Item = String> 
     some.into_iter().chain(none)
 }
 
-/// Events that become items.
+/// The events that become items.
 struct Events {
     follow: Follow,
     merge: Merge,

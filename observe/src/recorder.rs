@@ -1,11 +1,12 @@
-//! Records the reads of a front end: its observer, and a thread that writes a trace in foreread's format.
+//! Records the reads of a front end: an observer for the front end, and a thread that writes a trace in foreread's
+//! format.
 //!
 //! ```text
 //!   threads of the front end ──told──► queue, bounded ──► in order of start, bounded ──► writer ──► file
 //!                                      full: they wait     too late for it: counted
 //! ```
-//! Nothing is lost silently: a thread waits if the queue is full, and dropped records are counted in the trace. Never:
-//! bytes of data, or a request that was refused.
+//! Nothing is lost silently: a thread waits if the queue is full, and dropped records are counted in the trace. The
+//! trace contains no data bytes and no refused requests.
 
 use foreread::Advice;
 use foreread::front::observe::{Observer, PassedRequest, RequestKind};
@@ -20,11 +21,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Bytes of names that are kept to know a file when it is opened again. What is read of files beyond them is counted, and not
-/// recorded: [`MAX_FILES`] names of [`MAX_NAME_BYTES`] would be 4 GiB.
+/// Most bytes of names that are kept to recognize a file when it is opened again. Reads of files beyond them are counted but
+/// not recorded: [`MAX_FILES`] names of [`MAX_NAME_BYTES`] would need 4 GiB.
 const MAX_NAMES_BYTES: usize = 64 << 20;
 const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB of names";
-/// Requests that wait for the writer, some 2 MB.
+/// Most requests that wait for the writer, some 2 MB.
 const QUEUE: usize = 1 << 14;
 
 enum ClientEvent {
@@ -38,7 +39,7 @@ enum ClientEvent {
     End,
 }
 
-/// A recording under way: the observer of a front end.
+/// A running recording: the observer of a front end.
 pub struct Recorder {
     told: SyncSender<ClientEvent>,
     writer: Mutex<Option<JoinHandle<Result<RecordingCounts, TraceError>>>>,
@@ -47,13 +48,14 @@ pub struct Recorder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingCounts {
     pub records: u64,
-    /// Omitted records: reason and number.
+    /// Omitted records: the reasons and how many.
     pub left_out: Vec<(&'static str, u64)>,
 }
 
 impl Recorder {
-    /// Begins a trace. `front` is what made it ("foreread serve"); times count from `since`, which no request is older than,
-    /// and are then told from the first request on. `broken` is called, once, when nothing more can be written.
+    /// Starts a trace. `front` is what makes it ("foreread serve"). Times are measured from `since`, before which no request
+    /// starts, and the trace gives them relative to the first request. `broken` is called once if nothing more can be
+    /// written.
     pub fn start(
         front: &str,
         since: Instant,
@@ -110,7 +112,7 @@ impl Recorder {
     }
 
     fn tell(&self, told: ClientEvent) {
-        // The writer has ended; `broken` has the reason.
+        // If this fails, the writer has ended; `broken` has the reason.
         let _ = self.told.send(told);
     }
 }
@@ -138,18 +140,18 @@ fn header(front: &str) -> Header {
         format: front.to_string(),
         time_unit: "ns".to_string(),
         offset_unit: "bytes".to_string(),
-        // The threads are the server's, not the clients'.
+        // The threads belong to the server, not to the clients.
         lacks: Lacks {
             threads: true,
             ..Lacks::default()
         },
-        // A guest, a file system or the kernel's page cache is above.
+        // Above it is the cache of a guest, a file system, or the kernel's page cache.
         level: Level::BelowCache,
         notes: Vec::new(),
     }
 }
 
-/// A name as a trace can have it.
+/// A name in the form that a trace can contain.
 fn fit(name: &str) -> String {
     let mut name = name.replace('\0', "?");
     let fits = (0..=MAX_NAME_BYTES.min(name.len()))
@@ -163,7 +165,7 @@ struct TraceAssembly {
     queue: Receiver<ClientEvent>,
     since: Instant,
     left_out: LeftOut,
-    /// Clients that are there: the file of each, and its open description.
+    /// Connected clients: the file of each, and its open description.
     clients: HashMap<u64, (u32, u32)>,
     files: HashMap<FileKey, u32>,
     names_bytes: usize,
@@ -174,7 +176,7 @@ struct TraceAssembly {
     ended: bool,
 }
 
-/// Opened twice, it is one file.
+/// A file that is opened twice counts as one file.
 type FileKey = (String, u64);
 
 impl TraceAssembly {
@@ -208,7 +210,7 @@ impl TraceAssembly {
         let key = (name, size);
         let file = match self.files.get(&key) {
             Some(file) => *file,
-            // Its requests are counted as they come.
+            // Its requests are counted when they arrive.
             None if u64::from(known) == MAX_FILES
                 || self.names_bytes + key.0.len() > MAX_NAMES_BYTES =>
             {
@@ -254,14 +256,14 @@ impl TraceAssembly {
         match self.sorter.push(ns(passed.start), record) {
             Ok(Some(first)) => self.out(first),
             Ok(None) => {}
-            // It took as long as 65536 others.
+            // It took as long as 65536 other requests.
             Err(TooLate) => self
                 .left_out
                 .count("requests answered too late to be sorted"),
         }
     }
 
-    /// A record leaves, in terms of the first one's start.
+    /// Writes a record, with times relative to the start of the first one.
     fn out(&mut self, mut record: Record) {
         let base = *self.base_ns.get_or_insert(record.start_ns.unwrap_or(0));
         record.start_ns = record.start_ns.map(|start| start - base);

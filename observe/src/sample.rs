@@ -1,4 +1,5 @@
-//! Samples what a program's threads wait for, and infers its reads: without tracing, root or changes to the program.
+//! Samples what a program's threads wait for, and infers its reads, without tracing, without root, and without
+//! changes to the program.
 //!
 //! ```text
 //!   /proc/PID/task/TID/syscall   17 0x3 0x7f.. 0x10000 0x8000000 ...   blocked in pread64(3, .., 64K, 128M): a read of 128M
@@ -6,14 +7,15 @@
 //!   /proc/PID/task/TID/io        rchar: 9437184                        how much was read meanwhile: a gap was read, or skipped
 //!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked in no call waits for a fault
 //! ```
-//! A read of slow storage is seen as it blocks. One that the page cache answers is not, but its bytes are counted: where a thread reads in
-//! order and as many bytes as lie between two places where it blocked, it has read those. Between two looks its place is guessed by the
-//! count, at most [`threads::MAX_GUESSED_BYTES`] beyond the last place that was seen for each time that its run was seen.
+//! A read from slow storage is observed because it blocks. A read that the page cache serves is not, but its bytes are counted: if a
+//! thread reads sequentially, and it has read as many bytes as there are between two positions where it blocked, it has read exactly
+//! those. Between two samples its position is estimated from the count, at most [`threads::MAX_GUESSED_BYTES`] after the last observed
+//! position for each time that its run was seen.
 //!
-//! Needed: the same user, and Yama at 0 or 1 for a parent of the program. Not seen: programs that hide (setuid, `PR_SET_DUMPABLE` 0), reads
-//! that never block, and which of a vector's buffers are how long.
+//! It needs the same user, and Yama at 0, or at 1 if foreread is the program's parent. Not observed are programs that other processes may
+//! not inspect (setuid, `PR_SET_DUMPABLE` 0), reads that never block, and the lengths of the buffers of a vectored read.
 //!
-//! Never: a wait for the program, or an open of a file of the program's.
+//! The program never waits for the sampler, and its files are not opened.
 
 mod calls;
 mod mappings;
@@ -29,32 +31,33 @@ pub(crate) use threads::place_of_descriptor;
 pub use threads::{EndedWait, bytes_read_by, may_look, process_of};
 use threads::{SampledThread, ThreadState};
 
-/// The shortest time between two looks while a thread waits, and the longest where none does.
+/// The shortest time between two samples, used while a thread waits, and the longest, used if none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest while the same wait goes on: a quarter of the time that it takes until then.
+/// The longest time while the same wait continues: a quarter of the duration of the wait until then.
 const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(2);
-/// A look is followed by a pause of this many times its own length, at least: while a thread waits, and where none does.
+/// A sample is followed by a pause of at least this many times its own duration: while a thread waits, and if none does.
 const PAUSE: u32 = 10;
 const IDLE_PAUSE: u32 = 100;
-/// How often new threads and children are looked for: where none has come, more rarely each time.
+/// How often to search for new threads and children: if none has appeared, less often each time.
 const FAMILY_EVERY_NS: u64 = 5_000_000;
 const MAX_FAMILY_EVERY_NS: u64 = 40_000_000;
 const FAMILY_PAUSE: u64 = 30;
-/// Threads that are looked at, at most.
+/// Most threads that are sampled.
 const MAX_THREADS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageUse {
-    /// Whether it is slow is asked: a wait is given as a miss and a read at its end. The number is what the kernel reads ahead there, in bytes.
+    /// It is being examined whether the storage is slow: a wait is reported as a miss and a read at its end. The number is how much the
+    /// kernel reads ahead there, in bytes.
     Looked(u64),
-    /// It is read ahead from: a read is given when it is first seen.
+    /// It is read ahead from: a read is reported when it is first seen.
     ReadAhead,
     PassedOver,
 }
 
 impl StorageUse {
-    /// What the kernel reads ahead, of a storage that is looked at.
+    /// How much the kernel reads ahead, if the storage is being examined.
     fn looked(self) -> Option<u64> {
         match self {
             StorageUse::Looked(bytes) => Some(bytes),
@@ -63,11 +66,11 @@ impl StorageUse {
     }
 }
 
-/// How long threads have waited for a storage.
+/// How long threads have waited for a storage device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledWait {
     pub threads_ns: u64,
-    /// The time in which at least one waited.
+    /// Time in which at least one thread waited.
     pub time_ns: u64,
 }
 
@@ -77,30 +80,30 @@ pub struct Sampler {
     processes: HashMap<u32, MappedFiles>,
     family_at_ns: Option<u64>,
     family_every_ns: u64,
-    /// When the latest look was, and how long the latest look for threads took.
+    /// The time of the latest sample, and how long the latest search for threads took.
     looked_at_ns: u64,
     family_cost_ns: u64,
-    /// How long a look takes, and the pause after it.
+    /// How long a sample takes, and the pause after it.
     cost: Duration,
     interval: Duration,
-    /// A thread waited at the latest look.
+    /// Whether a thread waited in the latest sample.
     is_waiting: bool,
-    /// When a wait was last seen that was not there before.
+    /// When a new wait was last seen.
     changed_ns: u64,
-    /// Samples all threads.
+    /// Number of samples of all threads.
     pub looks: u64,
     pub waits: HashMap<u32, SampledWait>,
-    /// Bytes of threads that have ended, given on as read and seen by no look.
+    /// Bytes that were reported as read although no sample saw them, by threads that have ended.
     guessed: HashMap<u32, u64>,
     /// Threads that this user may not inspect.
     hidden: HashSet<u32>,
     has_hidden: bool,
-    /// Waits that are over, where they are kept.
+    /// Waits that have ended, if they are kept.
     ended: Option<Vec<EndedWait>>,
 }
 
 impl Sampler {
-    /// Of the program `pid` and its children.
+    /// A sampler for the program `pid` and its children.
     pub fn new(pid: u32) -> Sampler {
         Sampler {
             pid,
@@ -123,34 +126,34 @@ impl Sampler {
         }
     }
 
-    /// Has [`Sampler::ended_waits`] give the waits of threads for reads from now on.
+    /// Makes [`Sampler::ended_waits`] return the waits of threads for reads from now on.
     pub fn keep_ended_waits(&mut self) {
         self.ended = Some(Vec::new());
     }
 
-    /// The waits that were over at the latest looks, once each.
+    /// The waits that had ended in the latest samples, each once.
     pub fn ended_waits(&mut self) -> impl Iterator<Item = EndedWait> + use<> {
         let ended = self.ended.as_mut().map(std::mem::take);
         ended.unwrap_or_default().into_iter()
     }
 
-    /// The time until the next look.
+    /// The time until the next sample.
     pub fn interval(&self) -> Duration {
         let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
-    /// A thread could not be looked at, at any time.
+    /// Whether any thread could not be inspected, at any time.
     pub fn has_hidden(&self) -> bool {
         self.has_hidden
     }
 
-    /// No thread can be seen: the program hides.
+    /// Whether no thread can be inspected: the program hides.
     pub fn is_blind(&self) -> bool {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
 
-    /// Bytes of a storage that were given on as read by the count of bytes alone: no look has seen them.
+    /// Bytes of a storage device that were reported as read only because of the count of bytes: no sample saw them.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
         of_ended
@@ -161,7 +164,7 @@ impl Sampler {
                 .sum::<u64>()
     }
 
-    /// Looks once at all threads.
+    /// Samples all threads once.
     pub fn look(&mut self, touches: &mut Vec<Touch>, usage: &dyn Fn(u32) -> StorageUse) {
         let began_ns = now_ns();
         let since_look_ns = began_ns.saturating_sub(self.looked_at_ns.max(1));
@@ -246,7 +249,7 @@ impl Sampler {
             return;
         }
         self.family_at_ns = Some(now_ns);
-        // This process reads what it reads ahead: where it belongs to the program it is not looked at.
+        // This process reads what it reads ahead: if it belongs to the program, it is not sampled.
         let own = std::process::id();
         let mut family = family(self.pid);
         family.retain(|pid| *pid != own);

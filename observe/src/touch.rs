@@ -9,24 +9,24 @@ use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
-    /// By a call that reads.
+    /// A system call that reads.
     Read,
-    /// By a touch of a mapping, and it was in the cache.
+    /// A touch of a mapped page that was in the cache.
     Mapped,
-    /// By a touch of a mapping that went to the file.
+    /// A touch of a mapping for which the file was read.
     Fault,
-    /// It was not in the cache, or the kernel read it ahead.
+    /// The page was not in the cache, or the kernel read it ahead.
     Miss,
 }
 
 /// The accessed pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time in nanoseconds of the monotonic clock.
     pub at_ns: u64,
     pub thread: u32,
     pub file: FileKey,
-    /// First and last page, of the machine's size.
+    /// First and last page, in pages of the machine's size.
     pub pages: (u64, u64),
     pub kind: TouchKind,
 }
@@ -41,7 +41,7 @@ impl Touch {
 
 // Queries the kernel about processes and files: the threads and children of a process, the device and inode of a file.
 //
-// Processes change meanwhile: one that has ended has no data.
+// Processes change while they are queried: a process that has ended has no data.
 
 pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
@@ -75,12 +75,13 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
     all
 }
 
-/// The file at `path`, links followed, if it is one that can be read ahead.
+/// The file at `path`, with links followed, if it can be read ahead.
 pub(crate) fn place_of(path: &Path) -> Option<(FileKey, u64)> {
     place(path, AtFlags::empty())
 }
 
-/// The same for a descriptor's link in /proc: no server is asked, and the size may be that of a moment ago.
+/// Like [`place_of`], for a descriptor's link in /proc: no server is queried, so the size may be slightly out of
+/// date.
 pub(crate) fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
     place(link, AtFlags::STATX_DONT_SYNC)
 }

@@ -6,7 +6,7 @@
 //!   or ours    a killed one's by its guard, or by the next run
 //! ```
 //!
-//! Never: an event switched on outside of the instance, a mount that outlives the process, or a kprobe.
+//! No event is switched on outside the instance, no mount outlives the process, and no kprobe is used.
 
 use foreread_os::failure::Failure;
 pub use instance::{Instance, Stats};
@@ -40,8 +40,8 @@ fn write(path: &Path, value: &str) -> Result<(), Failure> {
 /// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether threads have the numbers of the events here. Tracepoints have those of the initial namespace, and in another one no thread
-/// knows its own.
+/// Whether the thread numbers in events are valid here. Tracepoints have the numbers of the initial namespace; in another namespace a
+/// thread does not know its number there.
 pub fn knows_threads() -> bool {
     let other = |namespace: PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
     !std::fs::read_link("/proc/self/ns/pid").is_ok_and(other)
@@ -59,7 +59,7 @@ pub fn thread_cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// Where tracefs is, for as long as this lives.
+/// Where tracefs is, as long as this value exists.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -67,13 +67,12 @@ pub struct Root {
     _mount: Option<OwnedFd>,
 }
 
-/// Where distributions mount it: since Linux 4.1 in the first place, before and often still in the second.
+/// Where distributions mount it: since Linux 4.1 in the first folder, before that, and often still, in the second.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// `TRACEFS_MAGIC`, as the manual page of statfs(2) has it.
+/// `TRACEFS_MAGIC` from the manual page of statfs(2).
 const TRACEFS_MAGIC: i64 = 0x7472_6163;
 
-/// Finds tracefs, or makes a detached mount of it.
-/// Errors: the user is not root, or there is no tracefs that can be written.
+/// Finds tracefs, or creates a detached mount of it. Errors: the user is not root, or there is no writable tracefs.
 pub fn root() -> Result<Root, Failure> {
     let mounted =
         |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
@@ -92,7 +91,7 @@ pub fn root() -> Result<Root, Failure> {
             _mount: None,
         });
     }
-    // A container has it read-only, where it has it at all.
+    // A container has tracefs read-only, if at all.
     let remedy = "use a kernel with CONFIG_FTRACE_SYSCALLS, outside of a container";
     let what = match is_mounted {
         true => "tracefs cannot be written here",
@@ -110,7 +109,7 @@ pub fn root() -> Result<Root, Failure> {
     })
 }
 
-/// Whether an instance can be made there.
+/// Whether an instance can be created there.
 fn is_writable(place: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let instances = place.join("instances");
@@ -151,20 +150,20 @@ impl Root {
 //       field:long ret;        offset:16; size:8;  signed:1;
 // ```
 //
-// Never: a field read outside of the bytes of its event.
+// No field is read outside the bytes of its event.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    /// Where its bytes begin.
+    /// Offset of its first byte.
     pub offset: usize,
     pub size: usize,
-    /// Whether its highest bit is a sign.
+    /// Whether it is signed.
     pub signed: bool,
 }
 
 impl Field {
-    /// Its value in the bytes of an event, if they hold it. A sign is carried on.
+    /// Its value in the bytes of an event, if they contain it. The sign is extended.
     pub fn value(&self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.offset..self.offset.checked_add(self.size)?)?;
         let wide = |number: i64| number as u64;
@@ -182,14 +181,14 @@ impl Field {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
-    /// What the first two bytes of each such event are.
+    /// The first two bytes of each such event.
     pub id: u16,
-    /// Its fields, without the common ones.
+    /// The fields, without the common ones.
     pub fields: Vec<Field>,
 }
 
 impl EventFormat {
-    /// Reads a `format` file; nothing where it is not one.
+    /// Parses a `format` file; `None` if it is not one.
     pub fn parse(text: &str) -> Option<EventFormat> {
         let id = text
             .lines()

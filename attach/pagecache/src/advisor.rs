@@ -1,19 +1,20 @@
-//! The decision core beside a program that reads through the kernel's page cache.
+//! Runs the decision core for a program that reads through the kernel's page cache.
 //!
-//! The core decides as it does for a mount. But its reads are the program's own, seen from outside, its cache is the kernel's, and
-//! its fetches bring no bytes to us:
+//! The core decides as it does for a mount. But the reads are the program's own, observed from outside, the cache is the kernel's,
+//! and foreread gets no bytes from its fetches:
 //!
 //! ```text
 //!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when is it there?
 //!                                                        └─► Job 128K..1M  ahead: readahead(2), when is it there?
 //!   Advisor::done(fetch, AtHand | Arrived | Failed) ◄── the caller does the jobs
 //! ```
-//! Example: a program reads a file of 1 GiB in order. Its first read is a demand job; the caller waits until the first byte is in the
-//! cache, 1.3 ms later. Now the core knows the latency of the device, and the second read has an ahead job of 4 MiB.
+//! Example: a program reads a file of 1 GiB sequentially. Its first read is a demand job; the caller waits until the first byte is in
+//! the cache, 1.3 ms later. Now the core knows the latency of the device, and the second read has an ahead job of 4 MiB.
 //!
-//! Bytes that the kernel had in its cache all the time answer at once ([`Outcome::AtHand`]): their times are not those of the storage.
+//! If bytes were in the kernel's cache all the time, the job ends at once ([`Outcome::AtHand`]): such times are not those of the
+//! storage.
 //!
-//! Never: reads, waits, or asks the time.
+//! The advisor does not read, wait, or read a clock.
 
 use foreread_core::event::{Action, Class, Error, Event};
 use foreread_core::machine::{Config, MAX_IDS, Machine};
@@ -23,20 +24,20 @@ use foreread_core::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageSize, 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Readahead that may be in flight, unless the caller says otherwise. Chosen: four requests for each of eight streams.
+/// Most readahead fetches in flight, unless the caller sets a limit. Chosen: four requests for each of eight streams.
 const MAX_AHEAD: u32 = 32;
-/// Largest request of readahead: a range that arrives in parts shows late whether its first part has arrived.
+/// Largest readahead request: if it is larger, it is noticed late that its first part has arrived.
 const MAX_FETCH_BYTES: u64 = 4 << 20;
 
-/// Something that the caller does.
+/// Something that the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// To be named in the answer.
+    /// Identifies the job in the answer.
     pub fetch: FetchId,
     pub file: FileId,
-    /// Which bytes.
+    /// The bytes to wait for or to read ahead.
     pub range: Range<u64>,
-    /// The program is reading them: only when they are there is of interest.
+    /// Whether the program itself is reading them: then the caller only reports when they have arrived.
     pub is_demand: bool,
 }
 
@@ -45,7 +46,7 @@ pub struct Job {
 pub enum Outcome {
     /// All bytes were in the cache before it began.
     AtHand,
-    /// They came from the storage, and are there.
+    /// They came from the storage and are now in the cache.
     Arrived,
     /// They cannot be read ahead.
     Failed,
@@ -58,10 +59,10 @@ pub struct Advisor {
 }
 
 impl Advisor {
-    /// An advisor of one storage, whose readahead may fill `room_bytes` of the page cache.
+    /// An advisor for one storage device, whose readahead may fill `room_bytes` of the page cache.
     #[must_use]
     pub fn new(policy: PolicySpec, room_bytes: u64) -> Advisor {
-        // The kernel brings whole pages of the machine. A policy that is defined on smaller ones has several in each.
+        // The kernel reads whole pages of the machine. A policy that is defined on smaller pages has several in each.
         let page = policy.info.page_bytes.unwrap_or_else(crate::page_bytes);
         let page = PageSize::new(page).expect("a power of two");
         let config = Config {
@@ -79,13 +80,13 @@ impl Advisor {
         }
     }
 
-    /// Whether the core can take a file of this number.
+    /// Whether the core accepts a file with this number.
     #[must_use]
     pub fn takes(file: FileId) -> bool {
         file.0 < MAX_IDS
     }
 
-    /// The program has opened a file. It has one open description for each, named like the file.
+    /// The program has opened a file. Each file has one open description with the same number.
     pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(
             now,
@@ -97,7 +98,7 @@ impl Advisor {
         );
     }
 
-    /// The program has done with a file.
+    /// The program no longer uses a file.
     pub fn close(&mut self, now: Nanos, file: FileId) {
         self.handle(
             now,
@@ -107,7 +108,7 @@ impl Advisor {
         );
     }
 
-    /// A folder has this file, behind `after`.
+    /// A folder listing has this file, directly after `after`.
     pub fn list(&mut self, now: Nanos, file: FileId, size: u64, after: Option<FileId>) {
         self.handle(
             now,
@@ -120,7 +121,7 @@ impl Advisor {
         );
     }
 
-    /// A file has become longer.
+    /// A file has grown.
     pub fn grew(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(now, Event::Grown { file, size });
     }
@@ -149,7 +150,7 @@ impl Advisor {
                 self.handle(now, Event::Done { fetch, bytes });
             }
             Outcome::Arrived => self.handle(now, Event::Done { fetch, bytes }),
-            // Of a demand job the program's own read goes on: what was waited for is as good as there.
+            // If a demand job fails, the program's own read goes on: treat the bytes as arrived.
             Outcome::Failed if job.is_demand => {
                 self.handle(now, Event::AtHand { fetch });
                 self.handle(now, Event::Done { fetch, bytes });
@@ -164,7 +165,7 @@ impl Advisor {
         }
     }
 
-    /// The next thing to do.
+    /// The next job.
     pub fn next_job(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
@@ -177,7 +178,7 @@ impl Advisor {
 
     fn handle(&mut self, now: Nanos, event: Event) {
         self.machine.handle(now, event);
-        // A piece that is served is given back at once, which may begin the next one.
+        // A completed read is answered at once, which may start the next one.
         while let Some(action) = self.machine.poll() {
             match action {
                 Action::Submit {
@@ -195,8 +196,8 @@ impl Advisor {
                     });
                 }
                 Action::Serve { lease, .. } => self.machine.handle(now, Event::Release { lease }),
-                // The kernel evicts by its own order, and a request that is no longer wanted is with the device already. Of the
-                // timers of policies none is used by one that can be named here.
+                // The kernel evicts in its own order, and a request that is no longer wanted has already been submitted. No
+                // policy that can be named here uses timers.
                 Action::Drop { .. }
                 | Action::Cancel { .. }
                 | Action::Fail { .. }

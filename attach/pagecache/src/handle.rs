@@ -1,20 +1,21 @@
-//! A file of ext4 opened by the number of its inode: open_by_handle_at(2).
+//! Opens a file on ext4 by its inode number: open_by_handle_at(2).
 //!
-//! The kernel's events name a file by device and inode. A handle of ext4 is the inode and a generation, and the generation 0 fits any:
+//! The kernel's events identify a file by device and inode. A handle of ext4 consists of the inode and a generation, and the
+//! generation 0 matches any:
 //!
 //! ```text
 //!   open(a folder of the mount, 12)   the file of inode 12, whatever its names are, also where no program has it open any more
 //! ```
-//! Other file systems insist on the generation, which no event has. It needs CAP_DAC_READ_SEARCH.
+//! Other file systems check the generation, which no event contains. CAP_DAC_READ_SEARCH is needed.
 //!
-//! Never: opens what is no regular file, which might do more than open it.
+//! Only regular files are opened, because opening others may have side effects.
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// `EXT4_SUPER_MAGIC`, as the manual page of statfs(2) has it.
+/// `EXT4_SUPER_MAGIC` from the manual page of statfs(2).
 const EXT4: i64 = 0xef53;
 /// `FILEID_INO32_GEN` of the kernel: inode and generation, 32 bits each.
 const INODE_AND_GENERATION: libc::c_int = 1;
@@ -27,16 +28,16 @@ struct Handle {
     generation: u32,
 }
 
-/// Whether files of this file system can be opened so.
+/// Whether files on this file system can be opened in this way.
 #[must_use]
 pub fn is_supported(mount: impl AsFd) -> bool {
     fstatfs(mount).is_ok_and(|fs| fs.f_type == EXT4)
 }
 
-/// The regular file of this inode, for reading, without a change of the time of its last access.
+/// Opens the regular file with this inode for reading; its access time is not changed.
 ///
 /// # Errors
-/// There is none, the caller may not, or the file system needs more than the inode.
+/// There is no such file, the caller lacks the permission, or the file system needs more than the inode.
 pub fn open(mount: impl AsFd, inode: u64) -> io::Result<File> {
     let inode = u32::try_from(inode).map_err(|_| io::ErrorKind::InvalidInput)?;
     if !is_supported(&mount) {
@@ -74,6 +75,6 @@ fn by_handle(mount: impl AsFd, inode: u32, flags: libc::c_int) -> io::Result<Own
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor.
+    // SAFETY: the kernel has just returned this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }

@@ -1,11 +1,12 @@
-//! What this process got from its parent and a command of ours gets again: SIGPIPE as it was, and the blocked signals.
+//! Restores for a child command what this process inherited from its parent: the handling of SIGPIPE and the blocked
+//! signals.
 //!
 //! ```text
 //!   nohup, a shell ──► foreread: SIGPIPE ignored by Rust's start, before main ──► CMD: std sets SIGPIPE to its default, and blocks nothing
 //!                        └── looked at before that ─────────────────────────────► keep(&mut command): both as they were
 //! ```
-//! All other signals that were ignored stay ignored over fork and exec, as long as no handler is set for them. What outlives its caller
-//! gets none of its open files: a lock (flock(1)) or a pipe of a script would be held as long as it runs.
+//! Other ignored signals stay ignored over fork and exec, as long as no handler is set for them. A process that outlives its caller
+//! gets none of its open files: otherwise a lock (flock(1)) or a pipe of a script would be held as long as it runs.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -19,7 +20,7 @@ struct InheritedSignals {
 
 static INHERITED: OnceLock<InheritedSignals> = OnceLock::new();
 
-/// Called by the loader before Rust's start, which ignores SIGPIPE.
+/// Called by the loader before Rust's start code, which ignores SIGPIPE.
 #[allow(unsafe_code)] // An entry of the loader's table.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -43,7 +44,7 @@ extern "C" fn look() {
     let _ = INHERITED.set(found);
 }
 
-/// Has `command` begin with the signals ignored and blocked that this process began with.
+/// Makes `command` start with the same ignored and blocked signals with which this process started.
 #[allow(unsafe_code)] // A closure between fork and exec.
 pub fn keep(command: &mut Command) {
     let Some(InheritedSignals {
@@ -53,7 +54,7 @@ pub fn keep(command: &mut Command) {
     else {
         return;
     };
-    // SAFETY: the mask is one that the system has given.
+    // SAFETY: the system has filled in the mask.
     let blocks =
         unsafe { (1..=64).any(|signal| libc::sigismember(&raw const blocked, signal) == 1) };
     if !ignores_pipe && !blocks {
@@ -73,13 +74,13 @@ pub fn keep(command: &mut Command) {
     unsafe { command.pre_exec(set) };
 }
 
-/// Has `command` begin with standard input and both outputs, and no other open file of this process. Before Linux 5.11 it keeps them.
+/// Makes `command` start with only standard input and both outputs; before Linux 5.11 it keeps all open files of this process.
 #[allow(unsafe_code)] // A closure between fork and exec.
 pub fn leave_files(command: &mut Command) {
     let leave = || {
         let (first, last, at_exec) = (3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-        // SAFETY: the call may be made between fork and exec, and takes numbers alone. They are closed by exec, so that std still says of one
-        // that fails why.
+        // SAFETY: the call may be made between fork and exec, and takes only numbers. The descriptors are closed by exec, so that std can
+        // still report why an exec failed.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, at_exec) };
         Ok(())
     };

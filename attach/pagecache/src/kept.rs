@@ -1,15 +1,15 @@
-//! Whether a file system keeps what is cached of a file when the file is opened once more.
+//! Whether a file system keeps the cached pages of a file when the file is opened again.
 //!
-//! A server of FUSE that does not ask for `FOPEN_KEEP_CACHE` (rclone, s3fs, nbdfuse) has the kernel drop the pages of a file at each open.
-//! What was read ahead for another program is gone when that program opens the file, and our own open drops what the program has read:
+//! If a FUSE server does not set `FOPEN_KEEP_CACHE` (rclone, s3fs, nbdfuse), the kernel drops the pages of a file at each open. Data that
+//! was read ahead for another program is lost when that program opens the file, and an open by foreread drops what the program has read:
 //!
 //! ```text
 //!   grep -r over rclone mount, 150 files of 33 ms:   5.4 s, and 5.3 s with all of them read ahead in time
 //! ```
-//! It is tried: a byte is read, or another program has read some; the file is opened again, and the kernel is asked whether the page is still
-//! there. Other file systems keep it, and are not asked.
+//! This is tested: a byte is read, or another program has read some; then the file is opened again, and the kernel is asked whether the
+//! page is still cached. Other file systems keep the pages, and are not tested.
 //!
-//! Never: a file opened on another file system than FUSE.
+//! Only files on FUSE are opened here.
 
 use crate::resident;
 use foreread_os::open::{descriptor_path, is_on_fuse};
@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is known of file systems, by the numbers that the caller has for their devices: each is tried one time.
+/// What is known about file systems, by the caller's numbers for their devices: each is tested once.
 #[derive(Default)]
 pub struct Dropping(Mutex<BTreeMap<u64, bool>>);
 
@@ -29,19 +29,19 @@ impl Dropping {
         Dropping(Mutex::new(BTreeMap::new()))
     }
 
-    /// Whether it is known to drop what is cached of a file when that is opened.
+    /// Whether the file system is known to drop the cached pages of a file when it is opened.
     #[must_use]
     pub fn is(&self, dev: u64) -> bool {
         self.known().get(&dev) == Some(&true)
     }
 
-    /// The same, tried with a file of it where it is not known: one that was just opened, of which another program has `read` these bytes, where
-    /// that is known. May wait for its server.
+    /// Tests it with a file on it if it is not known yet. The file was just opened; `read` are bytes that another program has read from
+    /// it, if known. May wait for the server.
     pub fn look(&self, dev: u64, file: &File, read: Option<&Range<u64>>) -> bool {
         if let Some(known) = self.known().get(&dev) {
             return *known;
         }
-        // Not under the lock: it may wait.
+        // Do this without the lock: it may wait.
         let found = match read {
             Some(read) => is_dropped(file, read),
             None => is_dropped_by_open(file),
@@ -57,8 +57,8 @@ impl Dropping {
     }
 }
 
-/// Whether our open of this file has dropped what another program has read of it. Nothing where the kernel does not say. Nothing is read for it: a
-/// server that reads ahead by itself would begin to.
+/// Whether the caller's open of this file has dropped what another program had read. Returns `None` if the kernel does not report it.
+/// Nothing is read for this test: a server that reads ahead by itself would start to do so.
 fn is_dropped(file: &File, read: &Range<u64>) -> Option<bool> {
     if !is_on_fuse(file) {
         return Some(false);
@@ -66,7 +66,8 @@ fn is_dropped(file: &File, read: &Range<u64>) -> Option<bool> {
     Some(resident::cached(file, read).ok().flatten()? == 0)
 }
 
-/// Whether an open of this file drops what is cached of it. Nothing where the kernel does not say, or the file is empty. Waits for one byte.
+/// Whether opening this file drops its cached pages. Returns `None` if the kernel does not report it, or if the file is empty. Waits for
+/// one byte.
 #[must_use]
 pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     if !is_on_fuse(file) {
@@ -78,7 +79,7 @@ pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     }
     let first = 0..byte.len() as u64;
     let cached = || resident::cached(file, &first).ok().flatten();
-    // What is not there after its own read passes the page cache by.
+    // If a byte is not cached after it was read, reads bypass the page cache.
     if cached()? == 0 {
         return Some(true);
     }

@@ -1,4 +1,4 @@
-//! Drives the kernel's page cache for programs that are not changed.
+//! Controls the kernel's page cache for unmodified programs.
 //!
 //! Each part is a thin layer over one facility of Linux:
 //!
@@ -11,10 +11,10 @@
 //!   inherited   signals that a command of ours gets as we got them
 //!   program     how this program is started again, and commands of the user
 //! ```
-//! Example: 64 MiB of a file of a disk whose `read_ahead_kb` is 8192 are eight calls of readahead(2). One call for all of them
-//! would cache the first 8 MiB and report success.
+//! Example: reading 64 MiB of a file on a disk with a `read_ahead_kb` of 8192 takes eight calls of readahead(2). A single call
+//! for all of it would cache the first 8 MiB and report success.
 //!
-//! Never: decides what is read, waits for a clock, or writes to a file.
+//! This crate does not decide what is read, reads no clock, and writes to no file.
 
 pub mod advisor;
 pub mod handle;
@@ -26,7 +26,7 @@ pub mod resident;
 
 pub use foreread_os::host::memory::page_bytes;
 
-/// `range` with both ends moved outward to pages.
+/// `range` with both ends rounded outward to pages.
 #[must_use]
 pub fn whole_pages(range: &std::ops::Range<u64>) -> std::ops::Range<u64> {
     let page = page_bytes();

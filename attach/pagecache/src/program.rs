@@ -1,8 +1,8 @@
-//! The program that runs: how it is started again, and the file that it is built into.
+//! The running program: how to start it again, and the file that contains it.
 //!
-//! The command starts itself for `tune` (a `record` as a child), for the guard of tracefs and for that of `watch`. Where it is a library of
-//! another program, the running file is not the command's: in Python it is the interpreter's. That program says with [`set`]
-//! what to start.
+//! The command starts itself for `tune` (a `record` as a child), and for the guards of tracefs and of `watch`. If it is a library in
+//! another program, the running file is not the command's own: in Python it is the interpreter. That program then says with [`set`] what
+//! to start.
 //!
 //! ```text
 //!   foreread         /proc/self/exe record ...
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Why the command `name` did not begin.
+/// The error if the command `name` could not be started.
 #[must_use]
 pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
     let (kind, remedy) = match error.kind() {
@@ -35,27 +35,27 @@ pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
     Failure::new(kind, "cannot run", name.display(), remedy).because(error)
 }
 
-/// This program, also where its file was replaced meanwhile (proc(5)).
+/// This program, even if its file has been replaced in the meantime (proc(5)).
 const OWN: &str = "/proc/self/exe";
 
-/// How to start the command from another program.
+/// How to start the command from within another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The program and its first arguments.
     pub start: Vec<OsString>,
-    /// The file that the command was built into.
+    /// The file that contains the command.
     pub file: PathBuf,
 }
 
 static SET: OnceLock<Program> = OnceLock::new();
 
-/// Says how the command is started here. The first word counts.
+/// Sets how the command is started here. Only the first call has an effect.
 pub fn set(program: Program) {
     let _ = SET.set(program);
 }
 
-/// A command of the user: it gets the ignored and blocked signals that this program got. Within another program those are that one's, and a
-/// command begins as std has it.
+/// A command of the user: it gets the ignored and blocked signals with which this program was started. Within another program those
+/// belong to that program, so the command gets the defaults of std.
 #[must_use]
 pub fn command(name: &OsStr) -> Command {
     let mut command = Command::new(name);
@@ -65,16 +65,16 @@ pub fn command(name: &OsStr) -> Command {
     command
 }
 
-/// Begins a command of the user, which is its name and its arguments.
+/// Starts a command of the user, given by its name and its arguments.
 ///
 /// # Errors
-/// It is not there, or cannot be run.
+/// The command does not exist, or cannot be run.
 pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, Failure> {
     let begun = command(name).args(arguments).spawn();
     begun.map_err(|error| not_begun(name, &error))
 }
 
-/// Sends a signal to a command. One that is gone does not miss it.
+/// Sends a signal to a process. It is not an error if the process has ended.
 pub fn send(pid: u32, signal: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
@@ -95,49 +95,52 @@ pub fn again() -> Command {
     command
 }
 
-/// From this size on a block of memory is a mapping, which goes back to the system when it is freed.
+/// A block of memory of at least this size is a separate mapping, which goes back to the system when it is freed.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES: libc::c_int = 1 << 20;
-/// Pools of memory that threads share. The default is 8 for each processor, and each keeps what it once held.
+/// Most memory pools that threads share. The default is 8 for each processor, and each keeps the memory that it once
+/// used.
 #[cfg(target_env = "gnu")]
 const POOLS: libc::c_int = 2;
 
-/// Sets up the allocator of this process, before its first thread. By default glibc takes large blocks from the pools of threads once such a
-/// block was freed: a server's buffers stay there, and those of the crate `fuser`, 16 of 16 MiB, may be cleared by hand.
+/// Sets up the allocator of this process, before its first thread. By default, once a large block has been freed, glibc takes large
+/// blocks from the pools of threads: the buffers of a server then stay there, and those of the crate `fuser`, 16 of 16 MiB, may have to
+/// be cleared explicitly.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)] // mallopt has no safe wrapper.
 pub fn tune_heap() {
-    // SAFETY: the calls take numbers alone, and may be made at any time.
+    // SAFETY: the calls take only numbers, and may be made at any time.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
         libc::mallopt(libc::M_ARENA_MAX, POOLS);
     }
 }
 
-/// Other allocators are left as they are.
+/// Other allocators keep their settings.
 #[cfg(not(target_env = "gnu"))]
 pub fn tune_heap() {}
 
-/// Gives this process the command's name: begun by [`again`] it has that of the link, "exe".
+/// Sets the name of this process to that of the command: a process that was started by [`again`] has the name of the
+/// link, "exe".
 pub fn take_name() {
     let _ = rustix::thread::set_name(c"foreread");
 }
 
-/// The same, for one that outlives this process: it keeps none of its files open.
+/// Like [`again`], for a process that outlives this one: it keeps none of this process's files open.
 pub fn again_behind() -> Command {
     let mut command = again();
     crate::inherited::leave_files(&mut command);
     command
 }
 
-/// Makes this process a session without a terminal: what the terminal sends when it closes or by Ctrl-C is for others. A process that leads
-/// a group stays what it is.
+/// Moves this process to a new session without a terminal, so that signals from the terminal (on closing, or Ctrl-C) do not reach it. A
+/// process that leads a group is not changed.
 pub fn leave_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// A command that starts this program as a guard: `word` says of what, and the pipe to it ends with its owner. A Ctrl-C is for the
-/// owner, and the owner's folder can be unmounted.
+/// A command that starts this program as a guard. `word` says what it guards; it notices the end of its owner because the pipe to
+/// it closes. Ctrl-C does not reach it, and it does not keep the owner's folder from being unmounted.
 pub fn guard(word: &str) -> Command {
     let mut command = again_behind();
     command
@@ -149,7 +152,7 @@ pub fn guard(word: &str) -> Command {
     command
 }
 
-/// The file that the command was built into.
+/// The file that contains the command.
 pub fn file() -> &'static Path {
     SET.get().map_or(Path::new(OWN), |program| &program.file)
 }

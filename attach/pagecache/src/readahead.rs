@@ -1,13 +1,14 @@
-//! Ranges of a file into the page cache.
+//! Reads ranges of a file into the page cache.
 //!
-//! readahead(2) reads at most the larger of the device's `read_ahead_kb` and `max_sectors_kb`, cuts the rest off, and reports
-//! success. So a range goes out in pieces:
+//! readahead(2) reads at most the larger of the device's `read_ahead_kb` and `max_sectors_kb`, drops the rest, and reports
+//! success. So a range is read in pieces:
 //!
 //! ```text
 //!   start(file, 1M..20M, piece 8M)   readahead 1M+8M, 9M+8M, 17M+3M
 //! ```
-//! The call returns when the requests are with the device, not when the bytes are there. It waits for the file system's own
-//! data (where the bytes of the file are), and while the queue of the device is full. Pages that are cached are not read again.
+//! The call returns when the requests have been submitted to the device, not when the bytes have arrived. It waits for the file
+//! system's metadata (where the bytes of the file are), and while the queue of the device is full. Cached pages are not read
+//! again.
 
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
@@ -16,15 +17,15 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What is read at once where no setting can be found: Linux' default of `read_ahead_kb`.
+/// Bytes per call if no setting can be found: Linux' default for `read_ahead_kb`.
 pub const DEFAULT_PIECE_BYTES: u64 = 128 << 10;
 
-/// The most bytes that one call of readahead(2) reads of a file on this device.
+/// Most bytes that one call of readahead(2) reads from a file on this device.
 #[must_use]
 pub fn piece_of(device: &Device) -> u64 {
     let page = crate::page_bytes();
     let piece = device.read_ahead.max(device.max_request).unwrap_or(0);
-    // A setting of 0 leaves what the file system asks for at once, which no file says.
+    // With a setting of 0, the file system's own request size applies, which no file reports.
     if piece < page {
         DEFAULT_PIECE_BYTES
     } else {
@@ -32,14 +33,14 @@ pub fn piece_of(device: &Device) -> u64 {
     }
 }
 
-/// The most bytes that one call of readahead(2) reads of `file`.
+/// Most bytes that one call of readahead(2) reads from `file`.
 #[must_use]
 pub fn piece_bytes(file: impl AsFd) -> u64 {
     let device = Host::here().device_of_file(file);
     device.map_or(DEFAULT_PIECE_BYTES, |device| piece_of(&device))
 }
 
-/// Begins to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Gives the number of calls.
+/// Starts to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Returns the number of calls.
 ///
 /// # Errors
 /// The file is not open for reading, or its file system has no page cache (EINVAL: a pipe, a socket, some pseudo files).
@@ -65,11 +66,12 @@ pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> 
     Ok(calls)
 }
 
-/// The bytes between two that [`wait`] looks at. Chosen: a device completes the requests of a range in about their order, and a
+/// Distance between two bytes that [`wait`] reads. Chosen: a device completes the requests of a range roughly in order, and a
 /// request is seldom longer.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// Switches the kernel's own readahead off for this open file, so that [`wait`] reads no more than it looks at.
+/// Switches the kernel's own readahead off for this open file, so that [`wait`] reads no more than the bytes that it
+/// checks.
 ///
 /// # Errors
 /// As of fadvise(2).
@@ -77,11 +79,11 @@ pub fn only_as_asked(file: impl AsFd) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::Random)?)
 }
 
-/// Waits until `range`, which [`start`] has begun to read, has arrived: reads one byte of it in each MiB, and the last. What is
-/// not there, because it was dropped meanwhile or never begun, is read by that.
+/// Waits until `range`, which [`start`] has begun to read, has arrived, by reading one byte in each MiB and the last one. Bytes
+/// that are missing, because they were dropped or never requested, are read by this.
 ///
 /// # Errors
-/// The storage failed. The end of the file within the range is no error.
+/// The storage failed. If the file ends within the range, that is not an error.
 pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
     let mut byte = [0];
     let mut at = range.start;

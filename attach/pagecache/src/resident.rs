@@ -1,14 +1,14 @@
 //! Which bytes of a file are in the page cache, by cachestat(2) (Linux 6.5).
 //!
-//! A page counts from the moment that its read has begun: a range that was just asked for is cached in this sense, and need not
-//! be asked for again. Whether the bytes have arrived is what [`pages`] answers.
+//! A page counts as soon as its read has begun: a range that was just requested is cached in this sense, and need not be
+//! requested again. [`pages`] says whether the bytes have arrived.
 //!
 //! ```text
 //!   cached(file, 0..16M)   Some(16M): everything    Some(4M): a part    None: the kernel does not say
 //!   absent(file, 0..16M)   [8M..16M]                                    the ranges that are worth a call
 //! ```
-//! The kernel answers for files that the caller owns or may write. For others cachestat fails with EPERM, and mincore(2) claims that
-//! every page is there: both give `None`, and the caller reads everything.
+//! The kernel answers for files that the caller owns or may write. For other files cachestat fails with EPERM, and mincore(2) claims
+//! that every page is cached: in both cases the result is `None`, and the caller reads everything.
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -16,18 +16,18 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The number of cachestat, the same on every machine but Alpha.
+/// The system call number of cachestat, the same on every architecture except Alpha.
 const CACHESTAT: libc::c_long = 451;
-/// Ranges that are not split further: at least this many bytes are asked for, so that a file with every second page cached
-/// costs few calls of readahead.
+/// Shorter ranges are not split further: at least this many bytes are requested, so that a file with every second page
+/// cached needs few calls of readahead.
 const MIN_SPLIT: u64 = 128 << 10;
 
-/// What cachestat counts, in pages.
+/// The counters of cachestat, in pages.
 #[repr(C)]
 #[derive(Default)]
 struct CacheCounts {
     cached: u64,
-    /// Dirty, in writeback, evicted, recently evicted.
+    /// Pages that are dirty, in writeback, evicted, recently evicted.
     _others: [u64; 4],
 }
 
@@ -37,7 +37,7 @@ struct AskedRange {
     len: u64,
 }
 
-/// Pages of a range that are in the cache, those that are being read included.
+/// Number of pages of a range that are in the cache, including those that are being read.
 ///
 /// # Errors
 /// ENOSYS: a kernel before 6.5. EPERM: the file belongs to another user, and the caller may not write it.
@@ -46,7 +46,7 @@ pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     let mut counts = CacheCounts::default();
     let len = range.end.saturating_sub(range.start);
     if len == 0 {
-        // For the kernel 0 means: up to the end of the file.
+        // For the kernel, 0 means up to the end of the file.
         return Ok(0);
     }
     let asked = AskedRange {
@@ -70,11 +70,11 @@ pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     }
 }
 
-/// Bytes of `range` that are in the cache; nothing where the kernel does not say. It is the whole length only if every page is
-/// there; a page that is partly in the range may count whole.
+/// Bytes of `range` that are in the cache; `None` if the kernel does not say. It is the whole length only if every page is
+/// cached; a page that is partly in the range may count as a whole.
 ///
 /// # Errors
-/// The file cannot be asked at all.
+/// The file cannot be queried at all.
 pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
     let len = range.end.saturating_sub(range.start);
     let pages = crate::whole_pages(range);
@@ -82,7 +82,7 @@ pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
         Ok(there) => Ok(Some(bytes_of(there, &pages, len))),
         Err(error) => match error.raw_os_error() {
             Some(libc::EPERM) => Ok(None),
-            // ENOSYS of old kernels, and EOPNOTSUPP of files on huge pages.
+            // ENOSYS on old kernels, and EOPNOTSUPP for files on huge pages.
             Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(&file) => {
                 let there = self::pages(&file, &pages)?;
                 let there = there.into_iter().filter(|there| *there).count() as u64;
@@ -94,7 +94,7 @@ pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
     }
 }
 
-/// Bytes of a range of `len` whose pages are `pages`, of which `there` are cached.
+/// Bytes of a range of length `len` with the pages `pages`, of which `there` are cached.
 fn bytes_of(there: u64, pages: &Range<u64>, len: u64) -> u64 {
     let bytes = there * crate::page_bytes();
     if bytes >= pages.end - pages.start {
@@ -104,23 +104,23 @@ fn bytes_of(there: u64, pages: &Range<u64>, len: u64) -> u64 {
     }
 }
 
-/// Whether mincore(2) answers for this file instead of claiming that everything is there.
+/// Whether mincore(2) answers for this file instead of claiming that everything is cached.
 fn may_ask(file: impl AsFd) -> bool {
     let owner = fstat(&file).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
     let path = foreread_os::open::descriptor_path(&file);
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Whether the byte at `at` is in memory, where the kernel says.
+/// Whether the byte at `at` is in memory; `None` if the kernel does not say.
 #[must_use]
 pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
     let pages = may_ask(&file).then(|| pages(&file, &(at..at + 1)))?;
     pages.ok()?.first().copied()
 }
 
-/// For each page of `range`: whether its bytes are in memory, by mincore(2) on a mapping of our own. For files that the caller neither owns nor may write,
-/// the kernel claims that all are. The mapped bytes are never looked at, so a file that another program cuts short meanwhile cannot end
-/// this process.
+/// For each page of `range`: whether its bytes are in memory, by mincore(2) on a private mapping. For files that the caller neither owns
+/// nor may write, the kernel claims that all pages are. The mapped bytes are never accessed, so if another program truncates the file,
+/// this process is not killed.
 ///
 /// # Errors
 /// The file cannot be mapped, or the range is too long for this machine.
@@ -135,8 +135,8 @@ pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
     }
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     let place = std::ptr::null_mut();
-    // SAFETY: the kernel chooses the place, so no mapping is replaced, and no reference to the bytes is made. The kernel writes one byte for
-    // each page. The mapping goes before this returns.
+    // SAFETY: the kernel chooses the address, so no mapping is replaced, and no reference to the bytes is created. The kernel writes one
+    // byte for each page. The mapping is removed before this returns.
     let done = unsafe {
         let start = mmap(place, len, ProtFlags::READ, flags, file, range.start)?;
         let done = match libc::mincore(start, len, pages.as_mut_ptr().cast()) {
@@ -149,10 +149,11 @@ pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
     done.map(|()| pages.into_iter().map(|page| page & 1 == 1).collect())
 }
 
-/// Begins to read what of `range` is not in the cache, in calls of at most `piece` bytes, and gives those parts.
+/// Starts to read the parts of `range` that are not in the cache, in calls of at most `piece` bytes. Returns those
+/// parts.
 ///
 /// # Errors
-/// As of [`absent`] and [`crate::readahead::start`].
+/// As for [`absent`] and [`crate::readahead::start`].
 pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<Vec<Range<u64>>> {
     let parts = absent(&file, range)?;
     parts
@@ -161,12 +162,12 @@ pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Resul
     Ok(parts)
 }
 
-/// The parts of `range` that are not in the cache, found by halves: a part that is all there costs one call, a part that is all
-/// absent one. A part of [`MIN_SPLIT`] bytes of which something is absent is given whole. Where the kernel does not say, it is
-/// the whole range. The parts are whole pages, in order.
+/// The parts of `range` that are not in the cache, found by bisection: a part that is completely cached costs one call, and so
+/// does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if anything in it is absent. If
+/// the kernel does not say, the result is the whole range. The parts consist of whole pages, in order.
 ///
 /// # Errors
-/// The file cannot be asked at all.
+/// The file cannot be queried at all.
 pub fn absent(file: impl AsFd, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut parts = vec![crate::whole_pages(&range)];

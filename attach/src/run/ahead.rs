@@ -1,12 +1,13 @@
-//! The readahead of a run: which of its files are read, by which advisor, and the jobs of these.
+//! The readahead of a run: which of its files are read, by which advisor, and the resulting jobs.
 //!
 //! ```text
 //!   touches ──► files: which one? ──► advisor of its storage ──► jobs ──► pool ──► ended ──► advisor
 //!                └─► lister: which files are next? ──────────────┘
 //! ```
-//! Storages are device numbers, as files have them; each has an advisor for it alone. What is touched here was found worth it before.
+//! Storage is identified by the device numbers of files; each device has a separate advisor. Only touches on storage that was found
+//! worthwhile arrive here.
 //!
-//! Never: a wait for a storage.
+//! Nothing here waits for storage.
 
 use super::RunReport;
 use super::files::{Files, NextListed, State, WatchedFile};
@@ -32,12 +33,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Touches of a file that are kept until it is found.
+/// Most touches of a file that are kept until it is found.
 const MAX_KEPT: usize = 64;
-/// Files that are looked for at once: where a file system does not answer, others of it are left alone.
+/// Most files that are searched for at once: if a file system does not answer, its other files are left alone.
 const MAX_SOUGHT: usize = 4096;
-/// What readahead beside a program may fill where the kernel does not say what is free. Chosen; otherwise it is half of that, as the
-/// program needs memory, too.
+/// Bytes that readahead may cache besides the program's data if the kernel does not report what is free. Chosen; otherwise it is
+/// half of the free memory, because the program needs memory too.
 const UNKNOWN_BYTES: u64 = 64 << 20;
 
 struct Storage {
@@ -61,26 +62,26 @@ pub struct Ahead {
     lister: Lister,
     seeker: Seeker,
     files: Files,
-    /// What was read of files that are looked for.
+    /// Reads of files that are being searched for.
     kept: HashMap<FileKey, Vec<Touch>>,
-    /// Reads that do not wait are seen as well.
+    /// Whether reads that do not wait are observed as well.
     sees_hits: bool,
     progress: ListingProgress,
     storages: HashMap<u32, Storage>,
-    /// Storages that drop what is read ahead, since they were last asked for.
+    /// Storage found since the last query that drops what is read ahead.
     dropping: Vec<u32>,
     began: Instant,
     opened: u64,
 }
 
-/// Whether a storage is a disk. File systems of servers have no number of a device, and a question about a page may wait for them.
+/// Whether storage is a disk. File systems of servers have no device number, and a query about a page may wait for them.
 fn is_local(dev: u32) -> bool {
     FileKey { dev, ino: 0 }.device().0 != 0
 }
 
 impl Ahead {
-    /// For the command `pid`, which has begun then; whether its reads are seen that do not wait. Writes to `wake` when there is something
-    /// to do.
+    /// Readahead for the command `pid`, which began at this time; `sees_hits`: reads that do not wait are observed as well. Writes to
+    /// `wake` when there is something to do.
     pub fn new(
         policy: PolicySpec,
         pid: u32,
@@ -111,17 +112,17 @@ impl Ahead {
         }
     }
 
-    /// The time of the core.
+    /// A time in the core's clock.
     fn nanos(&self, at: Instant) -> Nanos {
         Nanos(at.saturating_duration_since(self.began).as_nanos() as u64)
     }
 
-    /// A page of a file was missed.
+    /// Records that a page of a file was missed.
     pub fn missed(&mut self, key: FileKey) {
         self.files.missed(key);
     }
 
-    /// What has come in since the last call, before what is touched now.
+    /// Processes what has arrived since the last call, before the current touches.
     pub fn begin_turn(&mut self) {
         self.list();
         self.found();
@@ -133,7 +134,7 @@ impl Ahead {
         }
     }
 
-    /// Storages of which nothing can be read ahead, that were found since the last call.
+    /// Storage found since the last call for which nothing can be read ahead.
     pub fn dropping(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.dropping)
     }
@@ -153,7 +154,7 @@ impl Ahead {
         }
     }
 
-    /// The command reads.
+    /// Processes a read of the command.
     pub fn touched(&mut self, touch: &Touch) {
         let now = Instant::now();
         let is_mapped = touch.kind != TouchKind::Read;
@@ -190,7 +191,7 @@ impl Ahead {
         self.collect(touch.file.dev, now, touch.at_ns);
     }
 
-    /// What is read of a file that is looked for is kept until it is found.
+    /// Stores a read of a file that is being searched for, until it is found.
     fn seek(&mut self, touch: &Touch, is_mapped: bool, state: State) {
         let key = touch.file;
         if state == State::Unknown {
@@ -203,7 +204,7 @@ impl Ahead {
                 key,
                 thread: touch.thread,
                 is_mapped,
-                // A fault is seen before its page is there.
+                // A fault is observed before its page has been read.
                 read: (touch.kind == TouchKind::Read).then_some(read),
             });
         }
@@ -213,7 +214,7 @@ impl Ahead {
         }
     }
 
-    /// Files that were found since the last call.
+    /// Processes files that were found since the last call.
     fn found(&mut self) {
         for search in self.seeker.ended() {
             let key = search.key;
@@ -230,9 +231,10 @@ impl Ahead {
         }
     }
 
-    /// A file of the listing is read: those before it were as well, if as many bytes were read.
+    /// The command reads a file of the listing: the files before it were read as well, if as many bytes were read.
     fn come_to(&mut self, touch: &Touch, size: u64, number: u64) {
-        // A file that is read again is no place in the listing, and without the bytes nothing is known.
+        // A file that is read again says nothing about the position in the listing, and without the number of bytes
+        // nothing is known.
         let read_bytes = bytes_read_by(touch.thread).filter(|_| number > 0);
         let Some(read_bytes) = read_bytes else {
             return;
@@ -253,7 +255,7 @@ impl Ahead {
         self.files.pass_listed(number);
     }
 
-    /// Files of the listing that the command has read by now, by the bytes that it has read.
+    /// Finds files of the listing that the command must have read by now, judged by the number of bytes it has read.
     fn guess(&mut self) {
         let Some(read_bytes) = self.progress.thread().and_then(bytes_read_by) else {
             return;
@@ -266,7 +268,7 @@ impl Ahead {
         }
     }
 
-    /// A file of the listing was read, and no look has seen it.
+    /// Records that a file of the listing was read, although no sample saw it.
     fn has_read(&mut self, listed: &NextListed) {
         let now = Instant::now();
         let State::Listed(file, size, _) = self.files.look(listed.key, now) else {
@@ -284,7 +286,7 @@ impl Ahead {
         }
     }
 
-    /// A file of which the core has not heard.
+    /// Adds a file that is new to the core.
     fn open(&mut self, key: FileKey, file: FileId, size: u64) {
         let now = self.nanos(Instant::now());
         let (policy, pid) = (&self.policy, self.pid);
@@ -293,7 +295,7 @@ impl Ahead {
             let host = Host::here();
             let room = host.memory_room_of(pid).or_else(|| host.memory_room());
             let room = room.map_or(UNKNOWN_BYTES, |room| room.free_bytes / 2);
-            // By its number: a file system that does not answer is not asked.
+            // The device is identified by its number: a file system that does not answer is not queried.
             let (major, minor) = key.device();
             let device = host.device(DeviceNumber { major, minor });
             let piece = piece_of(&device);
@@ -313,7 +315,7 @@ impl Ahead {
         self.opened += 1;
     }
 
-    /// Jobs that need no thread are answered here; the others wait for a look at all events.
+    /// Jobs that need no thread are answered here; the others wait until all events have been processed.
     fn collect(&mut self, dev: u32, now: Instant, asked_ns: u64) {
         let at = self.nanos(now);
         let Some(storage) = self.storages.get_mut(&dev) else {
@@ -345,7 +347,7 @@ impl Ahead {
         later.into_iter().for_each(|job| self.give(dev, job, now));
     }
 
-    /// Gives jobs to the threads that the core has found meanwhile.
+    /// Passes the core's new jobs to the threads.
     pub fn start_jobs(&mut self) {
         let devices: Vec<u32> = self.storages.keys().copied().collect();
         devices
@@ -387,7 +389,7 @@ impl Ahead {
         }
     }
 
-    /// What the readahead of a storage that is `active` has shown.
+    /// Judges the readahead of a storage device that is `active`.
     pub fn judge(
         &mut self,
         now: Instant,
@@ -411,14 +413,15 @@ impl Ahead {
         judged.collect()
     }
 
-    /// A storage is read ahead from again.
+    /// Reads ahead from a storage device again.
     pub fn begin(&mut self, dev: u32, now: Instant) {
         if let Some(storage) = self.storages.get_mut(&dev) {
             storage.gain.begin(now);
         }
     }
 
-    /// Adds what came of it. Samples know how long a storage was waited for, and which bytes count as read that none has seen.
+    /// Adds the results to the report. The sampler knows how long threads waited for a storage device, and how many bytes
+    /// count as read although no sample saw them.
     pub fn report(&mut self, report: &mut RunReport, now: Instant, watcher: &Watcher) {
         for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();

@@ -1,14 +1,15 @@
-//! Runs a command, sees what it reads, and reads ahead for it.
+//! Runs a command, observes what it reads, and reads ahead for it.
 //!
 //! ```text
 //!   tap: touches ──► which storage? ──looked at──► is it slow? ──no──► passed over: no events
 //!                       │                             └─yes──► ┐
 //!                       └──────────read ahead from───────────► readahead
 //! ```
-//! One thread does all of it but waiting for bytes. It sleeps until the first event, takes what is there, and lets events gather for
-//! [`PERIOD_NS`] before it looks again, so that a command which reads fast wakes it two thousand times a second at most.
+//! A single thread does everything except waiting for bytes. It sleeps until the first event, processes it, and then lets events
+//! accumulate for [`PERIOD_NS`] before it checks again, so that a command with many reads wakes it at most two thousand times a
+//! second.
 //!
-//! Never: an error that reaches the command. Where nothing can be read ahead the command runs as without us.
+//! Errors never reach the command. If nothing can be read ahead, the command runs as it would without foreread.
 
 use super::ahead::Ahead;
 use super::devices::Devices;
@@ -37,39 +38,40 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How long events gather before they are taken. Chosen: half of the latency of a storage that is 1 ms away.
+/// How long events accumulate before they are processed. Chosen: half of the latency of storage with 1 ms.
 const PERIOD_NS: u64 = 500_000;
-/// How often it is judged whether there is anything to gain.
+/// How often to check whether there is anything to gain.
 const JUDGED_EVERY: Duration = Duration::from_millis(50);
-/// The longest wait: then the command's end, or time to look again, would have come.
+/// The longest wait: after it the command may have ended, or it may be time to check again.
 const TICK_NS: u64 = 100_000_000;
-/// Without a miss for this time only misses are watched.
+/// After this time without a miss, only misses are watched.
 const QUIET: Duration = Duration::from_millis(200);
-/// A command that ends within this time is not watched, and no instance is made for it: the kernel waits as long for the first setting of one.
+/// A command that ends within this time is not watched, and no tracing instance is created for it: the first setting of an instance takes
+/// the kernel that long.
 const GRACE: Duration = Duration::from_millis(20);
-/// Devices that the kernel's filter names, at most.
+/// Most devices in the kernel's event filter.
 const MAX_FILTERED: usize = 64;
 
-/// Why a program is not sampled.
+/// Why a program cannot be sampled.
 const HIDDEN: &str =
     "the program hides what it does (setuid, PR_SET_DUMPABLE, or Yama): run it as root";
-/// Why there is no report of a run.
+/// Why a run has no report.
 const NO_ANSWER: &str = "a file system that the command reads does not answer";
 
-/// A command under way.
+/// A running command.
 pub struct RunningCommand {
     target: Followed,
     stop: Arc<OwnedFd>,
     watcher: Task<RunReport>,
     began: Instant,
-    /// From its start to its end.
+    /// Seconds from its start to its end.
     seconds: f64,
 }
 
-/// Begins.
+/// Starts the command.
 ///
 /// # Errors
-/// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
+/// The user is not root, there is no tracefs, the kernel lacks the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let root = tracing(options.by)?;
     let is_sampled = root.is_none();
@@ -86,7 +88,7 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let began = Instant::now();
     let (policy, ends) = (options.policy.clone(), Arc::clone(&stop));
     let (begun, begins) = channel();
-    // Before the command: where the system refuses a thread no command is left behind.
+    // Start the thread before the command: if the system refuses the thread, no command is left running.
     let watcher = Task::start("foreread-run", move || match begins.recv() {
         Ok(pid) => watch(root.as_ref(), policy, pid, wake, began, &ends),
         Err(_) => RunReport::default(),
@@ -98,7 +100,7 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     {
         may_look(pid).map_err(|error| hidden(pid, error))?;
     }
-    // It waits for nothing else.
+    // The thread waits for nothing else.
     let _ = begun.send(target.pid());
     Ok(RunningCommand {
         target,
@@ -109,7 +111,7 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     })
 }
 
-/// Tracing, where reads are to be seen by it; nothing where they are sampled.
+/// The tracefs, if reads are to be observed by tracing; `None` if they are sampled.
 fn tracing(by: Option<WatchBy>) -> Result<Option<Root>, Failure> {
     match by {
         Some(WatchBy::Sample) => Ok(None),
@@ -137,8 +139,8 @@ fn traced() -> Result<Root, Failure> {
     Ok(root)
 }
 
-/// Watches the command `pid`, which runs already: by tracing, or without it by samples. It goes on without us where the kernel refuses. A
-/// short one costs no instance.
+/// Watches the running command `pid`, by tracing, or without it by samples. If the kernel refuses, the command runs on without foreread.
+/// No tracing instance is created for a short command.
 fn watch(
     root: Option<&Root>,
     policy: PolicySpec,
@@ -164,7 +166,7 @@ fn watch(
     };
     let report = match tap.prepare(pid, || is_written(stop, Duration::ZERO)) {
         Err(error) => refused(error),
-        // It has ended meanwhile.
+        // The command has ended in the meantime.
         Ok(()) if tap.level().is_none() => RunReport::default(),
         Ok(()) => {
             let mut run = Run::new(Watcher::Trace(tap), policy, pid, wake, began);
@@ -173,13 +175,13 @@ fn watch(
             return report;
         }
     };
-    // The instance goes before tracefs, which may be our own mount.
+    // Remove the instance before tracefs, which may be foreread's own mount.
     tap.leave();
     report
 }
 
 impl RunningCommand {
-    /// The command's process; nothing of a process that was there before.
+    /// The command's process; `None` for a process that foreread did not start.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match &self.target {
@@ -188,35 +190,37 @@ impl RunningCommand {
         }
     }
 
-    /// Waits for the end of the command, or until it is `enough` of a process that was there before, whose exit code is not ours to know.
+    /// Waits until the command ends. For a process that foreread did not start, and whose exit code is therefore unknown, it also ends
+    /// when `enough` is set.
     ///
     /// # Errors
-    /// The system does not say how it ended.
+    /// The system does not report how it ended.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let status = self.target.wait(enough)?;
         self.seconds = self.began.elapsed().as_secs_f64();
         Ok(status)
     }
 
-    /// Ends the watching. A file system that does not answer is waited for 1.5 s.
+    /// Stops watching. Waits at most 1.5 s for a file system that does not answer.
     #[must_use]
     pub fn finish(self) -> RunReport {
-        // It cannot fail: nothing else writes to it.
+        // The write cannot fail: nothing else writes to it.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        // It may be opening a file of a file system that does not answer. The guard takes the instance of tracefs away then.
+        // The thread may be opening a file on a file system that does not answer. Then the guard removes the tracing
+        // instance.
         let silent = || RunReport {
             refused: Some(NO_ANSWER.to_string()),
             ..RunReport::default()
         };
         let mut report = self.watcher.within(END_PATIENCE).unwrap_or_else(silent);
         report.seconds = self.seconds;
-        // Two storages may be waited for at the same time.
+        // Threads may wait for two storage devices at the same time.
         report.waiting_seconds = report.waiting_seconds.min(report.seconds);
         report
     }
 }
 
-/// Whether an event descriptor is written to, within a time.
+/// Whether an event descriptor is written to within a time.
 fn is_written(fd: &OwnedFd, within: Duration) -> bool {
     readable([fd], within)[0]
 }
@@ -228,7 +232,7 @@ struct Run {
     looks: Looks,
     devices: Devices,
     judged: Instant,
-    /// When bytes were last read from a storage.
+    /// When bytes were last read from storage.
     missed: Instant,
     report: RunReport,
 }
@@ -259,13 +263,13 @@ impl Run {
         }
     }
 
-    /// Until the command has ended.
+    /// Watches until the command has ended.
     fn watch(&mut self, stop: &OwnedFd) -> RunReport {
         let is_over = || is_written(stop, Duration::ZERO);
         let mut touches = Vec::new();
         while !is_over() {
             let wake = Arc::clone(&self.wake);
-            // Jobs that end while events gather wait no longer than those.
+            // Jobs that end while events accumulate wait no longer than those.
             self.watcher
                 .wait(&[stop, &wake], self.longest_wait_ns(), false);
             if self.watcher.level() == Some(Level::All) {
@@ -285,7 +289,7 @@ impl Run {
         self.told()
     }
 
-    /// Without events nothing comes before the next look, or the command's end.
+    /// How long to wait: without events, until the next check or the command's end.
     fn longest_wait_ns(&self) -> u64 {
         match (self.watcher.level(), self.devices.next_look()) {
             (Some(Level::Nothing), Some(until)) => {
@@ -326,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Storages that drop what is read ahead are passed over.
+    /// Ignores storage that drops what is read ahead.
     fn leave_dropping(&mut self, now: Instant) {
         let dropping = self.ahead.dropping();
         for dev in &dropping {
@@ -345,14 +349,14 @@ impl Run {
     }
 
     fn touched(&mut self, touches: &mut [Touch]) {
-        // A read is seen before the misses that it causes.
+        // A read is recorded before the misses that it causes.
         let misses = touches.iter().filter(|touch| touch.kind == TouchKind::Miss);
         misses.for_each(|touch| self.ahead.missed(touch.file));
         if touches
             .iter()
             .any(|touch| self.devices.is_looked_at(touch.file.dev))
         {
-            // Each CPU's events come by themselves, and a thread may have changed between them.
+            // Events are ordered only within a CPU, and a thread may have moved between CPUs.
             touches.sort_by_key(|touch| touch.at_ns);
         }
         for touch in touches.iter() {
@@ -364,7 +368,7 @@ impl Run {
         }
     }
 
-    /// Storages that are slow are read ahead from, the others passed over.
+    /// Reads ahead from slow storage, and ignores the rest.
     fn look(&mut self, now: Instant) {
         if self.looks.has_misses() {
             self.missed = now;
@@ -397,7 +401,7 @@ impl Run {
         (self.judged, self.missed) = (now, now);
     }
 
-    /// A storage where there is nothing to gain is passed over for a while, each time longer.
+    /// Ignores storage on which there is nothing to gain for a while, longer each time.
     fn judge(&mut self, now: Instant) {
         self.judged = now;
         let mut has_changed = false;
@@ -431,8 +435,8 @@ impl Run {
         }
     }
 
-    /// Storages are passed over from now on. Where no other one is of interest the kernel makes no events at all: one that it leaves out
-    /// costs as much as one that it keeps.
+    /// Ignores storage from now on. If no other storage is of interest, the kernel is told to make no events at all, because an event
+    /// that the filter discards costs as much as one that it keeps.
     fn pass_over(&mut self) {
         if self.devices.has_active() || self.looks.has_misses() {
             self.filter();
@@ -441,7 +445,7 @@ impl Run {
         }
     }
 
-    /// The kernel leaves out events of storages that are passed over.
+    /// Has the kernel filter out events of ignored storage.
     fn filter(&mut self) {
         let passed_over: Vec<u32> = self.devices.passed_over().take(MAX_FILTERED).collect();
         self.watcher.pass_over(passed_over);
@@ -459,7 +463,7 @@ impl Run {
         devices
             .all()
             .for_each(|device| report.look(device.waits, device.reason));
-        // Looks have seen a part of it.
+        // The sampler has seen a part of it.
         if let Some(waited) = watcher.waited(None) {
             report.waited_seconds = seconds(waited.threads_ns);
             report.waiting_seconds = seconds(waited.time_ns);

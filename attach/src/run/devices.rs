@@ -1,18 +1,18 @@
-//! What is done about each storage: it is looked at, read ahead from, or passed over for a while.
+//! What is done with each storage device: it is examined, read ahead from, or ignored for a while.
 //!
 //! ```text
 //!   looked at ──slow──► read ahead from ──nothing gained──► passed over 0.25 s, then looked at again
 //!       └──────fast─────────────────────────────────────► 0.5 s, 1 s, 2 s, 5 s, 5 s, ...
 //! ```
-//! A command that begins to read from a slow storage is so seen after 5 s at most, and where it never does 5 looks a minute or two cost
-//! nothing that could be measured.
+//! So if a command begins to read from slow storage, this is noticed after at most 5 s. If it never does, some 5 examinations a minute
+//! have no measurable cost.
 
 use super::gain::Reason;
 use super::waits::Waits;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a storage is passed over: each time longer.
+/// How long a storage device is ignored: longer each time.
 pub const SLEEPS: [Duration; 5] = [
     Duration::from_millis(250),
     Duration::from_millis(500),
@@ -28,14 +28,14 @@ enum Watch {
     PassedOver(Instant),
 }
 
-/// A storage.
+/// A storage device.
 pub struct Device {
     watch: Watch,
-    /// How often it was passed over, one time after the other.
+    /// How often in a row it was ignored.
     slept: usize,
-    /// Waits that looks have seen.
+    /// Waits observed by examinations.
     pub waits: Waits,
-    /// Why it was passed over.
+    /// Why it was ignored.
     pub reason: Option<Reason>,
 }
 
@@ -53,30 +53,30 @@ impl Devices {
         self.0.entry(dev).or_insert(new)
     }
 
-    /// A look has seen these waits.
+    /// Adds the waits that an examination has observed.
     pub fn waited(&mut self, dev: u32, waits: Waits) {
         self.device(dev).waits.add(waits);
     }
 
-    /// It is read ahead from.
+    /// Starts to read ahead from it.
     pub fn begin(&mut self, dev: u32) {
         self.device(dev).watch = Watch::Active;
     }
 
-    /// Readahead has helped.
+    /// Records that readahead has helped.
     pub fn helped(&mut self, dev: u32) {
         let device = self.device(dev);
         (device.slept, device.reason) = (0, None);
     }
 
-    /// There is nothing to gain.
+    /// Ignores it, because there is nothing to gain.
     pub fn pass_over(&mut self, dev: u32, reason: Option<Reason>, now: Instant) {
         let device = self.device(dev);
         device.watch = Watch::PassedOver(now + SLEEPS[device.slept.min(SLEEPS.len() - 1)]);
         (device.slept, device.reason) = (device.slept + 1, reason);
     }
 
-    /// Looks again at those whose time has come; whether there are any.
+    /// Starts to examine the devices whose time has come. Returns whether there are any.
     pub fn wake(&mut self, now: Instant) -> bool {
         let ready =
             |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
@@ -95,7 +95,7 @@ impl Devices {
         self.is(dev, |watch| watch == Watch::Active)
     }
 
-    /// Whether it is looked at: also one of which nothing is known.
+    /// Whether it is examined; an unknown device is.
     pub fn is_looked_at(&self, dev: u32) -> bool {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }
@@ -107,12 +107,12 @@ impl Devices {
             .map(|(dev, _)| *dev)
     }
 
-    /// Whether any is read ahead from.
+    /// Whether any device is read ahead from.
     pub fn has_active(&self) -> bool {
         self.0.values().any(|one| one.watch == Watch::Active)
     }
 
-    /// When one is to be looked at again.
+    /// When the next device is to be examined again.
     pub fn next_look(&self) -> Option<Instant> {
         let until = |one: &Device| {
             if let Watch::PassedOver(until) = one.watch {

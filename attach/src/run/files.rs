@@ -1,14 +1,15 @@
-//! The files that the command reads: by the kernel's numbers, as the core numbers them, and how we reach them.
+//! The files that the command reads: their numbers in the kernel, their numbers in the core, and how foreread opens
+//! them.
 //!
 //! ```text
 //!   unknown ──► looked for: found ──► known ──► read to its end, others since ──► closed (ours; the command's stays)
 //!      │                 └─► not found thrice, or all of it is in the page cache: ignored for a while
 //!      └── listed: a folder has it ──► known at its first read
 //! ```
-//! A file that is in the page cache as a whole, and of which no page has come into it since we look, is ignored for [`IGNORED`]: nothing
-//! can be gained, and of most commands that is each library.
+//! A file that is completely in the page cache, and none of whose pages has been read into it since the run began, is ignored for
+//! [`IGNORED`]: nothing can be gained. For most commands this applies to all libraries.
 //!
-//! Never: an open file.
+//! No file is kept open here.
 
 use super::find::Way;
 use super::jobs::Access;
@@ -23,27 +24,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A file of at most this many bytes that was read to its end is done with when [`MAX_READ`] others were since.
+/// A file of at most this size that was read to its end is forgotten when [`MAX_READ`] others have been read since.
 const SMALL_BYTES: u64 = 1 << 20;
 const MAX_READ: usize = 32;
-/// Files that are known to have been missed, at most.
+/// Most files that are remembered as missed.
 const MAX_COLD: usize = 1 << 20;
-/// How long a file is passed over that is cached as a whole.
+/// How long a completely cached file is ignored.
 const IGNORED: Duration = Duration::from_secs(2);
-/// The same where it was not found, for the first time; then four times as long each time.
+/// How long a file is ignored that was not found the first time; four times as long each further time.
 const NOT_FOUND: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing.
+    /// Nothing is known about it.
     Unknown,
-    /// It is passed over.
+    /// It is ignored.
     Ignored,
-    /// It is looked for.
+    /// A search for it is running.
     Sought,
     /// The core knows it.
     Known(FileId),
-    /// A folder has it: its number, its size, its place in the listing. From now on it is known.
+    /// A folder listing has it: its number, its size, its position in the listing. From now on it is known.
     Listed(FileId, u64, u64),
 }
 
@@ -52,12 +53,12 @@ enum Entry {
         until: Instant,
         times: u32,
     },
-    /// It is looked for, and how often it was not found.
+    /// A search is running; how often it was not found.
     Sought(u32),
     File(FileId),
 }
 
-/// A file that is read ahead from now on.
+/// A file for which readahead begins.
 pub struct WatchedFile {
     pub file: FileId,
     pub size: u64,
@@ -75,25 +76,25 @@ struct FileEntry {
     key: FileKey,
     size: u64,
     way: Arc<Way>,
-    /// Its place in the listing, until it is read.
+    /// Its position in the listing, until it is read.
     number: Option<u64>,
     is_open: bool,
 }
 
 #[derive(Default)]
 pub struct Files {
-    /// Files of which a page was missed.
+    /// Files with a missed page.
     cold: HashSet<FileKey>,
     entries: HashMap<FileKey, Entry>,
     known: Vec<FileEntry>,
-    /// Files of the listing that were not come to yet, in its order.
+    /// Files of the listing that have not been reached yet, in order.
     listed: VecDeque<FileId>,
     /// Small files that were read to their end, oldest first.
     read: VecDeque<FileId>,
     unknown: u64,
 }
 
-/// The size of a file, and nothing where it has no name any more: no server is asked, and it may be that of a moment ago.
+/// The size of a file; `None` if it has no name any more. No server is queried, so the size may be slightly out of date.
 fn size_of(way: &Way, key: FileKey) -> Option<u64> {
     let file = way.open(key)?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -102,7 +103,7 @@ fn size_of(way: &Way, key: FileKey) -> Option<u64> {
 }
 
 impl Files {
-    /// What is known of a file that is read now.
+    /// What is known about a file that is being read.
     pub fn look(&mut self, key: FileKey, now: Instant) -> State {
         match self.entries.get(&key) {
             None => State::Unknown,
@@ -120,7 +121,7 @@ impl Files {
         }
     }
 
-    /// The file is looked for from now on.
+    /// Records that the file is searched for from now on.
     pub fn seek(&mut self, key: FileKey) {
         let times = match self.entries.get(&key) {
             Some(Entry::Ignored { times, .. }) => *times,
@@ -129,7 +130,7 @@ impl Files {
         self.entries.insert(key, Entry::Sought(times));
     }
 
-    /// A search has ended. Nothing where the file is not worth watching.
+    /// Processes the result of a search. Returns `None` if the file is not worth watching.
     pub fn found(&mut self, search: FinishedSearch, now: Instant) -> Option<WatchedFile> {
         let FinishedSearch {
             key,
@@ -138,7 +139,7 @@ impl Files {
         } = search;
         let times = match self.entries.get(&key) {
             Some(Entry::Sought(times)) => *times,
-            // A folder has it meanwhile.
+            // A folder listing has found it in the meantime.
             Some(Entry::File(_)) => return None,
             _ => 0,
         };
@@ -185,7 +186,7 @@ impl Files {
         })
     }
 
-    /// A page of a file was missed.
+    /// Records that a page of a file was missed.
     pub fn missed(&mut self, key: FileKey) {
         if self.cold.len() < MAX_COLD
             && self.cold.insert(key)
@@ -195,7 +196,7 @@ impl Files {
         }
     }
 
-    /// A folder has a file; gives its number.
+    /// Adds a file of a folder listing and returns its number.
     pub fn list(&mut self, listed: ListedFile) -> Option<FileId> {
         let ListedFile {
             key,
@@ -218,7 +219,7 @@ impl Files {
         Some(id)
     }
 
-    /// The next file of the listing that was not read.
+    /// The next unread file of the listing.
     pub fn next_listed(&mut self) -> Option<NextListed> {
         while let Some(file) = self.listed.front() {
             let known = &self.known[file.0 as usize];
@@ -231,7 +232,7 @@ impl Files {
         None
     }
 
-    /// The files of the listing before that of this number, which were not read.
+    /// The unread files of the listing before the file with this number.
     pub fn listed_before(&self, number: u64) -> Vec<NextListed> {
         let known = self.listed.iter().map(|file| &self.known[file.0 as usize]);
         let open = known.filter_map(|known| {
@@ -244,7 +245,7 @@ impl Files {
         open.take_while(|listed| listed.number < number).collect()
     }
 
-    /// The files of the listing before that of this number are passed.
+    /// Skips the files of the listing before the file with this number.
     pub fn pass_listed(&mut self, number: u64) {
         while let Some(file) = self.listed.front()
             && self.known[file.0 as usize]
@@ -277,10 +278,10 @@ impl Files {
         self.known[file.0 as usize].size
     }
 
-    /// The new size of a file that is read behind its end.
+    /// The new size of a file that is read beyond its known end.
     pub fn grown(&mut self, file: FileId, end: u64) -> Option<u64> {
         let known = &mut self.known[file.0 as usize];
-        // A read of the last page ends behind the file.
+        // A read of the last page ends after the end of the file.
         if end < known.size.saturating_add(4096) {
             return None;
         }
@@ -290,7 +291,7 @@ impl Files {
         has_grown.then_some(size)
     }
 
-    /// How it is reached, and what it has to be there.
+    /// How to open it, and the identity that it must have.
     pub fn access(&self, file: FileId) -> Access {
         let known = &self.known[file.0 as usize];
         Access {
@@ -299,7 +300,7 @@ impl Files {
         }
     }
 
-    /// The command has read a file up to `end`; gives the files that it has done with.
+    /// The command has read a file up to `end`. Returns a file that is no longer needed.
     pub fn used(&mut self, file: FileId, end: u64) -> Option<FileId> {
         let known = &self.known[file.0 as usize];
         if known.size > SMALL_BYTES || end < known.size || self.read.contains(&file) {
@@ -314,7 +315,7 @@ impl Files {
         Some(done)
     }
 
-    /// Files that were not found.
+    /// Number of files that were not found.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }

@@ -1,7 +1,7 @@
-//! The file behind a device and an inode number, opened for ourselves.
+//! Finds the file with a given device and inode number, and opens it for foreread.
 //!
-//! The kernel's events name a file by numbers. On a storage that is worth reading ahead the thread of the event still waits for its bytes
-//! when we look; but a small file may be closed again:
+//! The kernel's events name a file by numbers. On storage for which readahead is worthwhile, the thread of the event still waits for its
+//! bytes when foreread looks; but a small file may already be closed:
 //!
 //! ```text
 //!   inode 12 of 7:0 ──► ext4: the file of inode 12, by its handle, at any time
@@ -9,12 +9,12 @@
 //!                               /proc/4711/map_files/...  or mapped
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```
-//! Our own open description has another position and other readahead: nothing of the command's changes. It is there for a moment: an open
-//! file keeps its file system mounted, the bytes of a deleted file on the disk, and a write lease from being given. So what is kept of a
-//! file is the [`Way`] to it.
+//! foreread's own open description has its own position and readahead state, so the command is not affected. It is kept only for a
+//! moment, because an open file keeps its file system mounted, keeps the bytes of a deleted file on disk, and prevents a write lease. So
+//! only the [`Way`] to a file is stored.
 //!
-//! Never: a file that is not the one of the event, one that is no regular file, or one that a program has a write lease of: opening it
-//! would break the lease.
+//! Never opened: a file other than the one in the event, a file that is not regular, and a file for which a program holds a write
+//! lease, because opening it would break the lease.
 
 use super::leases;
 use foreread_observe::record::names::file_key;
@@ -32,32 +32,32 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Descriptors of a thread that are looked at, at most.
+/// Most descriptors of a thread that are examined.
 const MAX_DESCRIPTORS: usize = 4096;
-/// The same for folders, and entries of each.
+/// Most folders that are examined, and most entries of each.
 const MAX_FOLDERS_LOOKED: usize = 32;
 const MAX_ENTRIES_LOOKED: usize = 4096;
 
 pub struct FoundFile {
-    /// Ours.
+    /// foreread's own open file.
     pub file: File,
     pub size: u64,
-    /// Where it is, for the files beside it.
+    /// Its path, which leads to the files next to it.
     pub path: Option<PathBuf>,
     pub way: Way,
 }
 
-/// How a file is reached again.
+/// How to open a file again.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// By its inode, on the file system that is mounted here.
+    /// By its inode, on the file system mounted here.
     Inode(Arc<PathBuf>),
-    /// At one of these, the best first: its name, a link of /proc that is good while a program has it open.
+    /// By one of these paths, the best first: its name, or a link in /proc that is valid while a program has it open.
     Places(Vec<PathBuf>),
 }
 
 impl Way {
-    /// The file, if it is still the same.
+    /// Opens the file, if it is still the same.
     pub fn open(&self, wanted: FileKey) -> Option<File> {
         let is_it = |file: &File| key_of(file).is_some_and(|(key, _)| key == wanted);
         match self {
@@ -75,7 +75,7 @@ impl Way {
     }
 }
 
-/// The numbers of an open file, if it is a regular one, and its size.
+/// The device and inode numbers of an open file, if it is a regular file, and its size.
 pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     let stat = fstat(file).ok()?;
     let is_file =
@@ -86,8 +86,8 @@ pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     ))
 }
 
-/// Opens a regular file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we
-/// wait for.
+/// Opens a regular file for readahead: its access time is not changed, and single bytes that foreread waits for cause no readahead by
+/// the kernel.
 fn open(path: &Path, inode: u64) -> Option<File> {
     let looked = look(path).and_then(UnopenedFile::regular).ok()?;
     opened(&looked).filter(|_| looked.meta().ino() == inode)
@@ -107,9 +107,9 @@ fn opened(looked: &UnopenedFile) -> Option<File> {
 
 #[derive(Default)]
 pub struct Finder {
-    /// Where the file systems are mounted whose files can be opened by inode.
+    /// Mount points of the file systems whose files can be opened by inode.
     mounts: Mutex<HashMap<u32, Option<Arc<PathBuf>>>>,
-    /// Whether the file systems of these devices drop what is cached of a file when that is opened.
+    /// Which file systems drop the cached pages of a file when it is opened.
     dropping: Dropping,
 }
 
@@ -130,12 +130,12 @@ impl Finder {
             .or_else(|| beside(&folder, wanted))
     }
 
-    /// Whether the file system is known to drop what is cached of a file when that is opened.
+    /// Whether the file system is known to drop the cached pages of a file when it is opened.
     pub fn is_dropping(&self, of: FileKey) -> bool {
         self.dropping.is(u64::from(of.dev))
     }
 
-    /// The same, tried with a file that was found, of which these bytes were read where that is known. May wait for a file system.
+    /// Tests this with a file that was found; if known, `read` are the bytes that were read from it. May wait for a file system.
     pub fn look(&self, of: FileKey, file: &File, read: Option<&Range<u64>>) -> bool {
         self.dropping.look(u64::from(of.dev), file, read)
     }
@@ -145,7 +145,7 @@ impl Finder {
         let file = way.open(wanted)?;
         let (_, size) = key_of(&file)?;
         let path = fs::read_link(descriptor_path(&file)).ok();
-        // A file that has no name in memory has the path of the root.
+        // A memory file without a name has the path of the root.
         let path = path.filter(|path| path.parent().is_some());
         Some(FoundFile {
             file,
@@ -155,7 +155,7 @@ impl Finder {
         })
     }
 
-    /// Where the file system of this file is mounted. Not asked for under the lock: it may wait.
+    /// The mount point of this file's file system. The lock is not held, because the query may wait.
     fn mount(&self, wanted: FileKey) -> Option<Arc<PathBuf>> {
         let known = || self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = known().get(&wanted.dev) {
@@ -176,7 +176,7 @@ fn mount_of(wanted: FileKey) -> Option<PathBuf> {
     handle::is_supported(&folder).then_some(mount.point)
 }
 
-/// The folder where the file system of a file is mounted.
+/// The mount point of the file system of a file.
 fn folder_of(mount: &Path, of: FileKey) -> Option<File> {
     let place = look(mount).ok()?;
     let meta = place.meta();
@@ -193,7 +193,8 @@ fn in_folder(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
         .find_map(|entry| taken(&entry.path(), wanted))
 }
 
-/// The file in a folder that the thread has open, as programs that go through folders do, or where it works.
+/// The file in a folder that the thread has open, as programs that walk through folders do, or in its working
+/// directory.
 fn beside(process: &Path, wanted: FileKey) -> Option<FoundFile> {
     let open = fs::read_dir(process.join("fd"))
         .ok()?
@@ -222,7 +223,7 @@ fn beside(process: &Path, wanted: FileKey) -> Option<FoundFile> {
     })
 }
 
-/// The file at a link of /proc, if it is the one.
+/// The file at a link in /proc, if it is the right one.
 fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
     // A pipe or a terminal must not be opened.
     let looked = look(link)
@@ -243,13 +244,13 @@ fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
 
 fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
     let maps = fs::read(folder.join("maps")).ok()?;
-    // A name may be no UTF-8.
+    // A name may not be valid UTF-8.
     let maps = String::from_utf8_lossy(&maps);
-    // The device is compared later, by the number that stat(2) gives.
+    // The device is compared later, by the number from stat(2).
     let mapping = mapped_files(&maps).find(|mapping| mapping.inode == wanted.ino)?;
     let (addresses, path) = (mapping.addresses, mapping.path);
     let place = format!("{:x}-{:x}", addresses.start, addresses.end);
-    // Links of map_files are for root; others go by the path, as the process sees it.
+    // Links in map_files need root; other users open the path as the process sees it.
     let by_path = || {
         let path = path.strip_prefix('/')?;
         taken(&folder.join("root").join(path), wanted)

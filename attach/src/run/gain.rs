@@ -1,8 +1,8 @@
-//! Whether readahead from outside can gain anything on a storage.
+//! Whether readahead from outside can gain anything on a storage device.
 //!
-//! The kernel reads ahead as well. Of a file that is read in order it keeps `read_ahead_kb` on the way; where that is more than the storage
-//! delivers in the time of one answer, twice, there is nothing left to hide. And what is seen from outside is half a millisecond old: a storage that
-//! answers faster has answered already.
+//! The kernel reads ahead as well. For a file that is read sequentially it keeps `read_ahead_kb` in flight; if that is more than twice
+//! what the storage delivers in one round trip, nothing is left to gain. And an observation from outside is half a millisecond old:
+//! faster storage has already answered.
 //!
 //! ```text
 //!   latency 1.3 ms, 200 MB/s: 260 KB a round trip      kernel 128 KiB     worth it
@@ -16,54 +16,54 @@ use foreread_pagecache::page_bytes;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Answers faster than this come before our readahead would.
+/// Storage with a lower latency answers before foreread's readahead would.
 pub const MIN_LATENCY: Duration = Duration::from_micros(400);
-/// A look later than this after a read says nothing of how fast the storage is.
+/// A sample that comes later than this after a read says nothing about the storage's speed.
 const MAX_LATE_NS: u64 = 1_000_000;
-/// Reads before it is judged; of a fast storage at most one in this many waits.
+/// Reads before a storage is judged; if it is fast, at most one in this many waits.
 pub const MIN_WAITS: usize = 8;
-/// Samples of the latency that are kept.
+/// Number of latencies that are kept.
 const SAMPLES: usize = 32;
-/// What a fast disk delivers.
+/// The rate of a fast disk.
 pub const FAST_BYTES_PER_NS: u64 = 1;
-/// What may come together with the first byte of a request: the largest request of a disk.
+/// Bytes that may arrive together with the first byte of a request: the largest request of a disk.
 const FIRST_BYTES: u64 = 1 << 20;
-/// Part of the time that reads waited, below which nothing can be gained: one in this many.
+/// Divisor of the time: if reads waited for less than this part of it, nothing can be gained.
 const MIN_PART: u32 = 20;
-/// Reads that wait, and the time, before it is judged by what is used of the readahead. Chosen: a policy has seen a pattern by then.
+/// Waiting reads, and time, before readahead is judged by its use. Chosen: by then a policy has recognized a pattern.
 const MIN_JUDGED_WAITS: u64 = 64;
 const MIN_JUDGED_TIME: Duration = Duration::from_millis(100);
-/// Of this number of reads that wait one page that was read ahead has to be used.
+/// For each this many waiting reads, at least one page that was read ahead must be used.
 const MAX_WAITS_OF_PAGE: u64 = 8;
-/// How long a storage is looked at before it is judged by the time that reads waited.
+/// How long a storage device is observed before it is judged by the time that reads waited.
 const MIN_TIME: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Too few reads have waited.
     Open,
-    /// No read waited since the last look.
+    /// No read has waited since the last check.
     Quiet,
     /// Readahead helps.
     Worth,
-    /// It cannot.
+    /// Readahead cannot help.
     Vain,
 }
 
 /// Why nothing could be gained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The storage answers before we see the read.
+    /// The storage answers before foreread observes the read.
     Fast,
     /// The command hardly waited.
     Busy,
-    /// Next to nothing that was read ahead was used, or nothing was.
+    /// Almost nothing that was read ahead was used.
     Random,
-    /// The file system drops what is cached of a file when that is opened.
+    /// The file system drops the cached pages of a file when it is opened.
     Dropped,
 }
 
-/// When the bytes of a job were there, since it was asked for.
+/// When the bytes of a job arrived, since it was requested.
 #[derive(Clone, Copy, Debug)]
 pub struct JobTimes {
     pub first: Duration,
@@ -73,31 +73,32 @@ pub struct JobTimes {
 pub struct Gain {
     /// `read_ahead_kb` of the storage, in bytes.
     pub kernel_bytes: u64,
-    /// Reads that do not wait are seen as well: by tracepoints. A look sees them after the fact, which says nothing of the storage.
+    /// Whether reads that do not wait are observed as well, by tracepoints. A sample sees them afterwards, which says nothing about
+    /// the storage.
     sees_hits: bool,
     samples: Vec<Duration>,
     next: usize,
     since: Instant,
     waits_before: u64,
     used_before: u64,
-    /// Bytes of readahead that were read, in time or late: at the last look, and when this look began.
+    /// Bytes of readahead that were used, in time or late: at the last check, and at the start of this one.
     read_before: u64,
     read_at_begin: u64,
     waited_before: Duration,
-    /// Demand that waited for the storage.
+    /// Demand reads that waited for the storage.
     pub waits: u64,
-    /// How long, all together.
+    /// How long they waited, in sum.
     pub waited: Duration,
-    /// Bytes that we asked of the storage, and in how many jobs.
+    /// Bytes that foreread requested from the storage, and in how many jobs.
     pub asked_bytes: u64,
     pub ahead_jobs: u64,
-    /// The latest latencies of our own requests.
+    /// The latest latencies of foreread's own requests.
     fetches: VecDeque<Duration>,
     reason: Option<Reason>,
 }
 
 impl Gain {
-    /// Of a storage whose kernel readahead is `kernel_bytes`.
+    /// For a storage device with a kernel readahead of `kernel_bytes`.
     pub fn new(kernel_bytes: u64, sees_hits: bool, now: Instant) -> Gain {
         Gain {
             kernel_bytes,
@@ -119,7 +120,7 @@ impl Gain {
         }
     }
 
-    /// Looks anew.
+    /// Starts a new observation.
     pub fn begin(&mut self, now: Instant) {
         (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
         (self.reason, self.next, self.read_at_begin) = (None, 0, self.read_before);
@@ -127,14 +128,15 @@ impl Gain {
         self.fetches.clear();
     }
 
-    /// Demand found its bytes when we looked, so long after the command had asked. A late look says nothing of the storage.
+    /// A demand read found its bytes cached when foreread checked, this long after the command's request. A late check says
+    /// nothing about the storage.
     pub fn at_hand(&mut self, after_ns: u64) {
         if self.sees_hits && after_ns < MAX_LATE_NS {
             self.sample(Duration::ZERO);
         }
     }
 
-    /// A job has ended: its times since the command, or the core, has asked.
+    /// A job has ended: its times since the command or the core requested it.
     pub fn ended(&mut self, is_demand: bool, outcome: Outcome, times: JobTimes, asked: u64) {
         self.asked_bytes += asked;
         self.ahead_jobs += u64::from(asked > 0);
@@ -142,7 +144,7 @@ impl Gain {
             (self.waits, self.waited) = (self.waits + 1, self.waited + times.all);
             self.sample(times.all);
         } else if !is_demand && asked > 0 && outcome == Outcome::Arrived {
-            // Without the time of the bytes at the rate of a fast disk. A storage may be far away and deliver more than that.
+            // Subtracts the transfer time at the rate of a fast disk. Remote storage may deliver more than that.
             let without = |time: Duration, bytes: u64| {
                 time.saturating_sub(Duration::from_nanos(bytes / FAST_BYTES_PER_NS))
             };
@@ -155,7 +157,7 @@ impl Gain {
         }
     }
 
-    /// So long the command has waited, where looks have seen it: its jobs do not show it.
+    /// Adds the time that the command has waited, if samples observed it: jobs do not show it.
     pub fn has_waited(&mut self, waited: Duration) {
         self.waited = self.waited.max(waited);
     }
@@ -169,8 +171,8 @@ impl Gain {
         self.next += 1;
     }
 
-    /// The least latency among the latest reads that waited: that of a storage with nothing else to do. Where none waited, the least of our
-    /// own requests: many of them are under way together, so most have waited for each other as well.
+    /// The lowest latency of the latest waiting reads, which is that of idle storage. If none waited, the lowest of foreread's own
+    /// requests: many of these are in flight together, so most of them have waited for each other as well.
     pub fn latency(&self) -> Duration {
         let waited = self
             .samples
@@ -183,7 +185,8 @@ impl Gain {
             .unwrap_or_default()
     }
 
-    /// Whether hardly a read waited long enough, or a quarter of our own requests came as fast. Fewer may have met the kernel's.
+    /// Whether almost no read waited long enough, or a quarter of foreread's own requests were answered as fast. A smaller part
+    /// may have found pages that the kernel had already requested.
     fn is_fast(&self, is_used: bool) -> bool {
         let slow = self
             .samples
@@ -201,14 +204,15 @@ impl Gain {
         self.fetches.len() >= MIN_WAITS && 4 * quick >= self.fetches.len()
     }
 
-    /// What the latest look has shown.
+    /// The result of the latest observation.
     pub fn judge(&mut self, stats: &Stats, now: Instant) -> Judgement {
         let waits = self.waits - self.waits_before;
         let used = stats.used_bytes.saturating_sub(stats.late_bytes);
         let has_gained = std::mem::replace(&mut self.used_before, used) < used;
         let is_used = has_gained && self.asked_bytes > 0;
         self.read_before = stats.used_bytes;
-        // Where our readahead is used reads find their bytes because of it, and only our own requests show how fast the storage is.
+        // If foreread's readahead is used, reads find their bytes because of it, and only foreread's own requests show how fast the
+        // storage is.
         if self.is_fast(is_used) {
             self.reason = Some(Reason::Fast);
             return Judgement::Vain;
@@ -239,7 +243,7 @@ impl Gain {
         }
     }
 
-    /// Why.
+    /// The reason for the latest judgement.
     pub fn reason(&self) -> Option<Reason> {
         self.reason
     }

@@ -1,12 +1,13 @@
-//! The core's jobs on the page cache: the threads of a pool carry them out, and wait for the bytes.
+//! The core's jobs on the page cache: threads of a pool carry them out, and wait for the bytes.
 //!
 //! ```text
 //!   demand  is the first byte there?  the command reads it; only when it has arrived is of interest
 //!   ahead   what of it is absent? ──► readahead(2) in pieces ──► wait for the last byte of each
 //! ```
-//! readahead(2) returns when the requests are with the device. To learn when the bytes are there, a thread asks for one byte of the last
-//! page until the kernel has it, and opens the file again after [`HELD`]: the command may unmount its file system, delete the file or ask
-//! for a lease meanwhile. There are as many threads as jobs in flight, up to a limit; they are begun when they are first needed.
+//! readahead(2) returns when the requests have been submitted to the device. To learn when the bytes have arrived, a thread tries to read
+//! one byte of the last page until it succeeds. It opens the file again after [`HELD`], because the command may want to unmount the file
+//! system, delete the file or take a lease in the meantime. There are as many threads as jobs in flight, up to a limit; they are started
+//! when they are first needed.
 
 use super::find::{Way, key_of};
 use super::tasks::{TaskKind, Tasks};
@@ -21,19 +22,20 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the page cache answers within: this long, and its bytes at this rate. Chosen: half of what the fastest disks take.
+/// How fast the page cache answers: within this time, plus the transfer at this rate. Chosen: half of what the fastest
+/// disks take.
 const CACHED_TIME: Duration = Duration::from_micros(40);
 const CACHED_BYTES_PER_NS: u64 = 8;
 
-/// How long a file is held open at once, while bytes of it are waited for.
+/// How long a file is kept open while a thread waits for its bytes.
 const HELD: Duration = Duration::from_millis(20);
-/// Pauses between two looks for a byte: the first, and the longest.
+/// Pauses between two tries to read a byte: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
-/// Bytes that have not come by then do not come.
+/// If bytes have not arrived by then, they are given up.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How a job reaches its file, if it is still the same.
+/// How a job opens its file, if it is still the same.
 #[derive(Clone)]
 pub struct Access {
     pub way: Arc<Way>,
@@ -63,7 +65,7 @@ impl OpenedFile<'_> {
         })
     }
 
-    /// Waits for the byte at `at`.
+    /// Waits until the byte at `at` is cached.
     fn wait(&mut self, at: u64) -> bool {
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
@@ -74,7 +76,7 @@ impl OpenedFile<'_> {
             match look(file, at) {
                 Ok(bytes) => return bytes == 1,
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // A file system that always waits, such as overlayfs.
+                // This file system always waits, such as overlayfs.
                 Err(Errno::OPNOTSUPP) => match resident::is_there(file, at) {
                     Some(true) => return true,
                     Some(false) => {}
@@ -97,16 +99,16 @@ impl OpenedFile<'_> {
     }
 }
 
-/// A job, and what is needed to do it.
+/// A job, and what is needed to carry it out.
 #[derive(Clone)]
 pub struct Task {
-    /// Which storage's advisor it is from.
+    /// The storage whose advisor has created it.
     pub dev: u32,
     pub job: Job,
     pub access: Access,
-    /// The most that one call of readahead(2) reads here.
+    /// Most bytes that one call of readahead(2) reads here.
     pub piece: u64,
-    /// When the command asked, or the core.
+    /// When the command or the core requested it.
     pub since: Instant,
 }
 
@@ -114,14 +116,14 @@ pub struct Task {
 pub struct FinishedJob {
     pub task: Task,
     pub outcome: Outcome,
-    /// When its first bytes were there, and when all were.
+    /// When its first bytes had arrived, and when all had.
     pub first: Instant,
     pub at: Instant,
-    /// Bytes that were asked of the storage.
+    /// Bytes that were requested from the storage.
     pub asked: u64,
 }
 
-/// The jobs of a run, and the threads that do them: where there is none, the run reads nothing ahead.
+/// The jobs of a run, and the threads that carry them out: if no thread can be started, the run reads nothing ahead.
 pub type Jobs = Tasks<JobKind>;
 
 pub struct JobKind;
@@ -140,7 +142,7 @@ impl TaskKind for JobKind {
 
 fn carry_out(task: Task) -> FinishedJob {
     let mut file = OpenedFile::of(&task.access);
-    // A fetch is of whole pages, and a file ends inside its last one.
+    // A fetch consists of whole pages, but a file may end inside its last one.
     let opened = file.as_ref().and_then(|opened| opened.file.as_ref());
     let size = opened.and_then(key_of).map_or(0, |(_, size)| size);
     let range = task.job.range.start..task.job.range.end.min(size);
@@ -169,7 +171,7 @@ fn carry_out(task: Task) -> FinishedJob {
     }
 }
 
-/// Waits until the bytes that the command reads are there.
+/// Waits until the bytes that the command reads have arrived.
 fn wait_for(opened: &mut OpenedFile<'_>, range: &Range<u64>) -> Outcome {
     let (first, last) = (range.start, range.end - 1);
     if let Some(file) = &opened.file
@@ -185,14 +187,14 @@ fn wait_for(opened: &mut OpenedFile<'_>, range: &Range<u64>) -> Outcome {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 struct JobResult {
     outcome: Outcome,
     asked: u64,
     first: Instant,
 }
 
-/// Reads what is absent, and waits for it.
+/// Reads the missing bytes, and waits for them.
 fn ahead(opened: &mut OpenedFile<'_>, range: Range<u64>, piece: u64) -> JobResult {
     let began = Instant::now();
     let done = |outcome, asked, first| JobResult {
@@ -229,17 +231,17 @@ fn ahead(opened: &mut OpenedFile<'_>, range: Range<u64>, piece: u64) -> JobResul
     done(outcome, asked, first)
 }
 
-/// Whether bytes came too soon for any storage: of a file of another user the kernel does not say what is in the cache.
+/// Whether bytes came too fast for any storage: for a file of another user the kernel does not report what is cached.
 fn was_cached(after: Duration, bytes: u64) -> bool {
     after < CACHED_TIME + Duration::from_nanos(bytes / CACHED_BYTES_PER_NS)
 }
 
-/// Whether the byte at `at` can be had without waiting.
+/// Whether the byte at `at` can be read without waiting.
 pub fn is_there(file: &File, at: u64) -> bool {
     look(file, at) == Ok(1)
 }
 
-/// Reads the byte at `at` without waiting for it.
+/// Tries to read the byte at `at` without waiting.
 fn look(file: &File, at: u64) -> Result<usize, Errno> {
     let mut byte = [0];
     preadv2(

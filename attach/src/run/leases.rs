@@ -1,18 +1,19 @@
-//! Files that programs have write leases of: opening one would break its lease.
+//! Files for which programs hold write leases: opening such a file would break its lease.
 //!
-//! The kernel has one list of all locks of the machine. It is 33 us long where ten locks are held, and 0.85 ms where a thousand are: reading it
-//! for each file that is opened would make up most of the time of a walk over small files. So a list serves for [`SERVES`] times as long as it
-//! took to read. Between the list and the open a lease may be taken in any case; this makes that time longer by so much.
+//! The kernel has one list of all locks on the machine. Reading it takes 33 us with ten locks, and 0.85 ms with a thousand: if it were
+//! read for each opened file, it would take most of the time of a walk over small files. So a list is reused for [`SERVES`] times as long
+//! as it took to read. A lease can always be taken between reading the list and opening the file; reuse makes this time longer.
 
 use foreread_os::host::Host;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A list is used for this many times the time that it took. Chosen: an eleventh of the time of a thread that opens files all the time.
+/// A list is reused for this many times the time that it took to read. Chosen: then it takes an eleventh of the time of a thread that
+/// opens files continuously.
 const SERVES: u32 = 10;
 
-/// A list, and until when it may be used.
+/// A list, and how long it may be used.
 struct LeaseList {
     inodes: BTreeSet<u64>,
     until: Instant,
@@ -20,7 +21,7 @@ struct LeaseList {
 
 static LATEST: Mutex<Option<LeaseList>> = Mutex::new(None);
 
-/// Whether a program may have a write lease of an inode of this number, on any file system.
+/// Whether a program may hold a write lease for an inode with this number, on any file system.
 pub fn may_have(inode: u64) -> bool {
     let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
     let fresh = latest

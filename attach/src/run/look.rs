@@ -1,16 +1,18 @@
-//! Whether a storage is slow enough for readahead from outside, by the times of events alone: no file is opened for it.
+//! Decides whether storage is slow enough for readahead from outside, by the times of events alone: no file is opened
+//! for this.
 //!
-//! The kernel says when it makes a page for a read, and when the read has its pages. Between the two the thread waited:
+//! The kernel records when it allocates a page for a read, and when the read has its pages. Between the two events the
+//! thread waited:
 //!
 //! ```text
 //!   thread 7   add_to_page_cache 100    get_pages 100..100                            60 us: fast
 //!   thread 8   fault 512    add_to_page_cache 496 ... 527    map_pages 512..527      1.2 ms: slow
 //!   thread 9   add_to_page_cache 64 ... 95    get_pages 40..43        read ahead by the kernel: no wait
 //! ```
-//! Eight waits of which at most one is slow, or bytes at the rate of a fast disk: nothing to gain, known within a few milliseconds. What
-//! was asked for meanwhile is kept and given on where the storage is slow, so that its first reads are not lost.
+//! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, there is nothing to gain; this is known within
+//! a few milliseconds. Touches in the meantime are kept, and passed on if the storage is slow, so that its first reads are not lost.
 //!
-//! Never: a decision after [`MAX_TIME_NS`]; what events do not show by then is for [`super::gain`] to find out.
+//! The decision is made within [`MAX_TIME_NS`]; what events do not show by then is left to [`super::gain`].
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use super::waits::{WaitUnion, Waits};
@@ -19,43 +21,43 @@ use foreread_pagecache::page_bytes;
 use foreread_trace::follow::call::FileKey;
 use std::collections::HashMap;
 
-/// Bytes that are read before their rate is believed. Chosen: two windows of the largest readahead that is usual.
+/// Bytes that are read before their rate counts. Chosen: two windows of the largest usual readahead.
 const MIN_BYTES: u64 = 16 << 20;
-/// One slow wait may be an accident: so long is waited for a second one.
+/// A single slow wait may be an accident: how long to wait for a second one.
 const ALONE_NS: u64 = 20_000_000;
-/// The longest look at a storage of which pages are missed.
+/// The longest examination of a storage device with missed pages.
 const MAX_TIME_NS: u64 = 200_000_000;
-/// Touches of a storage that are kept, at most.
+/// Most touches of a storage device that are kept.
 const MAX_KEPT: usize = 8192;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Reads wait, or it is not known. These were asked for meanwhile.
+    /// Reads wait, or it is unknown. Contains the touches in the meantime.
     Slow(Vec<Touch>),
     /// It answers before readahead from outside could.
     Fast,
 }
 
-/// Pages that a thread has missed and may wait for.
+/// Pages that a thread has missed and may be waiting for.
 struct PendingMiss {
     file: FileKey,
-    /// The page of a fault. A read says at its end what it has asked for.
+    /// The page of a fault. For a read, the pages are known only at its end.
     asked: Option<u64>,
-    /// First and last page that were made.
+    /// First and last missed page.
     missed: Option<(u64, u64)>,
     bytes: u64,
-    /// When the last was made: then the request goes out.
+    /// When the last page was allocated: then the request is submitted.
     since_ns: u64,
-    /// Bytes that all threads waited for then.
+    /// Bytes for which all threads waited at that time.
     queued_bytes: u64,
 }
 
-/// A storage that is looked at.
+/// A storage device under examination.
 #[derive(Default)]
 struct Look {
-    /// The first miss.
+    /// The time of the first miss.
     began_ns: Option<u64>,
-    /// Bytes for which threads wait, and for which none waits any more.
+    /// Bytes for which threads wait, and bytes that have arrived.
     queued_bytes: u64,
     came_bytes: u64,
     slow: u64,
@@ -81,8 +83,8 @@ impl PendingMiss {
         }
     }
 
-    /// How long a thread has waited until `now_ns`, beyond the time that the bytes of all threads take at half the rate of a fast disk.
-    /// A disk serves threads in turn: bytes that are asked for later (`queued_bytes` wait now) delay those before as well.
+    /// How long a thread has waited until `now_ns`, minus the time that the bytes of all threads take at half the rate of a fast disk.
+    /// A disk serves threads in turn: bytes that were requested later (`queued_bytes` are waited for now) also delay earlier ones.
     fn latency_ns(&self, now_ns: u64, queued_bytes: u64) -> u64 {
         let bytes = self.queued_bytes.max(queued_bytes);
         now_ns
@@ -108,19 +110,19 @@ pub struct StorageVerdict {
 }
 
 impl Looks {
-    /// Forgets everything: events were not taken for a while.
+    /// Forgets everything: events were not processed for a while.
     pub fn clear(&mut self) {
         self.threads.clear();
         self.devices.clear();
     }
 
-    /// Takes the next event, in the order of time.
+    /// Processes the next event, in order of time.
     pub fn touch(&mut self, touch: &Touch) {
         let look = self.devices.entry(touch.file.dev).or_default();
         let (first, last) = touch.pages;
         if touch.kind == TouchKind::Miss {
             look.began_ns.get_or_insert(touch.at_ns);
-            // Several threads may wait for the same pages: samples see each of them, and the bytes come once.
+            // Several threads may wait for the same pages: samples see each thread, but the bytes arrive once.
             let is_shared = self.threads.iter().any(|(thread, one)| {
                 *thread != touch.thread && one.file == touch.file && one.has_missed(first, last)
             });
@@ -152,7 +154,7 @@ impl Looks {
         }
     }
 
-    /// The thread goes on: with `touch` it waits for nothing of before.
+    /// The thread continues: since it causes `touch`, it no longer waits for an earlier read.
     fn came(&mut self, waiting: &PendingMiss, touch: &Touch) {
         let Some(look) = self.devices.get_mut(&waiting.file.dev) else {
             return;
@@ -170,7 +172,7 @@ impl Looks {
         }
     }
 
-    /// The storages of which enough is known. They are looked at no longer.
+    /// The storage devices about which enough is known. Their examination ends.
     pub fn verdicts(&mut self, now_ns: u64) -> Vec<StorageVerdict> {
         let verdict = |dev: u32, look: &Look| {
             let is_of = |one: &&PendingMiss| {
@@ -205,19 +207,19 @@ impl Looks {
         taken.collect()
     }
 
-    /// Whether pages were missed of a storage that is looked at.
+    /// Whether a storage device under examination has missed pages.
     pub fn has_misses(&self) -> bool {
         self.devices.values().any(|look| look.began_ns.is_some())
     }
 }
 
 impl Look {
-    /// Whether the storage is fast, where that is known; `still` threads have waited long and wait on.
+    /// Whether the storage is fast, if known; `still` threads have been waiting long and still wait.
     fn is_fast(&self, now_ns: u64, still: u64) -> Option<bool> {
         let time_ns = now_ns.saturating_sub(self.began_ns?);
         let (slow, waits) = (self.slow + still, self.waits.sum.waits + still);
         let is_rarely_slow = slow * MIN_WAITS as u64 <= waits;
-        // Half of it: the program does something with the bytes as well.
+        // Half of the time: the program also processes the bytes.
         let has_rate = self.came_bytes >= MIN_BYTES
             && 2 * self.came_bytes >= time_ns.saturating_mul(FAST_BYTES_PER_NS);
         if has_rate || is_rarely_slow && waits >= MIN_WAITS as u64 {

@@ -1,11 +1,12 @@
-//! The HTML page of `run`: how long the command waited, what became of the readahead, and what else there is.
+//! The HTML page of `run`: how long the command waited, how the readahead was used, and what else can be done.
 
 use super::{RunReport, WatchBy};
 use foreread_report::figure::{Bar, Bars, Figure};
 use foreread_report::number::{amount, count, latency_us, size, span_s};
 use foreread_report::page::{Grid, Page, Section, fact};
 
-/// The page. `command`: as a shell takes it, or the process. `next`: what to paste, where, and why. `json`: what `--json` writes.
+/// The page. `command`: as a shell takes it, or the process. `next`: what to paste, where to use it, and why. `json`: the JSON
+/// that `--json` writes.
 #[must_use]
 pub fn page(report: &RunReport, command: &str, next: Option<[String; 3]>, json: &str) -> String {
     let seen = match report.by {
@@ -71,7 +72,7 @@ fn measured(report: &RunReport) -> Section {
 }
 
 fn time(report: &RunReport) -> Figure {
-    // Waits of several threads are one; none is longer than the run.
+    // Waits of several threads at the same time count once; the sum is never longer than the run.
     let waited = report.waiting_seconds.min(report.seconds);
     let rest = report.seconds - waited;
     let bar = Bar {
@@ -85,14 +86,14 @@ fn time(report: &RunReport) -> Figure {
     Figure::bars("Time, s (less is better)", Bars { parts, bars })
 }
 
-/// Bytes read ahead that were there in time, that came late, and all others.
+/// Bytes read ahead that arrived in time, that arrived late, and the rest.
 fn fates(report: &RunReport) -> [u64; 3] {
     let in_time = report.in_time_bytes.min(report.ahead_bytes);
     let late = report.late_bytes.min(report.ahead_bytes - in_time);
     [in_time, late, report.ahead_bytes - in_time - late]
 }
 
-/// What became of the readahead. None where there was none.
+/// How the readahead was used. Returns `None` if there was no readahead.
 fn ahead(report: &RunReport) -> Option<Figure> {
     let bar = Bar {
         name: "read ahead".to_string(),

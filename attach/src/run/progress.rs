@@ -1,45 +1,46 @@
-//! How far a command has come in a listing of folders, where reads that do not wait are not seen.
+//! Estimates how far a command has come in a listing of folders, if reads that do not wait cannot be observed.
 //!
 //! ```text
 //!   listing    a 4K   b 8K   c 2K   d 6K   e 4K   ...
 //!   seen       a, and then d blocks: 14 KiB were read meanwhile, as much as a, b and c have, so these were read
 //!   guessed    20 KiB more were read since, and nothing was seen: d, e, ... as far as the bytes go
 //! ```
-//! The bytes are those that the process has read by calls. A program that leaves files out reads fewer than lie between, and then nothing
-//! but what is seen counts.
+//! The bytes are those that the process has read by system calls. If a program skips files, it reads fewer bytes than the files in
+//! between have, and then only observed reads count.
 
-/// Files beyond the last that was seen are believed to be read: this many bytes for each time that files between were.
+/// Files after the last observed one count as read up to this many bytes, for each time that the files between two
+/// observed ones had been read.
 const MAX_GUESSED_BYTES: u64 = 4 << 20;
 const MAX_TIMES: u64 = 16;
 
 #[derive(Default)]
 pub struct ListingProgress {
-    /// By which thread a file was seen last, and whose it is.
+    /// The thread that was last observed to read a file, and its process.
     thread: Option<u32>,
     process: Option<u32>,
-    /// What its process had read then.
+    /// Bytes that its process had read at that time.
     seen_bytes: u64,
-    /// The size of that file: its bytes come after it is seen.
+    /// The size of that file: its bytes are read after it is observed.
     own_bytes: u64,
-    /// Bytes of files that were guessed since.
+    /// Bytes of files that were guessed since then.
     guessed_bytes: u64,
-    /// How often all files between two that were seen had been read.
+    /// How often all files between two observed ones had been read.
     times: u64,
 }
 
 impl ListingProgress {
-    /// The thread whose process is to be asked for its bytes, where files can be guessed.
+    /// The thread whose process is queried for its bytes, if files can be guessed.
     pub fn thread(&self) -> Option<u32> {
         self.thread.filter(|_| self.times > 0)
     }
 
-    /// The process of a thread, where it is that of the file that was seen last.
+    /// The process of a thread, if it is the one that read the last observed file.
     pub fn process_of(&self, thread: u32) -> Option<u32> {
         self.process.filter(|_| self.thread == Some(thread))
     }
 
-    /// A file of this size is seen, which `thread` of `process` reads; that has read `read_bytes`. Those of the files between it and the last that
-    /// was seen are `between_bytes`. Whether these were read.
+    /// Records that `thread` of `process` was observed to read a file of this size, after the process had read `read_bytes` in all. The
+    /// files between the last observed one and this one have `between_bytes`. Returns whether these were read.
     pub fn seen(
         &mut self,
         thread: u32,
@@ -49,7 +50,7 @@ impl ListingProgress {
         between_bytes: u64,
     ) -> bool {
         let read = read_bytes.saturating_sub(self.seen_bytes);
-        // What another process has read is no measure.
+        // Bytes that another process has read are no measure.
         let is_same = process.is_some() && process == self.process;
         let is_read = is_same && read >= between_bytes + self.guessed_bytes;
         self.times = if is_read { self.times + 1 } else { 0 };
@@ -58,7 +59,8 @@ impl ListingProgress {
         is_read
     }
 
-    /// Whether the next file, of this size, was read as well, by what the process has read until now.
+    /// Whether the next file, which has this size, was read as well, judged by the bytes that the process has read
+    /// until now.
     pub fn guess(&mut self, read_bytes: u64, size: u64) -> bool {
         let read = read_bytes.saturating_sub(self.seen_bytes);
         let read = read.saturating_sub(self.own_bytes);
@@ -70,7 +72,7 @@ impl ListingProgress {
         is_read
     }
 
-    /// Bytes of files that were guessed since the last that was seen.
+    /// Bytes of files that were guessed since the last observed one.
     pub fn guessed_bytes(&self) -> u64 {
         self.guessed_bytes
     }

@@ -1,9 +1,9 @@
-//! Threads that find files: opening one may wait for its file system, without an end where a server is gone.
+//! Threads that search for files: opening a file may wait for its file system, forever if a server is gone.
 //!
 //! ```text
 //!   a file is read that is not known ──► task ──► thread: find.rs ──► found, or not ──► the run, which has kept what was read of it meanwhile
 //! ```
-//! Never: a wait of the run for a thread.
+//! The run never waits for a thread.
 
 use super::find::{Finder, FoundFile, Way};
 use super::tasks::{TaskKind, Tasks};
@@ -12,36 +12,37 @@ use foreread_trace::follow::call::FileKey;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A file that is looked for.
+/// A file to search for.
 #[derive(Clone)]
 pub struct SoughtFile {
     pub key: FileKey,
-    /// Which thread reads it, and how.
+    /// The thread that reads it, and how.
     pub thread: u32,
     pub is_mapped: bool,
-    /// Bytes that it has read, where they were there when it was seen.
+    /// Bytes that it has read, if they were cached when the read was observed.
     pub read: Option<Range<u64>>,
 }
 
 /// A file that was found, and closed again.
 pub struct SearchedFile {
     pub size: u64,
-    /// Where it is, for the files beside it.
+    /// Its path, which leads to the files next to it.
     pub path: Option<PathBuf>,
     pub way: Way,
-    /// All of it is in the page cache.
+    /// Whether the whole file is in the page cache.
     pub is_cached: bool,
 }
 
-/// What came of it.
+/// The result of a search.
 pub struct FinishedSearch {
     pub key: FileKey,
     pub found: Option<SearchedFile>,
-    /// Its file system drops what is cached of a file when that is opened: nothing can be read ahead for another program.
+    /// Whether its file system drops the cached pages of a file when it is opened: then nothing can be read ahead for
+    /// another program.
     pub is_dropping: bool,
 }
 
-/// Looks for files. Where there is no thread none is found.
+/// Searches for files. If no thread can be started, none is found.
 pub type Seeker = Tasks<SearchKind>;
 
 #[derive(Default)]
@@ -52,7 +53,7 @@ impl TaskKind for SearchKind {
     type Ended = FinishedSearch;
 
     const NAME: &'static str = "foreread-find";
-    /// Those of file systems that do not answer are lost for the run.
+    /// Threads that wait for a file system that does not answer are lost for the run.
     const MAX_THREADS: usize = 4;
 
     fn carry_out(&self, task: SoughtFile) -> FinishedSearch {
@@ -62,7 +63,7 @@ impl TaskKind for SearchKind {
             found: None,
             is_dropping: self.0.is_dropping(key),
         };
-        // Not opened again: that would drop what the command has read.
+        // Do not open the file again: that would drop what the command has read.
         if search.is_dropping {
             return search;
         }

@@ -1,16 +1,16 @@
-//! The tracepoints of a run: which pages of which files the command and its children ask the page cache for.
+//! The tracepoints of a run: which pages of which files the command and its children request from the page cache.
 //!
 //! ```text
 //!   all      get_pages (a read), fault, map_pages (touches of a mapping), and misses     while there may be something to gain
 //!   misses   add_to_page_cache                                              nothing was missed lately: wakes at the first miss
 //!   nothing                                                                 there is nothing to gain: for a while no event costs anything
 //! ```
-//! Four events are far fewer than a recording takes: no system call is watched, so other programs pay nothing, and a command that
-//! finds all its bytes in the cache pays for its reads alone. An event that is lost is a decision that is not made.
+//! These four events are far fewer than in a recording: no system call is traced, so other programs pay nothing, and a command
+//! whose bytes are all cached pays only for its reads. If an event is lost, one decision is not made.
 //!
-//! Events of storages where there is nothing to gain are filtered by the kernel.
+//! The kernel filters out events of storage on which there is nothing to gain.
 //!
-//! Never: the order of events of two CPUs; each CPU's own order is enough for readahead.
+//! Events of two CPUs are not put in order; the order within each CPU is enough for readahead.
 
 use foreread_observe::record::follow_family;
 use foreread_observe::touch::{Touch, TouchKind};
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Memory for the events of a CPU that wait to be taken: 20,000 of them.
+/// Buffer for the unprocessed events of a CPU: 20,000 events.
 const BUFFER_KB: &str = "1024";
 
 /// Folios have fewer pages than 2 to the power of this.
@@ -53,14 +53,14 @@ const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
     ),
 ];
 
-/// Events without which a run cannot see anything.
+/// Events that a run cannot do without.
 pub const NEEDED: [&str; 2] = [EVENTS[0].0, EVENTS[3].0];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Every read and fault.
+    /// Trace every read and fault.
     All,
-    /// That something is read from storage at all.
+    /// Trace only whether anything is read from storage.
     Misses,
     Nothing,
 }
@@ -73,22 +73,22 @@ struct TapEvent {
 }
 
 pub struct Tap {
-    /// Before the instance: one of which a file is open cannot be removed.
+    /// Dropped before the instance: an instance with an open file cannot be removed.
     rings: Vec<File>,
     instance: Instance,
     known: Vec<TapEvent>,
     level: Option<Level>,
-    /// Devices of which no events come.
+    /// Devices whose events are filtered out.
     passed_over: Vec<u32>,
     page: Vec<u8>,
-    /// Events taken.
+    /// Number of processed events.
     pub events: u64,
-    /// Places where some were lost.
+    /// Number of gaps in which events were lost.
     pub gaps: u64,
 }
 
 impl Tap {
-    /// A tap that watches nothing yet, and is not prepared.
+    /// A tap that watches nothing yet and is not prepared.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -107,7 +107,7 @@ impl Tap {
         })
     }
 
-    /// Follows the command `pid`, which runs, and makes ready for events, unless it `is_over` before. The kernel waits for all CPUs several
+    /// Follows the running command `pid` and prepares for events, unless it `is_over` before. The kernel waits for all CPUs several
     /// times, about 20 ms each.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Tap {
     pub fn prepare(&mut self, pid: u32, is_over: impl Fn() -> bool) -> Result<(), Failure> {
         let instance = &self.instance;
         instance.set_clock()?;
-        // Before any event is on: where no thread is followed, events are of all.
+        // Do this before any event is on: if no thread is followed, events of all threads are recorded.
         if is_over() || follow_family(instance, pid)?.is_empty() {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Tap {
         self.set_level(Level::Misses)
     }
 
-    /// Ends it, without a wait for the kernel.
+    /// Ends the tap without waiting for the kernel.
     pub fn leave(mut self) {
         let _ = self.set_level(Level::Nothing);
         let Tap {
@@ -161,13 +161,13 @@ impl Tap {
         self.level
     }
 
-    /// Passes over the events of these devices from now on.
+    /// Ignores the events of these devices from now on.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub fn pass_over(&mut self, mut devices: Vec<u32>) -> Result<(), Failure> {
         devices.sort_unstable();
-        // The kernel waits for all CPUs with each filter.
+        // With each filter the kernel waits for all CPUs.
         if self.passed_over == devices {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl Tap {
             .iter()
             .map(|dev| format!("s_dev != {dev}"))
             .collect();
-        // A filter of "0" is none.
+        // The filter "0" removes the filter.
         let filter = if terms.is_empty() {
             "0".to_string()
         } else {
@@ -188,7 +188,7 @@ impl Tap {
         })
     }
 
-    /// Watches this from now on.
+    /// Sets what is watched from now on.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -213,7 +213,7 @@ impl Tap {
         Ok(())
     }
 
-    /// Waits for an event, for one of `others`, or for `wait_ns`; where `is_deaf`, not for events.
+    /// Waits for an event, for one of `others`, or for `wait_ns`; if `is_deaf`, events do not end the wait.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, is_deaf: bool) {
         let rings = if is_deaf { &[][..] } else { &self.rings[..] };
         let others = others.iter().map(|other| other.as_fd());
@@ -221,7 +221,7 @@ impl Tap {
         readable(&all, Duration::from_nanos(wait_ns));
     }
 
-    /// Takes what there is.
+    /// Processes the events that have been recorded.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -249,9 +249,9 @@ impl Tap {
     }
 }
 
-/// The event in `bytes`; nothing where it is another one.
+/// Decodes the event in `bytes`; `None` if it is of another kind.
 fn touch(known: &[TapEvent], at_ns: u64, bytes: &[u8]) -> Option<Touch> {
-    // Common to all events, as the format of each has it: the number, and at 4 the thread.
+    // All events begin like this, as their formats say: the number, and at offset 4 the thread.
     let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let thread = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
     let TapEvent { kind, fields, .. } = known.iter().find(|known| known.id == id)?;

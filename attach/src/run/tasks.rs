@@ -1,29 +1,29 @@
-//! Threads that carry out tasks in their order and wake the run whenever one has ended.
+//! Threads that carry out tasks in order and wake the run whenever one has ended.
 //!
 //! ```text
 //!   the run ──Tasks::add──► queue ──► a thread: TaskKind::carry_out ──► ended, and `wake` is written to ──► the run: Tasks::ended
 //! ```
-//! Never: a wait of the run for a thread. One that waits for a storage ends by itself, or with the process.
+//! The run never waits for a thread. A thread that waits for storage ends by itself, or with the process.
 
 use crate::pool::{Next, Pool, Work};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What is done with a task.
+/// The work that is done for a task.
 pub trait TaskKind: Send + Sync + 'static {
     type Task: Send;
     type Ended: Send;
 
-    /// Name of the threads, and how many there are at most.
+    /// Name of the threads, and how many there may be.
     const NAME: &'static str;
     const MAX_THREADS: usize;
 
-    /// Does it. May wait for a storage.
+    /// Carries out a task. May wait for storage.
     fn carry_out(&self, task: Self::Task) -> Self::Ended;
 }
 
-/// Tasks that wait, and those that have ended.
+/// Tasks that wait, and results of tasks that have ended.
 pub struct TaskQueue<K: TaskKind> {
     tasks: VecDeque<K::Task>,
     ended: Vec<K::Ended>,
@@ -54,7 +54,7 @@ impl<K: TaskKind> Work for TaskWork<K> {
 
     fn ended(&self, queue: &mut TaskQueue<K>, ended: K::Ended) -> bool {
         queue.ended.push(ended);
-        // A counter that is full wakes as well.
+        // A full counter also wakes the run.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         false
     }
@@ -63,7 +63,7 @@ impl<K: TaskKind> Work for TaskWork<K> {
 pub struct Tasks<K: TaskKind>(Pool<TaskWork<K>>);
 
 impl<K: TaskKind> Tasks<K> {
-    /// Writes to `wake`, an event descriptor, whenever a task has ended.
+    /// A queue of tasks that writes to `wake`, an event descriptor, whenever a task has ended.
     pub fn new(kind: K, wake: Arc<OwnedFd>) -> Tasks<K> {
         let queue = TaskQueue {
             tasks: VecDeque::new(),
@@ -73,7 +73,7 @@ impl<K: TaskKind> Tasks<K> {
         Tasks(Pool::new(K::NAME, TaskWork { kind, wake }, queue))
     }
 
-    /// Does `task` on a thread of the pool. Where the system refuses all threads none is done.
+    /// Carries out `task` on a thread of the pool. If the system refuses to start any thread, no task is done.
     pub fn add(&self, task: K::Task) {
         self.0.add(K::MAX_THREADS, |queue| {
             queue.tasks.push_back(task);
@@ -81,14 +81,14 @@ impl<K: TaskKind> Tasks<K> {
         });
     }
 
-    /// What has ended since the last call.
+    /// Results since the last call.
     pub fn ended(&self) -> Vec<K::Ended> {
         self.0.look(|queue| std::mem::take(&mut queue.ended))
     }
 }
 
 impl<K: TaskKind> Drop for Tasks<K> {
-    /// Threads that wait for a storage are not waited for.
+    /// Does not wait for threads that wait for storage.
     fn drop(&mut self) {
         self.0.change(|queue| {
             queue.is_over = true;

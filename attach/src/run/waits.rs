@@ -1,12 +1,12 @@
-//! How long threads wait for a storage: all together, and the time in which at least one does.
+//! How long threads wait for storage: the sum over all threads, and the time in which at least one waits.
 
-/// Waits for a storage.
+/// Waits for a storage device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     pub waits: u64,
-    /// All together.
+    /// Sum over all threads.
     pub threads_ns: u64,
-    /// The time in which at least one waited.
+    /// Time in which at least one thread waited.
     pub time_ns: u64,
 }
 
@@ -18,7 +18,7 @@ impl Waits {
     }
 }
 
-/// Adds waits that come in the order of their ends.
+/// Adds waits in the order of their ends.
 #[derive(Default)]
 pub struct WaitUnion {
     pub sum: Waits,

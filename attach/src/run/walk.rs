@@ -1,15 +1,15 @@
-//! The files that a command will read next, where it goes through folders: their names, numbers and sizes, in the order of the folders.
+//! The files that a command will read next if it walks through folders: their names, numbers and sizes, in the order of the folders.
 //!
 //! ```text
 //!   the command reads src/a, then src/b      two files of one folder: list it from there on
 //!   src/c src/d src/sub/e src/sub/f src/g    depth first, as find, grep -r and tar go
 //!   lib/h lib/i                              then the folders behind src, as the folder above it has them
 //! ```
-//! The order is that of readdir(3), which programs keep unless they sort. Whether the command follows it is the core's to judge: what is
-//! listed is not read. Listing goes [`MAX_LEAD`] files ahead of the command and no further. Looking at a file here also brings its inode into
-//! memory, for which the command would wait as well.
+//! The order is that of readdir(3), which programs keep unless they sort. The core decides whether the command follows it: a listed file
+//! is not read by that alone. The listing stays at most [`MAX_LEAD`] files ahead of the command. Examining a file here also loads its
+//! inode, for which the command would have to wait as well.
 //!
-//! Never: a link followed, another file system entered, or more files than the limit.
+//! No link is followed, no other file system is entered, and the number of files is limited.
 
 use foreread_observe::record::names::file_key;
 use foreread_os::threads;
@@ -21,17 +21,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Files that are listed ahead of the one that the command has reached.
+/// Most files that are listed ahead of the one that the command has reached.
 const MAX_LEAD: u64 = 512;
-/// Files that are listed for one run.
+/// Most files that are listed in one run.
 const MAX_LISTED: u64 = 1 << 19;
-/// Entries of one folder that are kept; of a larger one the rest is not read ahead.
+/// Most entries of one folder that are kept; the rest of a larger one is not read ahead.
 const MAX_ENTRIES: usize = 1 << 18;
-/// Files that are passed on together.
+/// Number of files that are passed on together.
 const BATCH: usize = 16;
-/// Folders above the first one that may be gone through, from the first on.
+/// Most levels above the first folder that are walked through.
 const MAX_ABOVE: u32 = 6;
-/// Folders below each other.
+/// Most nested folders.
 const MAX_DEPTH: usize = 64;
 
 /// A file of a folder.
@@ -39,19 +39,19 @@ const MAX_DEPTH: usize = 64;
 pub struct ListedFile {
     pub key: FileKey,
     pub size: u64,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// The file before it, where it is of the same listing.
+    /// The file before it, if it is in the same listing.
     pub after: Option<FileKey>,
-    /// Its place: the listing goes on as the command comes to files of higher ones.
+    /// Its position: the listing continues as the command reaches files at higher positions.
     pub number: u64,
 }
 
 #[derive(Default)]
 struct WalkState {
-    /// A file at which a listing is to begin, where none is under way.
+    /// A file at which a listing is to start, if none is running.
     begin: Option<PathBuf>,
-    /// The highest place that the command has reached.
+    /// The highest position that the command has reached.
     reached: u64,
     listed: Vec<ListedFile>,
     is_over: bool,
@@ -93,12 +93,12 @@ impl Lister {
         }
     }
 
-    /// The command has read the file of this place.
+    /// The command has reached the file at this position.
     pub fn reached(&self, number: u64) {
         self.with(|shared| shared.reached = shared.reached.max(number));
     }
 
-    /// The files that were listed since the last call.
+    /// Files that were listed since the last call.
     pub fn listed(&self) -> Vec<ListedFile> {
         if !self.is_running {
             return Vec::new();
@@ -125,10 +125,10 @@ impl Drop for Lister {
     }
 }
 
-/// A folder that is being gone through.
+/// A folder in the walk.
 struct Level {
     path: PathBuf,
-    /// Backwards.
+    /// The remaining entries in reverse order.
     entries: Vec<(OsString, bool)>,
 }
 
@@ -174,7 +174,7 @@ impl Walker {
         self.send();
     }
 
-    /// Waits until there is something to list; false at the end.
+    /// Waits until there is something to list; returns false at the end.
     fn may_go_on(&mut self) -> bool {
         loop {
             let (lock, changed) = &*self.shared;
@@ -199,7 +199,7 @@ impl Walker {
         }
     }
 
-    /// A new listing, from this file on.
+    /// Starts a new listing at this file.
     fn begin(&mut self, path: &Path) {
         self.send();
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -222,7 +222,7 @@ impl Walker {
         }
     }
 
-    /// The next entry; false when the listing has ended.
+    /// Processes the next entry; returns false when the listing has ended.
     fn step(&mut self) -> bool {
         let Some(level) = self.levels.last_mut() else {
             return false;
@@ -256,7 +256,7 @@ impl Walker {
         true
     }
 
-    /// Goes on with the folder above.
+    /// Continues with the parent folder.
     fn leave(&mut self) -> bool {
         let Some(done) = self.levels.pop() else {
             return false;
@@ -287,12 +287,12 @@ impl Walker {
         let mut shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         shared.listed.append(&mut self.batch);
         drop(shared);
-        // A counter that is full wakes as well.
+        // A full counter also wakes the run.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
 }
 
-/// The files and folders of a folder. One that cannot be read to its end is not listed.
+/// The files and folders in a folder. A folder that cannot be read completely is not listed.
 fn list(path: &Path) -> Option<Level> {
     let mut entries: Vec<(OsString, bool)> = Vec::new();
     for entry in fs::read_dir(path).ok()?.take(MAX_ENTRIES) {
@@ -310,7 +310,7 @@ fn list(path: &Path) -> Option<Level> {
     })
 }
 
-/// Leaves what is behind `name`.
+/// Keeps only the entries after `name`.
 fn cut(level: &mut Level, name: &std::ffi::OsStr) {
     if let Some(at) = level.entries.iter().position(|(entry, _)| entry == name) {
         level.entries.truncate(at);

@@ -1,4 +1,4 @@
-//! How a run sees reads: by the kernel's tracepoints, or by looks from outside.
+//! How a run observes reads: by the kernel's tracepoints, or by samples from outside.
 //!
 //! | | trace | sample |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | sees | every read and fault of files | reads that block, and what is between them |
 //! | costs | each read half a microsecond | looks, at most two thousand a second while a thread waits |
 //!
-//! Both have three levels: all, whether anything is read from storage, nothing.
+//! Both have three levels: everything, only whether anything is read from storage, nothing.
 
 use super::devices::Devices;
 use super::tap::{Level, Tap};
@@ -21,10 +21,10 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The pause between looks that only ask whether anything is read from storage.
+/// The pause between samples that only check whether anything is read from storage.
 const QUIET_PAUSE: Duration = Duration::from_millis(10);
 
-/// How reads are seen.
+/// How reads are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchBy {
@@ -43,9 +43,9 @@ pub struct SampleTap {
     sampler: Sampler,
     level: Level,
     events: u64,
-    /// What the kernel reads ahead of each storage.
+    /// How much the kernel reads ahead on each storage.
     windows: RefCell<HashMap<u32, u64>>,
-    /// When the next look is due: whatever else wakes the run, looks keep their pause.
+    /// When the next sample is due: samples keep their pause, whatever else wakes the run.
     next: Instant,
 }
 
@@ -85,7 +85,8 @@ impl Watcher {
         }
     }
 
-    /// Watches this from now on. What the kernel refuses here it has allowed before: an instance that another program has changed.
+    /// Sets what is watched from now on. The kernel has allowed this before, so if it refuses now, another program has changed the
+    /// tracing instance.
     pub fn set_level(&mut self, level: Level) {
         match self {
             Watcher::Trace(tap) => drop(tap.set_level(level)),
@@ -93,18 +94,19 @@ impl Watcher {
         }
     }
 
-    /// Passes over these storages from now on.
+    /// Ignores these storage devices from now on.
     pub fn pass_over(&mut self, devices: Vec<u32>) {
         if let Watcher::Trace(tap) = self {
             let _ = tap.pass_over(devices);
         }
     }
 
-    /// Waits for something to see, for one of `others`, or for `wait_ns`; where events are to gather, only for the others.
+    /// Waits for an observation, for one of `others`, or for `wait_ns`; if `gathers`, only for the others, while events
+    /// accumulate.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, gathers: bool) {
         let sample = match self {
             Watcher::Trace(tap) => return tap.wait(others, wait_ns, gathers),
-            // What happened is seen by the next look.
+            // The next sample will show what has happened.
             Watcher::Sample(_) if gathers => return,
             Watcher::Sample(sample) => sample,
         };
@@ -116,7 +118,7 @@ impl Watcher {
         readable(others.iter().copied(), pause);
     }
 
-    /// Takes what there is.
+    /// Takes the observations.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -150,7 +152,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// How long threads have waited for a storage, or for all, where samples have seen it.
+    /// How long threads have waited for a storage, or for all of them, if samples have observed it.
     pub fn waited(&self, dev: Option<u32>) -> Option<Waits> {
         let Watcher::Sample(sample) = self else {
             return None;
@@ -165,7 +167,7 @@ impl Watcher {
         Some(sum)
     }
 
-    /// Bytes that count as read, and that no sample has seen to be read.
+    /// Bytes that count as read although no sample saw them read.
     pub fn guessed(&self, dev: u32) -> u64 {
         match self {
             Watcher::Trace(_) => 0,
@@ -173,7 +175,7 @@ impl Watcher {
         }
     }
 
-    /// What was seen, and places where something was lost.
+    /// Number of observations, and of gaps in which some were lost.
     pub fn seen(&self) -> SeenEvents {
         match self {
             Watcher::Trace(tap) => SeenEvents {
@@ -187,7 +189,7 @@ impl Watcher {
         }
     }
 
-    /// Ends it, without a wait for the kernel.
+    /// Ends it without waiting for the kernel.
     pub fn leave(self) {
         if let Watcher::Trace(tap) = self {
             tap.leave();
@@ -195,7 +197,7 @@ impl Watcher {
     }
 }
 
-/// How much was seen.
+/// How much was observed.
 pub struct SeenEvents {
     pub events: u64,
     pub gaps: u64,
@@ -211,7 +213,7 @@ fn usage(devices: &Devices, windows: &RefCell<HashMap<u32, u64>>, dev: u32) -> S
     }
 }
 
-/// What the kernel reads ahead there, from /sys: no storage is asked.
+/// How much the kernel reads ahead on this storage, from /sys, so the storage itself is not accessed.
 fn window(windows: &RefCell<HashMap<u32, u64>>, dev: u32) -> u64 {
     let of_device = || {
         let (major, minor) = FileKey { dev, ino: 0 }.device();

@@ -1,19 +1,19 @@
-//! How much may be cached for a program: what its memory has free, less a reserve for the program itself.
+//! How much may be cached for a program: the memory that is free, minus a reserve for the program itself.
 //!
 //! ```text
 //!   group of 512 MiB, 20 MiB used ──► 492 MiB free, 64 MiB reserve ──► 428 MiB
 //!   all of it fetched ──► wait until the program is at the first range that is not ──► 214 MiB more
 //! ```
-//! When the program itself reads the first range that was not fetched, it has used what came before it; the kernel may drop that. Only
-//! half is added then: the plan may be out of order.
+//! When the program itself reads the first range that was not fetched, it has used what came before, and the kernel may drop that.
+//! Then only half of it is added to the budget, because the program may read in another order than the plan.
 
 use foreread_os::host::Host;
 use foreread_os::host::memory::Room;
 
-/// The part of the limit that is left to the program's own memory. Chosen.
+/// The reserve for the program's own memory is the limit divided by this. Chosen.
 const RESERVE: u64 = 8;
 
-/// Bytes that may still be fetched.
+/// Number of bytes that may still be fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     whole: u64,
@@ -21,16 +21,16 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What the control groups of this process and the machine allow now, and at most `max`.
+    /// The budget that the control groups of this process and the machine allow now, but at most `max`.
     #[must_use]
     pub fn now(max: Option<u64>) -> Budget {
-        // Where the kernel says nothing, nothing bounds us but the caller.
+        // If the kernel reports no limit, only the caller's limit applies.
         let room = Host::here().memory_room();
         let room = room.map_or(u64::MAX, |room| Budget::of(&room));
         Budget::bytes(room.min(max.unwrap_or(u64::MAX)))
     }
 
-    /// Exactly so much.
+    /// A budget of exactly this size.
     #[must_use]
     pub fn bytes(whole: u64) -> Budget {
         Budget { whole, left: whole }
@@ -41,19 +41,19 @@ impl Budget {
             .saturating_sub(room.limit_bytes / RESERVE)
     }
 
-    /// Takes `bytes` out, if they are there.
+    /// Takes `bytes` out of the budget, if it has that many.
     pub fn take(&mut self, bytes: u64) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }
 
-    /// Puts back what was not fetched after all.
+    /// Puts back bytes that were not fetched after all.
     pub fn give_back(&mut self, bytes: u64) {
         self.left = self.left.saturating_add(bytes).min(self.whole);
     }
 
-    /// The program has used what was fetched.
+    /// The program has used what was fetched: adds half of it.
     pub fn renew(&mut self) {
         self.left = self.left.max(self.whole / 2);
     }

@@ -1,5 +1,5 @@
-//! The files of a plan, opened when they are needed: only regular files that are as the plan has them, and block devices with a mounted
-//! file system, whose own data the plan has.
+//! The files of a plan. They are opened when they are needed. Only regular files that are still as in the plan are accepted, and block
+//! devices with a mounted file system, whose metadata the plan contains.
 
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, look};
@@ -10,12 +10,12 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// File systems that drop what is read for other programs.
+/// File systems that drop data that was read for other programs.
 static DROPPING: Dropping = Dropping::new();
 const DROPPED: &str =
     "its file system drops what is cached of a file when that is opened (FUSE without keep_cache)";
 
-/// Opens a file, with the number of its device, or says why it is left out.
+/// Opens a file and returns the number of its device, or says why it is left out.
 pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
     const CHANGED: &str = "it has changed since the plan was made";
     let text = |error: std::io::Error| error.to_string();
@@ -43,8 +43,8 @@ pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
     Ok((opened, dev))
 }
 
-/// Opens a block device that has a mounted file system, and gives its size in bytes; or says why it is left out. The last close of another
-/// one would empty its page cache.
+/// Opens a block device with a mounted file system and returns its size in bytes, or says why it is left out. On a device that is not
+/// mounted, the last close would empty its page cache.
 pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let text = |error: std::io::Error| error.to_string();
     let is_mounted = |meta: &Metadata| {

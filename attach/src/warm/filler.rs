@@ -21,71 +21,72 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often is looked whether the program has come to the first range that the memory had no room for.
+/// How often to check whether the program has reached the first range for which memory had no room.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How a plan is brought into the cache.
+/// How a plan is read into the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct FillSettings {
     /// Bytes that may be fetched.
     pub budget: Budget,
-    /// A program reads along: when the budget is used up, wait until it has used that. Otherwise end.
+    /// If a program reads the same data: when the budget is used up, wait until the program has used that much.
+    /// Otherwise the fill ends.
     pub follows_program: bool,
-    /// Keep the time of each fetch, for [`super::judge`].
+    /// Whether to record the time of each fetch, for [`super::judge`].
     pub keeps_times: bool,
 }
 
-/// The end of a filling.
+/// The result of a fill.
 #[derive(Clone, Debug)]
 pub struct FillReport {
     pub plan: Arc<Plan>,
     pub counts: FillCounts,
     pub left_out: Vec<LeftOut>,
-    /// The memory had no room for the rest.
+    /// Whether memory had no room for the rest.
     pub out_of_room: bool,
-    /// Files of which the kernel does not say what is cached: they were read whole.
+    /// Files for which the kernel does not report what is cached: they were read as a whole.
     pub unknown_files: u64,
-    /// What a lone fetch waits for its first bytes, in nanoseconds; 0 where nothing was fetched.
+    /// Time from a single fetch to its first bytes, in nanoseconds; 0 if nothing was fetched.
     pub latency_ns: u64,
     /// The greatest rate, in bytes a second.
     pub rate: u64,
-    /// From the start to the last fetch.
+    /// Seconds from the start to the last fetch.
     pub seconds: f64,
-    /// Each fetch, where times are kept.
+    /// Each fetch, if times are recorded.
     pub fetches: Vec<Fetch>,
-    /// Fetches that were given up, because the storage did not answer.
+    /// Fetches that were abandoned because the storage did not answer.
     pub given_up: u32,
 }
 
 impl FillReport {
-    /// Whether every file of the plan is gone, or another one by now.
+    /// Whether every file of the plan is missing, or has been replaced.
     #[must_use]
     pub fn has_nothing(&self) -> bool {
         self.counts.planned_bytes > 0 && self.counts.left_out_bytes == self.counts.planned_bytes
     }
 }
 
-/// A filling under way.
+/// A running fill.
 pub struct Filler {
     pool: Pool<FillContext>,
 }
 
-/// What its threads share and do not change.
+/// Data that the threads share and do not change.
 struct FillContext {
     plan: Arc<Plan>,
     settings: FillSettings,
     since: Instant,
-    /// It was ended from outside.
+    /// Whether the caller has stopped it.
     is_stopped: AtomicBool,
-    /// The largest piece of each device.
+    /// The largest piece for each device.
     pieces: Mutex<HashMap<u64, u64>>,
 }
 
 impl Filler {
-    /// Begins.
+    /// Starts a fill.
     ///
     /// # Errors
-    /// There are no more threads.
+    /// No thread can be started.
     pub fn start(plan: Arc<Plan>, settings: FillSettings) -> std::io::Result<Filler> {
         let state = FillState::new(&plan, settings.budget);
         let lens = plan.ranges.iter().map(|range| range.len);
@@ -101,7 +102,7 @@ impl Filler {
         for number in 0..pieces.min(u64::from(MAX_IN_FLIGHT)) {
             match pool.add_thread() {
                 Err(error) if number == 0 => return Err(error),
-                // Fewer are slower, and as right.
+                // With fewer threads the fill is slower but still correct.
                 Err(_) => break,
                 Ok(()) => {}
             }
@@ -121,14 +122,15 @@ impl Filler {
         self.pool.threads() == 0
     }
 
-    /// Begins no more fetches.
+    /// Starts no more fetches.
     pub fn stop(&self) {
         let is_stopped = &self.pool.work().is_stopped;
         self.pool
             .change(|_| is_stopped.store(true, Ordering::Release));
     }
 
-    /// Waits for all of the plan; once it was stopped, for what is in flight, and no longer than 1.5 s after the last sign of it.
+    /// Waits until the whole plan is done. After a stop it waits only for the pieces in flight, and at most 1.5 s after the last
+    /// progress.
     #[must_use]
     pub fn end(&self) -> FillReport {
         let filling = self.pool.work();
@@ -187,7 +189,7 @@ enum FillEnded {
         piece: Box<Piece>,
         done: FillOutcome,
         took: Duration,
-        /// Since the start of the filling.
+        /// Time since the start of the fill.
         at: Duration,
     },
     Looked,
@@ -219,7 +221,8 @@ impl FillContext {
         }
     }
 
-    /// Waits until more of this range is cached than at first: the program is there. Or until the end.
+    /// Waits until more of this range is cached than at first, which means that the program has reached it, or until
+    /// the fill ends.
     fn look(&self, file: u32, range: &Range<u64>) {
         let cached = || {
             let (file, _) = open_as_planned(&self.plan.files[file as usize]).ok()?;
@@ -228,14 +231,14 @@ impl FillContext {
         let first = cached();
         while !self.is_stopped() {
             std::thread::sleep(LOOK_EVERY);
-            // A file that cannot be asked any more, or is all there, is looked at by the fetch.
+            // If the file cannot be queried any more, or all of the range is cached, the fetch itself finds out.
             if cached() > first || first.is_none() || first == Some(range.end - range.start) {
                 return;
             }
         }
     }
 
-    /// Brings a piece in, as far as it is not there.
+    /// Reads a piece into the cache, except the part that is already cached.
     fn fetch(&self, piece: &Piece) -> FillOutcome {
         let mut done = FillOutcome::default();
         let since = Instant::now();
@@ -253,7 +256,7 @@ impl FillContext {
                 .iter()
                 .try_for_each(|part| readahead::wait(&file, part))
                 .map_err(text)?;
-            // The kernel leaves out what it finds no memory for at once.
+            // The kernel skips pages for which it finds no memory at once.
             if !absent.is_empty() && !done.is_unknown {
                 let again =
                     resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
@@ -272,7 +275,7 @@ impl FillContext {
     fn piece_bytes(&self, dev: u64, file: &File) -> u64 {
         let pieces = || self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pieces().get(&dev).copied();
-        // Without the lock: the file system may not answer.
+        // Do this without the lock: the file system may not answer.
         let bytes = known.unwrap_or_else(|| readahead::piece_bytes(file));
         pieces().insert(dev, bytes);
         bytes

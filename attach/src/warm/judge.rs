@@ -1,12 +1,12 @@
-//! What a filling was worth: its fetches beside the reads of the program, as a recording has them.
+//! How useful a fill was: compares its fetches with the reads of the program in a recording.
 //!
 //! ```text
 //!   fetched  a 0..1M, there at 5 ms     b 0..64K, there at 9 ms     c 0..4K, there at 9 ms
 //!   read     a 0..1M at 7 ms            b 0..64K at 8 ms
 //!   ──►      a used                     b used, and late            c unused
 //! ```
-//! The two clocks begin a few milliseconds apart at most, so the share that is late is exact to that. A touch of a mapping counts with
-//! all that the kernel mapped by it.
+//! The two clocks start at most a few milliseconds apart, so the share of late bytes is exact to that. A touch of a mapping counts
+//! with all that the kernel mapped for it.
 
 use super::filler::FillReport;
 use super::state::Fetch;
@@ -16,32 +16,32 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// Bytes of what was fetched.
+/// Fetched bytes by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchUse {
-    /// Read by the program.
+    /// Bytes that the program read.
     pub used_bytes: u64,
-    /// Of these: read before they had arrived.
+    /// Used bytes that the program read before they had arrived.
     pub late_bytes: u64,
-    /// Not read by the program.
+    /// Bytes that the program did not read.
     pub unused_bytes: u64,
-    /// Data of file systems themselves, of which is not seen whether they are used: neither used nor unused.
+    /// Metadata of file systems, for which it is unknown whether it was used: counted neither as used nor as unused.
     pub metadata_bytes: u64,
-    /// How long reads and page faults of the program took, all threads together.
+    /// Total time of the reads and page faults of the program, summed over all threads.
     pub waited_ns: u64,
 }
 
-/// Fetched pieces of a file, by their start: end and arrival in nanoseconds.
+/// Fetched pieces of a file by their start, with end and arrival time in nanoseconds.
 type Pieces = BTreeMap<u64, (u64, u64)>;
 
-/// Goes through a recording. It must be of the run that the filling was for.
+/// Evaluates a recording. It must be from the run for which the fill was made.
 ///
 /// # Errors
 /// The recording cannot be read.
 pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> {
     let plan = &filled.plan;
     let mut pieces: HashMap<u32, Pieces> = HashMap::new();
-    // What a file system finds in the cache has no event.
+    // If a file system finds its metadata in the cache, no event shows it.
     let (mut metadata_bytes, is_device) = (0, |file: &u32| plan.files[*file as usize].is_device());
     for Fetch { file, range, at } in &filled.fetches {
         if is_device(file) {
@@ -102,7 +102,7 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
     Ok(judged)
 }
 
-/// What `range` shares with the pieces, each part with the value of its piece.
+/// The parts of `range` that overlap with pieces, each with the value of its piece.
 fn shared(
     pieces: Option<&Pieces>,
     range: &std::ops::Range<u64>,

@@ -1,4 +1,4 @@
-//! A plan of whole files: those that are named, and all below folders that are named, by name within each.
+//! A plan of whole files: the given files and all files below the given folders, sorted by name within each.
 
 use super::left_out::{LeftOut, MAX_LEFT_OUT};
 use foreread_os::open::look;
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The plan, and what is left out of it. Links to folders below a named one are not followed.
+/// The plan, and the files that are left out of it. Links to folders below a given folder are not followed.
 #[must_use]
 pub fn whole_files(paths: &[PathBuf]) -> (Plan, Vec<LeftOut>) {
     let mut walk = Walk::default();
@@ -16,7 +16,7 @@ pub fn whole_files(paths: &[PathBuf]) -> (Plan, Vec<LeftOut>) {
         if walk.is_full {
             break;
         }
-        // A link that is named itself is followed.
+        // A link that is given itself is followed.
         match look(path) {
             Ok(looked) if looked.meta().is_dir() => walk.folder(path),
             _ => walk.file(path.clone()),
@@ -30,17 +30,18 @@ struct Walk {
     plan: Plan,
     left_out: Vec<LeftOut>,
     account: Account,
-    /// There are as many files as a plan may have: nothing more is looked for.
+    /// Whether the plan has as many files as it may have: the search stops.
     is_full: bool,
 }
 
 impl Walk {
     fn folder(&mut self, at: &Path) {
-        // Those that wait count as well; what is named itself does not.
+        // Folders that are still to be read count too; the given path itself does not.
         let mut folders = vec![at.to_path_buf()];
         while let Some(at) = folders.pop().filter(|_| !self.is_full) {
             self.account.give_back::<PathBuf>(at.as_os_str().len());
-            // A folder that cannot be read to its end is left out whole: half of it would look like all of it.
+            // A folder that cannot be read completely is left out completely: otherwise half of it would look like
+            // all of it.
             match entries(&at, &self.account) {
                 Err(why) => self.leave_out(at, why),
                 Ok((files, below)) => {
@@ -88,23 +89,23 @@ impl Walk {
     }
 
     fn leave_out(&mut self, path: PathBuf, why: String) {
-        // The last one says that the plan is full, so it has room always.
+        // The last entry says that the plan is full, so it is always added.
         if self.left_out.len() < MAX_LEFT_OUT || self.is_full {
             self.left_out.push(LeftOut { path, why });
         }
     }
 }
 
-/// Files and folders of a folder, by name. Other files and links are none.
+/// The files and the folders in a folder, by name. Links and other kinds of files are left out.
 fn entries(at: &Path, account: &Account) -> Result<(Vec<OsString>, Vec<OsString>), String> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
-    // These names go when the folder is done, so they are counted beside the plan's.
+    // These names are freed when the folder is done, so they are counted separately from the plan's.
     let mut account = account.clone();
     let text = |error: std::io::Error| error.to_string();
     for entry in fs::read_dir(at).map_err(text)? {
         let entry = entry.map_err(text)?;
         let kind = match entry.file_type() {
-            // Removed since the folder was read.
+            // The entry was removed after the folder was read.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             kind => kind.map_err(text)?,
         };

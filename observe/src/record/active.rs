@@ -1,12 +1,12 @@
-//! Runs the command, or attaches to a process, with the tracepoints on.
+//! Runs a command, or attaches to a process, with the tracepoints on.
 //!
 //! ```text
 //!   a thread of ours follows itself ──► begins the command (its children are followed) ──► ends, and is not followed
 //!   a second one takes events out of the kernel, a third looks what the command has open: a file system may keep it for good
 //! ```
-//! All threads are started before the command: if the system refuses one, no command is left behind.
-//! So the command is followed from its first instruction on, without a process between. Never: a clock that decides
-//! anything; times are only reported.
+//! All threads are started before the command: if the system refuses one, no command is left behind. The command is
+//! followed from its first instruction on, without an intermediate process. No clock decides anything; times are only
+//! reported.
 
 use super::drain::Spill;
 use super::event::{Decoder, NEEDED, enable_workers};
@@ -32,30 +32,30 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// How long the recorder sleeps while the rings are less than half full; then it looks at what is open, and whether it still
-/// records.
+/// How long the recorder sleeps while the rings are less than half full; then it examines which files are open, and whether
+/// recording is still on.
 const TICK_MS: u32 = 100;
 
-/// Memory for the events of a CPU to begin with: all of 64 MiB takes longer to fetch than many a command runs.
+/// Initial buffer for the events of a CPU: allocating all 64 MiB takes longer than many commands run.
 const FIRST_BUFFER_KB: u64 = 8 << 10;
-/// The same for workers of io_uring.
+/// Initial buffer for events of io_uring workers.
 const WORKER_BUFFER_KB: u64 = 1 << 10;
 
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     pub target: Target,
-    /// Memory for events that wait to be taken, of all CPUs together.
+    /// Memory for unprocessed events of all CPUs together.
     pub buffer_bytes: u64,
-    /// The kernel's own readahead too.
+    /// Whether to record the kernel's own readahead too.
     pub decisions: bool,
-    /// Where events are kept meanwhile.
+    /// The folder in which events are stored during the recording.
     pub folder: PathBuf,
 }
 
-/// A recording under way.
+/// A running recording.
 pub struct ActiveRecording {
     instance: Arc<Instance>,
-    /// What workers of io_uring read; nothing where the kernel refuses it.
+    /// Records what io_uring workers read; `None` if the kernel refuses it.
     workers: Option<Instance>,
     root: tracefs::Root,
     decoder: Decoder,
@@ -63,18 +63,18 @@ pub struct ActiveRecording {
     before: Vec<Before>,
     settled_ns: u64,
     stop: Arc<OwnedFd>,
-    /// The end has begun: from now on recording may be off.
+    /// Set when the recording is being ended: then it may be switched off.
     ending: Arc<AtomicBool>,
     drain: JoinHandle<Result<DrainedEvents, Failure>>,
     finder: Finder,
-    /// The thread that looks what is open.
+    /// The thread that examines which files are open.
     namer: Task<()>,
     began_ns: u64,
     roots: Vec<PathBuf>,
 }
 
-/// Checks that this machine can record; returns tracefs.
-/// Errors: not root, no tracefs, a kernel without the tracepoints, a PID namespace.
+/// Checks that this machine can record; returns tracefs. Errors: the user is not root, there is no tracefs, the
+/// kernel lacks the tracepoints, or this is a PID namespace.
 pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
@@ -91,14 +91,14 @@ pub fn possible() -> Result<tracefs::Root, Failure> {
     Ok(root)
 }
 
-/// Begins.
-/// Errors: not root, no tracefs, a kernel without the tracepoints, no such command or process.
+/// Starts the recording. Errors: the user is not root, there is no tracefs, the kernel lacks the tracepoints, or
+/// there is no such command or process.
 pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let root = possible()?;
     let instance = Arc::new(Instance::create(&root)?);
     let per_cpu_kb = (asked.buffer_bytes / 1024 / instance.cpus().len().max(1) as u64).max(8);
     let first_kb = per_cpu_kb.min(FIRST_BUFFER_KB).to_string();
-    // The kernel waits in each for all CPUs, and in both at once as well.
+    // The kernel waits for all CPUs in each of the two, so do both at the same time.
     let decoder = std::thread::scope(|scope| {
         let size = || instance.set("buffer_size_kb", &first_kb);
         let sized = spawn_scoped(scope, "foreread-buffer", size);
@@ -128,7 +128,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let begun = match begin(&instance, &asked.target) {
         Ok(begun) => begun,
         Err(error) => {
-            // Nothing was followed, so the thread has nothing to take and ends, and with it goes its part of the instance.
+            // Nothing was followed, so the thread has nothing to take; it ends, and releases its part of the instance.
             let _ = rustix::io::write(&*stop, &1_u64.to_ne_bytes());
             let _ = drain.join();
             return Err(error);
@@ -158,7 +158,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     })
 }
 
-/// An instance that records what workers of io_uring read, of all programs.
+/// An instance that records what io_uring workers of all programs read.
 fn of_workers(root: &tracefs::Root) -> Result<Instance, Failure> {
     let instance = Instance::create(root)?;
     instance.set("buffer_size_kb", &WORKER_BUFFER_KB.to_string())?;
@@ -178,7 +178,8 @@ struct Drain {
     looks: SyncSender<Vec<u32>>,
 }
 
-/// A thread that looks at what processes have open. While it waits for a file system others are not looked at.
+/// Starts a thread that examines the open files of processes. While it waits for a file system, no other process is
+/// examined.
 pub(super) fn namer(finder: &Finder) -> std::io::Result<(SyncSender<Vec<u32>>, Task<()>)> {
     let (to, looks) = sync_channel::<Vec<u32>>(1);
     let own = finder.clone();
@@ -194,11 +195,12 @@ impl Drain {
         while !self.spill.wait(&self.stop, TICK_MS) {
             off = off.or_else(|| switched_off(&self.instance, self.began_ns, &self.ending));
             if self.spill.is_ready() {
-                // Many events: all that was asked for is fetched, by another thread, as events must be taken meanwhile.
+                // There are many events: another thread sets the requested buffer size, because events must be taken in
+                // the meantime.
                 if let Some(kb) = rest.take() {
                     let instance = Arc::clone(&self.instance);
                     let grow = move || instance.set("buffer_size_kb", &kb.to_string());
-                    // Without a thread the buffer stays as it is.
+                    // If no thread can be started, the buffer keeps its size.
                     growth = threads::spawn("foreread-buffer", grow).ok();
                 }
             } else {
@@ -217,7 +219,7 @@ impl Drain {
     }
 }
 
-/// What is switched off, unless we have begun to do it ourselves.
+/// What is switched off, unless the recording itself is switching it off.
 fn switched_off(instance: &Instance, began_ns: u64, is_ending: &AtomicBool) -> Option<SwitchedOff> {
     let what = instance.switched_off(NEEDED)?;
     let by_us = is_ending.load(Ordering::SeqCst);
@@ -271,7 +273,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure
     }
 }
 
-/// Follows a process that runs, with all that it has begun.
+/// Follows a running process, with everything that it has started.
 fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
     let process = Followed::join(pid)?;
     let followed = follow_family(instance, pid)?;
@@ -293,22 +295,22 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
 }
 
 impl ActiveRecording {
-    /// The process that is followed.
+    /// The process that is being followed.
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
 
-    /// Waits until the command has ended, or the process; for that one also until `enough`.
+    /// Waits until the command or the process has ended; for a process it also ends when `enough` is set.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         self.followed.wait(enough)
     }
 
-    /// Ends the recording and takes what is left of it.
+    /// Ends the recording and takes the remaining events.
     pub fn finish(self) -> Result<Capture, Failure> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         let off_now = switched_off(&self.instance, self.began_ns, &self.ending);
         self.ending.store(true, Ordering::SeqCst);
-        // What cannot be switched off any more is off.
+        // If it cannot be switched off any more, it is off.
         if off_now.is_none() {
             self.instance.set("tracing_on", "0")?;
         }
@@ -323,9 +325,9 @@ impl ActiveRecording {
             cpu_seconds,
         } = self.drain.join().expect("it does not panic")?;
         let lost = self.instance.stats();
-        // An instance of which a file is open cannot be removed.
+        // An instance with an open file cannot be removed.
         let closed = spill.close();
-        // The kernel waits for all CPUs there, while we have other things to do.
+        // The kernel waits for all CPUs there; do other work in the meantime.
         let (instance, root) = (self.instance, self.root);
         let workers = self.workers;
         let ending = threads::spawn("foreread-end", move || {
@@ -335,7 +337,7 @@ impl ActiveRecording {
             drop(root);
             cost.ok()
         });
-        // Without a thread the instance goes now, and what an event costs is not known.
+        // If no thread can be started, the instance is removed now, and the cost of an event is unknown.
         let ending = InstanceRemoval(ending.ok());
         closed.map_err(refused)?;
         let looked = self.namer.within(END_PATIENCE);
@@ -358,11 +360,11 @@ impl ActiveRecording {
     }
 }
 
-/// An instance that is being taken away: it is gone when this is.
+/// An instance that is being removed: when this value is dropped, it has been removed.
 pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
 
 impl InstanceRemoval {
-    /// The measured cost of an event in nanoseconds, if available; waits for the end.
+    /// The measured cost of an event in nanoseconds, if available. Waits until the instance is removed.
     pub fn event_ns(&mut self) -> Option<f64> {
         // A panic is not reported: the next run removes what is left.
         self.0.take()?.join().ok()?
@@ -375,12 +377,12 @@ impl Drop for InstanceRemoval {
     }
 }
 
-/// Calls of one round of [`cost_of_an_event`], and rounds.
+/// Calls in one round of [`cost_of_an_event`], and number of rounds.
 const CALLS: u32 = 500;
 const ROUNDS: u32 = 8;
 
-/// What an event costs here, in nanoseconds: a call that does next to nothing (`lseek`) with its two events and without,
-/// the fastest round of each.
+/// The cost of an event in nanoseconds: a call that does almost nothing (`lseek`) is timed with its two events and
+/// without them; the fastest round of each counts.
 fn cost_of_an_event(instance: &Instance) -> Result<f64, Failure> {
     let file = fs::File::open("/proc/self/stat").map_err(refused)?;
     let round = || -> std::io::Result<u64> {
@@ -405,7 +407,7 @@ fn cost_of_an_event(instance: &Instance) -> Result<f64, Failure> {
     Ok(with.saturating_sub(without) as f64 / f64::from(2 * CALLS))
 }
 
-/// Now by the machine's calendar, in nanoseconds since 1970.
+/// The current calendar time, in nanoseconds since 1970.
 pub(super) fn unix_now_ns() -> i128 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,14 +1,14 @@
-//! Drains raw events of all CPUs while the command runs, and returns them in time order.
+//! Takes the raw events of all CPUs while the command runs, and returns them in time order.
 //!
 //! ```text
 //!   cpu0: ring ──half full──► file ┐
 //!   cpu1: ring ──half full──► file ┴─ after the end ──► decoded, merged by time
 //! ```
-//! While the command runs nothing is decoded: on a small machine that would be taken from the command. Never: a file
-//! with a name; a killed run leaves no file.
+//! While the command runs nothing is decoded, because on a small machine that would take processor time from the
+//! command. The files have no names, so a killed run leaves none behind.
 //!
-//! A second instance has what workers of io_uring read, of all programs: the kernel begins them by itself, and follows none. Of those only
-//! the events count whose thread a followed one has begun.
+//! A second instance records what io_uring workers of all programs read: the kernel starts these threads by itself, and does not follow
+//! them. Only events of workers that a followed thread has started are counted.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};
@@ -23,24 +23,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes that are written to a file of events, or read from it, at once.
+/// Bytes that are written to an event file, or read from it, at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Programs whose paths are kept, at most.
+/// Most programs whose paths are kept.
 const MAX_RAN: usize = 1 << 16;
 
 /// The events of every CPU, as the kernel wrote them.
 pub struct Spill {
     rings: Vec<File>,
     files: Vec<BufWriter<File>>,
-    /// How many of them are of the program; the others are of workers.
+    /// How many of them belong to the program; the others belong to workers.
     of_program: usize,
     pub bytes: u64,
     page: Vec<u8>,
 }
 
 impl Spill {
-    /// Takes from `rings`, and those `of_workers`, into files without names in `folder`.
+    /// Reads from `rings`, and from those `of_workers`, into unnamed files in `folder`.
     pub fn new(
         mut rings: Vec<File>,
         of_workers: Vec<File>,
@@ -64,8 +64,8 @@ impl Spill {
         })
     }
 
-    /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed; gives whether
-    /// `enough` can be read.
+    /// Waits until a ring is as full as the instance's `buffer_percent` says, or until `wait_ms` have passed. Returns
+    /// whether `enough` can be read.
     pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
         let wait = Duration::from_millis(wait_ms.into());
         let rings = self.rings.iter().map(AsFd::as_fd);
@@ -88,13 +88,13 @@ impl Spill {
         Ok(())
     }
 
-    /// Nothing more will be taken.
+    /// Marks that nothing more will be taken.
     pub fn close(&mut self) -> std::io::Result<()> {
         self.rings.clear();
         self.files.iter_mut().try_for_each(BufWriter::flush)
     }
 
-    /// The events from the first on, by time. Each call begins anew.
+    /// The events by time, beginning with the first. Each call starts again.
     pub fn events(&self) -> std::io::Result<Merge> {
         let mut cpus = Vec::new();
         for file in &self.files {
@@ -115,7 +115,7 @@ impl Spill {
 struct Cpu<R> {
     pages: R,
     page: Vec<u8>,
-    /// Those of the page, backwards.
+    /// The events of the page in reverse order.
     events: Vec<Event>,
     latest_ns: u64,
     ended: bool,
@@ -132,7 +132,7 @@ impl<R: Read> Cpu<R> {
         }
     }
 
-    /// Sees to it that the next event is there, if there is one.
+    /// Makes the next event available, if there is one.
     fn fill(&mut self, decoder: &Decoder, ran: &mut HashSet<OsString>) -> std::io::Result<()> {
         while self.events.is_empty() && !self.ended {
             match self.pages.read_exact(&mut self.page) {
@@ -147,7 +147,7 @@ impl<R: Read> Cpu<R> {
                 continue;
             };
             if page.lost {
-                // What was lost follows the latest that is there.
+                // The lost events follow the latest one that is available.
                 self.events.push(Event {
                     at_ns: self.latest_ns,
                     thread: 0,
@@ -172,15 +172,15 @@ impl<R: Read> Cpu<R> {
     }
 }
 
-/// The events of all CPUs, by time.
+/// The events of all CPUs in time order.
 pub struct Merge {
     cpus: Vec<Cpu<BufReader<File>>>,
     of_program: usize,
-    /// Threads that the kernel has begun for the program.
+    /// Threads that the kernel has started for the program.
     workers: HashSet<u32>,
-    /// Places where events of workers were lost, of any program.
+    /// Number of gaps in which events of workers, of any program, were lost.
     pub lost_of_workers: u64,
-    /// The programs that were begun, so far.
+    /// Programs that have been started so far.
     pub ran: HashSet<OsString>,
 }
 

@@ -7,10 +7,10 @@ use crate::tracefs::{EventFormat, Field, Instance};
 use foreread_os::failure::Failure;
 use foreread_trace::follow::call::{Call, ENTRIES, Event, FileKey, What};
 
-/// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
+/// `IOCB_WRITE`, as in the format of `iomap_dio_rw_begin`.
 const IOCB_WRITE: u64 = 1 << 18;
 
-/// The events beside the calls, and what each becomes.
+/// The events besides system calls, and the kind of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventKind {
     Enter(Call),
@@ -28,7 +28,7 @@ enum EventKind {
     AheadByPage,
 }
 
-/// Event, fields in the order of [`What`].
+/// Each event with its fields, in the order of [`What`].
 const OTHERS: &[(&str, EventKind, &[&str])] = &[
     (
         "filemap/mm_filemap_get_pages",
@@ -74,13 +74,14 @@ const OTHERS: &[(&str, EventKind, &[&str])] = &[
     ("sched/sched_process_exec", EventKind::Exec, &["old_pid"]),
 ];
 
-/// A folio of one page of a file says nothing that its page does not; there may be one for every 4 KiB that is read. Those of block
-/// devices have a device of major number 0, and as inode the number of the block device, whose major number is not 0.
+/// A folio of a single page says nothing that its page does not, and there may be one for every 4 KiB that is read. For block
+/// devices, the device of a folio has the major number 0, and the inode is the number of the block device, whose major number is
+/// not 0.
 const FOLIOS: &str = "order > 0 || (s_dev < 1048576 && i_ino >= 1048576)";
 /// 2 MiB, the largest folio of the page cache on x86-64, has order 9; on arm64 with pages of 64 KiB it has 13.
 const MAX_ORDER: u64 = 13;
 
-/// The kernel's own decisions, which are recorded on demand.
+/// The kernel's own decisions, which are recorded on request.
 const DECISIONS: &[(&str, EventKind, &[&str])] = &[
     (
         "readahead/page_cache_ra_order",
@@ -94,7 +95,7 @@ const DECISIONS: &[(&str, EventKind, &[&str])] = &[
     ),
 ];
 
-/// What workers of io_uring are recorded by, and which threads have their names.
+/// The events that record io_uring workers, and the filter for threads with their names.
 const OF_WORKERS: [&str; 2] = ["filemap/mm_filemap_get_pages", "iomap/iomap_dio_rw_begin"];
 const ARE_WORKERS: &str = "comm ~ \"iou-*\"";
 
@@ -119,11 +120,11 @@ pub(super) struct EventLayout {
     fields: Vec<Field>,
 }
 
-/// Reads events out of their bytes.
+/// Decodes events from their bytes.
 #[derive(Default)]
 pub struct Decoder {
     pub(super) known: Vec<Option<EventLayout>>,
-    /// The event of a program that is begun, and its field of the program's path.
+    /// The event for a program start, and its field with the program's path.
     exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.
     pub missing: Vec<String>,
@@ -131,7 +132,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Switches on all that is recorded; `decisions` are the kernel's own.
+    /// Switches on everything that is recorded; `decisions` adds the kernel's own.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
             blocks: BlockDevices::of_machine(),
@@ -190,7 +191,7 @@ impl Decoder {
 
     /// The event in `bytes`; `None` for other events.
     pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
-        // Common to all events, as the format of each has it: the number, and at 4 the thread.
+        // All events begin like this, as their formats say: the number, and at offset 4 the thread.
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         let thread = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
         let known = self.known.get(usize::from(id))?.as_ref()?;
@@ -212,8 +213,8 @@ impl Decoder {
         })
     }
 
-    /// The path of the program that is begun, if this is such an event. The field is a text somewhere in the event: the
-    /// lower half says where, the upper how long.
+    /// The path of the started program, if this is such an event. The field points to a text in the event: the lower
+    /// half is its offset, the upper half its length.
     pub fn ran<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (id, field) = self.exec.as_ref()?;
         if bytes.get(..2)? != id.to_ne_bytes() {

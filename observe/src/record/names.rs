@@ -5,17 +5,18 @@
 //!   after the end, while names are missing: what it ran, its words, where libraries are, the folders of what was found,
 //!   what is below the words, then whatever is nearest to what was found
 //! ```
-//! Nearest: the fewest steps up and down the tree. Of `site-packages/numpy/core/a.so`, which was mapped, `numpy` is one step away,
-//! `numpy/lib` and `site-packages` two. One large folder far away takes no part of the limit before them, and the order is the same in
-//! every run.
+//! The nearest folder is the one with the fewest steps up and down the tree. From `site-packages/numpy/core/a.so`, which was mapped,
+//! `numpy` is one step away, `numpy/lib` and `site-packages` are two. So a large folder far away cannot use up the limit before them,
+//! and the order is the same in every run.
 //!
-//! A name is accepted only if device and inode agree and the file is not newer than the recording: a
-//! number is given again.
+//! A name is accepted only if device and inode agree and the file is not newer than the recording, because inode
+//! numbers are reused.
 //!
-//! A file system may hang. So the search runs on a thread that can be abandoned, and other threads have the names found so far:
-//! clones of a [`Finder`] share it. What a process has open is asked with AT_STATX_DONT_SYNC, which asks no server.
+//! A file system may hang. So the search runs on a thread that can be abandoned, and the names found so far are available to
+//! other threads: clones of a [`Finder`] share them. Open files of a process are queried with AT_STATX_DONT_SYNC, which sends
+//! no request to a server.
 //!
-//! Never: more entries of folders than the limit, or a link followed while searching.
+//! The number of examined folder entries is limited, and a search follows no links.
 
 use crate::touch::{place_of, place_of_open};
 use foreread_os::host::{DeviceNumber, Host, mapped_files};
@@ -30,11 +31,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Entries that are looked at below the command's words and its folders, at most: some seconds.
+/// Most entries that are examined below the command's words and its folders: some seconds.
 pub const MAX_ENTRIES: u64 = 2 << 20;
-/// Entries that are looked at elsewhere, at most: about a second. A file that was removed would cost all of them.
+/// Most entries that are examined elsewhere: about a second. A deleted file would cost all of them.
 pub(crate) const MAX_FAR_ENTRIES: u64 = 1 << 18;
-/// Where most of what every program reads is: its binary, its libraries, its settings.
+/// Where every program reads most: its binary, its libraries, its settings.
 const USUAL: [&str; 10] = [
     "/usr/bin",
     "/bin",
@@ -51,7 +52,7 @@ const USUAL: [&str; 10] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundName {
     pub path: PathBuf,
-    /// Its size in bytes, when it was looked at.
+    /// Its size in bytes, when it was examined.
     pub size: u64,
 }
 
@@ -64,7 +65,7 @@ impl FoundName {
     }
 }
 
-/// The names that were found, and where to look for others.
+/// The names that were found, and where to search for others.
 #[derive(Debug, Default)]
 struct NameIndex {
     found: HashMap<FileKey, FoundName>,
@@ -76,11 +77,11 @@ struct NameIndex {
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     known: Arc<Mutex<NameIndex>>,
-    /// Files and entries of folders that were looked at: it moves as long as file systems answer.
+    /// Files and folder entries that were examined: it increases as long as file systems answer.
     looked: Arc<AtomicU64>,
 }
 
-/// Where a search goes on from a folder.
+/// Where a search continues from a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
     Flat,
@@ -88,12 +89,12 @@ enum Walk {
     Around,
 }
 
-/// A search under way.
+/// A running search.
 struct Search {
     missing: HashSet<FileKey>,
-    /// Where the files are: no other is searched.
+    /// Devices with the wanted files: no other device is searched.
     devices: HashSet<u32>,
-    /// Folders that were looked at.
+    /// Folders that were examined.
     seen: HashSet<FileKey>,
     until_unix_ns: i128,
     entries: u64,
@@ -103,7 +104,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     path.parent().map(Path::to_path_buf)
 }
 
-/// The kernel's numbers of a file, from those of stat(2).
+/// The kernel's numbers for a file, from those of stat(2).
 pub fn file_key(dev: u64, ino: u64) -> FileKey {
     FileKey::new(rustix::fs::major(dev), rustix::fs::minor(dev), ino)
 }
@@ -113,7 +114,7 @@ impl Finder {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Files and entries that were looked at until now.
+    /// Number of files and entries examined so far.
     pub fn looked(&self) -> u64 {
         self.looked.load(Ordering::Relaxed)
     }
@@ -122,7 +123,7 @@ impl Finder {
         self.looked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A folder where files may be that are read, or a file; the first are searched first.
+    /// Adds a folder that may contain wanted files, or a file; those added first are searched first.
     pub fn root(&self, path: PathBuf) {
         let mut known = self.known();
         if !known.roots.contains(&path) {
@@ -146,12 +147,12 @@ impl Finder {
     fn insert(&self, place: FileKey, path: PathBuf, size: u64) {
         let mut known = self.known();
         let found = known.found.entry(place);
-        // A file that was still being written when it was first looked at.
+        // The file was still being written when it was first examined.
         let found = found.and_modify(|named| named.size = named.size.max(size));
         found.or_insert(FoundName { path, size });
     }
 
-    /// Looks at what these processes have open and mapped. Those that are gone have nothing.
+    /// Examines the open and mapped files of these processes. Processes that have ended have none.
     pub fn look(&self, processes: &[u32]) {
         for pid in processes {
             let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -187,8 +188,8 @@ impl Finder {
         }
     }
 
-    /// Searches for these files from `roots` and from what was run (`ran`) on, on a thread, as long as file systems answer; whether they did to the
-    /// end. Without a thread, or an answer, names are those that were found meanwhile.
+    /// Searches for these files on a thread, starting at `roots` and at the started programs (`ran`), as long as file systems answer.
+    /// Returns whether they did until the end. Without a thread or an answer, only the names found so far are known.
     pub(super) fn search_while_answered(
         &self,
         wanted: Vec<FileKey>,
@@ -198,7 +199,7 @@ impl Finder {
     ) -> bool {
         let finder = self.clone();
         let search = move || {
-            // Our own libraries are mostly those of the command.
+            // Most of the command's libraries are also foreread's own.
             finder.look(&[std::process::id()]);
             for root in roots {
                 fs::canonicalize(root)
@@ -216,7 +217,8 @@ impl Finder {
         })
     }
 
-    /// Searches for the files of `wanted` that have no name yet. A file that was made after `until_unix_ns` is another one.
+    /// Searches for the files in `wanted` that have no name yet. A file created after `until_unix_ns` is not the wanted
+    /// one.
     pub fn search(&self, wanted: &[FileKey], until_unix_ns: i128) {
         self.search_up_to(wanted, until_unix_ns, MAX_FAR_ENTRIES);
     }
@@ -247,11 +249,11 @@ impl Finder {
         for folder in roots {
             self.walk([folder], &mut search, Walk::Down, MAX_ENTRIES);
         }
-        // What is near was listed already, but not where it leads to.
+        // Nearby folders were already listed, but not what they lead to.
         search.seen.clear();
         let most = search.entries + max_far_entries;
         self.walk(self.found_folders(), &mut search, Walk::Around, most);
-        // File systems of which nothing was found.
+        // Continue with file systems on which nothing was found.
         let mounted = Host::here().mounts().into_iter().filter(|mount| {
             let key = FileKey::new(mount.number.major, mount.number.minor, 0);
             search.devices.contains(&key.dev)
@@ -260,14 +262,14 @@ impl Finder {
         self.walk(points, &mut search, Walk::Down, most);
     }
 
-    /// The folders of what was found, in the order of their names.
+    /// The folders of the found files, sorted by name.
     fn found_folders(&self) -> BTreeSet<PathBuf> {
         let known = self.known();
         let folders = known.found.values().map(|named| folder_of(&named.path));
         folders.flatten().collect()
     }
 
-    /// Folder by folder, the nearest first.
+    /// Searches folder by folder, the nearest first.
     fn walk(
         &self,
         from: impl IntoIterator<Item = PathBuf>,
@@ -340,20 +342,20 @@ impl Finder {
 
 // Block devices, by their names in page cache events.
 //
-// File systems read their own data (inodes, folders) through the page cache of the block device. Its pages belong to a file system of the
-// kernel's own that is never mounted; the number of the inode is that of the device:
+// File systems read their metadata (inodes, folders) through the page cache of the block device. The pages belong to an internal file
+// system of the kernel that is never mounted; their inode number is the number of the device:
 //
 // ```text
 //   add_to_page_cache dev 0:3 ino 0x700000     0:3 is not mounted, there is a device 7:0    ──► /dev/loop0
 //   add_to_page_cache dev 0:45 ino 0x700000    0:45 is a mount (NFS)                       ──► a file
 // ```
 
-/// Those of the machine, when it was looked at.
+/// The block devices of the machine, when they were examined.
 #[derive(Debug, Default)]
 pub(super) struct BlockDevices {
-    /// By the number that their inodes have.
+    /// Block devices by the number of their inodes.
     known: HashMap<u64, FoundName>,
-    /// Numbers of the file systems that are mounted.
+    /// Numbers of the mounted file systems.
     mounted: HashSet<u32>,
 }
 
@@ -380,7 +382,7 @@ impl BlockDevices {
         self.get(place).is_some()
     }
 
-    /// Where it is, and how large.
+    /// The path and the size of a device.
     pub(super) fn get(&self, place: FileKey) -> Option<&FoundName> {
         let (major, _) = place.device();
         self.known
@@ -389,7 +391,7 @@ impl BlockDevices {
     }
 }
 
-/// The same in one number, as the kernel's events have it.
+/// The number in one integer, as in the kernel's events.
 fn kernel_number(number: DeviceNumber) -> u32 {
     FileKey::new(number.major, number.minor, 0).dev
 }

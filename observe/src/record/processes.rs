@@ -1,6 +1,6 @@
 //! Processes, their threads, and their open files.
 //!
-//! All data is read from /proc and may change meanwhile: a process that has ended has none.
+//! All data is read from /proc and may change while it is read: a process that has ended has no data.
 
 use super::Before;
 use crate::sample::{place_of_descriptor, process_of};
@@ -20,11 +20,11 @@ use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often it is asked whether a process was followed for long enough.
+/// How often to check whether a process was followed for long enough.
 const ASKED_EVERY: Duration = Duration::from_millis(20);
 
-/// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
-/// dup), and nothing in /proc says so. What moves one then moves the other unseen.
+/// Removes positions that may be shared: two descriptors of a file with the same position may belong to the same open
+/// description (fork, dup), and /proc does not show this. A read through one of them would then also move the other.
 pub(super) fn unsure(before: &mut [Before]) {
     let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
     let key = |one: &OpenBefore| one.place.zip(one.position);
@@ -42,7 +42,7 @@ pub(super) fn unsure(before: &mut [Before]) {
     }
 }
 
-/// What a process has open, without what an exec would close where it is our own.
+/// The open files of a process; for this process, without those that an exec would close.
 pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))
@@ -73,24 +73,24 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     found
 }
 
-/// What is followed, with all that it begins.
+/// What is followed, including everything that it starts.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A command and its arguments, to be run.
+    /// A command to run, with its arguments.
     Command(Vec<OsString>),
-    /// A process that runs already.
+    /// A process that is already running.
     Process(u32),
 }
 
-/// What is followed: a command that was begun, or a process that was there before.
+/// What is followed: a command that was started, or a process that already existed.
 pub enum Followed {
     Begun(Child),
     Joined(u32, OwnedFd),
 }
 
 impl Followed {
-    /// Begins the command, or joins the process.
-    /// Errors: it cannot be run, or there is no process with this number.
+    /// Starts the command, or attaches to the process. Errors: the command cannot be run, or there is no process with
+    /// this number.
     pub fn start(target: &Target) -> Result<Followed, Failure> {
         match target {
             Target::Command(words) => {
@@ -102,7 +102,7 @@ impl Followed {
         }
     }
 
-    /// Joins a process that runs.
+    /// Attaches to a running process.
     pub fn join(pid: u32) -> Result<Followed, Failure> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -117,13 +117,14 @@ impl Followed {
         }
     }
 
-    /// Waits for its end. Of a process that was there before: also until `enough`, and its exit code is not known.
+    /// Waits until the process ends. For a process that already existed it also ends when `enough` is set, and the
+    /// exit code is not known.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let process = match self {
             Followed::Begun(child) => return child.wait().map(Some),
             Followed::Joined(_, process) => process,
         };
-        // It can be read once it has ended, also where its parent has not waited for it yet.
+        // The descriptor is readable when the process has ended, even if its parent has not waited for it yet.
         while !enough.load(Ordering::Acquire) && !readable([&*process], ASKED_EVERY)[0] {}
         Ok(None)
     }
@@ -133,12 +134,13 @@ pub(super) fn no_process(pid: u32) -> Failure {
     Failure::input("no such process", pid, "see 'ps'")
 }
 
-/// Follows a process that runs, with all that it has begun. Gives the threads: none where it has ended.
+/// Follows a running process and everything that it has started. Returns the threads, or none if the process has
+/// ended.
 ///
-/// A child whose parent has ended before this look is not found.
+/// A child whose parent has already ended is not found.
 pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, Failure> {
     let mut followed: Vec<u32> = Vec::new();
-    // A child of a followed process is followed; others may have started during the look.
+    // Children of a followed process are followed automatically; others may have started in the meantime.
     loop {
         let threads = family(pid).into_iter().flat_map(threads_of);
         let fresh: Vec<u32> = threads
@@ -157,7 +159,7 @@ pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
     all.into_iter().collect()
 }
 
-/// What the threads of these processes have open.
+/// The open files of the threads of these processes.
 pub(super) fn before_of(processes: &[u32]) -> Vec<Before> {
     let mut before = Vec::new();
     for &pid in processes {

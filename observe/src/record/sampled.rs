@@ -1,14 +1,15 @@
-//! Records what a command waits for, by sampling /proc: without root and tracing.
+//! Records what a command waits for, by sampling /proc, without root and without tracing.
 //!
 //! ```text
 //!   a thread of ours begins the command ──► looks until its end: touches, and waits that are over ──► records ──► a trace of our own format
 //!   another one looks what the command has open: a file system may keep it for good
 //! ```
-//! Example: a program reads 1 MiB in order by 64 KiB from a disk of 2 ms. Two of the reads wait and are seen, with their bytes, their start and
-//! their end to half a millisecond. What is between them was answered by the page cache; as many bytes were read, so it is a record with no
-//! duration, and counts as guessed.
+//! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait and are observed,
+//! with their bytes, and with start and end to half a millisecond. The page cache served the reads between them: as many bytes were read,
+//! so they become a record with zero duration, which counts as guessed.
 //!
-//! Never: a read that the program did not make by its count of bytes, or a wait for the program.
+//! No read is recorded that the program cannot have made by its count of bytes, and the program never waits for the
+//! recorder.
 
 use super::active::{namer, unix_now_ns};
 use super::names::Finder;
@@ -32,13 +33,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Records that are kept; what comes later is missing, and a note says so.
+/// Most records that are kept; later ones are missing, and a note says so.
 const MAX_RECORDS: usize = 4 << 20;
-/// How often it is looked what the command has open, while it reads files without a name.
+/// How often the open files of the command are examined while it reads files without a known name.
 const NAMES_EVERY_NS: u64 = 20_000_000;
 const MAX_NAMES_EVERY_NS: u64 = 2_000_000_000;
 
-/// A recording under way.
+/// A running recording.
 pub struct SampledRecording {
     followed: Followed,
     looks: JoinHandle<SampledReads>,
@@ -48,15 +49,14 @@ pub struct SampledRecording {
     began_ns: u64,
 }
 
-/// Begins.
-/// Errors: no such command or process, or one that may not be looked at.
+/// Starts the recording. Errors: there is no such command or process, or this user may not inspect it.
 pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     let finder = Finder::default();
     let (to_looks, begins) = channel();
     let (stop, stops) = channel();
     let names = finder.clone();
     let began_ns = now_ns();
-    // Before the command: where the system refuses a thread no command is left behind.
+    // Start the thread before the command: if the system refuses the thread, no command is left running.
     let looks = move || match begins.recv() {
         Ok(pid) => {
             let pause = |interval| stops.recv_timeout(interval) == Err(RecvTimeoutError::Timeout);
@@ -77,7 +77,7 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     if let Followed::Joined(pid, _) = followed {
         may_look(pid).map_err(|error| hidden(pid, error))?;
     }
-    // It waits for nothing else.
+    // The thread waits for nothing else.
     let _ = to_looks.send(followed.pid());
     Ok(SampledRecording {
         followed,
@@ -89,7 +89,7 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     })
 }
 
-/// A process that this user may not inspect.
+/// The error for a process that this user may not inspect.
 pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
     let what = format!("cannot see what process {pid} reads");
     let remedy =
@@ -98,17 +98,17 @@ pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
 }
 
 impl SampledRecording {
-    /// The process that is looked at.
+    /// The process that is sampled.
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
 
-    /// Waits until the command has ended, or the process; for that one also until `enough`.
+    /// Waits until the command or the process has ended; for a process it also ends when `enough` is set.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         self.followed.wait(enough)
     }
 
-    /// Ends it, and finds the names of the files.
+    /// Ends the recording, and finds the names of the files.
     pub fn finish(self) -> SampledCapture {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         drop(self.stop);
@@ -125,23 +125,23 @@ impl SampledRecording {
     }
 }
 
-/// What was seen, with names.
+/// The sampled reads, with names.
 pub struct SampledCapture {
     reads: SampledReads,
     finder: Finder,
     answers: bool,
     is_joined: bool,
-    /// From the start to the end of the command.
+    /// Seconds from the start to the end of the command.
     pub seconds: f64,
 }
 
 impl SampledCapture {
-    /// Processor time of the looks.
+    /// Processor time used for sampling.
     pub fn cpu_seconds(&self) -> f64 {
         self.reads.cpu_seconds
     }
 
-    /// The trace that is to be written.
+    /// The trace to write.
     pub fn understand(self) -> Understood {
         let nameless = self.finder.nameless(&self.reads.files) as u64;
         let header = self.header(nameless);
@@ -209,14 +209,14 @@ impl SampledCapture {
     }
 }
 
-/// The end of the latest record of a thread in a file, and which one it is.
+/// The end of the latest record of a thread in a file, and its index.
 #[derive(Clone, Copy)]
 struct LatestRecord {
     index: usize,
     end: u64,
 }
 
-/// What looks have seen.
+/// The results of all samples.
 struct SampledReads {
     began_ns: u64,
     files: Vec<FileKey>,
@@ -224,17 +224,17 @@ struct SampledReads {
     records: Vec<Record>,
     latest: HashMap<(u32, FileKey), LatestRecord>,
     counts: Counts,
-    /// Bytes of reads that no look has seen.
+    /// Bytes of reads that no sample saw.
     guessed_bytes: u64,
-    /// The time in which a thread waited, and what of it is a record's.
+    /// The time in which a thread waited, and the part of it that records account for.
     waited_ns: u64,
     given_ns: u64,
-    /// When the latest fault was seen.
+    /// When the latest fault was observed.
     fault_at_ns: u64,
     looks: u64,
     cpu_seconds: f64,
     is_full: bool,
-    /// Some of its threads could not be looked at.
+    /// Whether some of its threads could not be inspected.
     hides: bool,
 }
 
@@ -258,11 +258,12 @@ impl SampledReads {
         }
     }
 
-    /// Looks until `pause` says that it is enough.
+    /// Samples until `pause` says that it is enough.
     fn look(mut self, pid: u32, finder: &Finder, pause: impl Fn(Duration) -> bool) -> SampledReads {
         let mut sampler = Sampler::new(pid);
         sampler.keep_ended_waits();
-        // Without a thread names are searched for at the end alone. It may never come back from a file system.
+        // If no thread can be started, names are searched for only at the end. The thread may never return from a
+        // file system.
         let namer = namer(finder).ok();
         let mut touches = Vec::new();
         let (mut named_at_ns, mut pause_ns) = (0, NAMES_EVERY_NS);
@@ -272,7 +273,7 @@ impl SampledReads {
             sampler.look(&mut touches, &|_| StorageUse::ReadAhead);
             let waited = sampler.waits.values().map(|waits| waits.time_ns);
             self.waited_ns = waited.sum();
-            // They are of earlier looks than the touches.
+            // These belong to earlier samples than the touches.
             for wait in sampler.ended_waits() {
                 self.ended(wait);
             }
@@ -285,7 +286,7 @@ impl SampledReads {
                 (seen_files, pause_ns) = (self.files.len(), NAMES_EVERY_NS);
             }
             if !nameless.is_empty() && at_ns.saturating_sub(named_at_ns) > pause_ns {
-                // A file that was deleted has no name, however often it is asked for.
+                // A deleted file has no name, however often it is searched for.
                 (named_at_ns, pause_ns) = (at_ns, (2 * pause_ns).min(MAX_NAMES_EVERY_NS));
                 nameless.retain(|&file| finder.get(file).is_none());
                 if let Some((to_namer, _)) = &namer {
@@ -298,7 +299,7 @@ impl SampledReads {
         }
         self.looks = sampler.looks;
         self.hides = sampler.has_hidden();
-        // A fault begins before it is seen.
+        // A fault begins before it is observed.
         self.records.sort_by_key(|record| record.start_ns);
         self.cpu_seconds = thread_cpu_seconds();
         self
@@ -318,7 +319,7 @@ impl SampledReads {
         match touch.kind {
             TouchKind::Miss => {}
             TouchKind::Read => {
-                // Two pieces of one run share a page at most.
+                // Two pieces of one run share at most a page.
                 let latest = self.latest.get(&(touch.thread, touch.file));
                 let begun = latest.map(|latest| latest.end);
                 let start = begun
@@ -350,7 +351,7 @@ impl SampledReads {
         let file = self.number(touch.file);
         let index = self.records.len();
         let at_ns = touch.at_ns.saturating_sub(self.began_ns);
-        // A fault is seen when its pages have come: threads waited before that.
+        // A fault is observed when its pages have arrived: threads waited before that.
         let waited_ns = self.waited_ns - std::mem::replace(&mut self.given_ns, self.waited_ns);
         let since_ns = match op {
             Op::Fault => at_ns

@@ -6,11 +6,11 @@
 //!   17 0x3 0x7f12... 0x20000 0x400000 0x0 0x0 0x7ffd... 0x...  call 17 with its arguments
 //! ```
 
-/// The state of a thread.
+/// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     Runs,
-    /// It is blocked in no call.
+    /// It is blocked, but not in a system call.
     Faults,
     /// It is blocked in a call that reads a descriptor.
     Reads(ReadCall),
@@ -21,15 +21,15 @@ pub enum Doing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCall {
     pub descriptor: u32,
-    /// Nothing: at the position of the descriptor.
+    /// The offset; `None` means the position of the descriptor.
     pub offset: Option<u64>,
-    /// Nothing where it is not in the arguments.
+    /// The length; `None` if it is not in the arguments.
     pub bytes: Option<u64>,
 }
 
 struct CallShape {
     number: i64,
-    /// A pointer to the offset, which cannot be seen; null for the position.
+    /// Index of a pointer to the offset, whose target cannot be seen; a null pointer means the position.
     pointer: Option<usize>,
     descriptor: usize,
     offset: Option<usize>,
@@ -42,7 +42,7 @@ const fn shape(
     offset: Option<usize>,
     bytes: Option<usize>,
 ) -> CallShape {
-    // sendfile has its pointer third, the two others second.
+    // sendfile has its pointer third, the other two second.
     let pointer = match number {
         40 | 71 => Some(2),
         326 | 285 | 275 | 76 => Some(1),
@@ -70,7 +70,7 @@ const READS: [CallShape; 8] = [
     shape(275, 0, None, Some(4)),
 ];
 
-/// The numbers of other processors that foreread is built for: the generic table.
+/// The numbers on other architectures for which foreread is built: the generic table.
 #[cfg(not(target_arch = "x86_64"))]
 const READS: [CallShape; 8] = [
     shape(63, 0, None, Some(2)),
@@ -92,7 +92,7 @@ pub fn parse(line: &str) -> Option<Doing> {
     }
     let number: i64 = first.parse().ok()?;
     if number == -1 {
-        // A program that has ended has no stack and no place in it.
+        // A program that has ended has no stack and no instruction pointer.
         let is_alive = words.any(|word| word.trim_start_matches("0x") != "0");
         return Some(if is_alive {
             Doing::Faults
@@ -112,9 +112,9 @@ pub fn parse(line: &str) -> Option<Doing> {
     }
     let offset = shape.offset.map(|place| arguments[place]);
     Some(Doing::Reads(ReadCall {
-        // The register has 64 bits, the descriptor 32.
+        // The register has 64 bits, the descriptor only 32.
         descriptor: arguments[shape.descriptor] as u32,
-        // preadv2(2): -1 is the position.
+        // preadv2(2): -1 means the position.
         offset: offset.filter(|offset| *offset <= i64::MAX as u64),
         bytes: shape.bytes.map(|place| arguments[place]),
     }))

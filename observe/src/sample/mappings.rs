@@ -1,12 +1,12 @@
-//! Touched pages of a process's mappings, from `/proc/PID/pagemap`.
+//! Finds which pages of a process's mappings were touched, from `/proc/PID/pagemap`.
 //!
 //! ```text
 //!   file pages    0 ......... 900 |  .................  | 262144 ....... 263000 |
 //!                 touched        end                     touched              end       two runs: each end is looked beyond at each look
 //!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
 //! ```
-//! The kernel maps the pages of 64 KiB around a fault, so what is seen is blocks of that size: sixteen pages of 4 KiB. A sweep of 2 GiB takes 3 ms, so it is followed by a
-//! pause of thirty times its length.
+//! The kernel maps the pages of 64 KiB around a fault, so touches are visible in blocks of that size: sixteen pages of 4 KiB. A sweep of
+//! 2 GiB takes 3 ms, so it is followed by a pause of thirty times its duration.
 
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};
@@ -18,39 +18,40 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// A block, in which touches are seen: what the kernel maps around a fault (`fault_around_bytes`), or one larger page.
+/// The unit in which touches are visible: what the kernel maps around a fault (`fault_around_bytes`), or one larger
+/// page.
 pub const BLOCK_BYTES: u64 = 64 << 10;
-/// Entries of pagemap that are read at once beyond an end, and in a sweep.
+/// Entries of pagemap that are read at once after an end, and in a sweep.
 const NEAR_PAGES: u64 = 256;
 const SWEEP_PAGES: usize = 8192;
-/// Pieces that are read beyond an end in one look.
+/// Most pieces that are read after an end in one sample.
 const MAX_PIECES: usize = 16;
 const MAX_ENDS: usize = 64;
-/// An end that has not moved in this many looks is looked beyond at one look of [`QUIET_EVERY`].
+/// An end that has not moved in this many samples is checked only in one of [`QUIET_EVERY`] samples.
 const QUIET_LOOKS: u32 = 16;
 const QUIET_EVERY: usize = 16;
 const MAX_MAPPINGS: usize = 256;
-/// Smaller mappings are passed over.
+/// Smaller mappings are ignored.
 const MIN_BYTES: u64 = 128 << 10;
-/// Pages of a sweep; the rest of a larger process is not seen.
+/// Most pages of a sweep; the rest of a larger process is not observed.
 const MAX_SWEPT_PAGES: u64 = 64 << 20 >> 2;
 const MAPS_EVERY_NS: u64 = 50_000_000;
 const MIN_SWEEP_PAUSE_NS: u64 = 3_000_000;
 const SWEEP_PAUSE: u64 = 30;
-/// Waits one after the other are taken together for so long.
+/// Consecutive waits are combined for this long.
 const STREAK_NS: u64 = 2_000_000;
 /// Bit 63: the page is in memory and mapped.
 const PRESENT: u64 = 1 << 63;
 
 struct MappedFile {
     block: u64,
-    /// Addresses, in pages.
+    /// Start address, in pages.
     start: u64,
     pages: u64,
     file: FileKey,
-    /// The page of the file at the start.
+    /// The page of the file that is mapped at the start.
     offset: u64,
-    /// Blocks that were seen: a bit each.
+    /// Blocks that were seen, as a bitmap.
     seen: Vec<u64>,
     ends: Vec<RunEnd>,
     looks: usize,
@@ -58,9 +59,9 @@ struct MappedFile {
 
 #[derive(Clone, Copy)]
 struct RunEnd {
-    /// In pages from the start of the mapping.
+    /// The end, in pages from the start of the mapping.
     page: u64,
-    /// Looks since it has moved.
+    /// Samples since it has moved.
     quiet: u32,
 }
 
@@ -70,7 +71,7 @@ impl RunEnd {
     }
 }
 
-/// The mappings of a process.
+/// The mapped files of a process.
 pub struct MappedFiles {
     pid: u32,
     pagemap: Option<File>,
@@ -81,7 +82,7 @@ pub struct MappedFiles {
     sweep_cost_ns: u64,
     waiters: u64,
     streak: Option<FaultStreak>,
-    /// Where pages were touched last.
+    /// The storage on which pages were last touched.
     latest: Option<u32>,
     buffer: Vec<u8>,
 }
@@ -103,7 +104,7 @@ impl MappedFiles {
         }
     }
 
-    /// The storage whose pages were touched last: a fault does not say which one it waits for.
+    /// The storage on which pages were last touched: a fault does not say for which storage it waits.
     pub fn latest_device(&self) -> Option<u32> {
         self.latest
     }
@@ -112,7 +113,7 @@ impl MappedFiles {
         self.waiters = threads;
     }
 
-    /// Looks once; whether a page has come.
+    /// Takes one sample. Returns whether a page has been added.
     pub fn look(
         &mut self,
         at_ns: u64,
@@ -126,10 +127,10 @@ impl MappedFiles {
         if is_waiting && self.maps_at_ns.is_none_or(|at| is_old(at, pause)) {
             self.maps_at_ns = Some(at_ns);
             let began_ns = now_ns();
-            // After an exec the old one is of no memory.
+            // After an exec, the open pagemap belongs to no memory.
             self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
             let maps = fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-            // A name may be no UTF-8.
+            // A name may not be valid UTF-8.
             renew(&mut self.files, &String::from_utf8_lossy(&maps));
             self.maps_cost_ns = now_ns().saturating_sub(began_ns);
         }
@@ -178,7 +179,7 @@ impl MappedFiles {
         has_found
     }
 
-    /// Waits one after the other are taken together, and given with their mean time.
+    /// Combines consecutive waits, and reports them with their mean time.
     fn look_at_storage(
         &mut self,
         found: Vec<FoundPages>,
@@ -194,7 +195,7 @@ impl MappedFiles {
             return;
         }
         let faults = || major_faults(pid).unwrap_or(0);
-        // What a sweep finds first may have come with any faults before.
+        // The pages that a sweep finds first may belong to any earlier fault.
         let is_first = self.streak.is_none();
         let streak = self.streak.get_or_insert_with(|| FaultStreak {
             since_ns: now_ns,
@@ -222,7 +223,7 @@ impl MappedFiles {
         };
         let count = faults().saturating_sub(streak.faults).max(1);
         let waited_ns = time_ns * streak.waiters / streak.looks / count;
-        // The miss is of as many pages as have come for a fault on average.
+        // The miss has as many pages as a fault has added on average.
         let (_, last) = found.pages;
         let missed = FoundPages {
             pages: (last, last + (streak.pages / count).max(1) - 1),
@@ -237,32 +238,32 @@ impl MappedFiles {
     }
 }
 
-/// Waits of a process for faults, one after the other.
+/// Consecutive waits of a process for faults.
 struct FaultStreak {
     since_ns: u64,
-    /// The major faults of the process until then.
+    /// The process's number of major faults until then.
     faults: u64,
-    /// The first pages that came.
+    /// The first pages that were added.
     found: Option<FoundPages>,
     pages: u64,
     looks: u64,
-    /// Threads that waited, over all looks.
+    /// Number of waiting threads, summed over all samples.
     waiters: u64,
 }
 
-/// Of a process since its start.
+/// Major faults of a process since its start.
 fn major_faults(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name may have spaces and brackets.
+    // The name may contain spaces and brackets.
     let (_, rest) = text.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(9)?.parse().ok()
 }
 
-/// Pages of a file that a process has touched since the last look.
+/// Pages of a file that a process has touched since the last sample.
 struct FoundPages {
     file: FileKey,
-    /// First and last.
+    /// First and last page.
     pages: (u64, u64),
 }
 
@@ -323,7 +324,7 @@ impl MappedFile {
         }
     }
 
-    /// How far each run has gone.
+    /// How far each run has advanced.
     fn beyond_ends(&mut self, pagemap: &File, buffer: &mut [u8], found: &mut Vec<FoundPages>) {
         self.looks += 1;
         for n in 0..self.ends.len() {
@@ -334,7 +335,7 @@ impl MappedFile {
             self.ends[n].quiet = quiet.saturating_add(1);
             let mut at = end;
             for piece in 0..MAX_PIECES {
-                // Most ends of a program that reads at random never move.
+                // Most ends in a program that reads at random never move.
                 let near = if piece == 0 { self.block } else { NEAR_PAGES };
                 let left = self.pages.saturating_sub(at).min(near) as usize;
                 let gone = present(pagemap, self.start + at, left, buffer);
@@ -350,7 +351,7 @@ impl MappedFile {
                 found.push(self.found(end, at - 1));
             }
         }
-        // One that has come to where another is, or to the end, is no run any more.
+        // An end that has reached another end, or the end of the mapping, is no longer a run.
         let pages = self.pages;
         self.ends.retain(|end| end.page < pages);
         let mut kept: Vec<RunEnd> = Vec::with_capacity(self.ends.len());
@@ -362,7 +363,7 @@ impl MappedFile {
         self.ends = kept;
     }
 
-    /// All pages: blocks that were not seen before.
+    /// Examines all pages: returns blocks that had not been seen before.
     fn sweep(
         &mut self,
         pagemap: &File,
@@ -399,7 +400,7 @@ impl MappedFile {
                     }
                     Some(_) => self.end_run(run.take(), found),
                     None => {
-                        // What has left the memory is touched anew.
+                        // Pages that have left the memory may be touched again.
                         self.forget(block);
                         self.end_run(run.take(), found);
                     }
@@ -425,7 +426,7 @@ impl MappedFile {
     }
 }
 
-/// The mappings of files in the text of `maps`; those that were known keep what was seen.
+/// The file mappings in the text of `maps`; mappings that were already known keep their state.
 fn renew(files: &mut Vec<MappedFile>, maps: &str) {
     let mut new: Vec<MappedFile> = Vec::new();
     for file in mapped_files(maps).filter_map(|found| mapped(&found)) {

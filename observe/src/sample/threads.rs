@@ -1,12 +1,12 @@
-//! A sampled thread: its waits, their duration, and its sequential runs.
+//! A sampled thread: its waits, how long they take, and its sequential runs.
 //!
 //! ```text
 //!   looks      blocked at 1M   running        running        blocked at 3M
 //!   rchar      1.0M            1.5M           2.2M           3.0M
 //!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read between: the run went on
 //! ```
-//! A run is a file and the end of what was read of it. A place where the thread blocks belongs to a run if it is at most as far ahead as bytes
-//! were read since the run was seen. With several runs the bytes are shared between them.
+//! A run is a file and the end of what was read of it. A position where the thread blocks belongs to a run if it is at most as far ahead
+//! as the number of bytes read since the run was last seen. If there are several runs, the bytes are divided among them.
 
 use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};
@@ -19,36 +19,36 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes beyond the last place that was seen that a run is believed to have gone on, at most: for each time that it was seen.
+/// Bytes after the last observed position up to which a run is assumed to have continued, for each time that it was seen.
 pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
-/// Times that count, at most.
+/// Most times that count.
 const MAX_TIMES: u32 = 32;
-/// A read longer than this is seen as its beginning.
+/// For a longer read, only its beginning is recorded.
 const MAX_READ_BYTES: u64 = 16 << 20;
-/// What a vector reads, whose length is not seen.
+/// The assumed length of a vectored read, whose length cannot be observed.
 const UNKNOWN_BYTES: u64 = 4096;
-/// What the kernel reads ahead of reads in order, at least.
+/// The least that the kernel reads ahead of sequential reads.
 const KERNEL_WINDOW_BYTES: u64 = 128 << 10;
-/// Waits one after the other are taken together for so long.
+/// Consecutive waits are combined for this long.
 const STREAK_NS: u64 = 2_000_000;
-/// A wait that is longer is given as one of this time.
+/// A longer wait is reported with this duration.
 const MAX_STREAK_NS: u64 = 100_000_000;
-/// A run that was seen more often goes on between looks.
+/// A run that was seen at least this often is assumed to continue between samples.
 const MIN_TIMES: u32 = 2;
 const MAX_RUNS: usize = 32;
-/// A run that was not seen for so long, for each time that it was seen, shares no bytes.
+/// A run that was not seen for this long, for each time that it was seen, gets no share of the bytes.
 const RUN_IS_OLD_NS: u64 = 200_000_000;
-/// Bytes of a line of /proc that are read.
+/// Most bytes of a line in /proc that are read.
 const LINE_BYTES: usize = 512;
 
-/// What a look has seen of a thread.
+/// The state of a thread in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
     Runs,
     Reads,
     Faults,
     Gone,
-    /// It may not be looked at.
+    /// This user may not inspect it.
     Hidden,
 }
 
@@ -67,15 +67,15 @@ impl SampledRead {
     }
 }
 
-/// A read that a thread waited for, and that has returned.
+/// A read for which a thread waited, and which has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedWait {
     pub thread: u32,
     pub file: FileKey,
     pub offset: u64,
-    /// Bytes that were asked for and that the file has.
+    /// Requested bytes that the file has.
     pub bytes: u64,
-    /// When a look saw it first, and between the last look that did and the next one.
+    /// When a sample first saw it; its end is between the last sample that saw it and the next one.
     pub since_ns: u64,
     pub ended_ns: u64,
 }
@@ -84,13 +84,13 @@ struct SampledRun {
     file: FileKey,
     descriptor: u32,
     by_position: bool,
-    /// The end of what was seen, and of what was given on.
+    /// The end of what was seen, and the end of what was reported.
     end: u64,
     given: u64,
-    /// How often it was seen, and when.
+    /// How often it was seen, and when last.
     times: u32,
     seen_ns: u64,
-    /// What the thread had read then.
+    /// Bytes that the thread had read at that time.
     read_bytes: u64,
 }
 
@@ -100,32 +100,32 @@ impl SampledRun {
         now_ns.saturating_sub(self.seen_ns) < RUN_IS_OLD_NS * u64::from(times)
     }
 
-    /// How many bytes it can have gone on unseen.
+    /// How many bytes it may have continued unobserved.
     fn max_guessed(&self) -> u64 {
         MAX_GUESSED_BYTES * u64::from(self.times.clamp(1, MAX_TIMES))
     }
 
-    /// Bytes that were given on and not seen.
+    /// Bytes that were reported but not seen.
     fn guessed(&self) -> u64 {
         self.given.saturating_sub(self.end)
     }
 
-    /// How far it can have gone: twice its part of what the thread has read since.
+    /// How far it may have advanced: twice its share of what the thread has read since.
     fn reach(&self, read_bytes: u64, live: u64) -> u64 {
         let read = read_bytes.saturating_sub(self.read_bytes);
         self.end + (2 * read / live).min(read)
     }
 }
 
-/// Waits of a thread one after the other.
+/// Consecutive waits of a thread.
 struct ThreadStreak {
     read: SampledRead,
-    /// What the kernel reads ahead of reads in order.
+    /// How much the kernel reads ahead of sequential reads.
     window_bytes: u64,
     since_ns: u64,
-    /// What the thread had read then.
+    /// Bytes that the thread had read at that time.
     read_bytes: u64,
-    /// How many of them go on a run.
+    /// How many of them continue a run.
     in_order: u32,
 }
 
@@ -133,11 +133,11 @@ pub struct SampledThread {
     pub pid: u32,
     call: Option<File>,
     io: Option<File>,
-    /// What it waits for, and whether the latest look was the first to see it.
+    /// What it waits for, and whether the latest sample was the first to see this wait.
     wait: Option<SampledRead>,
     wait_since_ns: u64,
     pub is_new: bool,
-    /// The wait that this look saw to be over.
+    /// The wait that had ended by this sample.
     pub ended: Option<EndedWait>,
     streak: Option<ThreadStreak>,
     runs: Vec<SampledRun>,
@@ -148,14 +148,14 @@ fn pages(start: u64, end: u64) -> (u64, u64) {
     (start / page, end.max(start + 1).saturating_sub(1) / page)
 }
 
-/// A short file of /proc, from its beginning.
+/// The content of a short file in /proc.
 fn line(file: &File) -> std::io::Result<String> {
     let mut buffer = [0; LINE_BYTES];
     let bytes = file.read_at(&mut buffer, 0)?;
     Ok(String::from_utf8_lossy(&buffer[..bytes]).into_owned())
 }
 
-/// The thread has ended. All else, such as too many open files, passes.
+/// Whether the thread has ended. All other errors, such as too many open files, are temporary.
 fn is_gone(error: &std::io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
@@ -181,7 +181,7 @@ impl SampledThread {
         }
     }
 
-    /// The storage that it waits for in a call.
+    /// The storage for which it waits in a system call.
     pub fn waits_for(&self) -> Option<u32> {
         self.wait.map(|read| read.file.dev)
     }
@@ -236,7 +236,7 @@ impl SampledThread {
                     in_order: 0,
                 });
                 streak.in_order += u32::from(is_in_order);
-                // The first wait of it goes on: how long it takes is not known yet.
+                // Its first wait continues: its duration is not known yet.
                 let goes_on = read == streak.read && read_bytes == streak.read_bytes;
                 let time_ns = now_ns.saturating_sub(streak.since_ns);
                 if time_ns >= STREAK_NS && !goes_on || time_ns >= MAX_STREAK_NS {
@@ -245,7 +245,7 @@ impl SampledThread {
             }
         }
         if looked.is_none() && self.streak.is_some() {
-            // It ended somewhere between two looks.
+            // It ended at some time between two samples.
             let ended_ns = now_ns.saturating_sub(since_look_ns / 2);
             let read_bytes = self.read_bytes(id);
             self.end_streak(id, read_bytes, ended_ns, touches);
@@ -260,12 +260,12 @@ impl SampledThread {
         }
     }
 
-    /// The storages of its runs.
+    /// The storage devices of its runs.
     pub fn devices(&self) -> std::collections::BTreeSet<u32> {
         self.runs.iter().map(|run| run.file.dev).collect()
     }
 
-    /// Bytes of a storage that were given on as read, and that no look has seen.
+    /// Bytes of a storage device that were reported as read although no sample saw them.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_dev = self.runs.iter().filter(|run| run.file.dev == dev);
         of_dev.map(SampledRun::guessed).sum()
@@ -280,13 +280,13 @@ impl SampledThread {
         Ok(parse(&line(file)?))
     }
 
-    /// What a call reads, if it is of a file.
+    /// The file and range that a call reads, if it reads a file.
     fn read_of(&self, id: u32, call: ReadCall) -> Option<SampledRead> {
         let descriptor = call.descriptor;
         let link = format!("/proc/{id}/fd/{descriptor}");
         let (file, size) = place_of_open(Path::new(&link))?;
         let place = place_of_descriptor(id, descriptor)?;
-        // It passes the page cache by.
+        // It bypasses the page cache.
         if place.flags & foreread_trace::follow::O_DIRECT != 0 {
             return None;
         }
@@ -301,8 +301,8 @@ impl SampledThread {
         })
     }
 
-    /// A storage that is looked at gets a miss, and the read at its end, for all that was waited for one after the other: with the mean
-    /// time of a wait. Reads in order wait once for what the kernel reads ahead, others each.
+    /// Reports, for a storage device under examination, a miss and the read at its end for all consecutive waits, with the mean
+    /// duration of a wait. Sequential reads wait once for each window of the kernel's readahead, other reads wait each time.
     fn end_streak(&mut self, id: u32, read_bytes: u64, ended_ns: u64, touches: &mut Vec<Touch>) {
         let Some(streak) = self.streak.take() else {
             return;
@@ -330,7 +330,7 @@ impl SampledThread {
         touches.push(touch(TouchKind::Read, streak.since_ns + wait_ns));
     }
 
-    /// It is blocked in a read that was not seen before; whether that goes on a run.
+    /// Processes a new wait for a read. Returns whether it continues a run.
     fn seen(
         &mut self,
         id: u32,
@@ -392,7 +392,7 @@ impl SampledThread {
         }
     }
 
-    /// It runs, or waits for something else: where its runs are now, by what it has read.
+    /// The thread runs, or waits for something else: advances its runs by the number of bytes it has read.
     fn guess(
         &mut self,
         id: u32,
@@ -416,7 +416,7 @@ impl SampledThread {
                 continue;
             }
             let at = if run.by_position {
-                // The descriptor may be of another file by now.
+                // The descriptor may now belong to another file.
                 place_of_descriptor(id, run.descriptor)
                     .map(|place| place.bytes)
                     .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at))
@@ -442,7 +442,7 @@ impl SampledThread {
         }
     }
 
-    /// What it has read by calls, from files and all else.
+    /// Bytes that it has read by system calls, from files and everything else.
     fn read_bytes(&mut self, id: u32) -> u64 {
         let pid = self.pid;
         let file = match &mut self.io {
@@ -457,18 +457,18 @@ impl SampledThread {
     }
 }
 
-/// Whether a descriptor is still of this file.
+/// Whether a descriptor still belongs to this file.
 fn is_of_file(id: u32, descriptor: u32, file: FileKey) -> bool {
     let link = format!("/proc/{id}/fd/{descriptor}");
     place_of_open(Path::new(&link)).is_some_and(|(found, _)| found == file)
 }
 
-/// Whether the threads of a process may be looked at.
+/// Whether this user may inspect the threads of a process.
 pub fn may_look(pid: u32) -> std::io::Result<()> {
     line(&File::open(format!("/proc/{pid}/syscall"))?).map(|_| ())
 }
 
-/// What a process has read by calls, from files and all else; of any of its threads.
+/// Bytes that a process has read by system calls, from files and everything else; `thread` is any of its threads.
 pub fn bytes_read_by(thread: u32) -> Option<u64> {
     let file = File::open(format!("/proc/{thread}/io")).ok()?;
     field(&line(&file).ok()?, "rchar:")
@@ -479,13 +479,13 @@ pub fn process_of(thread: u32) -> Option<u32> {
     u32::try_from(field(&line(&file).ok()?, "Tgid:")?).ok()
 }
 
-/// Where a descriptor is, and how it was opened.
+/// The position of a descriptor, and how it was opened.
 pub(crate) struct DescriptorPlace {
     pub bytes: u64,
     pub flags: u64,
 }
 
-/// Of a thread, a process, or `self`.
+/// `id` is a thread, a process, or `self`.
 pub(crate) fn place_of_descriptor(
     id: impl std::fmt::Display,
     descriptor: impl std::fmt::Display,

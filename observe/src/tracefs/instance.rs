@@ -1,15 +1,15 @@
-//! A tracefs instance: buffers and switches for this process only.
+//! A tracefs instance: tracing buffers and settings for this process only.
 //!
-//! It is called `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder for as long as it lives. What a killed
-//! owner has left, its guard ([`super::guard`]) removes, or else the next run: instances whose lock is free. A process id
-//! would not do: in another PID namespace a living process has no /proc/PID. tracefs is one file system in all mounts and
-//! namespaces, so one lock is seen in all.
+//! Its name is `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder as long as it lives. If the owner is
+//! killed, its guard ([`super::guard`]) removes the instance, or else the next run does: it removes instances whose lock is
+//! free. A check of the process id would not be enough: in another PID namespace, a living process has no /proc/PID. tracefs
+//! is one file system in all mounts and namespaces, so the lock is visible everywhere.
 //!
 //! ```text
 //!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, by another name
 //!   cleaner           open ─► flock, at once or not at all ─► switch off, rmdir
 //! ```
-//! Never: a write to a file outside of it, or to the instance of another process that lives.
+//! No file outside the instance is written, nor the instance of another living process.
 
 use super::{EventFormat, Root, refused, write};
 use foreread_os::failure::Failure;
@@ -24,10 +24,10 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Names that are tried, when cleaners of other processes are faster than our lock.
+/// Most names that are tried if cleaners of other processes take the lock first.
 const MAX_TRIES: u32 = 16;
 
-/// An instance. It is switched off and removed when it is dropped.
+/// An instance. Dropping it switches it off and removes it.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
@@ -35,12 +35,12 @@ pub struct Instance {
     guard: Option<Guard>,
 }
 
-/// What a CPU's buffer counted.
+/// Counters of a CPU's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Events that were overwritten before they were read.
     pub overrun: u64,
-    /// Events that were not taken: an interrupt met a full buffer, or overwriting is off.
+    /// Events that were not recorded: an interrupt found the buffer full, or overwriting is off.
     pub dropped: u64,
 }
 
@@ -52,12 +52,13 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The clock of the machine's other times, the same on all CPUs. Until now it was another one.
+    /// Sets the clock that is used for the machine's other times; it is the same on all CPUs. Before this call the
+    /// instance has another clock.
     pub fn set_clock(&self) -> Result<(), Failure> {
         self.set("trace_clock", "mono")
     }
 
-    /// The same as [`Instance::create`], but for [`Instance::set_clock`], for which the kernel waits up to 30 ms.
+    /// Like [`Instance::create`], but without [`Instance::set_clock`], for which the kernel waits up to 30 ms.
     pub fn create_without_clock(root: &Root) -> Result<Instance, Failure> {
         let instances = root.path().join("instances");
         remove_stale(&instances);
@@ -98,18 +99,18 @@ impl Instance {
         &self.path
     }
 
-    /// Writes `value` to one of its files.
+    /// Writes `value` to a file of the instance.
     pub fn set(&self, file: &str, value: &str) -> Result<(), Failure> {
         write(&self.path.join(file), value)
     }
 
-    /// The content of one of its files.
+    /// The content of a file of the instance.
     pub fn get(&self, file: &str) -> Result<String, Failure> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
     }
 
-    /// What an event looks like, such as `sched/sched_process_exec`; nothing where this kernel does not have it.
+    /// The format of an event, such as `sched/sched_process_exec`; `None` if this kernel does not have the event.
     pub fn format(&self, event: &str) -> Result<Option<EventFormat>, Failure> {
         let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format"))
         else {
@@ -121,9 +122,8 @@ impl Instance {
         })
     }
 
-    /// Switches an event on for what passes `filter`; gives what it looks like, or nothing where this kernel does not
-    /// have it.
-    /// Errors: the kernel refuses it, or its form is not understood.
+    /// Switches an event on for occurrences that pass `filter`. Returns its format, or `None` if this kernel does not
+    /// have the event. Errors: the kernel refuses it, or the format is not understood.
     pub fn enable(
         &self,
         event: &str,
@@ -140,12 +140,13 @@ impl Instance {
         Ok(Some(format))
     }
 
-    /// Records events of these threads too, and of those that they begin from now on; while none is followed, of all.
+    /// Also records events of these threads, and of those that they start from now on; if no thread is followed,
+    /// events of all threads are recorded.
     pub fn follow(&self, threads: &[u32]) -> Result<(), Failure> {
         self.set("options/event-fork", "1")?;
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
         let path = self.path.join("set_event_pid");
-        // A truncation would take the others away first, and wait until no CPU is in an event.
+        // Truncating the file would first remove the other threads, and wait until no CPU is in an event.
         let done = OpenOptions::new()
             .write(true)
             .open(&path)
@@ -153,8 +154,8 @@ impl Instance {
         done.map_err(|error| refused("cannot follow", &path, error))
     }
 
-    /// Begins a command that is followed from its first instruction on, without a process between: a thread of ours follows itself and
-    /// begins it. Gives the number of that thread, and the command or why it did not begin.
+    /// Starts a command that is followed from its first instruction on, without an intermediate process: a thread of foreread follows
+    /// itself and starts the command. Returns the number of that thread, and the command or the error.
     pub fn begin(&self, mut command: Command) -> Result<(u32, std::io::Result<Child>), Failure> {
         let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), Failure> {
             let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -171,7 +172,7 @@ impl Instance {
         })
     }
 
-    /// The threads that are followed at the moment.
+    /// The threads that are being followed.
     pub fn followed(&self) -> Vec<u32> {
         let text = self.get("set_event_pid").unwrap_or_default();
         text.split_whitespace()
@@ -212,7 +213,7 @@ impl Instance {
         cpus
     }
 
-    /// What all CPUs together have lost.
+    /// Events lost on all CPUs together.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for cpu in self.cpus() {
@@ -226,7 +227,7 @@ impl Instance {
         sum
     }
 
-    /// What of these events is not recorded at the moment: recording as a whole, or the first that is switched off.
+    /// Which of these events is not being recorded: recording as a whole, or the first event that is switched off.
     pub fn switched_off(&self, events: &[&str]) -> Option<String> {
         let is_on = |file: &str| {
             self.get(file)
@@ -245,9 +246,10 @@ impl Instance {
         self.set("events/enable", "0")
     }
 
-    /// Ends it: recording is off, and its guard removes it, for which the kernel waits about 0.1 s. Without a guard it is removed here.
+    /// Ends the instance: recording is switched off, and the guard removes the instance, for which the kernel waits about 0.1 s.
+    /// Without a guard it is removed here.
     ///
-    /// Never: before its other files are closed.
+    /// All other files of the instance must be closed before.
     pub fn leave(mut self) {
         let is_off = self.set("tracing_on", "0").is_ok();
         if let Some(guard) = self.guard.take_if(|_| is_off) {
@@ -260,7 +262,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Of a folder whose lock is not ours any more the guard has charge.
+        // If this process no longer holds the lock, the guard is responsible for the folder.
         if self.lock.is_some() {
             remove(&self.path);
             // The guard ends when the lock is free.
@@ -283,7 +285,7 @@ fn parse_stats(text: &str) -> Stats {
     }
 }
 
-/// Makes the folder and locks it; nothing where it is there, or a cleaner has had the lock first.
+/// Creates the folder and locks it. Returns `None` if it already exists, or if a cleaner has taken the lock first.
 fn make(path: &Path) -> std::io::Result<Option<File>> {
     let gone = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::AlreadyExists => Ok(None),
@@ -296,7 +298,7 @@ fn make(path: &Path) -> std::io::Result<Option<File>> {
         Ok(lock) => lock,
         Err(error) => return gone(error),
     };
-    // Not waited for: each user who may read the folder can hold a lock on it.
+    // Do not wait for the lock: any user who may read the folder can hold a lock on it.
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         let _ = fs::remove_dir(path);
         return Ok(None);
@@ -304,7 +306,7 @@ fn make(path: &Path) -> std::io::Result<Option<File>> {
     Ok(path.exists().then_some(lock))
 }
 
-/// Removes the instances of processes that are gone.
+/// Removes the instances of processes that have ended.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -321,31 +323,32 @@ fn remove_stale(instances: &Path) {
 
 // A small process that removes a tracing instance when its owner was killed.
 //
-// SIGKILL leaves the owner no time to remove it, and it would trace into its buffers until the next run. So the owner starts
-// its own program a second time, with the instance's name and a pipe. The kernel closes the pipe with the owner, whatever ends it.
+// SIGKILL gives the owner no time to remove its instance, which would keep tracing into its buffers until the next run. So the
+// owner starts its own program a second time, with the instance's name and a pipe. The kernel closes the pipe when the owner ends,
+// for whatever reason.
 //
 // ```text
 //   owner ──── pipe ────► guard: reads until the pipe ends ─► opens the folder: gone? done
 //     └─ flock on the instance's folder ─────────────────────► waits 2 s for the lock ─► switches off, removes
 // ```
-// The pipe decides: the guard never touches the instance of a process that
-// lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
+// The pipe decides: the guard never touches the instance of a living process. A program whose `main` does not call
+// [`run_if_asked`] has no guards; then the next run removes the instance of a killed one.
 
-/// What the names of our instances begin with.
+/// Prefix of the names of foreread's instances.
 pub(super) const PREFIX: &str = "foreread-";
 
 /// The first argument of a guard; the second is the name of the instance.
 const WORD: &str = "--tracefs-guard";
-/// How often a busy instance is tried again, each time after [`PAUSE`]: other files of a killed owner close within
-/// milliseconds, and an owner that ends waits no longer than 2 s.
+/// How often the removal of a busy instance is tried again, each time after [`PAUSE`]: other files of a killed owner
+/// are closed within milliseconds, and an owner that ends waits at most 2 s.
 const MAX_REMOVALS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether this program can be a guard.
+/// Whether this program can act as a guard.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// To be called first in `main`, with the arguments behind the program's name: true where it was started as a guard, which
-/// has then done its work. Otherwise the instances of this process have guards from now on.
+/// Must be called first in `main`, with the arguments after the program's name. Returns true if the program was started as
+/// a guard, whose work is then done. Otherwise the instances of this process have guards from now on.
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {
@@ -359,16 +362,17 @@ pub fn run_if_asked(arguments: &[OsString]) -> bool {
     true
 }
 
-/// Nothing is reported: the owner is gone, and what cannot be removed here is tried by the next run.
+/// Nothing is reported: the owner has ended, and what cannot be removed here is tried by the next run.
 fn guard(name: &str) {
-    // Before the wait: a tracefs that is mounted nowhere is held from here on.
+    // Open tracefs before the wait: if it is mounted nowhere, this keeps it available.
     let Ok(root) = super::root() else { return };
     let _ = copy(&mut stdin().lock(), &mut sink());
     let path = root.path().join("instances").join(name);
     let Ok(folder) = File::open(&path) else {
         return;
     };
-    // The owner's lock goes with its process. Another one, which each user who may read the folder can hold, keeps nothing.
+    // The owner's lock is released with its process. Any user who may read the folder can hold another lock; that does not
+    // prevent the removal.
     for _ in 0..MAX_REMOVALS {
         if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             break;
@@ -384,22 +388,25 @@ fn guard(name: &str) {
     }
 }
 
-/// Switches an instance off and removes it. A failure is reported when the next instance is made.
+/// Switches an instance off and removes it. A failure is reported when the next instance is created.
 pub(super) fn remove(path: &Path) {
     let _ = write(&path.join("tracing_on"), "0");
-    // The kernel switches its events off with it. A busy one remains, and its events would cost the machine's programs time.
+    // Removing the instance also switches its events off. A busy instance remains, and its events would cost the machine's
+    // programs time.
     if fs::remove_dir(path).is_err() {
         let _ = write(&path.join("events/enable"), "0");
         let _ = fs::remove_dir(path);
     }
 }
 
-/// The guard of an instance, as its owner has it. Dropped, it ends, and removes what the owner could not.
+/// The owner's handle to the guard of an instance. When it is dropped, the guard ends and removes what the owner
+/// could not.
 #[derive(Debug)]
 pub(super) struct Guard(Option<Child>);
 
 impl Guard {
-    /// Starts one; none where this program cannot be one, or the system has no room for a process more.
+    /// Starts a guard. Returns `None` if this program cannot be a guard, or if the system cannot start another
+    /// process.
     pub fn start(name: &str) -> Option<Guard> {
         if !OFFERED.load(Ordering::Relaxed) {
             return None;
@@ -411,11 +418,12 @@ impl Guard {
             .map(|child| Guard(Some(child)))
     }
 
-    /// The owner has done with its instance, and does not wait for its end.
+    /// The owner no longer needs its instance, and does not wait for its removal.
     pub fn take_over(mut self) {
         if let Some(mut child) = self.0.take() {
             drop(child.stdin.take());
-            // An owner that lives on has no dead child. Without a thread it has one until its end.
+            // A thread waits for the guard, so that an owner that lives on has no zombie child. If no thread can be
+            // started, it has one until it ends.
             let _ = std::thread::Builder::new().spawn(move || child.wait());
         }
     }

@@ -1,4 +1,4 @@
-//! A page of the kernel's ring buffer, as `trace_pipe_raw` gives it: events with their times.
+//! Decodes a page of the kernel's ring buffer, as read from `trace_pipe_raw`: events with their times.
 //!
 //! ```text
 //!   u64 time of the page │ u64 bytes in use, bit 31: events were lost before it │ events ...
@@ -6,25 +6,27 @@
 //!     1..=28  data of this many words          0  a word with the bytes follows, then data
 //!     29      nothing, this many bytes long    30 a word of more ns     31 a word of an absolute time
 //! ```
-//! Such a page has the size of the machine's pages. The layout is what `events/header_page` and `events/header_event` tell. Never: reads beyond the page, whatever it says.
+//! Such a page has the size of the machine's memory pages. The layout is that of `events/header_page` and `events/header_event`. Nothing
+//! beyond the page is read, whatever the page contains.
 
 use foreread_os::host::memory::page_bytes;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 
-/// Before the first event: the time, and the bytes in use.
+/// Bytes before the first event: the time, and the number of bytes in use.
 const HEAD_BYTES: usize = 16;
-/// In the bytes in use: events were lost before this page. The lower 30 bits count.
+/// A bit in the number of bytes in use: events were lost before this page. The lower 30 bits are the number.
 const LOST: u64 = 1 << 31;
 const IN_USE: u64 = (1 << 30) - 1;
 
-/// Room for what the kernel gives at once: one page of its buffer, without which the rest of it would come as another.
+/// A buffer for what the kernel returns at once: one page of its ring buffer. With a smaller buffer the rest of the
+/// page would come as another page.
 pub fn empty_page() -> Vec<u8> {
     vec![0; page_bytes() as usize]
 }
 
-/// Reads what a ring has into `page`, one page at a time, and gives each to `take`: the page, whose end is zeros, and how much of it was read.
-/// Errors: the kernel refuses, or `take` fails.
+/// Reads the contents of a ring into `page`, one page at a time, and passes each to `take`: the page, whose end is filled with zeros, and
+/// how much of it was read. Errors: the kernel refuses, or `take` fails.
 pub fn read_pages(
     mut ring: &File,
     page: &mut [u8],
@@ -46,7 +48,7 @@ pub fn read_pages(
 
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
-    /// Whether events were lost between the page before and this one.
+    /// Whether events were lost between the previous page and this one.
     pub lost: bool,
     now_ns: u64,
     data: &'a [u8],
@@ -54,7 +56,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The page in `bytes`; nothing where they are too few to be one.
+    /// The page in `bytes`; `None` if they are too few.
     pub fn new(bytes: &'a [u8]) -> Option<Page<'a>> {
         let now_ns = word64(bytes, 0)?;
         let used = word64(bytes, 8)?;
@@ -68,7 +70,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// A word at `at`, which moves on.
+    /// Reads the word at `at`, and advances `at`.
     fn word(&mut self) -> Option<u32> {
         let bytes = self.data.get(self.at..self.at.checked_add(4)?)?;
         self.at += 4;
@@ -81,7 +83,7 @@ fn word64(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'a> Iterator for Page<'a> {
-    /// When it was, in nanoseconds of the instance's clock, and its bytes.
+    /// The time of an event, in nanoseconds of the instance's clock, and its bytes.
     type Item = (u64, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -90,7 +92,7 @@ impl<'a> Iterator for Page<'a> {
             let (what, delta) = (head & 31, u64::from(head >> 5));
             let (len, is_event) = match what {
                 0 => (usize::try_from(self.word()?).ok()?.checked_sub(4)?, true),
-                // A page may end in a piece of nothing that has no time and no length.
+                // A page may end in padding that has neither time nor length.
                 29 if delta == 0 => return None,
                 29 => (usize::try_from(self.word()?).ok()?.checked_sub(4)?, false),
                 30 => {
@@ -100,7 +102,7 @@ impl<'a> Iterator for Page<'a> {
                     continue;
                 }
                 31 => {
-                    // 59 bits of it; the page has the rest.
+                    // The event has 59 bits of the time; the page has the rest.
                     let time = delta + (u64::from(self.word()?) << 27);
                     self.now_ns = (self.now_ns & !((1 << 59) - 1)) | time;
                     continue;
@@ -109,7 +111,7 @@ impl<'a> Iterator for Page<'a> {
             };
             self.now_ns = self.now_ns.wrapping_add(delta);
             let data = self.data.get(self.at..self.at.checked_add(len)?)?;
-            // The next one begins at a multiple of 4.
+            // The next event begins at a multiple of 4.
             self.at += len.next_multiple_of(4);
             if is_event {
                 return Some((self.now_ns, data));
