@@ -2,7 +2,7 @@
 //! and rates it.
 //!
 //! ```text
-//!   look ──► rules, pins: where the value is from ──► judge: what it costs ──► verdict ──► render, --json, metrics
+//!   look ──► rules, pins: origin of the value     ──► judge: what it costs ──► verdict ──► render, --json, metrics
 //!                                measure ──► costs ──┘                            └──► fix: a udev rule, and the value now
 //! ```
 //! Examining needs no root and opens no device. No setting is changed unless the user asks for it.

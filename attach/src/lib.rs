@@ -1,12 +1,12 @@
 //! The crate that **helps** unmodified programs, through the kernel's page cache and its settings.
 //!
 //! ```text
-//!   run        a command: its reads are seen while it runs, and what follows is read ahead
-//!   planning   a plan of what a program reads, from recordings or from headers
-//!   warm       a plan, brought into the page cache
-//!   doctor     all disks: what is wrong with their readahead, and how to set it
-//!   pool       the threads of run and warm that wait for storages
-//!   watch      a disk: its readahead is set by what its readers do
+//!   run        observes the reads of a command while it runs, and reads ahead for it
+//!   planning   makes a plan of what a program reads, from recordings or from headers
+//!   warm       reads a plan into the page cache
+//!   doctor     finds what is wrong with the readahead of all disks, and how to set it
+//!   pool       the threads of run and warm that wait for storage
+//!   watch      reports at an interval what disks read, with the verdict of doctor
 //! ```
 //! The system calls are in `foreread-pagecache`. Errors never reach the program.
 

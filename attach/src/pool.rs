@@ -1,7 +1,7 @@
 //! Threads that read ahead for `warm`, `replay` and `run`: each takes a task, carries it out, and reports the result.
 //!
 //! ```text
-//!   Work::next ──task──► a thread: Work::carry_out, without the lock ──► Work::ended ──► threads that wait look again
+//!   Work::next ──task──► a thread: Work::carry_out, without the lock ──► Work::ended ──► waiting threads check again
 //!     ├─ wait: until a task has ended, or the queue was changed
 //!     └─ end: the thread ends
 //! ```

@@ -9,20 +9,20 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `watcher.rs` | how reads are seen: by tracepoints or by samples |
+//! | `watcher.rs` | how reads are observed: by tracepoints or by samples |
 //! | `tap.rs` | the tracepoints |
 //! | `find.rs` | the file behind a device and an inode number |
-//! | `seek.rs` | the threads that look for it |
+//! | `seek.rs` | the threads that search for it |
 //! | `files.rs` | the files that the command reads |
 //! | `walk.rs` | the files that it will read next, in the order of their folders |
-//! | `progress.rs` | how far it has come in them, where not each read is seen |
+//! | `progress.rs` | how far it has come in them, if not every read is observed |
 //! | `tasks.rs` | threads for searches and jobs, which wake the run |
 //! | `jobs.rs` | jobs of threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
-//! | `waits.rs` | how long threads wait for a storage |
-//! | `look.rs` | whether a storage is slow, by the times of events alone |
-//! | `devices.rs` | which storages are looked at, read ahead from, passed over |
-//! | `ahead.rs` | the readahead of those that are slow |
+//! | `waits.rs` | how long threads wait for storage |
+//! | `look.rs` | whether storage is slow, by the times of events alone |
+//! | `devices.rs` | which storage is examined, read ahead from, or ignored |
+//! | `ahead.rs` | the readahead of slow storage |
 //! | `command.rs` | the loop |
 //! | `page.rs` | the result as a page |
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //!   plan, in order ──► pieces ──► threads: open, ask cachestat, readahead(2), wait ──► meter: latency and rate
 //!                        ▲                                                               │
-//!                        └── as many bytes in flight as twice what the storage delivers in a round trip, within the memory
+//!                        └── bytes in flight: twice what the storage delivers in a round trip, if memory allows
 //! ```
 //! Example: storage with 1 ms latency and 200 MB/s delivers 200 kB per round trip, so 400 kB are kept in flight: the link is full, and
 //! a read of the program waits for at most 1 ms of readahead.

@@ -2,7 +2,7 @@
 //! threads.
 //!
 //! ```text
-//! axes ──► cells, less those of the file ──threads──► each cell as a line of JSON, appended to the file
+//!   axes ──► cells, without those in the file ──threads──► each cell as a line of JSON, appended to the file
 //! ```
 //! A cell depends on its key alone, so cells run in any order, in another process, or on another machine. Example: a sweep of 72 cells is
 //! stopped after 50; the same command with the same file measures the other 22.

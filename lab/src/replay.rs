@@ -1,11 +1,11 @@
 //! Replays: turns a recorded trace into a workload that the simulator and the live side can run.
 //!
 //! ```text
-//!   items ──load──► Loaded ──as_mode──► Replay: a Workload and what its reader must know
-//!           what is replayed  │ asap    each thread's next read when the one before has ended      lanes.rs
-//!           and what is not,  │ closed  the same, after the recorded pause                         lanes.rs
-//!           sizes of files    │ open    each read at its recorded time, whatever still waits        here
-//!                             └ deps    what each record waits for has happened, and its delay     here
+//!   items ──load──► Loaded ──as_mode──► Replay: a Workload and its notes
+//!           what is replayed  │ asap    each thread's next read when the previous one has ended    lanes.rs
+//!           and what is not,  │ closed  like asap, but after the recorded pause                    lanes.rs
+//!           sizes of files    │ open    each read at its recorded time, even if others still wait   here
+//!                             └ deps    after what each record waits for, and its delay            here
 //! ```
 //!
 //! A mode determines how the reads are timed. Figures of two modes cannot be compared, so a table has one mode.

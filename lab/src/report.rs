@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
-//!         tests_of_pairs ──┘       └─────►  screen::screen  the terminal: what they come to, the tables, what to do next
-//!   several Reports ────►  series::Series ►  the same for a parameter that varies, and a picture (chart)
-//!   all of these ────────►  page            one HTML file
+//!         tests_of_pairs ──┘       └─────►  screen::screen  the terminal: the verdict, the tables, what to do next
+//!   several Reports ────►  series::Series ►  reports for a parameter that varies, and a chart
+//!   all of these ────────►  page            a single HTML file
 //! ```
 //! The table and the verdict are made from the [`Report`], so that no text contains anything that the JSON lacks.
 //! Nothing here runs a measurement, prints, or reads a clock or the environment.

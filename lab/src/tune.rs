@@ -2,7 +2,7 @@
 //! kernel, a hint and foreread gain over today's setting, or that nothing gains.
 //!
 //! ```text
-//!   trace ──► which storage? ──► probe ──► model ──► compare: the kernel's and our policies, in pairs ──► gains
+//!   trace ──► which storage? ──► probe ──► model ──► compare: policies of the kernel and foreread   ──► gains
 //!               where its reads waited      │                                                              │
 //!               longest, or --on            └──► the same reads with hints, in pairs ──────────────────────┴─► settings
 //! ```

@@ -2,7 +2,7 @@
 //! `probe`, `tune`, `compare`, `run` and `explain` create it here and print parts of it, so that they never advise different values.
 //!
 //! ```text
-//!   disk     what its reads cost, checked by reads in order   doctor, watch, probe; beside the others' advice in tune and compare
+//!   disk     cost of its reads, checked by sequential reads   doctor, watch, probe; an extra step in tune and compare
 //!   tables   rows that were measured or simulated             compare, tune
 //!   lines    what to paste
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a command, a process ──► kernel ──tracepoints──► tracefs ──► record ──► a trace
-//!   a program ───────────► /proc ──looks from outside──────► sample ──► touches
+//!   a program ───────────► /proc ──samples─────────────────► sample ──► touches
 //!   a mount, a server ─────► the engine ────────────────────► recorder ──► a trace
 //! ```
 //! It makes no decisions and does not change the observed programs.

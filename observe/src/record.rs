@@ -1,7 +1,7 @@
 //! Records what a command reads, from the kernel's tracepoints; or what it waits for, by sampling (`sampled.rs`).
 //!
 //! ```text
-//!   active: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
+//!   active: instance, command ──► drain: raw events      ──► follow, twice ──► items ──► a trace in foreread's format
 //!           tracefs               one file for each CPU          names between the two
 //! ```
 //! Tracing needs root and tracefs, but no eBPF toolchain and no kernel module. Nothing is left switched on, and lost events

@@ -2,8 +2,8 @@
 //! format.
 //!
 //! ```text
-//!   threads of the front end ──told──► queue, bounded ──► in order of start, bounded ──► writer ──► file
-//!                                      full: they wait     too late for it: counted
+//!   threads of the front end ──────► queue, bounded ──► sorted by start, bounded ──► writer ──► file
+//!                                    full: they wait     too late to sort: counted
 //! ```
 //! Nothing is lost silently: a thread waits if the queue is full, and dropped records are counted in the trace. The
 //! trace contains no data bytes and no refused requests.

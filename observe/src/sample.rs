@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   /proc/PID/task/TID/syscall   17 0x3 0x7f.. 0x10000 0x8000000 ...   blocked in pread64(3, .., 64K, 128M): a read of 128M
-//!   /proc/PID/fdinfo/3           pos: 4194304                          where read(2) is
-//!   /proc/PID/task/TID/io        rchar: 9437184                        how much was read meanwhile: a gap was read, or skipped
-//!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked in no call waits for a fault
+//!   /proc/PID/fdinfo/3           pos: 4194304                          the position of read(2)
+//!   /proc/PID/task/TID/io        rchar: 9437184                        how much was read in between: a gap was read, or skipped
+//!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked outside a call waits for a fault
 //! ```
 //! A read from slow storage is observed because it blocks. A read that the page cache serves is not, but its bytes are counted: if a
 //! thread reads sequentially, and it has read as many bytes as there are between two positions where it blocked, it has read exactly

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   root() ──► Instance foreread-PID ──► enable, filter, follow ──► per_cpu/cpuN/trace_pipe_raw ──► ring ──► format
-//!   mounted,   removed when dropped;      a file of tracefs each                                  pages    fields
-//!   or ours    a killed one's by its guard, or by the next run
+//!   mounted,   removed when dropped;      each a file of tracefs                                  pages    fields
+//!   or ours    after a kill, by its guard or by the next run
 //! ```
 //!
 //! No event is switched on outside the instance, no mount outlives the process, and no kprobe is used.

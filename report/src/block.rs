@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
-//!                                          └─► section  sentences, drawings and tables of HTML
+//!                                          └─► section  sentences, drawings and tables in HTML
 //! ```
 //! A table is described once, by its columns: each column has its head, its cells, and where it is shown.
 

@@ -7,7 +7,7 @@
 //!   policy      colour         policy      colour
 //!   none        grey           kernel      purple
 //!   auto        blue           oracle      sky blue, outlined: a limit, not a choice
-//!   linux-*     vermilion      any other, and the second of a colour: the next that is free
+//!   linux-*     vermilion      others, and a second line of a colour: the next free colour
 //!   rbd-*       green
 //! ```
 

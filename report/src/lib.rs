@@ -1,11 +1,11 @@
 //! The crate that **shows** results: numbers, tables, charts and pages for people, made from the values that it gets.
 //!
 //! ```text
-//!   names                      what may have been meant by a name that is unknown
+//!   names                      suggestions for an unknown name
 //!   number, width ──► block    a result as sentences, tables, notes, figures: text, or a section of a page
 //!                 ├─► table    text for the terminal
 //!                 ├─► figure   charts as SVG, drawn by the crate plotters
-//!                 └─► page     one file of HTML: sections of figures and tables, and the JSON
+//!                 └─► page     a single HTML file: sections of figures and tables, and the JSON
 //! ```
 //! It depends on no crate that measures, and it neither prints nor uses a clock or a terminal.
 

@@ -4,9 +4,9 @@
 //! and foreread gets no bytes from its fetches:
 //!
 //! ```text
-//!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when is it there?
-//!                                                        └─► Job 128K..1M  ahead: readahead(2), when is it there?
-//!   Advisor::done(fetch, AtHand | Arrived | Failed) ◄── the caller does the jobs
+//!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when does it arrive?
+//!                                                        └─► Job 128K..1M  ahead: readahead(2); when does it arrive?
+//!   Advisor::done(fetch, AtHand | Arrived | Failed) ◄── the caller carries out the jobs
 //! ```
 //! Example: a program reads a file of 1 GiB sequentially. Its first read is a demand job; the caller waits until the first byte is in
 //! the cache, 1.3 ms later. Now the core knows the latency of the device, and the second read has an ahead job of 4 MiB.

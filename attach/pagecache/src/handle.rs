@@ -4,7 +4,7 @@
 //! generation 0 matches any:
 //!
 //! ```text
-//!   open(a folder of the mount, 12)   the file of inode 12, whatever its names are, also where no program has it open any more
+//!   open(a folder of the mount, 12)   the file with inode 12, whatever its names are, even if no program has it open
 //! ```
 //! Other file systems check the generation, which no event contains. CAP_DAC_READ_SEARCH is needed.
 //!

@@ -3,13 +3,13 @@
 //! Each part is a thin layer over one facility of Linux:
 //!
 //! ```text
-//!   advisor     the decision core beside a program: its reads in, what to read ahead out
-//!   handle      a file of ext4 by its inode
-//!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole, and how large those are
-//!   resident    which bytes of a file are there: cachestat(2), mincore(2)
-//!   kept        whether what is cached outlives another open of the file
-//!   inherited   signals that a command of ours gets as we got them
-//!   program     how this program is started again, and commands of the user
+//!   advisor     the decision core for a program: takes its reads, says what to read ahead
+//!   handle      opens a file on ext4 by its inode
+//!   readahead   reads ranges of a file into the page cache, in pieces that the kernel does not shorten
+//!   resident    which bytes of a file are cached: cachestat(2), mincore(2)
+//!   kept        whether cached pages outlive another open of the file
+//!   inherited   signals that child commands get as foreread got them
+//!   program     starts this program again, and commands of the user
 //! ```
 //! Example: reading 64 MiB of a file on a disk with a `read_ahead_kb` of 8192 takes eight calls of readahead(2). A single call
 //! for all of it would cache the first 8 MiB and report success.

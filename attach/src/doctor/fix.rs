@@ -1,10 +1,10 @@
 //! Sets readahead permanently and puts it back: one file of udev rules contains both the rules and the state.
 //!
 //! ```text
-//!   --fix    lock ──► is it allowed? ──► the whole file, by a rename ──► the value of each disk
+//!   --fix    lock ──► is it allowed? ──► the whole file, by rename ──► the value of each disk
 //!   --undo   lock ──► the value that each disk had before ──► the file without them, or no file
 //!
-//!   # foreread-before sda 8192 1024        what it was and what we set, in KiB: what --undo goes by
+//!   # foreread-before sda 8192 1024        old and new value in KiB, for --undo
 //!   SUBSYSTEM=="block", ENV{ID_SERIAL}=="S3X", ..., ATTR{queue/read_ahead_kb}="1024"
 //! ```
 //! If the process is killed, the file has either the old or the new text. It is written before a value is set, and deleted after all

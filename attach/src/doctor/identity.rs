@@ -3,8 +3,8 @@
 //! ```text
 //!   disk          ENV{ID_SERIAL}, ID_WWN, ID_PATH         60-persistent-storage.rules, at `add`
 //!   mapped        ENV{DM_UUID}                            10-dm.rules, at the `change` that ends each activation
-//!   MD array      ATTR{md/uuid}, of newer kernels         at the `change` that ends its assembly; MD_UUID is of 63-md-raid-arrays.rules: too late
-//!                 RESULT of mdadm --detail --export       the same program as there
+//!   MD array      ATTR{md/uuid}, on newer kernels         at the `change` that ends its assembly; MD_UUID is set by 63-md-raid-arrays.rules: too late
+//!                 RESULT of mdadm --detail --export       by the same program
 //!   bcache        ATTR{bcache/backing_dev_uuid}           else ENV{CACHED_UUID}, which the kernel's `change` event has
 //!   loop          ATTR{loop/backing_file}                 at the `change` that attaches the file
 //!   zvol, RBD     SYMLINK                                 60-zvol.rules, 50-rbd.rules, at `add`

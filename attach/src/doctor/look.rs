@@ -1,8 +1,8 @@
 //! Determines what a device is: its kind, and whether it only claims to be a rotating disk.
 //!
 //! ```text
-//!   vda   rotational 1, driver virtio_blk     a virtual disk: what it says about turning is its host's default
-//!   dm-0  made of sda2 and sdb2               virtual where all devices below it are
+//!   vda   rotational 1, driver virtio_blk     a virtual disk: `rotational` is only its host's default
+//!   dm-0  made of sda2 and sdb2               virtual if all devices below it are
 //! ```
 
 use foreread_os::host::Host;

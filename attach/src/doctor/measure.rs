@@ -1,7 +1,7 @@
 //! Measures a disk briefly, if that is permitted and disturbs nothing.
 //!
 //! ```text
-//!   the node of the disk, where this user may open it ──► latency, rate, and a reader in order at four sizes, three times
+//!   the node of the disk, if this user may open it ──► latency, rate, and a sequential reader with four sizes, three times
 //!   else a large file on it that this user may read
 //! ```
 //! Only disks of this machine are measured. A disk in heavy use is not measured: its readers come first, and the

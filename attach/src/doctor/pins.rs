@@ -1,8 +1,8 @@
 //! Finds the file that has set a device's readahead, and the value in it.
 //!
 //! ```text
-//!   rules of udev ──► tmpfiles, sysfs.conf, hdparm.conf ──► units ──► the profile of tuned ──► crontab, scripts
-//!   each kind of file has its parser: text and names of the disk ──► KiB, or "sets it, to a value that is not known", or nothing
+//!   udev rules ──► tmpfiles, sysfs.conf, hdparm.conf ──► units ──► the profile of tuned ──► crontab, scripts
+//!   each kind of file has its parser: text and names of the disk ──► KiB, or "sets it to an unknown value", or nothing
 //! ```
 //! If several files set it, the one counts whose value the device has; otherwise the last one.
 

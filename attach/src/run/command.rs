@@ -1,7 +1,7 @@
 //! Runs a command, observes what it reads, and reads ahead for it.
 //!
 //! ```text
-//!   tap: touches ──► which storage? ──looked at──► is it slow? ──no──► passed over: no events
+//!   tap: touches ──► which storage? ──examined───► is it slow? ──no──► ignored: no events
 //!                       │                             └─yes──► ┐
 //!                       └──────────read ahead from───────────► readahead
 //! ```

@@ -2,9 +2,9 @@
 //! them.
 //!
 //! ```text
-//!   unknown ──► looked for: found ──► known ──► read to its end, others since ──► closed (ours; the command's stays)
-//!      │                 └─► not found thrice, or all of it is in the page cache: ignored for a while
-//!      └── listed: a folder has it ──► known at its first read
+//!   unknown ──► search: found ──► known ──► read to its end, others since ──► forgotten
+//!      │            └─► not found three times, or completely cached: ignored for a while
+//!      └── listed in a folder ──► known at its first read
 //! ```
 //! A file that is completely in the page cache, and none of whose pages has been read into it since the run began, is ignored for
 //! [`IGNORED`]: nothing can be gained. For most commands this applies to all libraries.

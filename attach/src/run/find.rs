@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   inode 12 of 7:0 ──► ext4: the file of inode 12, by its handle, at any time
-//!                   └─► others: /proc/4711/fd/3 is it     while the thread of the event has it open
+//!                   └─► others: /proc/4711/fd/3           while the thread of the event has it open
 //!                               /proc/4711/map_files/...  or mapped
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```

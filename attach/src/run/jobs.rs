@@ -1,8 +1,8 @@
 //! The core's jobs on the page cache: threads of a pool carry them out, and wait for the bytes.
 //!
 //! ```text
-//!   demand  is the first byte there?  the command reads it; only when it has arrived is of interest
-//!   ahead   what of it is absent? ──► readahead(2) in pieces ──► wait for the last byte of each
+//!   demand  is the first byte there?  the command reads it; a thread notes when it arrives
+//!   ahead   which parts are missing? ──► readahead(2) in pieces ──► wait for the last byte of each
 //! ```
 //! readahead(2) returns when the requests have been submitted to the device. To learn when the bytes have arrived, a thread tries to read
 //! one byte of the last page until it succeeds. It opens the file again after [`HELD`], because the command may want to unmount the file

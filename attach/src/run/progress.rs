@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   listing    a 4K   b 8K   c 2K   d 6K   e 4K   ...
-//!   seen       a, and then d blocks: 14 KiB were read meanwhile, as much as a, b and c have, so these were read
-//!   guessed    20 KiB more were read since, and nothing was seen: d, e, ... as far as the bytes go
+//!   seen       a, and then d blocks: 14 KiB were read in between, the size of a, b and c, so these were read
+//!   guessed    20 KiB more were read since, unobserved: d, e, ... as far as the bytes go
 //! ```
 //! The bytes are those that the process has read by system calls. If a program skips files, it reads fewer bytes than the files in
 //! between have, and then only observed reads count.

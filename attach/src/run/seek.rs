@@ -1,7 +1,7 @@
 //! Threads that search for files: opening a file may wait for its file system, forever if a server is gone.
 //!
 //! ```text
-//!   a file is read that is not known ──► task ──► thread: find.rs ──► found, or not ──► the run, which has kept what was read of it meanwhile
+//!   an unknown file is read ──► task ──► thread: find.rs ──► found, or not ──► the run, which has kept the reads in the meantime
 //! ```
 //! The run never waits for a thread.
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   all      get_pages (a read), fault, map_pages (touches of a mapping), and misses     while there may be something to gain
-//!   misses   add_to_page_cache                                              nothing was missed lately: wakes at the first miss
-//!   nothing                                                                 there is nothing to gain: for a while no event costs anything
+//!   misses   add_to_page_cache                                              no recent miss: wakes at the first miss
+//!   nothing                                                                 nothing to gain: for a while there are no events and no cost
 //! ```
 //! These four events are far fewer than in a recording: no system call is traced, so other programs pay nothing, and a command
 //! whose bytes are all cached pays only for its reads. If an event is lost, one decision is not made.

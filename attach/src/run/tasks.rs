@@ -1,7 +1,7 @@
 //! Threads that carry out tasks in order and wake the run whenever one has ended.
 //!
 //! ```text
-//!   the run ──Tasks::add──► queue ──► a thread: TaskKind::carry_out ──► ended, and `wake` is written to ──► the run: Tasks::ended
+//!   the run ──Tasks::add──► queue ──► a thread: TaskKind::carry_out ──► ended, and `wake` is signalled ──► the run: Tasks::ended
 //! ```
 //! The run never waits for a thread. A thread that waits for storage ends by itself, or with the process.
 

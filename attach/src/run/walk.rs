@@ -3,7 +3,7 @@
 //! ```text
 //!   the command reads src/a, then src/b      two files of one folder: list it from there on
 //!   src/c src/d src/sub/e src/sub/f src/g    depth first, as find, grep -r and tar go
-//!   lib/h lib/i                              then the folders behind src, as the folder above it has them
+//!   lib/h lib/i                              then the folders after src, in the order of the parent folder
 //! ```
 //! The order is that of readdir(3), which programs keep unless they sort. The core decides whether the command follows it: a listed file
 //! is not read by that alone. The listing stays at most [`MAX_LEAD`] files ahead of the command. Examining a file here also loads its

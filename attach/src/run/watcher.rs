@@ -3,8 +3,8 @@
 //! | | trace | sample |
 //! |---|---|---|
 //! | needs | root, tracefs, the host's process numbers | the same user, Yama at 0 or 1 |
-//! | sees | every read and fault of files | reads that block, and what is between them |
-//! | costs | each read half a microsecond | looks, at most two thousand a second while a thread waits |
+//! | observes | every read and fault of files | reads that block, and what was read between them |
+//! | costs | half a microsecond per read | at most two thousand samples a second while a thread waits |
 //!
 //! Both have three levels: everything, only whether anything is read from storage, nothing.
 

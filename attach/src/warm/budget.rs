@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   group of 512 MiB, 20 MiB used ──► 492 MiB free, 64 MiB reserve ──► 428 MiB
-//!   all of it fetched ──► wait until the program is at the first range that is not ──► 214 MiB more
+//!   all of it fetched ──► wait until the program reads the first range that was not ──► 214 MiB more
 //! ```
 //! When the program itself reads the first range that was not fetched, it has used what came before, and the kernel may drop that.
 //! Then only half of it is added to the budget, because the program may read in another order than the plan.

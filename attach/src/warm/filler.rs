@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   FillState ──next piece──► a thread: opens, readahead(2), waits ──► FillState
-//!     └─ budget is empty ──► one thread looks every 5 ms whether the program has come to the next range
+//!     └─ budget is empty ──► one thread checks every 5 ms whether the program has reached the next range
 //! ```
 
 use super::budget::Budget;

@@ -1,7 +1,7 @@
 //! How useful a fill was: compares its fetches with the reads of the program in a recording.
 //!
 //! ```text
-//!   fetched  a 0..1M, there at 5 ms     b 0..64K, there at 9 ms     c 0..4K, there at 9 ms
+//!   fetched  a 0..1M, arrived 5 ms      b 0..64K, arrived 9 ms      c 0..4K, arrived 9 ms
 //!   read     a 0..1M at 7 ms            b 0..64K at 8 ms
 //!   ──►      a used                     b used, and late            c unused
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   next range, offset in it ──next──► in flight ──finished──► counts, meter ──► the depth
-//!                               ├─► wait: the storage or the memory takes no more now
+//!                               ├─► wait: the storage or the memory can take no more now
 //!                               ├─► look: the memory is full; where is the program?
 //!                               └─► the end
 //! ```

@@ -7,8 +7,8 @@
 //! | row | settings |
 //! |---|---|
 //! | `librbd` | as shipped since Octopus: cache policy writearound, which reads nothing ahead |
-//! | `librbd-writeback` | as shipped, but for the policy: 512 KiB after 10 reads, off after 50 MiB |
-//! | `librbd-crume` | [Crume 2014]'s: 4 MiB, never off |
+//! | `librbd-writeback` | as shipped, except the policy: 512 KiB after 10 reads, off after 50 MiB |
+//! | `librbd-crume` | values of [Crume 2014]: 4 MiB, never off |
 
 use super::{LiveError, ReadCalls, ReadFn, check, result, run_jobs};
 use foreread::OpenError;

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   read_at ──submit(now)──► device ──next_time──► sleep until then, or until another reader's step
-//!      ▲                                                │ the first to wake lets the device go on
+//!      ▲                                                │ the first to wake advances the device
 //!      └────── its arrival is done ◄──advance(now)──────┘ and wakes the others
 //! ```
 

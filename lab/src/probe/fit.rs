@@ -1,8 +1,8 @@
 //! Fits a model of the storage to measured points.
 //!
 //! ```text
-//!   one alone    T(S) = latency + S / rate             least squares of the relative errors, over the points of depth 1
-//!   several      min(depth, lanes) at once, over a link for all
+//!   one read     T(S) = latency + S / rate             least squares of the relative errors, over the points of depth 1
+//!   several      min(depth, lanes) at once, over a link that all share
 //! ```
 //! The lanes and the link chosen are those with the least sum of errors among the numbers of [`LANES`] and the rates that deep points
 //! reached. Errors are summed without squaring them, so that a short burst of the storage, which disturbs few points, has little

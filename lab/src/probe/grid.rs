@@ -1,8 +1,8 @@
 //! The points of a measurement and the offsets of their reads: all sizes at depth 1, and some sizes at every depth.
 //!
 //! ```text
-//!   depth 64 │ o     o           o: random      one read at a time shows what a request costs;
-//!         16 │ o     o     o                    depth shows how many the storage works on at once,
+//!   depth 64 │ o     o           o: random      reads one at a time show the cost of a request;
+//!         16 │ o     o     o                    depth shows how many the storage serves at once,
 //!          4 │ o     o     o  o                 and where its bandwidth ends
 //!          1 │ o+ o+ o+ o+ o+ o+  +: sequential
 //!            └───────────────────

@@ -1,7 +1,7 @@
 //! The measurement: short slices of every point, in rounds, so that a slow minute affects all points equally.
 //!
 //! ```text
-//!   round 0   1 at a time, small to large; then deeper     finds out what a slice costs, leaves out what cannot be had
+//!   round 0   1 at a time, small to large; then deeper     measures the cost of a slice, leaves out points that take too long
 //!   round 1   all points, shuffled    ┐
 //!   round 2   all points, shuffled    ├ median and quartiles of each point
 //!   ...                               ┘

@@ -9,7 +9,7 @@
 //!   a ├────┤
 //!   b ├──────┤                c waits for the ends of a and b
 //!   c          ├────┤
-//!   d            ├────────┤   so does d: c is under way
+//!   d            ├────────┤   so does d: c is in flight
 //!   e                 ├──┤    waits for c alone, which had waited for a and b
 //! ```
 

@@ -2,9 +2,9 @@
 //! description if the trace has no threads.
 //!
 //! ```text
-//!   one read at a time         job ──after──► job ──after──► job         a job for each run through the same open
-//!   several at once, asap      one job of the depth that was usual       description
-//!   several at once, closed    a chain for each, the next read on the one that had been idle for the shortest time
+//!   one read at a time         job ──after──► job ──after──► job         a job for each series with the same open
+//!   several at once, asap      one job with the usual depth              description
+//!   several at once, closed    a chain for each; the next read goes to the chain that was idle for the shortest time
 //! ```
 //!
 //! In mode closed, a reader that begins later than the first one begins after the last read, of any reader, that had ended before: a

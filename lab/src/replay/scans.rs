@@ -7,7 +7,7 @@
 //! ```text
 //!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read
 //!                                          ├─ next fault at 9           the kernel had mapped less: pages 0 to 8
-//!                                          └─ anywhere else             nothing says so: page 0
+//!                                          └─ anywhere else             unknown: page 0
 //! ```
 //! The last range of a scan has no next fault, and counts as read because the scan has reached it. So a program that
 //! touches pages at random does not count as one that reads 64 KiB each time. Two cases are not detected: a scan from the

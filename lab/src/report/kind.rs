@@ -1,13 +1,13 @@
 //! What a row of a comparison is. The comparison sets the kind when it makes the row, and the report carries it: no text
 //! is compared to find it out.
 //!
-//! | kind | example | measured against the others | counters of ours |
+//! | kind | example | compared with the others | counters of foreread |
 //! |---|---|---|---|
 //! | `no_readahead` | `none` | every other row is | yes |
 //! | `policy` | `linux-6.18:max=1M` | yes | yes |
 //! | `imitation` | `mountpoint-s3` | yes, never advised | yes |
 //! | `kernel` | `kernel` | yes, never advised | no |
-//! | `librbd` | `librbd` | yes, never advised | planned readahead alone |
+//! | `librbd` | `librbd` | yes, never advised | only planned readahead |
 //! | `oracle` | `oracle` | no: a limit | yes |
 
 use foreread_core::policy::PolicySpec;

@@ -6,7 +6,7 @@
 //!   boot-ide on model:rbd (...): 5 runs ...                                 one screen for each table
 //!   policy  time ...
 //!
-//!   * fastest. MB: 10^6 bytes. ...                                          the legend, notes that all tables have, one time
+//!   * fastest. MB: 10^6 bytes. ...                                          the legend and common notes, once
 //!
 //!   Next: foreread tune -- CMD
 //! ```

@@ -3,7 +3,7 @@
 //! ```text
 //!   files of the trace ──► by disk: bytes that were read, time that the reads took ──► the disk with the longest time
 //!                                                                                      │
-//!        measured there: the file that most was read of, if it has 8 MiB ◄─────────────┤
+//!        measured there: the file that was read most, if it has 8 MiB    ◄─────────────┤
 //!                        else the block device itself                    ◄─────────────┤
 //!                        else the first large file below the mount point ◄─────────────┘
 //! ```

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
-//!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one reader in order: two windows are under way
+//!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
 //! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A device that serves
 //! the two one after the other shows the rate of one window; so the value is chosen by the rate of one window, and the gain is stated by

@@ -1,8 +1,8 @@
 //! Runs a command, or attaches to a process, with the tracepoints on.
 //!
 //! ```text
-//!   a thread of ours follows itself ──► begins the command (its children are followed) ──► ends, and is not followed
-//!   a second one takes events out of the kernel, a third looks what the command has open: a file system may keep it for good
+//!   a thread follows itself ──► starts the command (its children are followed) ──► ends
+//!   a second thread takes events from the kernel; a third examines open files, because a file system may block it forever
 //! ```
 //! All threads are started before the command: if the system refuses one, no command is left behind. The command is
 //! followed from its first instruction on, without an intermediate process. No clock decides anything; times are only

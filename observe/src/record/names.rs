@@ -1,9 +1,9 @@
 //! Finds the names of files from the kernel's device and inode numbers.
 //!
 //! ```text
-//!   while it runs, now and then: /proc/PID/fd, /proc/PID/maps of what is followed
-//!   after the end, while names are missing: what it ran, its words, where libraries are, the folders of what was found,
-//!   what is below the words, then whatever is nearest to what was found
+//!   while the command runs, from time to time: /proc/PID/fd, /proc/PID/maps of followed processes
+//!   after the end, while names are missing: programs that it ran, its arguments, library folders, the folders of found files,
+//!   folders below its arguments, then the folders nearest to found files
 //! ```
 //! The nearest folder is the one with the fewest steps up and down the tree. From `site-packages/numpy/core/a.so`, which was mapped,
 //! `numpy` is one step away, `numpy/lib` and `site-packages` are two. So a large folder far away cannot use up the limit before them,

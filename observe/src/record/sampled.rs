@@ -1,8 +1,8 @@
 //! Records what a command waits for, by sampling /proc, without root and without tracing.
 //!
 //! ```text
-//!   a thread of ours begins the command ──► looks until its end: touches, and waits that are over ──► records ──► a trace of our own format
-//!   another one looks what the command has open: a file system may keep it for good
+//!   a thread starts the command ──► samples until its end: touches, and ended waits ──► records ──► a trace in foreread's format
+//!   another thread examines open files, because a file system may block it forever
 //! ```
 //! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait and are observed,
 //! with their bytes, and with start and end to half a millisecond. The page cache served the reads between them: as many bytes were read,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file pages    0 ......... 900 |  .................  | 262144 ....... 263000 |
-//!                 touched        end                     touched              end       two runs: each end is looked beyond at each look
+//!                 touched        end                     touched              end       two runs: each sample checks after each end
 //!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
 //! ```
 //! The kernel maps the pages of 64 KiB around a fault, so touches are visible in blocks of that size: sixteen pages of 4 KiB. A sweep of

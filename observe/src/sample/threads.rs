@@ -1,9 +1,9 @@
 //! A sampled thread: its waits, how long they take, and its sequential runs.
 //!
 //! ```text
-//!   looks      blocked at 1M   running        running        blocked at 3M
+//!   samples    blocked at 1M   running        running        blocked at 3M
 //!   rchar      1.0M            1.5M           2.2M           3.0M
-//!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read between: the run went on
+//!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read in between: the run continued
 //! ```
 //! A run is a file and the end of what was read of it. A position where the thread blocks belongs to a run if it is at most as far ahead
 //! as the number of bytes read since the run was last seen. If there are several runs, the bytes are divided among them.

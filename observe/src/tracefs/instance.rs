@@ -6,8 +6,8 @@
 //! is one file system in all mounts and namespaces, so the lock is visible everywhere.
 //!
 //! ```text
-//!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, by another name
-//!   cleaner           open ─► flock, at once or not at all ─► switch off, rmdir
+//!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, with another name
+//!   cleaner           open ─► flock, without waiting ─► switch off, rmdir
 //! ```
 //! No file outside the instance is written, nor the instance of another living process.
 
@@ -328,7 +328,7 @@ fn remove_stale(instances: &Path) {
 // for whatever reason.
 //
 // ```text
-//   owner ──── pipe ────► guard: reads until the pipe ends ─► opens the folder: gone? done
+//   owner ──── pipe ────► guard: reads until the pipe ends ─► opens the folder: removed? done
 //     └─ flock on the instance's folder ─────────────────────► waits 2 s for the lock ─► switches off, removes
 // ```
 // The pipe decides: the guard never touches the instance of a living process. A program whose `main` does not call

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   u64 time of the page │ u64 bytes in use, bit 31: events were lost before it │ events ...
-//!   an event:  u32 = 5 bits what, 27 bits ns since the event before
+//!   an event:  u32 = 5 bits type, 27 bits ns since the previous event
 //!     1..=28  data of this many words          0  a word with the bytes follows, then data
 //!     29      nothing, this many bytes long    30 a word of more ns     31 a word of an absolute time
 //! ```
