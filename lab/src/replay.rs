@@ -47,9 +47,9 @@ pub enum Mode {
     /// As fast as possible: a reader's next read begins when the one before has ended
     #[value(alias = "afap")]
     Asap,
-    /// Like asap, but after the pause that was recorded between the two reads
+    /// Like asap, but after the recorded pause between the two
     Closed,
-    /// Each read at its recorded time; its latency counts from that time
+    /// Each read at its recorded time; latency counts from then
     Open,
     /// Each read starts once what it depends on has happened and its recorded delay has passed
     Deps,
