@@ -217,7 +217,7 @@ fn open_files(host: &Host, devices: &[&ExaminedDevice]) -> Option<String> {
     }
     (!words.is_empty()).then(|| {
         format!(
-            "Files that are open keep the old value until they are opened again; restart what matters of: {}.",
+            "Open files keep the old value until they are opened again; restart these programs if it matters: {}.",
             words.join(", ")
         )
     })
@@ -337,12 +337,10 @@ fn pressure(
     let faults_of_reads = since_start.share(devices);
     let stalls = match stalled_percent {
         Some(percent) if percent >= STALLED_PERCENT => {
-            format!(
-                "Memory is short: programs waited for it in {percent:.1} % of the latest minute"
-            )
+            format!("Memory is short: programs waited for it in {percent:.1} % of the last minute")
         }
         Some(_) => "Memory is not short now".to_string(),
-        None => "Whether memory is short is not known (no PSI)".to_string(),
+        None => "Whether memory is short is unknown (no PSI)".to_string(),
     };
     let refaulted = pressure.refaulted_bytes().map(|bytes| {
         format!(
@@ -385,7 +383,9 @@ fn pressure(
 fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdict]) -> Vec<String> {
     let mut notes = Vec::new();
     if version.is_none() {
-        notes.push("The release of the kernel is not known, so no rule is".to_string());
+        notes.push(
+            "The kernel release is unknown, so its readahead rule is unknown too".to_string(),
+        );
     }
     let mounts = host.mounts_of_root();
     let root = mounts
@@ -398,7 +398,7 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
             .split(',')
             .find_map(|word| word.strip_prefix("upperdir="));
         let upper = upper.map_or_else(String::new, |path| {
-            format!(" (files that were written: that of {path})")
+            format!(" (for files that were changed: that of {path})")
         });
         notes.push(format!(
             "The root is an overlay: the readahead of the layer that has a file counts{upper}"
@@ -415,7 +415,7 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
         .iter()
         .any(|device| device.verdict.standing == Standing::Suspicious);
     if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
-        notes.push(format!("A value that is set by hand does not stay: {fate}"));
+        notes.push(format!("A value that is set by hand does not last: {fate}"));
     }
     notes
 }

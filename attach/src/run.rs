@@ -131,7 +131,7 @@ fn seconds(ns: u64) -> f64 {
 const NO_PATTERN: &str = "the reads follow no pattern that can be read ahead";
 
 /// The reason that is given if the file system drops cached data.
-const DROPPED: &str = "the file system (FUSE without keep_cache) drops what is cached of a file at each open, so what is read ahead for another program is lost";
+const DROPPED: &str = "the file system (FUSE without keep_cache) drops the cached pages of a file at each open, so readahead for another program is lost";
 
 impl RunReport {
     /// Adds the results for one storage. `guessed_bytes` count as read, although no sample saw them.
@@ -187,16 +187,17 @@ impl RunReport {
     pub fn verdict(&self, command: &str) -> Verdict {
         let step = match self.is_dropped_by() {
             Some(kind) => {
-                let why = "mount what is behind the file system by foreread instead, such as:";
+                let why = "mount the source of the file system with foreread instead, for example:";
                 Some(Step::new(Means::Policy, why, mount_behind(kind, "")))
             }
             None if command.is_empty() => None,
             None if self.has_no_pattern() => {
-                let why = "where it reads the same each time, a plan of one run can help the next:";
+                let why =
+                    "if it reads the same data each time, a plan of one run can help the next:";
                 Some(Step::new(Means::Plan, why, record_lines(command)))
             }
             None => {
-                let why = "what a setting of the kernel and other means would gain for it:";
+                let why = "what a kernel setting and other steps would gain for it:";
                 Some(Step::new(
                     Means::Measure,
                     why,
@@ -230,11 +231,11 @@ impl RunReport {
                 "the files were closed before they could be found"
             }
             None if self.files == 0 => {
-                "no read was seen that waited: the bytes were in the page cache, or pass it by (direct I/O, some FUSE file systems)"
+                "no read was observed to wait: the bytes were in the page cache, or bypassed it (direct I/O, some FUSE file systems)"
             }
             None if self.waits == 0 => "no read waited for the storage",
             None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => NO_PATTERN,
-            None => "the command had asked for the bytes before they could be read ahead",
+            None => "the command requested the bytes before they could be read ahead",
         })
     }
 }

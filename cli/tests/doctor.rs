@@ -463,7 +463,10 @@ fn what_may_not_be_set_is_refused_and_nothing_is_done() {
     machine.doctor(&["--undo"]).is_done();
     let line = machine.doctor(&["--fix", "0:45"]);
     assert!(
-        line.code == Some(3) && line.err.contains("a mount has no udev rule"),
+        line.code == Some(3)
+            && line
+                .err
+                .contains("a udev rule cannot set the readahead of a mount"),
         "{}",
         line.err
     );
@@ -609,7 +612,7 @@ fn other_users_and_their_lines_do_not_matter() {
     assert!(
         refused
             .is_refused()
-            .contains("another 'foreread doctor' is at work")
+            .contains("another 'foreread doctor' is running")
     );
     fs::remove_file(machine.path(lock)).expect("it is there");
     std::os::unix::fs::symlink("/etc/passwd", machine.path(lock)).expect("room");

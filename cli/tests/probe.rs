@@ -230,7 +230,8 @@ fn the_page_cache_is_not_measured_unawares() {
         return;
     }
     assert!(
-        got.is_refused().contains("page cache would answer"),
+        got.is_refused()
+            .contains("reads would measure the page cache"),
         "{}",
         got.err
     );

@@ -234,7 +234,7 @@ impl<'a> Case<'a> {
         if let Some(asked) = plan.size_bytes.filter(|asked| *asked > size) {
             let [asked, size] = [asked, size].map(number::size_b);
             notes.push(format!(
-                "{} holds {size}: --size {asked} is cut to that",
+                "{} has only {size}: --size {asked} is reduced to that",
                 place.name
             ));
         }
@@ -506,7 +506,7 @@ impl<'a> Case<'a> {
 /// The note of an interrupted table.
 fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
     match run {
-        0 => format!("Interrupted: {turn} of {rows} rows were measured, one time"),
+        0 => format!("Interrupted: {turn} of {rows} rows were measured, once"),
         run => format!("Interrupted: {run} of {runs} runs of each row were made"),
     }
 }

@@ -147,7 +147,7 @@ pub(crate) fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Resul
     let got = source
         .read_at(&mut [IoSliceMut::new(buffer)], offset)
         .map_err(|error| {
-            let remedy = "check the storage, or leave the file alone while it is measured";
+            let remedy = "check the storage, and do not change the file while it is measured";
             Failure::input("reading the source", "", remedy).caused_by(error)
         })?;
     if got == wanted {
@@ -155,7 +155,7 @@ pub(crate) fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Resul
     } else {
         let what = "the source became shorter while it was read, at offset";
         let what = format!("{what} {offset}");
-        Err(Failure::input(what, "", "leave it alone and try again"))
+        Err(Failure::input(what, "", "do not change it, and try again"))
     }
 }
 

@@ -165,7 +165,7 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
             .map_err(|_| refused("another process writes to it"))?;
         let size = file.metadata().map_err(io)?.len();
         if size > MAX_BYTES {
-            let what = format!("it has {size} bytes, more than the {MAX_BYTES} that are read");
+            let what = format!("it has {size} bytes, more than the limit of {MAX_BYTES}");
             return Err(refused(&what));
         }
         let mut bytes = Vec::new();

@@ -73,11 +73,13 @@ pub enum LiveError {
         p50_us: u64,
     },
     /// A thread of a replay panicked.
-    #[error("a reader of the replay broke down: {0}; this is a bug of foreread, please report it")]
+    #[error(
+        "a reader thread of the replay panicked: {0}; this is a bug in foreread, please report it"
+    )]
     Broken(String),
     /// A read within the file ended early.
     #[error(
-        "the file became shorter while it was read: {got} of {len} bytes at offset {offset}; leave it alone and try again"
+        "the file became shorter while it was read: {got} of {len} bytes at offset {offset}; do not change it, and try again"
     )]
     Short {
         /// The offset of the read.

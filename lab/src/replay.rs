@@ -159,7 +159,7 @@ fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
         ),
         () if loaded.has_ends => (
             Mode::Asap,
-            "the trace is not known to be of a program's calls, so that its pauses may be those of many",
+            "the trace is not known to contain the calls of one program, so its pauses may mix those of several",
         ),
         () => (
             Mode::Asap,

@@ -126,7 +126,7 @@ impl Means {
             Means::Run => "this program, unmodified",
             Means::Hint => "the program",
             Means::Policy => "foreread",
-            Means::Plan => "this program, where it reads the same each time",
+            Means::Plan => "this program, if it reads the same data each time",
             Means::Measure => "",
         }
     }

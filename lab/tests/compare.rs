@@ -270,7 +270,7 @@ fn a_stopped_comparison_keeps_what_was_measured() {
     assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
     let (runs, report) = stopped(2);
     assert_eq!(runs, [1, 1, 0]);
-    let note = "Interrupted: 2 of 3 rows were measured, one time";
+    let note = "Interrupted: 2 of 3 rows were measured, once";
     assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
     let text = render(&report, Style::default());
     assert!(

@@ -217,7 +217,7 @@ fn the_text_fits_and_hides_nothing_from_the_sums() {
     );
     let one = text(Some("/b/"), 1);
     assert!(
-        one.contains("1 more") && one.contains("2 not asked for") && !one.contains("/a/seq ("),
+        one.contains("1 more") && one.contains("2 not selected") && !one.contains("/a/seq ("),
         "{one}"
     );
     let sum = |text: &str| {

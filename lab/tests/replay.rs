@@ -221,7 +221,7 @@ fn what_overlapped_overlaps() {
     assert!(
         asap.notes
             .iter()
-            .any(|n| n == "One reader keeps several reads going, as recorded: up to 2")
+            .any(|n| n == "One reader keeps several reads in flight, as recorded: up to 2")
     );
     let run = simulate(&asap);
     assert_eq!(ns(&run), 4 * PAGE_NS);

@@ -111,7 +111,7 @@ fn random_reads_gain_by_a_plan_alone_and_it_says_so() {
     let means: Vec<Means> = tuned.verdict.steps.iter().map(|step| step.means).collect();
     assert_eq!(means, [Means::Plan], "{:#?}", tuned.report.rows);
     let why = &tuned.verdict.why;
-    let plan = " Where the program reads the same each time, replay a plan of it: reads take ";
+    let plan = " If the program reads the same data each time, replay a plan of it: reads take ";
     assert!(
         why.starts_with("Nothing to change") && why.contains(plan) && why.contains(" s at best "),
         "{why}"
@@ -158,7 +158,7 @@ fn the_storage_is_found_by_the_largest_file_that_is_here() {
         (1, 4 * PAGE)
     );
     let error = |name: &str| find(&reads(name)).expect_err("not here").to_string();
-    assert!(error("/no/such/file").starts_with("none of its files is on this machine"));
+    assert!(error("/no/such/file").starts_with("none of its files exists on this machine"));
     assert!(error("relative").contains("--on model:NAME"));
 }
 

@@ -238,10 +238,10 @@ impl Capture {
 
     fn header(&self, counts: &Counts, nameless: u64, lost_of_workers: u64) -> Header {
         let mut notes = vec![
-            "of a mapped file the first touch of each block that the kernel maps (64 KiB, or a large folio) is seen, later \
-             ones are not"
+            "of a mapped file, only the first touch of each block that the kernel maps (64 KiB, or a large folio) is \
+             recorded"
                 .to_string(),
-            "a readv or preadv has the length that it returned, not the length asked for".to_string(),
+            "a readv or preadv has the length that it returned, not the requested length".to_string(),
         ];
         if counts.by_page > 0 {
             notes.push(format!(
@@ -253,7 +253,7 @@ impl Capture {
         let lost = self.lost.overrun + self.lost.dropped;
         if lost > 0 {
             notes.push(format!(
-                "{lost} events were lost, at {} places; record with a larger --buffer",
+                "{lost} events were lost, in {} gaps; record with a larger --buffer",
                 counts.gaps
             ));
         }
@@ -262,7 +262,7 @@ impl Capture {
             notes.push(UNSEEN_WORKERS.to_string());
         } else if lost_of_workers > 0 {
             notes.push(format!(
-                "events of io_uring's workers were lost at {lost_of_workers} places: some of their reads are missing"
+                "events of io_uring's workers were lost in {lost_of_workers} gaps: some of their reads are missing"
             ));
         }
         if !self.decoder.missing.is_empty() {
@@ -285,7 +285,7 @@ impl Capture {
 /// The notes about the names in a trace.
 fn notes_of_names(nameless: u64, answers: bool) -> impl Iterator<Item = String> {
     let some = format!("{nameless} files have no name: deleted, or not found");
-    let none = "a file system did not answer, so names were not looked for to the end";
+    let none = "a file system did not answer, so the search for names was not completed";
     let some = Some(some).filter(|_| nameless > 0);
     let none = Some(none.to_string()).filter(|_| !answers);
     some.into_iter().chain(none)

@@ -142,7 +142,7 @@ pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, F
     };
     let (undone, kept): (Vec<FixedDisk>, Vec<FixedDisk>) = fixed.into_iter().partition(is_asked);
     if undone.is_empty() {
-        let remedy = "'foreread doctor --fix' sets values, and this takes them back";
+        let remedy = "'foreread doctor --fix' sets values, and --undo restores the old ones";
         return Err(Failure::input("nothing to undo", RULES_FILE, remedy));
     }
     let mut outcome = FixOutcome::default();
@@ -170,7 +170,7 @@ pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, F
             (Some(_), Some(now)) => {
                 format!("{name}: read_ahead_kb {now} was set by something else, and stays.")
             }
-            _ => format!("{name} is not there now; its rule goes."),
+            _ => format!("{name} is not present now; its rule is removed."),
         };
         outcome.lines.push(line);
     }
@@ -209,10 +209,9 @@ fn entry(
 ) -> Result<Option<FixedDisk>, Failure> {
     let (device, name) = (disk.device, &disk.device.name);
     if !device.is_disk {
-        let remedy =
-            "it is set at each mount: 'foreread doctor' prints the line, nfs.conf has [nfsrahead]";
+        let remedy = "set it at each mount: 'foreread doctor' prints the command, or use [nfsrahead] in nfs.conf";
         return Err(Failure::cannot(
-            "a mount has no udev rule that stays",
+            "a udev rule cannot set the readahead of a mount permanently",
             name,
             remedy,
         ));
@@ -240,7 +239,7 @@ fn entry(
         None => (
             format!("KERNEL==\"{}\"", pattern(name)),
             Some(format!(
-                "{name}: udev names no serial number, so the rule goes by the name, which another disk may have after a boot."
+                "{name}: udev knows no serial number, so the rule uses the name, which another disk may have after a reboot."
             )),
         ),
     };
@@ -358,7 +357,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(error) => {
-            let remedy = "look at it, and remove it";
+            let remedy = "check the file, and remove it";
             Err(Failure::input("cannot read the rules", path.display(), remedy).caused_by(error))
         }
     }
@@ -381,7 +380,7 @@ fn lock(host: &Host) -> Result<File, Failure> {
     if flock(&own, FlockOperation::NonBlockingLockExclusive).is_err() {
         let remedy = "wait for it to end";
         return Err(Failure::input(
-            "another 'foreread doctor' is at work",
+            "another 'foreread doctor' is running",
             LOCK_FILE,
             remedy,
         ));
@@ -396,7 +395,7 @@ fn not_set(path: &Path, error: std::io::Error) -> Failure {
         ErrorKind::ReadOnlyFilesystem => {
             "sysfs is read-only here, as in a container: run it on the host"
         }
-        _ => "'foreread doctor --undo' takes back what was set",
+        _ => "'foreread doctor --undo' restores the old values",
     };
     Failure::cannot("cannot set readahead", path.display(), remedy).caused_by(error)
 }

@@ -116,7 +116,7 @@ fn standing(
     found: &DiskFinding,
 ) -> (Standing, String) {
     let Some(bytes) = look.has_bytes else {
-        return (Standing::Fine, "says no readahead".to_string());
+        return (Standing::Fine, "it reports no readahead".to_string());
     };
     let origin = origin(bytes, rule, pin);
     if facts.is_hidden() {
@@ -167,7 +167,7 @@ fn claim(facts: &DeviceFacts, costs: &StorageCosts) -> String {
         return "it claims to rotate; ".to_string();
     }
     if optimal > LARGE_OPTIMAL_BYTES {
-        return format!("it names an optimal size of {}; ", size(optimal));
+        return format!("it reports an optimal I/O size of {}; ", size(optimal));
     }
     String::new()
 }
@@ -206,7 +206,7 @@ fn origin(bytes: u64, rule: Option<&RuleValue>, pin: Option<&Pin>) -> String {
             format!("{}{kib} has another value now", pin.path.display())
         }
         (None, Some(rule)) => format!(
-            "set by hand or by a program that is not known (the kernel's rule gives {})",
+            "set by hand or by an unknown program (the kernel's rule gives {})",
             size(rule.bytes)
         ),
         (None, None) => "no rule known".to_string(),
@@ -235,9 +235,9 @@ fn about(facts: &DeviceFacts, costs: &StorageCosts) -> String {
         StorageKind::Memory => "memory".to_string(),
         StorageKind::Zvol => "a volume of ZFS".to_string(),
         StorageKind::Disk => virtually.unwrap_or_else(|| match (&device.model, costs.turns) {
-            (Some(model), true) => format!("{model}, rotates"),
+            (Some(model), true) => format!("{model}, rotating"),
             (Some(model), false) => model.clone(),
-            (None, true) => "a disk that rotates".to_string(),
+            (None, true) => "a rotating disk".to_string(),
             (None, false) => "a disk".to_string(),
         }),
         _ => device

@@ -107,7 +107,7 @@ pub fn look(host: &Host) -> Vec<DeviceFacts> {
         for facts in &mut facts {
             let below = &facts.device.below;
             if !below.is_empty() && below.iter().all(|name| virtual_names.contains(name)) {
-                facts.is_virtual.get_or_insert("made of virtual disks");
+                facts.is_virtual.get_or_insert("built on virtual disks");
             }
         }
     }

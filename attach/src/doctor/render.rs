@@ -61,13 +61,13 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     match first {
         None if all == 0 => {
             blocks.push(Block::Text(
-                "Nothing to look at: no device reads ahead here.".to_string(),
+                "Nothing to examine: no device reads ahead here.".to_string(),
             ));
         }
         None if all == 1 => {
             let device = fine[0];
             blocks.push(Block::Text(format!(
-                "{} It is right for what it is.",
+                "{} This is right for the device.",
                 readahead(device, ".")
             )));
         }
@@ -187,7 +187,7 @@ fn reason(device: &DeviceVerdict) -> String {
         let [_, four] = ratios(now, to);
         let streams = [now.streams_bytes, to.streams_bytes].map(size);
         text += &format!(
-            " Four readers in order together: {} times. Sixteen streams hold {} of memory, with {} {}.",
+            " Four sequential readers together: {} times as fast. Sixteen streams need {} of memory, with {} {}.",
             three(four),
             streams[0],
             size(to.readahead_bytes),

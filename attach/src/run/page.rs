@@ -38,7 +38,7 @@ fn verdict(report: &RunReport) -> String {
     }
     let [in_time, ..] = fates(report);
     format!(
-        "It took {took} s and waited for the storage for {} s of them. Of {} read ahead, {} were there when they were read.",
+        "It took {took} s and waited for the storage for {} s of this time. Of {} read ahead, {} were cached before they were read.",
         span_s(report.waiting_seconds, None),
         amount(report.ahead_bytes),
         amount(in_time)
@@ -48,7 +48,7 @@ fn verdict(report: &RunReport) -> String {
 fn measured(report: &RunReport) -> Section {
     let mut notes = Vec::new();
     if report.by == WatchBy::Sample {
-        notes.push("By samples what never blocks is not seen".to_string());
+        notes.push("Samples do not show reads that never block".to_string());
     }
     if report.lost_events > 0 {
         notes.push(format!(
@@ -81,7 +81,7 @@ fn time(report: &RunReport) -> Figure {
         parts: vec![waited, rest],
         ..Bar::default()
     };
-    let parts = vec!["waited for the storage", "all else"];
+    let parts = vec!["waited for the storage", "everything else"];
     let bars = vec![bar];
     Figure::bars("Time, s (less is better)", Bars { parts, bars })
 }
@@ -102,9 +102,9 @@ fn ahead(report: &RunReport) -> Option<Figure> {
         ..Bar::default()
     };
     let parts = vec![
-        "there when it was read",
+        "cached before it was read",
         "late: the command still waited",
-        "not read, or not seen to be",
+        "not read, or not observed to be read",
     ];
     let bars = vec![bar];
     (report.ahead_bytes > 0).then(|| Figure::bars("Read ahead, MB", Bars { parts, bars }))
@@ -125,15 +125,15 @@ fn figures(report: &RunReport) -> Grid {
         ),
         ("reads that waited", count(report.waits)),
         (
-            "a read waits, in the median",
+            "median wait of a read",
             latency_us(report.latency_seconds * 1e6),
         ),
         ("files watched", count(report.files)),
         ("read ahead", amount(report.ahead_bytes)),
         ("in requests", count(report.ahead_jobs)),
-        ("of it there when it was read", amount(in_time)),
+        ("of it cached before it was read", amount(in_time)),
         ("of it late", amount(late)),
-        ("of it not read, or not seen to be", amount(others)),
+        ("of it not read, or not observed to be read", amount(others)),
         ("the kernel reads ahead", size(report.kernel_bytes)),
     ];
     let rows = rows.map(|(name, value)| vec![name.to_string(), value]);

@@ -13,7 +13,7 @@ use std::path::Path;
 /// File systems that drop data that was read for other programs.
 static DROPPING: Dropping = Dropping::new();
 const DROPPED: &str =
-    "its file system drops what is cached of a file when that is opened (FUSE without keep_cache)";
+    "its file system drops the cached pages of a file when it is opened (FUSE without keep_cache)";
 
 /// Opens a file and returns the number of its device, or says why it is left out.
 pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {

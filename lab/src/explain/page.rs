@@ -50,7 +50,7 @@ fn files(report: &ExplainReport, view: &View) -> Section {
     blocks.extend(stalls(&shown).map(Block::Figure));
     let mut files = table::files(report, &shown, view);
     files.caption =
-        "Its files. hit, late, miss: % of reads; ahead: read before it was asked for; MB = 10^6 bytes"
+        "Files of the trace. hit, late, miss: % of reads; ahead: read before it was requested; MB = 10^6 bytes"
             .to_string();
     blocks.push(Block::Table(files));
     blocks.push(Block::Table(table::rules(report)));
@@ -75,7 +75,7 @@ fn outcomes(files: &[&File]) -> Figure {
         }
     };
     let parts = vec![
-        "hit: its bytes were there",
+        "hit: its bytes were cached",
         "late: it waited for readahead",
         "miss: it waited for the source",
     ];

@@ -188,7 +188,7 @@ pub(super) fn files(report: &ExplainReport, shown: &[&File], view: &View) -> Tab
         .filter(|file| !view.shows(&file.name))
         .copied()
         .collect();
-    for (files, what) in [(rest, "more"), (hidden, "not asked for")] {
+    for (files, what) in [(rest, "more"), (hidden, "not selected")] {
         if !files.is_empty() {
             rows.push(FileRow::of_all(&files, format!("{} {what}", files.len())));
         }
@@ -223,14 +223,12 @@ pub(super) fn rules(report: &ExplainReport) -> Table {
         })
         .left(),
         RuleColumn::new("decides by", move |(rule, _)| {
-            why(rule)
-                .map_or("no rule that it names", Why::words)
-                .to_string()
+            why(rule).map_or("no rule given", Why::words).to_string()
         })
         .left(),
     ];
     Table::new(
-        "Answers of the policy by rule",
+        "Decisions of the policy by rule",
         columns,
         &ranked(&report.rules),
     )

@@ -447,7 +447,7 @@ mod tests {
         );
         let error = result.err().expect("a panic").to_string();
         assert!(
-            error.starts_with("a reader of the replay broke down: the sixth read; "),
+            error.starts_with("a reader thread of the replay panicked: the sixth read; "),
             "{error}"
         );
     }

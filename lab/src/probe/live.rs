@@ -67,8 +67,8 @@ impl Station for Live {
         let mut notes = Vec::new();
         if !direct {
             notes.push(
-                "Direct I/O is refused here: these are reads through the page cache, of pages it may hold already, \
-                 and not of the storage"
+                "Direct I/O is refused here: these are reads through the page cache, which may already have the pages, \
+                 and not reads from the storage"
                     .to_string(),
             );
         }

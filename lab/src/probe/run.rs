@@ -64,7 +64,7 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     {
         let [asked, there] = [asked, about.capacity_bytes].map(number::size_b);
         about.notes.push(format!(
-            "{} holds {there}: --size {asked} is cut to that",
+            "{} has only {there}: --size {asked} is reduced to that",
             about.source
         ));
     }
@@ -114,7 +114,7 @@ fn found(
     notes.extend(notes_of(&points, noise, left_out));
     notes.extend(lasting_mb_s.map(|lasts| {
         format!(
-            "It delivers {best_mb_s:.0} MB/s for a moment and {lasts:.0} MB/s for longer; the model has the latter"
+            "It delivers {best_mb_s:.0} MB/s in a burst and {lasts:.0} MB/s sustained; the model uses the sustained rate"
         )
     }));
     let day = date
@@ -198,7 +198,7 @@ fn verdict(path: Option<&Path>, about: &About, plateau: Option<u64>) -> Verdict 
                     Some(_) => Standing::Gain,
                     None => Standing::Fine,
                 },
-                why: "a larger one gains less than 2 % for one reader in order".to_string(),
+                why: "a larger one gains less than 2 % for one sequential reader".to_string(),
                 confidence: Confidence::Measured,
                 steps: more.map(|more| to_set(disk, more)).into_iter().collect(),
             }

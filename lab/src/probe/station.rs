@@ -51,14 +51,13 @@ pub const MIN_BYTES: u64 = 8 << 20;
 
 /// The error for a source that is too small.
 pub(super) fn too_small(bytes: u64) -> Failure {
-    let remedy = "name a file of 8 MiB or more on the same disk, best of 1 GiB, or its block device (findmnt shows it)";
+    let remedy = "name a file of at least 8 MiB on the same disk, ideally 1 GiB, or its block device (findmnt shows it)";
     Failure::input(format!("{bytes} bytes are too few to measure"), "", remedy)
 }
 
 /// The error for a source on which reads would measure the page cache.
 pub(super) fn cached(place: &str) -> Failure {
-    let why =
-        "direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage";
+    let why = "direct I/O (O_DIRECT) is refused here, so reads would measure the page cache instead of the storage";
     let remedy = "probe the block device, or a file on another file system, or add --buffered to measure reads through \
                   the cache";
     Failure::input(place, why, remedy)

@@ -26,7 +26,7 @@ pub fn all(
     }
     if mode == Mode::Asap && think.is_none() && loaded.has_starts && !loaded.has_ends {
         notes
-            .push("How much unknown think time would matter: --think 0.5, 1 and 2 take the gaps between starts".into());
+            .push("To see how much unknown think time matters, try --think 0.5, 1 and 2, which use the gaps between starts".into());
     }
     // If the waits are inferred, nothing waits for skipped records.
     if mode == Mode::Deps
@@ -80,7 +80,7 @@ fn in_words(mode: Mode, think: Option<f64>) -> String {
         (Mode::Open, _) => "each read begins at its recorded time".to_string(),
         (Mode::Deps, _) => {
             format!(
-                "each read begins when what it waits for has happened, and its recorded delay{by} has passed"
+                "each read begins once what it depends on has happened and its recorded delay{by} has passed"
             )
         }
     }
@@ -106,7 +106,7 @@ fn readers(loaded: &LoadedTrace, overlap: Option<(u64, u64)>) -> Vec<String> {
             format!("{readers} readers keep")
         };
         notes.push(format!(
-            "{readers} several reads going, as recorded: up to {most}"
+            "{readers} several reads in flight, as recorded: up to {most}"
         ));
     }
     notes
@@ -123,15 +123,11 @@ fn left_out(counts: &Counts) -> Vec<String> {
             });
         }
     };
-    note(
-        counts.writes,
-        "write was passed over",
-        "writes were passed over",
-    );
+    note(counts.writes, "write was skipped", "writes were skipped");
     note(
         counts.ahead,
-        "readahead record was left out: it is no demand",
-        "readahead records were left out: they are no demand",
+        "readahead record was left out: it is not a demand read",
+        "readahead records were left out: they are not demand reads",
     );
     note(
         counts.elsewhere,
@@ -140,8 +136,8 @@ fn left_out(counts: &Counts) -> Vec<String> {
     );
     note(
         counts.empty,
-        "read of nothing was left out",
-        "reads of nothing, or behind the end, were left out",
+        "empty read was left out",
+        "empty reads, or reads after the end of their file, were left out",
     );
     note(
         counts.clipped,

@@ -367,7 +367,7 @@ fn own_notes(table: &Table) -> Vec<String> {
     }
     if has_no_spread(table) {
         notes.push(
-            "every run of a policy took the same time: nothing is drawn at random here, and more runs show no more"
+            "every run of a policy took the same time: nothing is random here, so more runs add nothing"
                 .to_string(),
         );
     }

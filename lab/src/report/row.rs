@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.compare/1";
 
 /// Notes that begin like this are shown in the terminal only with details; the page and the JSON always have them.
-pub const NOTE_OF_PAGES: &str = "The rows have different cache pages, in bytes: ";
+pub const NOTE_OF_PAGES: &str = "The rows use different cache page sizes, in bytes: ";
 pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";
 
 /// One table: one workload on one source under several policies.

@@ -172,7 +172,7 @@ pub(crate) fn rows(report: &Report) -> Table {
 }
 
 fn shown(report: &Report, details: bool) -> Table {
-    let caption = "Means of the runs. MB = 10^6 bytes; ahead: read before it was asked for";
+    let caption = "Means of the runs. MB = 10^6 bytes; ahead: read before it was requested";
     let mut table = Table::new(caption, columns(report, details), &report.rows);
     table.marks = report.rows.iter().map(|row| mark(report, row)).collect();
     table.strong = Vec::from_iter(table.marks.iter().position(|mark| *mark == '*'));
@@ -240,9 +240,9 @@ fn legend(reports: &[&Report], details: bool) -> String {
         "MB: 10^6 bytes".to_string(),
     ]);
     // With details, a separate line explains it.
-    let limit = "oracle: perfect foresight, a limit and no choice";
+    let limit = "oracle: perfect foresight, a limit, not a choice";
     marks.extend((has_limit && !details).then(|| limit.to_string()));
-    let ahead = "ahead: read before it was asked for; unused: % of it. hit, late: % of reads";
+    let ahead = "ahead: read before it was requested; unused: % of it. hit, late: % of reads";
     marks.extend(details.then(|| ahead.to_string()));
     format!("{}.", marks.join(". "))
 }

@@ -45,7 +45,7 @@ pub fn render(info: &Info) -> String {
     if let Some(s) = &info.think_ns {
         let [p50, p95, max] = [s.p50, s.p95, s.max].map(time);
         let reads = count(info.overlapping);
-        let overlapping = || format!("; {reads} reads begin before the one before has ended");
+        let overlapping = || format!("; {reads} reads begin before the previous one has ended");
         let overlapping = when(info.overlapping > 0, overlapping);
         facts.push((
             "think time",
@@ -109,10 +109,10 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
         let [each, most] = [s.p50, s.max].map(megabytes);
         let [number, longest] = [s.number, info.streams.longest_reads].map(count);
         format!(
-            "{number} of two reads or more; {each} each at the median, {most} and {longest} reads at most"
+            "{number} with two or more reads; {each} each at the median, {most} and {longest} reads at most"
         )
     });
-    let streams = streams.unwrap_or("none of two reads or more".to_string());
+    let streams = streams.unwrap_or("none with two or more reads".to_string());
     let forgotten = || format!("; {} were lost sight of", count(info.streams.forgotten));
     facts.push((
         "streams",
@@ -129,7 +129,7 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
         let estimate = when(followed < 1.0, estimate);
         let distinct = megabytes(info.reuse.distinct_bytes);
         let text = format!(
-            "{again} % of what is read was read before; {distinct} are different{estimate}, by blocks of 4K"
+            "{again} % of the bytes had been read before; {distinct} are distinct{estimate}, in blocks of 4K"
         );
         facts.push(("reuse", text));
     }

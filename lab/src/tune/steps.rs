@@ -222,7 +222,7 @@ fn command(asked: &TuneOptions) -> String {
 
 fn by_run(gain: Gain, asked: &TuneOptions) -> Step {
     let why = match gain.is_limit() {
-        true => "It reads the files of a folder ahead in their order. ",
+        true => "It reads ahead the files of a folder, in listing order. ",
         false => "",
     };
     let line = format!("foreread run -- {}", command(asked));
@@ -233,7 +233,7 @@ fn by_run(gain: Gain, asked: &TuneOptions) -> Step {
 fn by_plan(gain: Gain, asked: &TuneOptions) -> Step {
     let trace = asked.trace.as_deref().unwrap_or(Path::new("TRACE"));
     let line = replay_lines(&trace.to_string_lossy(), &command(asked));
-    let what = "Where the program reads the same each time, replay a plan of it".to_string();
+    let what = "If the program reads the same data each time, replay a plan of it".to_string();
     step(
         Means::Plan,
         what,
@@ -283,10 +283,10 @@ fn by_foreread(gain: Gain, asked: &TuneOptions, is_dropped: bool, device: Option
             .map(|device| kind_of(device.number))
             .unwrap_or_default();
         let what = format!(
-            "Mount what is behind this file system by foreread ({}) instead",
+            "Mount the source of this file system with foreread ({}) instead",
             gain.what
         );
-        let why = "In place of this mount, for the bucket or server behind it. Computed with the times of this mount; 'foreread compare --on' \
+        let why = "This replaces the mount, for the same bucket or server. Computed with the times of this mount; 'foreread compare --on' \
             of a file there measures without it. ";
         return step(
             Means::Policy,

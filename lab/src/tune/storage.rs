@@ -147,13 +147,15 @@ pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     let mut disks: Vec<Candidate> = disks.into_values().collect();
     disks.sort_by_key(|one| std::cmp::Reverse(one.sum.rank()));
     if disks.is_empty() {
-        return Err(error("none of its files is on this machine by that name"));
+        return Err(error(
+            "none of its files exists on this machine under its recorded name",
+        ));
     }
     let first = disks.remove(0);
     let Some((path, probed)) = probed(&first) else {
         let name = &first.sum.disk;
         return Err(error(&format!(
-            "nothing on {name} can be measured: no file of 8 MiB, and no block device"
+            "nothing on {name} can be measured: no file of at least 8 MiB, and no block device"
         )));
     };
     let all = || {
@@ -200,10 +202,10 @@ fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
     if let Some(CandidateFile { name, .. }) = of_trace {
         return Some((
             PathBuf::from(name),
-            format!("{name}, the file there that most was read of"),
+            format!("{name}, the file there that was read most"),
         ));
     }
-    let none = "no file of the trace there has 8 MiB";
+    let none = "no file of the trace there has at least 8 MiB";
     if let Some(path) = block_device(&one.disk) {
         let why = format!(
             "{}, the block device itself, because {none}",

@@ -19,9 +19,9 @@ const MANY_BYTES: f64 = 1.1;
 const SHOWN: usize = 4;
 
 /// Why `foreread run`, plans and larger kernel windows are left out: with windows of 2 MiB, `sha256sum` over rclone took 8 times as long.
-const DROPPED: &str = "'foreread run' and plans gain nothing here: the file system (FUSE without keep_cache) drops what is cached of a file when \
-     that is opened. Settings of the kernel are left out: its server may not take the parts of a larger window in order. What a mount by \
-     foreread of what is behind it takes is not measured: see 'foreread compare --on' of a file there.";
+const DROPPED: &str = "'foreread run' and plans gain nothing here: the file system (FUSE without keep_cache) drops the cached pages of a file when \
+     it is opened. Settings of the kernel are left out: the server may not handle the parts of a larger window sequentially. A mount of \
+     the same source by foreread is not measured: see 'foreread compare --on' of a file there.";
 
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
@@ -32,7 +32,7 @@ pub(super) fn in_words(gain: &Gain) -> String {
     let ratio = times(gain.ratio);
     if gain.is_limit() {
         return format!(
-            "At best {ratio} of today's time, {with} to {today} s: as if every read were known before."
+            "At best {ratio} of today's time, {with} to {today} s, as with perfect foresight."
         );
     }
     format!("Expected: {ratio} of today's time{interval}, {with} s instead of {today} s{bytes}.")
@@ -136,13 +136,13 @@ fn no_way(tuned: &TuneReport) -> String {
     {
         let cached = match today > recorded {
             true => {
-                " Bytes that were in the page cache then make such a difference: record from a cold cache."
+                " Data in the page cache during the recording can cause this: record from a cold cache."
             }
-            false => " Something else was slow then: record again.",
+            false => " Something else was slow during the recording: record again.",
         };
         let [recorded, today] = [recorded, today].map(|seconds| span_s(seconds, None));
         return format!(
-            "No advice by the model: it takes {today} s for reads that took {recorded} s when they were recorded.{cached}"
+            "No advice from the model: it predicts {today} s for reads that took {recorded} s when they were recorded.{cached}"
         );
     }
     let today = format!(
@@ -151,7 +151,7 @@ fn no_way(tuned: &TuneReport) -> String {
         if tuned.today_is_known {
             ""
         } else {
-            " (the kernel's default; the storage's setting is not known)"
+            " (the kernel's default; the storage's setting is unknown)"
         }
     );
     match choose::undecided(&tuned.report, &tuned.today) {
@@ -215,7 +215,7 @@ fn why(chosen: &WorkloadChoice) -> String {
         .map(|one| format!("{}: {}", one.disk, of_disk(one)));
     let not_here = Some(&chosen.not_here).filter(|one| one.files > 0);
     let rest: Vec<String> = rest
-        .chain(not_here.map(|one| format!("not on this machine by name: {}", of_disk(one))))
+        .chain(not_here.map(|one| format!("not found on this machine: {}", of_disk(one))))
         .collect();
     if !rest.is_empty() {
         said.push_str(&format!(" Left out: {}.", rest.join("; ")));

@@ -364,7 +364,7 @@ impl DiskLook {
         };
         let bytes = now.readahead_bytes;
         let harm = match bytes {
-            0 => Some("each read in order waits for the storage".to_string()),
+            0 => Some("each sequential read waits for the storage".to_string()),
             _ if self.costs.is_too_large(bytes, &best) => {
                 Some(format!("random page faults read {} each", size(bytes)))
             }
@@ -382,11 +382,14 @@ impl DiskLook {
             return found(Standing::Fine, None);
         }
         let (readers, gain) = match one >= four {
-            true => ("a reader in order", one),
-            false => ("four readers in order", four),
+            true => ("one sequential reader", one),
+            false => ("four sequential readers", four),
         };
         let advised = size(best.readahead_bytes);
-        let harm = format!("with {advised} {readers} would be {}x as fast", three(gain));
+        let harm = format!(
+            "with {advised}, {readers} would be {}x as fast",
+            three(gain)
+        );
         found(Standing::Gain, Some(harm))
     }
 
@@ -461,7 +464,7 @@ pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
         _ => format!("would be {}x as fast", three(one)),
     };
     format!(
-        "A random page fault then takes {} ms instead of {}; a reader in order {in_order} ({basis}).",
+        "A random page fault then takes {} ms instead of {}; a sequential reader {in_order} ({basis}).",
         three(to.fault_ms),
         three(now.fault_ms)
     )

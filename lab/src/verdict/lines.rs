@@ -22,11 +22,11 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     let (text, why) = match is_disk {
         false => (
             format!("echo {} > {}", bytes / 1024, mount_setting(name)),
-            "Run as root. Lasts until it is unmounted; files already open keep the old value.",
+            "Run as root. Lasts until the file system is unmounted; files already open keep the old value.",
         ),
         true => (
             format!("foreread doctor --fix {name} --to {}", size(bytes)),
-            "Run as root. Sets it now and at every boot, by a udev rule; --undo puts the old value back. Files already open keep it.",
+            "Run as root. Sets the value now and at every boot, by a udev rule; --undo restores the old one. Files already open keep it.",
         ),
     };
     Step::new(Means::Setting, why, text)

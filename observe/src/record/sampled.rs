@@ -174,9 +174,9 @@ impl SampledCapture {
         );
         let mut notes = vec![
             format!(
-                "sampled: reads that waited are seen; {guessed:.1} of {read:.1} MB did not wait, were counted, and their place is guessed"
+                "sampled: reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
             ),
-            "not seen: hints, writes, reads past the page cache, mappings of less than 128 KiB; of larger ones the first touch of each 64 KiB is seen"
+            "not observed: hints, writes, reads that bypass the page cache, mappings of less than 128 KiB; of larger ones the first touch of each 64 KiB is observed"
                 .to_string(),
         ];
         if self.is_joined {

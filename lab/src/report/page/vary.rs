@@ -144,7 +144,7 @@ fn section(series: &Series) -> Section {
     blocks.extend(figures(series).map(Block::Figure));
     blocks.extend(series.tables());
     blocks.extend(series.notes().into_iter().map(Block::Note));
-    block::section("Over the values", blocks)
+    block::section("Results by value", blocks)
 }
 
 #[cfg(test)]
