@@ -89,7 +89,7 @@ impl ComparePlan {
         self.stop.load(Ordering::Relaxed) != 0
     }
 
-    /// Milliseconds for one table on a named source: the whole time if it is the only table.
+    /// Milliseconds for one table: the whole time, if it is the only one.
     fn table_ms(&self) -> u64 {
         let seconds = match self.on {
             Some(_) => NAMED_SECONDS,
@@ -98,7 +98,7 @@ impl ComparePlan {
         self.limit_ms.unwrap_or(seconds * 1000)
     }
 
-    /// Nanoseconds that one run without readahead may take on such a source.
+    /// Nanoseconds that one run without readahead may take.
     fn run_ns(&self) -> u64 {
         self.table_ms().saturating_mul(1_000_000) / RUNS_OF_TABLE
     }

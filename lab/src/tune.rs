@@ -224,7 +224,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     let (report, today) = (&tuned.report, &tuned.today);
     let by_run = advice_by_run(asked, loaded);
     let gains = match (tuned.is_as_recorded(), walk, asked.is_dropped) {
-        // The server may not handle the parts of a larger window sequentially, and no model shows that.
+        // The server may process the parts of a larger window out of order, and no model shows that.
         (_, Some(walk), true) => Gains {
             policy: walk,
             ..Gains::default()
@@ -250,7 +250,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     Ok(tuned)
 }
 
-/// How long the recording took, if it was made on this storage and its pauses are kept.
+/// The recorded time of the reads, if the storage was found from the trace and the replay keeps the recorded pauses.
 fn recorded_s(asked: &TuneOptions) -> Option<f64> {
     let replay = asked.plan.replay.as_deref()?;
     let keeps_pauses = matches!(replay.mode, Mode::Closed | Mode::Deps);

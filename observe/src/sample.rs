@@ -34,7 +34,7 @@ use threads::{SampledThread, ThreadState};
 /// The shortest time between two samples, used while a thread waits, and the longest, used if none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest time while the same wait continues: a quarter of the duration of the wait until then.
+/// While the same wait continues, the time between two samples is a quarter of its duration so far, at most this.
 const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// A sample is followed by a pause of at least this many times its own duration: while a thread waits, and if none does.
 const PAUSE: u32 = 10;

@@ -435,7 +435,7 @@ impl Run {
         }
     }
 
-    /// Ignores storage from now on. If no other storage is of interest, the kernel is told to make no events at all, because an event
+    /// Ignores storage from now on. If no other storage is of interest, the kernel is set to make no events at all, because an event
     /// that the filter discards costs as much as one that it keeps.
     fn pass_over(&mut self) {
         if self.devices.has_active() || self.looks.has_misses() {

@@ -12,8 +12,8 @@ pub const SCRATCH_RUNS: u32 = 5;
 /// Default time, in seconds, for all tables of a named source together. Each table ends with its share of the time once it has
 /// [`MIN_RUNS`], unless a number of runs was given.
 pub const NAMED_SECONDS: u64 = 90;
-/// Total runs of all rows of a table, one of which may read nothing ahead: [`MIN_RUNS`] of six rows. A run is shortened so that it
-/// takes this part of the table's time.
+/// Assumed number of runs in a table: [`MIN_RUNS`] of six rows. A workload is shortened until a run without readahead takes at
+/// most this part of the table's time.
 pub(super) const RUNS_OF_TABLE: u64 = 18;
 /// Smallest span of a workload on such a source: in less, no readahead gets going.
 pub(super) const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;

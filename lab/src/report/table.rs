@@ -273,7 +273,7 @@ pub(super) fn tied(report: &Report) -> String {
     }
 }
 
-/// How the marks were found, for users who want to check them.
+/// How the marks were found, so that users can check them.
 pub(super) fn statistics(tests: usize, among: &str, alpha: f64) -> Option<Block> {
     let pairs = number::plural(tests as u64, "pair");
     (tests > 0).then(|| {

@@ -20,7 +20,7 @@ const SHOWN: usize = 4;
 
 /// Why `foreread run`, plans and larger kernel windows are left out: with windows of 2 MiB, `sha256sum` over rclone took 8 times as long.
 const DROPPED: &str = "'foreread run' and plans gain nothing here: the file system (FUSE without keep_cache) drops the cached pages of a file when \
-     it is opened. Settings of the kernel are left out: the server may not handle the parts of a larger window sequentially. A mount of \
+     it is opened. Settings of the kernel are left out: the server may process the parts of a larger window out of order. A mount of \
      the same source by foreread is not measured: see 'foreread compare --on' of a file there.";
 
 /// A gain in one sentence.
