@@ -1,4 +1,4 @@
-//! `compare`: the same reads under several policies, in pairs, on a file or on a model.
+//! `compare`: does the same reads under several policies, in pairs of runs, on a file or on a model.
 //!
 //! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file the policies take turns
 //! at going first, so that a slow minute affects all of them equally. Nothing is printed here, and no figure is interpreted

@@ -1,4 +1,4 @@
-//! `explain`: the reads of each file of a trace under one policy, and how often each rule of the policy decided.
+//! `explain`: shows the reads of each file of a trace under one policy, and how often each rule of the policy decided.
 //!
 //! ```text
 //!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, page, JSON
@@ -8,7 +8,7 @@
 //! A rule is the reason that the policy itself gave for a decision (`foreread_core::policy::Why`). If the counts of the files do not
 //! add up to the machine's own counters, nothing is reported.
 //!
-//! Schema `foreread.explain/1`. Undefined is null. MB is 10^6 bytes.
+//! Schema `foreread.explain/1`. Undefined values are null. MB is 10^6 bytes.
 
 mod counts;
 mod page;
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Name and version of the layout below.
+/// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.explain/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct ExplainReport {
     pub mode: Option<String>,
     /// From the first read to the end of the last, in seconds.
     pub time_s: f64,
-    /// What a reader of the report must know, a sentence each.
+    /// Notes about the result, a sentence each.
     pub notes: Vec<String>,
     /// What the policy read ahead, and how much of it was used, in a sentence.
     pub summary: String,

@@ -1,4 +1,4 @@
-//! A workload on real storage: through the engine, or through the kernel's page cache.
+//! Runs a workload on real storage, through the engine or through the kernel's page cache.
 //!
 //! Every run starts cold: the engine is new and bypasses the page cache; before a kernel run the cached pages of this
 //! file, and only of this file, are dropped. Only the scratch file is ever written. Files are not mapped, and only

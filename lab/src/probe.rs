@@ -7,7 +7,7 @@
 //! Example: a volume that answers in 0.2 ms and delivers 480 MB/s to one reader, 1,200 MB/s to 16 readers, gives
 //! "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s". The source is only read.
 //!
-//! Schema `foreread.probe/1`. Undefined is null. MB is 10^6 bytes.
+//! Schema `foreread.probe/1`. Undefined values are null. MB is 10^6 bytes.
 
 mod fit;
 pub mod grid;
@@ -30,7 +30,7 @@ use foreread_report::number::{or_dash, percent, size, three};
 use foreread_report::width;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the layout below.
+/// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.probe/1";
 /// Largest width of a line, in characters.
 const MAX_WIDTH: usize = 80;
@@ -71,7 +71,7 @@ pub struct Probe {
     pub seconds: f64,
     /// Median, over the points, of (third quartile - first) / median of the rounds. Null with fewer than three rounds.
     pub noise: Option<f64>,
-    /// What a reader must know, a sentence each.
+    /// Notes about the result, a sentence each.
     pub notes: Vec<String>,
     /// Host time of a cache hit for each KiB, in nanoseconds.
     pub host_ns_per_kib: Spread,

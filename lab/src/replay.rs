@@ -96,7 +96,7 @@ pub struct Replay {
     pub mode: Mode,
     /// The factor on recorded pauses; `None` if pauses are not used.
     pub think: Option<f64>,
-    /// What a reader of the figures must know, a sentence each.
+    /// Notes about the replay, a sentence each.
     pub notes: Vec<String>,
     /// The trace from which it was made.
     pub loaded: Arc<LoadedTrace>,

@@ -90,7 +90,7 @@ pub struct Table {
     pub cache_bytes: u64,
     /// Size of a cache page in bytes: the unit of every byte counter.
     pub page_bytes: u64,
-    /// What a reader of the table must know ("O_DIRECT was refused"), a sentence each.
+    /// Notes about the table ("O_DIRECT was refused"), a sentence each.
     pub notes: Vec<String>,
     /// The lower bound of each run; empty on a file.
     pub bounds: Vec<Bound>,

@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use steps::{Gains, Place};
 
-/// Name and version of the layout below.
+/// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.tune/1";
 /// Pairs of runs: a model is cheap, and comparing ten rows needs many runs.
 pub const RUNS: u32 = 10;

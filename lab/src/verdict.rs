@@ -6,7 +6,7 @@
 //!   tables   rows that were measured or simulated             compare, tune
 //!   lines    what to paste
 //! ```
-//! Example: on a disk 5 ms away with 128 KiB, `doctor` advises 2 MiB. For a program that reads sequentially, `tune` advises the same
+//! Example: on a disk with a latency of 5 ms and a readahead of 128 KiB, `doctor` advises 2 MiB. For a program that reads sequentially, `tune` advises the same
 //! value: if several settings are equally fast for the program, the disk's own is chosen. If the program's reads need another value, one
 //! sentence gives both.
 

@@ -21,7 +21,7 @@ use crate::number::{UNDEFINED, plural};
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 
-/// The title of the box on top of a page with advice.
+/// The title of the box at the top of a page with advice.
 pub const WHAT_TO_DO: &str = "What to do";
 /// The title of the section with commands to paste.
 const NEXT: &str = "Next";

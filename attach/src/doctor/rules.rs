@@ -1,4 +1,4 @@
-//! Which readahead the kernel chooses for a device: a table of versions, each row with its source.
+//! The readahead that the kernel chooses for a device: a table of kernel versions, each row with its source.
 //!
 //! ```text
 //!   kernel 6.18, disk, rotational 1, optimal_io_size 0, max_sectors_kb 4096   ──► 2 x 4 MiB   since 6.17

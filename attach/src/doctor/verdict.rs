@@ -17,7 +17,7 @@ pub struct DoctorReport {
     pub standing: Standing,
     pub devices: Vec<DeviceVerdict>,
     pub pressure: PressureFacts,
-    /// What a reader must know, a sentence each.
+    /// Notes about the result, a sentence each.
     pub notes: Vec<String>,
 }
 

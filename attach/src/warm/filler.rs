@@ -1,4 +1,4 @@
-//! A filling: the pool's threads fetch piece after piece of a plan, as long as the storage and the memory take one.
+//! A fill: threads of the pool fetch a plan piece by piece, as far as the storage and the memory allow.
 //!
 //! ```text
 //!   FillState ──next piece──► a thread: opens, readahead(2), waits ──► FillState
@@ -48,7 +48,7 @@ pub struct FillReport {
     pub unknown_files: u64,
     /// Time from a single fetch to its first bytes, in nanoseconds; 0 if nothing was fetched.
     pub latency_ns: u64,
-    /// The greatest rate, in bytes a second.
+    /// The highest rate, in bytes a second.
     pub rate: u64,
     /// Seconds from the start to the last fetch.
     pub seconds: f64,

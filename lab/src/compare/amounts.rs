@@ -26,7 +26,7 @@ pub(super) const MIN_RUNS: u32 = 3;
 pub const CACHE_BYTES: u64 = 256 << 20;
 /// Default number of bytes that a workload spans on a model, and the most on a file.
 pub const SPAN_BYTES: u64 = 1 << 30;
-/// Size of the scratch file: what `boot-ide` needs.
+/// Size of the scratch file: `boot-ide` needs this much.
 pub const SCRATCH_BYTES: u64 = 1 << 30;
 /// Bytes of the scratch file that a workload spans if it does not need more: all workloads together have 30 seconds.
 pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;

@@ -141,7 +141,7 @@ impl Reads {
         })
     }
 
-    /// What a reader of the figures must know about these reads on this target.
+    /// Notes about these reads on this target.
     pub fn notes(&self, place: &Description) -> Vec<String> {
         let Reads::Trace(replay) = self else {
             return Vec::new();

@@ -27,7 +27,7 @@ pub const MAX_VALUES: usize = 64;
 
 /// Prefix of the parameters of policies.
 const OF_POLICIES: &str = "policy.";
-/// The size of the cache, by two names.
+/// The two names of the parameter for the cache size.
 const MEMORY: [&str; 2] = ["memory", "cache"];
 /// The factor on the pauses of a trace.
 const THINK: &str = "think";

@@ -15,7 +15,7 @@ use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::Watch;
 use foreread_sim::workload::Workload;
 
-/// A run, and what it was made with.
+/// A run, and its settings.
 #[derive(Clone, Debug)]
 pub struct WatchedRun {
     pub result: RunResult,
@@ -26,7 +26,7 @@ pub struct WatchedRun {
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
     pub page: PageSize,
-    /// What a reader of the result must know, a sentence each.
+    /// Notes about the result, a sentence each.
     pub notes: Vec<String>,
 }
 

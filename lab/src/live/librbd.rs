@@ -1,4 +1,4 @@
-//! The same reads through librbd itself, with its own cache and readahead: extra rows for an RBD image.
+//! Does the same reads through librbd itself, with its own cache and readahead: extra rows for an RBD image.
 //!
 //! Each run has a new client, so its cache is empty. How much librbd planned is read from its counters over its admin
 //! socket. Such a row has no figures of foreread, and no setting that the row defines is taken from the

@@ -39,7 +39,7 @@ const P99_READS: u64 = 100;
 pub(super) struct MeasuredPoints {
     pub points: Vec<Point>,
     pub seconds: f64,
-    /// Points that would have taken too long.
+    /// Number of points that were left out because they would have taken too long.
     pub left_out: usize,
     /// The sustained throughput, in 10^6 bytes a second, if there was time to measure it.
     pub lasting_mb_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! `probe --verify`: the same reads on the source and on the model that was fitted to it, and the ratio of the times.
+//! `probe --verify`: does the same reads on the source and on the model fitted to it, and compares the times.
 //!
 //! A slow source gets fewer reads; the model gets the same ones.
 
@@ -11,7 +11,7 @@ use foreread_sim::device::custom;
 use foreread_sim::stats::Summary;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the layout below.
+/// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.verify/1";
 const WORKLOADS: [&str; 2] = ["sequential", "random"];
 const POLICIES: [&str; 3] = ["none", "linux-6.18:max=128K", "linux-6.18:max=2M"];

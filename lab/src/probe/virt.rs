@@ -1,4 +1,4 @@
-//! A point on a device model, in virtual time.
+//! Measures a point on a device model, in virtual time.
 //!
 //! A closed loop: `depth` commands are in flight, and the next one starts when one ends. Real time is never read.
 

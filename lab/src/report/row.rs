@@ -10,7 +10,7 @@ use super::{RowKind, SpanCut};
 use foreread_report::{json, number};
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the layout below.
+/// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.compare/1";
 
 /// Notes that begin like this are shown in the terminal only with details; the page and the JSON always have them.

@@ -12,7 +12,7 @@ use foreread_report::width;
 use foreread_sim::stats::ALPHA;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the layout below.
+/// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.vary/1";
 
 /// One workload on one source under several policies, at several values of one parameter.

@@ -1,4 +1,4 @@
-//! Which rows of a table differ, and which is best.
+//! Tests which rows of a table differ, and which is best.
 //!
 //! Every pair of rows is tested (paired t on the times, or on what the rows are judged by: see [`super::Judge`]). The tests of all pairs
 //! of a table are corrected by Holm, because the best row is picked after looking at the results. A row is never called the best while a

@@ -12,7 +12,7 @@
 use foreread_sim::workload::{Request, RequestKind, Workload};
 use std::collections::BTreeMap;
 
-/// Streams of one open description that are remembered.
+/// Most streams of one open description that are remembered.
 const MAX_STREAMS: usize = 64;
 /// A gap shorter than a page is skipped without a read: the reader already has that page.
 const GAP_BYTES: u64 = 4096;

@@ -92,7 +92,7 @@ impl SettingLimits {
     #[must_use]
     pub fn most_bytes(&self, costs: &StorageCosts) -> u64 {
         let most = match costs.turns {
-            // The kernel's rule of 6.17: what was measured for disks that turn.
+            // The kernel's rule since 6.17, which was measured on rotating disks.
             true => self
                 .request_bytes
                 .unwrap_or(MIN_BYTES)

@@ -1,4 +1,4 @@
-//! Every value of a JSON document as tables for people, with every digit.
+//! Shows every value of a JSON document in tables for people, with every digit.
 //!
 //! The values of an object are listed one below the other, and so are lists of words. A list of objects becomes a table with a column
 //! for each element (few elements with many keys) or with a row for each. No value is left out, rounded or renamed.
