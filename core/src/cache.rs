@@ -1,7 +1,7 @@
 //! The page index: which pages of which file are present, in flight, marked, used or pinned, and the order of eviction.
 //!
-//! Pages stand in groups of 64 with a bit for each fact, so that a question about a 4 MiB window costs 16
-//! look-ups, not 1024. Never: bytes, times, policies.
+//! Pages are kept in groups of 64, with one bit for each fact. A question about a 4 MiB window therefore costs 16
+//! look-ups instead of 1024. The index holds no file data, no times and no policies.
 //!
 //! ```text
 //!   (file, page / 64) ──index──► slot ──► group: 64 x { present, flight, used, ahead, mark }
@@ -28,9 +28,9 @@ pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 /// The result of a demand look-up, page by page from the start of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Cached pages in a row; ends after the first marked one.
+    /// Consecutive cached pages; the run ends after the first marked page.
     pub pages: u64,
-    /// The last of them bears the mark.
+    /// The last page of the run has the mark.
     pub marked: bool,
 }
 
@@ -45,14 +45,14 @@ pub struct TouchCounts {
     pub planner: Option<OpenId>,
 }
 
-/// Pages of a group, a bit each.
+/// Pages of a group, one bit each.
 #[derive(Clone, Copy)]
 pub struct GroupPages {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which group of it.
+    /// The number of the group in the file.
     pub number: u64,
-    /// Which pages.
+    /// The pages, one bit each.
     pub pages: u64,
 }
 
@@ -72,14 +72,14 @@ pub struct Cache {
     free: Vec<u32>,
     index: Index,
     evictor: Evictor,
-    /// The order of pages, if a kernel's cache is simulated.
+    /// The eviction order of single pages, if a kernel's page cache is simulated.
     lists: Option<PageLists>,
     ghosts: Ghosts,
     /// Pages present or in flight.
     pages: u64,
     /// Of these, pages in flight.
     flight: u64,
-    /// The last group found, because most look-ups repeat it.
+    /// The last group found: most look-ups ask for it again.
     last: Cell<u32>,
 }
 
@@ -100,7 +100,7 @@ impl Cache {
         }
     }
 
-    /// The same as a kernel's of `capacity_pages`.
+    /// Switches to the eviction order of a kernel's page cache of `capacity_pages`.
     pub fn with_lists(self, capacity_pages: u64) -> Cache {
         Cache {
             lists: Some(PageLists::new(capacity_pages)),
@@ -133,18 +133,18 @@ impl Cache {
             + self.evictor.bytes()
     }
 
-    /// Slot of group `number`.
+    /// The slot of group `number`, if the group is known.
     pub fn slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
         self.find(file, number).map(GroupSlot)
     }
 
-    /// The group, or an empty one.
+    /// The group, or an empty group if it is unknown.
     pub fn group(&self, file: FileId, number: u64) -> Group {
         self.find(file, number)
             .map_or_else(Group::default, |slot| self.groups[slot as usize])
     }
 
-    /// Where the group of `pages` is and which of its pages are settled, if they are in one group and all of them are.
+    /// The group of `pages` and its settled pages, if all of `pages` are in one group and settled.
     pub fn settled(&self, file: FileId, pages: PageRange) -> Option<(GroupSlot, u64)> {
         let number = one_group(pages)?;
         let slot = self.find(file, number)?;
@@ -175,7 +175,7 @@ impl Cache {
         while at > 0 && page - at < limit {
             let number = (at - 1) / GROUP_PAGES;
             let bits = (at - 1) % GROUP_PAGES + 1;
-            // The pages below `at` in its group, moved to the top of the word.
+            // The pages below `at` in its group, shifted to the top of the word.
             let word = self.group(file, number).cached() << (GROUP_PAGES - bits);
             let ones = u64::from(word.leading_ones()).min(bits);
             at -= ones;
@@ -197,22 +197,22 @@ impl Cache {
             .sum()
     }
 
-    /// Absent pages in a row from the start of the range.
+    /// Consecutive absent pages from the start of the range.
     pub fn absent_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, |g| !g.cached())
     }
 
-    /// Present pages in a row from the start of the range.
+    /// Consecutive present pages from the start of the range.
     pub fn present_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, Group::present)
     }
 
-    /// Pages in flight in a row from the start of the range.
+    /// Consecutive pages in flight from the start of the range.
     pub fn flight_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, Group::flight)
     }
 
-    /// Cached pages in a row from the start of the range, up to and with the first marked one.
+    /// Consecutive cached pages from the start of the range, up to and including the first marked page.
     pub fn look(&self, file: FileId, pages: PageRange) -> Run {
         let mut at = pages.first;
         while at < pages.end {
@@ -246,15 +246,15 @@ impl Cache {
             .map(|slot| &self.groups[slot as usize])
     }
 
-    /// Every group in use, in the order of slots.
+    /// Every group in use, by ascending slot.
     pub fn groups(&self) -> impl Iterator<Item = &Group> + '_ {
         self.groups.iter().filter(|g| !g.is_idle())
     }
 
     // ---- changes ----
 
-    /// Absent pages go in flight. All pages of the range must be absent. `planner`: the open description whose policy reads
-    /// them ahead; nothing for demand.
+    /// Absent pages go in flight. All pages of the range must be absent. `planner` is the open description whose policy
+    /// reads them ahead; `None` for demand.
     pub fn depart(&mut self, file: FileId, pages: PageRange, planner: Option<OpenId>) {
         self.each_group(file, pages, |cache, slot, mask| {
             let group = &mut cache.groups[slot as usize];
@@ -277,7 +277,7 @@ impl Cache {
         self.flight -= pages.len();
     }
 
-    /// The pages of the range that lie in group `number` are demanded: all must be cached.
+    /// The pages of `mask` in group `number` are demanded. All of them must be cached.
     pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();
@@ -289,7 +289,7 @@ impl Cache {
         self.use_pages(slot, mask)
     }
 
-    /// The same through a mapping, of code or of data.
+    /// Like [`Cache::touch`], but through a mapping of code or data.
     pub fn access(&mut self, file: FileId, number: u64, mask: u64, code: bool) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();
@@ -299,14 +299,14 @@ impl Cache {
         self.use_pages(slot, mask)
     }
 
-    /// Pages are mapped beside one that is touched.
+    /// Pages are mapped around a touched page.
     pub fn map(&mut self, file: FileId, number: u64, mask: u64, code: bool) {
         if let Some(slot) = self.find(file, number) {
             self.note_access(slot, mask, code);
         }
     }
 
-    /// Pages were unmapped.
+    /// Pages are unmapped.
     pub fn unmap(&mut self, file: FileId, number: u64, mask: u64) {
         if let (Some(slot), Some(lists)) = (self.find(file, number), &mut self.lists) {
             lists.unmapped(slot, mask);
@@ -329,8 +329,7 @@ impl Cache {
         }
     }
 
-    /// The short way of a hit: if every page of the range, all in one group, is present and none is marked,
-    /// touches and pins them.
+    /// The fast path of a hit: if all pages of the range are in one group, present and unmarked, touches and pins them.
     pub fn hit(&mut self, file: FileId, pages: PageRange) -> Option<TouchCounts> {
         let number = pages.first / GROUP_PAGES;
         let mask = mask_of(number, pages.first, pages.end);
@@ -370,7 +369,7 @@ impl Cache {
         }
     }
 
-    /// Takes a page's mark away.
+    /// Clears the mark of a page.
     pub fn clear_mark(&mut self, file: FileId, page: u64) {
         if let Some(slot) = self.find(file, page / GROUP_PAGES) {
             self.groups[slot as usize].clear_mark(1 << (page % GROUP_PAGES));
@@ -395,8 +394,8 @@ impl Cache {
         })
     }
 
-    /// Chooses about `wanted` pages that a kernel would drop, of those that are here and not in `held` of their group. Nothing where no
-    /// kernel's cache is simulated.
+    /// Chooses about `wanted` pages that a kernel would drop: present pages that are not in `held` of their group.
+    /// Returns nothing if no kernel's page cache is simulated.
     pub fn reclaim(
         &mut self,
         wanted: u64,
@@ -434,7 +433,7 @@ impl Cache {
         });
     }
 
-    /// Takes back one [`Cache::pin`] of the same range.
+    /// Undoes one [`Cache::pin`] of the same range.
     pub fn unpin(&mut self, file: FileId, pages: PageRange) {
         if pages.is_empty() {
             return;
@@ -450,7 +449,7 @@ impl Cache {
         }
     }
 
-    /// The pages unused when they were evicted.
+    /// The pages that were evicted unused.
     pub fn ghosts(&mut self) -> &mut Ghosts {
         &mut self.ghosts
     }
@@ -494,7 +493,7 @@ impl Cache {
         if self.groups[slot as usize].is_idle() {
             self.index.remove(&self.groups, slot);
             self.evictor.remove(slot);
-            // Cleared so that neither `find` nor `groups` finds it again under its old name.
+            // Reset, so that neither `find` nor `groups` finds the slot under its old file and number.
             self.groups[slot as usize] = Group::new(u32::MAX, u64::MAX);
             self.free.push(slot);
         }
@@ -517,7 +516,7 @@ impl Cache {
         }
     }
 
-    /// Pages in a row from the start of the range whose bit is set in what `word` says of their group.
+    /// Consecutive pages from the start of the range whose bit is set in `word` of their group.
     fn run_of(&self, file: FileId, pages: PageRange, word: impl Fn(&Group) -> u64) -> u64 {
         let mut at = pages.first;
         while at < pages.end {

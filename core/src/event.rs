@@ -1,11 +1,11 @@
 //! The input and output of the machine: events and actions.
 //!
-//! Events and actions are plain values: the driver writes them to its log, the lab makes them up, and a
-//! log fed to a fresh machine must give the same actions again. Never: a byte of data, a handle, a clock.
+//! Events and actions are plain values. The driver writes them to its log, and the lab generates them. A log that is
+//! replayed on a fresh machine must give the same actions. They contain no file data, no handle and no clock.
 
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 
-/// Something that happened outside.
+/// Something that happened outside the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Event {
@@ -15,13 +15,14 @@ pub enum Event {
         file: FileId,
         size: u64,
     },
-    /// The reader was closed. Its file's pages stay until they are evicted or forgotten; readahead in flight is cancelled with the last reader.
+    /// The reader was closed. Its file's pages stay until they are evicted or forgotten. If this was the last reader of
+    /// the file, readahead in flight is cancelled.
     Close { open: OpenId },
-    /// This file will not be opened again: drop all its pages. A listed one is not known any more.
+    /// The file will not be opened again: drop all its pages. If the file is listed, it becomes unknown.
     Forget { file: FileId },
-    /// The source has this file of `size` bytes, which need not be open. In its listing the file comes after
-    /// `after`, if that is known. `planned`: the caller has announced that it will read the file in this order. A file that is
-    /// known keeps its size.
+    /// The source has this file of `size` bytes; the file need not be open. In the listing it comes after `after`, if
+    /// that is known. `planned`: the caller has announced that it will read the files in this order. A file that is
+    /// already known keeps its size.
     List {
         file: FileId,
         size: u64,
@@ -35,8 +36,8 @@ pub enum Event {
         range: ByteRange,
         random: bool,
     },
-    /// A reader has taken these bytes without asking: all of them lay in pages that [`crate::machine::Machine::settled`] gave.
-    /// It may be reported late, and has no answer.
+    /// A reader has taken these bytes without asking the machine, because all of them are in pages that
+    /// [`crate::machine::Machine::settled`] returned. The event may be reported late, and has no answer.
     Hit {
         read: ReadId,
         open: OpenId,
@@ -49,10 +50,10 @@ pub enum Event {
         at: u64,
         map: Mapping,
     },
-    /// A mapped page was touched: no fault, so no question. It counts as a use of the page, and makes it the last to leave.
-    /// `code`: the mapping is one of code.
+    /// A mapped page was touched. There was no fault, so the policy is not asked. The touch counts as a use of the
+    /// page, and makes it the last to be evicted. `code`: it is a mapping of code.
     Accessed { open: OpenId, at: u64, code: bool },
-    /// A mapping is gone in which these pages were mapped: bit `n` of `pages` is page `64 * number + n` of the file.
+    /// A mapping was removed. These pages were mapped in it: bit `n` of `pages` is page `64 * number + n` of the file.
     Unmapped {
         file: FileId,
         number: u64,
@@ -64,36 +65,37 @@ pub enum Event {
         advice: Advice,
         range: ByteRange,
     },
-    /// The caller will read these bytes: readahead that needs no policy, within the limits of any other. An empty range
-    /// is nothing.
+    /// The caller will read these bytes. This readahead needs no policy, and has the same limits as any other. An empty
+    /// range does nothing.
     Prefetch { open: OpenId, range: ByteRange },
-    /// These bytes changed or must be forgotten, within the same version.
+    /// These bytes changed or must be forgotten. The version of the file is still the same.
     Invalidate { file: FileId, range: ByteRange },
-    /// The source is a new version of `size` bytes: reads in progress fail, every page goes.
+    /// The source is a new version of `size` bytes: reads in progress fail, and all pages are dropped.
     Changed { file: FileId, size: u64 },
     /// The source grew by appending; its earlier bytes are unchanged.
     Grown { file: FileId, size: u64 },
     /// The first `bytes` of the fetch have arrived (counted from its start, not from the last event).
     Progress { fetch: FetchId, bytes: u64 },
-    /// A request that is no fetch, such as the one that opened a file, was answered after so long: the latency until a fetch has shown it.
+    /// A request that is not a fetch, such as the request that opened a file, was answered after this time. It serves
+    /// as the latency until the first fetch shows the latency.
     Answered { ns: u64 },
-    /// The bytes of this fetch were read earlier and are only copied: its times are not those of the source.
+    /// The bytes of this fetch were read earlier and are only copied, so its times say nothing about the source.
     AtHand { fetch: FetchId },
     /// The fetch ended after `bytes`. If it is short, the rest counts as failed.
     Done { fetch: FetchId, bytes: u64 },
-    /// The fetch failed; what [`Event::Progress`] reported before stays.
+    /// The fetch failed. Bytes reported before by [`Event::Progress`] stay.
     Failed { fetch: FetchId, error: Error },
     /// The caller no longer waits for this read.
     Abandon { read: ReadId },
-    /// The bytes of a served piece have been copied out.
+    /// The bytes of a served piece have been copied.
     Release { lease: LeaseId },
-    /// The cache may hold this many pages from now on.
+    /// From now on the cache may hold at most this many pages.
     Pressure { pages: u64 },
-    /// A time asked for with [`Action::WakeAt`] has come.
+    /// The time of an [`Action::WakeAt`] has come.
     Timer,
 }
 
-/// Something to do outside, in this order.
+/// Something to do outside the machine. Actions must be done in the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Action {
@@ -104,10 +106,11 @@ pub enum Action {
         range: ByteRange,
         class: Class,
     },
-    /// The result of this fetch is probably not needed any more. It must still be answered: by `Failed` if it was cancelled, or
-    /// by its result.
+    /// The result of this fetch is probably no longer needed. The fetch must still be answered: with `Failed` if it was
+    /// cancelled, otherwise with its result.
     Cancel { fetch: FetchId },
-    /// Hand these bytes to the reader; they stay put until `Event::Release`. More follows unless `last`.
+    /// Pass these bytes to the reader. They stay in place until `Event::Release`. More pieces follow unless `last` is
+    /// set.
     Serve {
         read: ReadId,
         lease: LeaseId,
@@ -117,7 +120,7 @@ pub enum Action {
     },
     /// Tell the reader that it failed. Nothing more follows for this read.
     Fail { read: ReadId, error: Error },
-    /// Forget the bytes of these pages: bit `n` of `pages` is page `64 * number + n` of the file.
+    /// Discard the bytes of these pages: bit `n` of `pages` is page `64 * number + n` of the file.
     Drop {
         slot: GroupSlot,
         file: FileId,
@@ -128,12 +131,12 @@ pub enum Action {
     WakeAt { at: Nanos },
 }
 
-/// Whether a demand read waits for a fetch. Demand is submitted first and never waits for readahead.
+/// Whether a demand read waits for a fetch. Demand fetches are submitted first, and never wait for readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// At least one page of it is waited for.
+    /// A read waits for at least one page of the fetch.
     Demand,
-    /// No demand read needs it yet.
+    /// No demand read needs the fetch yet.
     Ahead,
 }
 
@@ -143,22 +146,22 @@ pub enum Class {
 pub enum Error {
     /// The source answered with this error number.
     Io(i32),
-    /// The source ended before the bytes did, though the file should be longer.
+    /// The source ended before the requested bytes, although the file should be longer.
     Short,
-    /// The source is not the version that was opened.
+    /// The source is no longer the version that was opened.
     Changed,
-    /// A limit of the machine is reached; its documentation gives the number.
+    /// A limit of the machine was reached; the documentation of the limit gives the number.
     Limit,
 }
 
-/// A hint of a reader, in the meaning of `posix_fadvise`.
+/// A hint of a reader, with the meaning that `posix_fadvise` gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// No special treatment.
     Normal,
-    /// Reads come in order.
+    /// Reads will be sequential.
     Sequential,
-    /// Reads come in no order.
+    /// Reads will be random.
     Random,
     /// These bytes will be needed soon.
     WillNeed,
@@ -171,7 +174,7 @@ pub enum Advice {
 pub struct Mapping {
     /// The bytes of the file that are mapped.
     pub range: ByteRange,
-    /// Mapped for execution.
+    /// The mapping is executable.
     pub executable: bool,
     /// The mapping's advice: normal, sequential or random.
     pub advice: Advice,

@@ -1,17 +1,17 @@
-//! The known files, and their order.
+//! The known files and their order.
 //!
-//! A file is known from its first open description, or from a listing ([`crate::event::Event::List`]), until it is forgotten. A
-//! listing also has an order: the file that a program reads next, if it goes through a folder, a bucket or its own list.
-//! The order has no effect by itself. A policy may read ahead in a file without an open description, and the pages stay in the
-//! cache like any others, for a later open of the file.
+//! A file is known from its first open description, or from a listing ([`crate::event::Event::List`]), until it is
+//! forgotten. A listing also gives an order: the file that a program reads next if it goes through a folder, a bucket
+//! or its own list. The order alone has no effect. A policy may use it to read ahead in a file without an open
+//! description; the pages stay in the cache like any others, until the file is opened.
 //!
 //! ```text
 //!   List 4   List 5 after 4   List 6 after 5        4 ──► 5 ──► 6
 //!   Forget 5                                        4     6          a number that is used again has no order
 //! ```
 //!
-//! Example: a folder with 5,000 files of 12 KiB. With its listing a policy that sees files 4 and 5 opened one after the other can
-//! have file 6 fetched before that is opened. Without it the next file is not known.
+//! Example: a folder has 5,000 files of 12 KiB. With its listing, a policy that sees files 4 and 5 opened one after the
+//! other can have file 6 fetched before file 6 is opened. Without the listing it does not know the next file.
 //!
 //! Source: the project's own design.
 
@@ -21,13 +21,13 @@ use alloc::vec::Vec;
 /// The state of a file.
 #[derive(Clone, Debug, Default)]
 pub struct KnownFile {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Open descriptions.
+    /// Number of open descriptions.
     pub opens: u32,
     /// The policy state that all readers share, for policies of [`crate::policy::Scope::File`].
     pub stream: Option<u32>,
-    /// Its neighbours in the order.
+    /// The neighbours of the file in the order.
     before: Option<FileId>,
     after: Option<FileId>,
     /// The caller has announced that it will read this file in this order.
@@ -37,15 +37,15 @@ pub struct KnownFile {
 /// The file that comes after another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextFile {
-    /// Its number.
+    /// The number of the file.
     pub file: FileId,
-    /// Its bytes.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// The order comes from the caller; otherwise from a listing.
+    /// The caller announced the order; otherwise the order is that of a listing.
     pub planned: bool,
 }
 
-/// The known files, and their order.
+/// The known files and their order.
 #[derive(Clone, Debug, Default)]
 pub struct FileTable(Vec<Option<KnownFile>>);
 
@@ -56,12 +56,12 @@ impl FileTable {
         self.0.get(file.0 as usize)?.as_ref()
     }
 
-    /// The same, to change it.
+    /// Like [`Self::get`], but mutable.
     pub fn get_mut(&mut self, file: FileId) -> Option<&mut KnownFile> {
         self.0.get_mut(file.0 as usize)?.as_mut()
     }
 
-    /// The file, made known with this size if it is not.
+    /// The file. If it is unknown, adds it with this size.
     pub fn get_or_add(&mut self, file: FileId, size: u64) -> &mut KnownFile {
         let at = file.0 as usize;
         if self.0.len() <= at {
@@ -113,7 +113,7 @@ impl FileTable {
         self.get(file)?.before
     }
 
-    /// Unlinks two neighbours.
+    /// Unlinks two neighbours in the order.
     fn part(&mut self, first: Option<FileId>, second: Option<FileId>) {
         if first.is_some() && second.is_some() {
             self.link(first, None, |entry, next| entry.after = next);

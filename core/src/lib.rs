@@ -15,17 +15,17 @@
 //! let range = ByteRange::between(0, 4096);
 //! machine.handle(Nanos(1), Event::Read { read: ReadId(0), open: OpenId(0), range, random: false });
 //!
-//! // Actions out: the kernel's first window is four pages, the one that is waited for and three ahead.
+//! // Actions out: the kernel's first window is four pages, the requested page and three pages of readahead.
 //! let Some(Action::Submit { range, .. }) = machine.poll() else { return Err("a fetch".into()) };
 //! assert_eq!((range.start(), range.end()), (0, 4 * 4096));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The caller does the I/O and reports it as further events: [`event::Event::Done`], [`event::Event::Failed`]. The crate
-//! `foreread` is such a caller with real storage; a simulator is another, with a virtual clock. Both get the same answers.
+//! The caller does the I/O and reports it as further events: [`event::Event::Done`], [`event::Event::Failed`]. The
+//! crate `foreread` does this with real storage; the simulator does it with a virtual clock. Both get the same actions.
 //!
-//! It is `no_std` with `alloc`, has no dependency, and never waits, asks the time, holds bytes, does I/O or uses floating
-//! point.
+//! The crate is `no_std` with `alloc` and has no dependency. It never waits, reads a clock, holds file data, does I/O
+//! or uses floating point.
 //!
 //! ```text
 //!            events in                                     actions out

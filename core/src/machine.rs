@@ -1,8 +1,9 @@
-//! The state machine: events in, actions out. Only here do policy and cache interact.
+//! The state machine: events in, actions out. Policy and cache interact only here.
 //!
-//! Call order: [`Machine::handle`] one event, then [`Machine::poll`] until it is empty. Nothing else changes it.
-//! Never: waits, fails a read because of a readahead, forgets a read. Every read ends with a last
-//! [`Action::Serve`] or one [`Action::Fail`], provided that every submitted fetch is answered and every lease released.
+//! Call order: pass one event to [`Machine::handle`], then call [`Machine::poll`] until it returns `None`. Nothing else
+//! changes the machine. It never waits, never loses a read, and never fails a read because a readahead failed. Every
+//! read ends with a last [`Action::Serve`] or one [`Action::Fail`], provided that every submitted fetch is answered and
+//! every lease is released.
 //!
 //! ```text
 //!   Read ──► [starved] ──► look-up ──► waiting ──► leased ──► (next piece) ──► gone
@@ -57,33 +58,35 @@ pub use hits::SettledGroup;
 pub use meter::{FetchTiming, Meter};
 pub use watching::{LookedUp, Note, Verdict};
 
-/// Files and open descriptions are numbered below this by their owner; a higher number is refused.
+/// The owner must number files and open descriptions below this value; a higher number is refused.
 pub const MAX_IDS: u32 = 1 << 20;
 
-/// Demand reads that may wait together; one more fails with [`Error::Limit`].
+/// Demand reads that may wait at the same time; an additional read fails with [`Error::Limit`].
 pub const MAX_READS: usize = 1 << 16;
 
-/// How large everything may get.
+/// The size limits of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Size of a cache page.
     pub page: PageSize,
     /// Pages that may be present or in flight together; at least 4.
     pub capacity_pages: u64,
-    /// Largest fetch, in bytes: longer runs are split, adjacent ones merged up to it.
+    /// Largest fetch, in bytes: longer runs are split, and adjacent runs are merged up to this size.
     pub max_fetch_bytes: u64,
-    /// Fetches that may be in flight, demand and ahead together.
+    /// Fetches that may be in flight, demand and readahead together.
     pub max_in_flight: u32,
-    /// Of these, fetches that no read waits for. Below `max_in_flight`, so that readahead never takes the last slot.
+    /// How many of these may be fetches that no read waits for. It is below `max_in_flight`, so that readahead never
+    /// takes the last slot.
     pub max_ahead_in_flight: u32,
-    /// The same while they have at most [`crate::storage::SHORT_AHEAD_BYTES`] together; no fewer.
+    /// How many may be readahead while they have at most [`crate::storage::SHORT_AHEAD_BYTES`] together; at least
+    /// `max_ahead_in_flight`.
     pub max_short_ahead_in_flight: u32,
-    /// Largest ahead part, in bytes, that may be added to a demand fetch; a longer one is a separate fetch.
+    /// Largest readahead part, in bytes, that may be added to a demand fetch; a longer part becomes a separate fetch.
     pub max_piggyback_bytes: u64,
     /// Never merge two windows, or a window and a missing run, into one fetch.
     pub keep_windows_apart: bool,
-    /// Requests go out in the order in which they were asked for, demand behind readahead too, and readahead may fill the whole cache:
-    /// as in a kernel. Engines do not do this.
+    /// Submit requests in the order in which they were made, also demand after readahead, and let readahead fill the
+    /// whole cache, as in a kernel. Engines do not set this.
     pub in_order: bool,
 }
 
@@ -105,7 +108,7 @@ impl Config {
         .bounded()
     }
 
-    /// The same as a kernel's page cache and its request queue: a window is submitted as a whole, in order, at once.
+    /// Behaves like a kernel's page cache and request queue: a window is submitted as a whole, in order, at once.
     #[must_use]
     pub fn as_kernel(self) -> Config {
         Config {
@@ -117,7 +120,7 @@ impl Config {
         .bounded()
     }
 
-    /// The same with every value inside its limits.
+    /// Brings every value inside its limits.
     #[must_use]
     pub fn bounded(mut self) -> Config {
         self.capacity_pages = self.capacity_pages.clamp(4, u64::from(u32::MAX));
@@ -130,16 +133,16 @@ impl Config {
     }
 }
 
-/// An answer of a policy, recorded if [`Machine::watch`] is on: for golden tables, conformance, explanations.
+/// An answer of a policy, recorded if [`Machine::watch`] is on: for golden tables, conformance tests and explanations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whose policy.
+    /// The open description whose policy was asked.
     pub open: OpenId,
     /// The question.
     pub question: Question,
-    /// The byte that raised it.
+    /// The byte that raised the question.
     pub at: u64,
-    /// Its answer, as given.
+    /// The policy's answer, unchanged.
     pub windows: Vec<Window>,
 }
 
@@ -159,11 +162,11 @@ pub enum Question {
 struct Open {
     file: FileId,
     stream: u32,
-    /// Its own part of the counters.
+    /// The counters of this open description.
     stats: Stats,
 }
 
-/// A policy's state and its wanted questions.
+/// A policy's state and the questions that it wants.
 struct Stream {
     policy: Box<dyn Policy>,
     wants: Wants,
@@ -171,12 +174,12 @@ struct Stream {
 }
 
 impl Stream {
-    /// A policy that wants every read or every page is also asked about cached ones.
+    /// A policy that wants every read or every page is also asked about cached pages.
     fn asks_when_present(&self) -> bool {
         self.wants.read || self.wants.shared || self.mode == DemandMode::PageSerial
     }
 
-    /// Selects the open description that reads now, for a policy that several share.
+    /// Selects the open description that reads now, for a policy that several descriptions share.
     fn turn_to(&mut self, open: OpenId) {
         if self.wants.shared {
             self.policy.on_turn(open);
@@ -184,7 +187,7 @@ impl Stream {
     }
 }
 
-/// The state machine: events in, actions out. Only here do policy and cache interact.
+/// The state machine: events in, actions out. Policy and cache interact only here.
 pub struct Machine {
     config: Config,
     spec: PolicySpec,
@@ -194,25 +197,25 @@ pub struct Machine {
     opens: Vec<Option<Open>>,
     streams: Slab<Stream>,
     reads: Slab<Read>,
-    /// Reads waiting for room, in order of arrival.
+    /// Reads that wait for room, in order of arrival.
     starved: VecDeque<u32>,
     /// Pages of the pieces that reads wait for or hold.
     reserved: u64,
     fetches: Slab<Fetch>,
-    /// Fetches that own pages in flight, by (file, first page still in flight). What they own does not meet.
+    /// Fetches that own pages in flight, by (file, first page still in flight). Their pages do not overlap.
     owners: BTreeMap<(u32, u64), u32>,
     demand_queue: VecDeque<u32>,
     ahead_queue: VecDeque<u32>,
     ahead_queued_bytes: u64,
     in_flight: u32,
     ahead_in_flight: u32,
-    /// Bytes of the latter.
+    /// Bytes of the readahead fetches in flight.
     ahead_in_flight_bytes: u64,
     /// Timers of policies: (time, stream).
     timers: BTreeMap<(Nanos, u32), ()>,
-    /// Scratch of one question.
+    /// Buffer for the answer to one question.
     answer: Answer,
-    /// Scratch of one event: pages that went in flight and have no fetch yet.
+    /// Buffer for one event: pages that went in flight and have no fetch yet.
     unassigned: Vec<UnassignedPages>,
     /// Bytes of readahead among these.
     unassigned_ahead_bytes: u64,
@@ -220,20 +223,20 @@ pub struct Machine {
     decisions: Option<Vec<Decision>>,
     notes: Option<Vec<Note>>,
     stats: Stats,
-    /// Fed only when the policy wants it.
+    /// The meter; it is fed only if the policy wants it.
     meter: Option<Meter>,
     /// The state of a policy of [`Scope::Source`], while a file is open.
     source_stream: Option<u32>,
-    /// The longest fetch that the answer of this event allows, in pages.
+    /// The longest fetch that the answer to this event allows, in pages.
     unit_pages: u64,
 }
 
-/// The open description of a question to a policy.
+/// The open description about which a policy is asked.
 #[derive(Clone, Copy)]
 struct Asker {
     file: FileId,
     open: OpenId,
-    /// Its slot among the streams.
+    /// The slot of its policy in `streams`.
     stream: u32,
 }
 
@@ -242,12 +245,12 @@ struct AskedFor {
     request: ByteRange,
     /// The byte that the question is about.
     at: u64,
-    /// The caller has given the hint random.
+    /// The caller has stated that the read is random.
     random: bool,
 }
 
 impl Machine {
-    /// A machine with an empty cache. The configuration is brought inside its limits.
+    /// A machine with an empty cache. Values of the configuration outside their limits are corrected.
     #[must_use]
     pub fn new(config: Config, policy: PolicySpec) -> Machine {
         let config = config.bounded();
@@ -290,13 +293,13 @@ impl Machine {
 
     // ---- getters ----
 
-    /// The configuration, inside its limits.
+    /// The configuration, with every value inside its limits.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The counters now.
+    /// The current counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
@@ -304,7 +307,7 @@ impl Machine {
             |g: &crate::cache::Group| self.bytes_in(FileId(g.file), g.number, g.untouched());
         let queued = |f: &&Fetch| !f.submitted && !f.doomed;
         stats.unresolved_bytes = self.cache.groups().map(untouched).sum();
-        // Queued readahead has not been counted as read ahead yet.
+        // Queued readahead has not been counted in `ra_bytes` yet.
         stats.unresolved_bytes -= self
             .fetches
             .iter()
@@ -314,8 +317,8 @@ impl Machine {
         stats
     }
 
-    /// The part of one open description: its reads that ended well, and the readahead that was planned for it. What cannot be
-    /// ascribed to one (evicted pages, failed reads, what is unresolved) is zero.
+    /// The counters of one open description: its successful reads, and the readahead that was planned for it. Values
+    /// that cannot be attributed to one description (evicted pages, failed reads, unresolved bytes) are zero.
     #[must_use]
     pub fn open_stats(&self, open: OpenId) -> Option<&Stats> {
         self.open_of(open).map(|o| &o.stats)
@@ -350,8 +353,8 @@ impl Machine {
         })
     }
 
-    /// The index slot of the group of the 64 pages from `64 * number` of this file, if any of them is
-    /// present, in flight or waited for.
+    /// The index slot of the group of 64 pages from page `64 * number` of this file, if any of the pages is present, in
+    /// flight or waited for.
     #[must_use]
     pub fn group_slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
         self.cache.slot(file, number)
@@ -363,13 +366,13 @@ impl Machine {
         &self.cache
     }
 
-    /// Reads that wait, are starved or hold a lease.
+    /// Number of reads that wait for pages or for room, or hold a lease.
     #[must_use]
     pub fn reads_in_progress(&self) -> usize {
         self.reads.len()
     }
 
-    /// Fetches that are queued or unanswered, doomed ones too.
+    /// Number of queued or unanswered fetches, including doomed fetches.
     #[must_use]
     pub fn fetches_in_progress(&self) -> usize {
         self.fetches.len()
@@ -377,12 +380,12 @@ impl Machine {
 
     // ---- watching ----
 
-    /// Keeps every answer of a policy from now on, until taken with [`Machine::take_decisions`].
+    /// From now on keeps every answer of a policy, until [`Machine::take_decisions`] takes it.
     pub fn watch(&mut self) {
         self.decisions.get_or_insert_default();
     }
 
-    /// The answers since the last call, oldest first; empty unless watched.
+    /// The answers since the last call, oldest first; empty unless [`Machine::watch`] is on.
     pub fn take_decisions(&mut self) -> Vec<Decision> {
         self.decisions
             .as_mut()
@@ -392,7 +395,7 @@ impl Machine {
 
     // ---- events in ----
 
-    /// Processes one event. `now` never goes back; an earlier time counts as the latest one seen.
+    /// Processes one event. `now` must not decrease; an earlier time counts as the latest time seen.
     pub fn handle(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         match event {
@@ -469,7 +472,7 @@ impl Machine {
         })
     }
 
-    /// The state of all files, of a policy that has one.
+    /// The one policy state for all files, if the policy has this scope.
     fn source_policy(&mut self) -> Option<u32> {
         if self.spec.info.scope == Scope::Source && self.source_stream.is_none() {
             self.source_stream = Some(self.add_stream());
@@ -518,7 +521,7 @@ impl Machine {
         else {
             return;
         };
-        // One that has read nothing may have been opened to have its file read ahead.
+        // A description that has read nothing may have been opened only to read its file ahead.
         if stats.demand_reads > 0 {
             self.cancel_unneeded(file);
         }
@@ -557,7 +560,7 @@ impl Machine {
         self.opens.get(open.0 as usize)?.as_ref()
     }
 
-    /// Counts for the whole and for one open description, if it is still there.
+    /// Counts for the machine and for one open description, if it is still open.
     fn count(&mut self, open: Option<OpenId>, add: impl Fn(&mut Stats)) {
         add(&mut self.stats);
         if let Some(open) = open

@@ -1,8 +1,8 @@
-//! The notation `NAME:key=value,...` in which policies, workloads, device models and trace formats are written, and the
-//! list `key=value,...` without a name.
+//! The notation `NAME:key=value,...` for policies, workloads, device models and trace formats, and the list
+//! `key=value,...` without a name.
 //!
 //! This file splits the text and checks its form; the caller checks names, keys and values.
-//! Spaces around names, keys and values are dropped, and so are empty parts.
+//! Spaces around names, keys and values are dropped. Empty parts are dropped, too.
 //!
 //! ```text
 //!   "linux-6.18:max=1M, folios=on"  ──►  name "linux-6.18", pairs [("max", "1M"), ("folios", "on")]
@@ -36,7 +36,7 @@ impl Spec {
         })
     }
 
-    /// The value of a key, if it is written.
+    /// The value of a key, if the text sets it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs
@@ -83,7 +83,7 @@ pub struct NotationError {
     pub text: String,
     /// The part that is wrong.
     pub part: String,
-    /// Its key was written before; otherwise the part is not `key=value`.
+    /// True if an earlier part sets the same key; otherwise the part is not `key=value`.
     pub repeated: bool,
 }
 

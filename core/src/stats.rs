@@ -1,36 +1,37 @@
 //! Every counter of the machine, each with its definition. The lab computes ratios and percentiles.
 //!
-//! A *used* readahead byte is counted at the first demand touch of its page, whole pages at a time. At any
-//! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`, where unresolved is
-//! cached or in flight and untouched ([`crate::machine::Machine::stats`] fills it in).
+//! A readahead byte is *used* once a demand read touches its page for the first time; whole pages are counted. At any
+//! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`. Unresolved bytes are cached or
+//! in flight, and no read has touched them yet ([`crate::machine::Machine::stats`] fills in their number).
 
 use crate::policy::Pattern;
 use core::fmt;
 
-/// Decisions of policies by pattern. A decision is an answer with windows whose rule has a pattern ([`Pattern::of`]), or
-/// one that takes the read for random; [`crate::machine::Question::pattern`] has it in full.
+/// The number of policy decisions by pattern. A decision is an answer with windows whose rule has a pattern
+/// ([`Pattern::of`]), or an answer that considers the read random; [`crate::machine::Question::pattern`] has the full
+/// rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decisions([u64; Pattern::ALL.len()]);
 
 impl Decisions {
-    /// Counts one.
+    /// Counts one decision.
     pub fn count(&mut self, pattern: Pattern) {
         self.0[pattern as usize] += 1;
     }
 
-    /// Those of one pattern.
+    /// The number of decisions of one pattern.
     #[must_use]
     pub fn of(&self, pattern: Pattern) -> u64 {
         self.0[pattern as usize]
     }
 
-    /// Those of all patterns.
+    /// The number of decisions of all patterns.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Adds those of `other`.
+    /// Adds the decisions of `other`.
     pub fn add(&mut self, other: &Decisions) {
         self.0
             .iter_mut()
@@ -39,21 +40,22 @@ impl Decisions {
     }
 }
 
-/// The counters, each named once: the struct, and its fields by name.
+/// Lists each counter once, and makes of the list both the struct and the names of its fields.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters since the machine was made. Bytes are bytes of whole pages clipped to the end of the file,
-        /// unless said otherwise.
+        /// Counters since the machine was created. Bytes are bytes of whole pages, clipped to the end of the file,
+        /// unless stated otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
-            /// Decisions of policies by pattern. Not all read ahead: a read that is taken for random is a decision, too.
+            /// Decisions of policies by pattern. Not every decision reads ahead: considering a read random is also a
+            /// decision.
             pub decisions: Decisions,
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Stats {
-            /// Every counter by the name of its field, without the decisions.
+            /// Every counter with the name of its field, without the decisions.
             #[must_use]
             pub fn counters(&self) -> [(&'static str, u64); [$(stringify!($name)),*].len()] {
                 [$((stringify!($name), self.$name)),*]
@@ -65,28 +67,29 @@ macro_rules! counters {
 counters! {
     /// Finished demand reads, successful or not, of at least one byte of the file.
     demand_reads,
-    /// Their bytes, clipped to the end of the file; not rounded to pages.
+    /// Bytes of these reads, clipped to the end of the file; not rounded to pages.
     demand_bytes,
     /// Demand reads with all pages present.
     hits,
     /// Demand reads without a miss that waited for a page in flight.
     late_hits,
-    /// Demand reads that met at least one page neither present nor in flight.
+    /// Demand reads with at least one page that was neither present nor in flight.
     misses,
     /// Demand reads that ended with an error.
     failed_reads,
-    /// Time demand reads waited, from the read to its last byte, hits excluded. Nanoseconds.
+    /// Time that demand reads waited, from the start of the read to its last byte, hits excluded. Nanoseconds.
     stall_ns,
     /// Windows planned by a policy that reach beyond the read that caused them.
     ra_planned_ops,
-    /// Their bytes outside that read, as planned: not clipped to the file or to cached bytes.
+    /// Bytes of these windows outside that read, as planned: not clipped to the file, and cached bytes included.
     ra_planned_bytes,
     /// Fetches submitted with at least one page that no read had demanded.
     ra_ops,
-    /// Bytes of those pages.
+    /// Bytes of the pages that no read had demanded.
     ra_bytes,
-    /// Planned bytes that were refused for lack of memory or of fetches, and not read. Those that the driver refused to start
-    /// ([`crate::event::Error::Limit`]) had been submitted, and count in `ra_failed_bytes` as well.
+    /// Planned bytes that were refused because memory or fetches ran out, and not read. Bytes that the driver refused
+    /// to start reading ([`crate::event::Error::Limit`]) had been submitted already, so `ra_failed_bytes` counts them,
+    /// too.
     ra_refused_bytes,
     /// Fetches submitted.
     source_reads,
@@ -102,25 +105,26 @@ counters! {
     ra_failed_bytes,
     /// Readahead bytes present or in flight that no demand read has touched yet.
     unresolved_bytes,
-    /// Unused bytes that were evicted and then demanded, as far as the ghost list remembers.
+    /// Unused bytes that were evicted and then demanded, as long as the ghost list remembers them.
     thrash_bytes,
-    /// Pages evicted for lack of room.
+    /// Pages evicted to make room.
     evicted_pages,
-    /// Fetches that failed, other than those that the driver refused to start.
+    /// Fetches that failed, except fetches that the driver refused to start.
     failed_fetches,
-    /// Fetches whose bytes were discarded because they were invalidated in flight.
+    /// Fetches whose bytes were discarded because their pages were invalidated in flight.
     doomed_fetches,
 }
 
 impl Stats {
-    /// Readahead bytes that are submitted, not touched, not dropped and not failed: those present or in flight.
+    /// Readahead bytes that are present or in flight and untouched: submitted, and neither dropped nor failed.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         self.ra_bytes
             .saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
     }
 
-    /// The counters that `set` sets, the others 0. Counters are added with minor versions, so other crates have no literal.
+    /// Counters set by `set`; all others are 0. Minor versions add counters, so other crates cannot use a struct
+    /// literal.
     ///
     /// ```
     /// let stats = foreread_core::stats::Stats::of(|stats| stats.hits = 3);
@@ -134,7 +138,7 @@ impl Stats {
     }
 }
 
-/// One line for people. A program takes the counters, as the line may have other words in another version.
+/// One line for people. Programs should use the counters, because the wording of this line may change between versions.
 ///
 /// ```
 /// let stats = foreread_core::stats::Stats::of(|stats| {

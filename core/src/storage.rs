@@ -1,37 +1,39 @@
 //! Request limits for remote storage: one set of numbers for the engine and the simulator's models.
 //!
-//! A simulation predicts a live run only if both send the same requests. The engine's table of kinds of storage and the
-//! presets of object stores take these.
+//! A simulation predicts a live run only if both send the same requests. The engine's table of storage kinds and the
+//! simulator's presets of object stores use these limits.
 //!
-//! Example: a window of 64 MiB of an object is 8 requests of 8 MiB, live and simulated. 200 ms x 200 MB/s, a far store, needs
-//! 40 MB in flight; at 90 MB/s a connection 16 of them deliver 1.4 GB/s.
+//! Example: a 64 MiB window of an object becomes 8 requests of 8 MiB, live and simulated. A distant store with 200 ms
+//! latency and 200 MB/s needs 40 MB in flight; if one connection delivers 90 MB/s, 16 connections deliver 1.4 GB/s.
 
-/// Maximum fetch if the kind of storage is unknown.
+/// Maximum fetch size if the kind of storage is unknown.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
-/// Bytes of the largest fetch of what lands whole, as of a device of this machine: with 4 MiB the 99th percentile of sequential
-/// reads was 1.6 times as long (measured).
+/// Maximum fetch size for sources whose fetches arrive as a whole, such as a local device. With 4 MiB, the 99th
+/// percentile of sequential reads was 1.6 times as long (measured).
 pub const LOCAL_FETCH_BYTES: u64 = 1 << 20;
 
-/// Bytes of short requests of readahead that may be in flight together, beyond the number of long ones: 48 of 64 KiB. A request costs a
-/// round trip whatever its length, so 16 of 64 KiB deliver 35 MB/s over 30 ms, and 16 of 8 MiB fill any link.
+/// Short readahead requests may exceed the limit for long ones as long as all of them together have at most this many
+/// bytes: 48 requests of 64 KiB. A request costs a round trip whatever its length: at 30 ms, 16 requests of 64 KiB
+/// deliver 35 MB/s, but 16 requests of 8 MiB fill any link.
 pub const SHORT_AHEAD_BYTES: u64 = 3 << 20;
 
 /// The limits of a kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindLimits {
-    /// Requests that it answers at once.
+    /// Requests that the storage serves concurrently.
     pub requests: u32,
-    /// Of these, requests of readahead.
+    /// How many of these may be readahead.
     pub ahead_requests: u32,
-    /// The same while all of them together are at most [`SHORT_AHEAD_BYTES`] long.
+    /// How many may be readahead while all of them together are at most [`SHORT_AHEAD_BYTES`] long.
     pub short_ahead_requests: u32,
-    /// Bytes of the largest request.
+    /// Size of the largest request in bytes.
     pub max_fetch_bytes: u64,
 }
 
 impl KindLimits {
-    /// An object store over HTTP. A request costs money and answers stream: Amazon's guide for S3 advises 8 to 16 MiB. With 8 MiB
-    /// 1 GiB in order takes 148 requests over 30 ms and 200 MB/s, with 4 MiB 270, in the same time.
+    /// An object store over HTTP. A request costs money, and responses are streamed. Amazon's guide for S3 recommends 8
+    /// to 16 MiB. At 30 ms and 200 MB/s, reading 1 GiB sequentially takes 148 requests of 8 MiB or 270 requests of 4
+    /// MiB, in the same time.
     pub const OBJECT: KindLimits = KindLimits {
         requests: 32,
         ahead_requests: 16,
@@ -40,12 +42,12 @@ impl KindLimits {
     };
 }
 
-/// How a run of reads began.
+/// Where a run of reads began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunKind {
-    /// With the first bytes of its file.
+    /// At the start of the file.
     Start,
-    /// Behind bytes that are cached.
+    /// Right after cached bytes.
     Next,
     /// Anywhere else.
     Elsewhere,

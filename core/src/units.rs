@@ -1,7 +1,7 @@
 //! Units: bytes, pages, nanoseconds.
 //!
-//! A [`ByteRange`] is checked once, in [`ByteRange::new`]; all other code may then
-//! add and subtract without overflow, because no offset exceeds [`MAX_OFFSET`]. Never: a float.
+//! A [`ByteRange`] is checked once, in [`ByteRange::new`]. After that all code may add and subtract without overflow,
+//! because no offset exceeds [`MAX_OFFSET`]. There is no floating point here.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,12 +11,12 @@ use core::fmt;
 /// offsets and doubled windows stay inside `u64` without a check at each addition.
 pub const MAX_OFFSET: u64 = 1 << 62;
 
-/// A point in time or a span, in nanoseconds. The caller defines the meaning of zero.
+/// A point in time or a duration, in nanoseconds. The caller defines the meaning of zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The span from `earlier` to here; zero when `earlier` is later.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Nanos) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -38,7 +38,7 @@ impl ByteRange {
         (end <= MAX_OFFSET).then_some(ByteRange { start, end })
     }
 
-    /// The range from `start` to `end`; empty when they are crossed, clipped to [`MAX_OFFSET`].
+    /// The range from `start` to `end`, clipped to [`MAX_OFFSET`]; empty if `end` is before `start`.
     #[must_use]
     pub fn between(start: u64, end: u64) -> ByteRange {
         let start = start.min(MAX_OFFSET);
@@ -66,7 +66,7 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// True when it holds no byte.
+    /// True if the range is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.start == self.end
@@ -101,7 +101,7 @@ impl PageRange {
         self.end - self.first
     }
 
-    /// True when it holds no page.
+    /// True if the range is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.first >= self.end
@@ -125,7 +125,7 @@ pub struct PageSize {
 }
 
 impl PageSize {
-    /// A page of `bytes`, if that is a power of two between 512 and 1 MiB.
+    /// A page of `bytes` bytes, if that is a power of two between 512 and 1 MiB.
     #[must_use]
     pub fn new(bytes: u64) -> Option<PageSize> {
         (bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)).then(|| PageSize {
@@ -157,7 +157,7 @@ impl PageSize {
         bytes.div_ceil(self.bytes())
     }
 
-    /// Every page that the range touches: none for an empty one.
+    /// Every page that the range touches; no page if the range is empty.
     #[must_use]
     pub fn cover(self, range: ByteRange) -> PageRange {
         let first = self.page_of(range.start());
@@ -169,7 +169,7 @@ impl PageSize {
         PageRange { first, end }
     }
 
-    /// The pages that lie wholly inside the range.
+    /// The pages that are completely inside the range.
     #[must_use]
     pub fn inside(self, range: ByteRange) -> PageRange {
         let first = self.pages_for(range.start());
@@ -186,23 +186,24 @@ impl PageSize {
     }
 }
 
-/// A file, as its owner numbers it: small and dense, 0 upwards.
+/// The number of a file, given by the file's owner. Numbers start at 0 and are small and dense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// An open description: a reader handle, an NBD connection, a descriptor in a trace. Small and dense.
+/// An open file description: a reader handle, an NBD connection, or a descriptor in a trace. Numbers are small and
+/// dense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(pub u32);
 
-/// One demand read, named by its owner; handed back in the answer.
+/// One demand read. Its owner chooses the number, and the answer carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
-/// One fetch, named by the machine.
+/// One fetch, numbered by the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub u64);
 
-/// One served piece of a read, named by the machine; given back with `Event::Release`.
+/// One served piece of a read, numbered by the machine; `Event::Release` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u32);
 
@@ -210,7 +211,7 @@ pub struct LeaseId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupSlot(pub u32);
 
-/// Why a size could not be read.
+/// Why a text could not be parsed as a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -223,11 +224,12 @@ pub enum SizeError {
 /// Maximum number of decimals of a size.
 const MAX_DECIMALS: u32 = 9;
 
-/// Reads a size in bytes: a number and an optional unit `B`, `K`, `M`, `G`, `T` (also `KiB`, `kB`, ...).
-/// Every unit is a power of two: `128K` is 131072. With a unit the number may have up to nine decimals, and is rounded down: `1.5K` is 1536.
+/// Parses a size in bytes: a number and an optional unit `B`, `K`, `M`, `G`, `T` (also `KiB`, `kB`, ...). Every unit is
+/// a power of two: `128K` is 131072. With a unit, the number may have up to nine decimals; the result is rounded down:
+/// `1.5K` is 1536.
 ///
 /// # Errors
-/// [`SizeError`], without a change of anything.
+/// [`SizeError`] if the text is not a size, or is too large.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let digits_of = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let (whole, rest) = text.split_at(digits_of(text));
@@ -266,7 +268,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         .ok_or(SizeError::TooLarge)
 }
 
-/// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`. [`parse_size`] reads it.
+/// Formats a size in bytes with the largest unit of which it is a whole number: `64M`, `512`, `4K`. [`parse_size`]
+/// parses the result.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
@@ -277,7 +280,7 @@ pub fn format_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// `value` x `by` / `of`, rounded down, at most [`u64::MAX`]; an `of` of zero counts as one.
+/// `value` x `by` / `of`, rounded down, at most [`u64::MAX`]. If `of` is zero, divides by one.
 pub(crate) fn mul_div(value: u64, by: u64, of: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(by) / u128::from(of.max(1))).unwrap_or(u64::MAX)
 }

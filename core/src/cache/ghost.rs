@@ -1,14 +1,14 @@
-//! Remembers pages that were read ahead and evicted unused, to count thrash if they are read after all.
+//! Remembers pages that were read ahead and evicted unused, to count thrash if a read demands them later.
 //!
-//! Bounded: it remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. Never: changes a decision.
+//! It remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. It never changes a decision.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Groups remembered: 4096 groups of 4 KiB pages name 1 GiB.
+/// Groups remembered: with pages of 4 KiB, 4096 groups cover 1 GiB.
 pub const GHOST_GROUPS: usize = 4096;
 
-/// Evicted unused pages, a bit each.
+/// Pages that were evicted unused, one bit each.
 pub struct Ghosts {
     pages: BTreeMap<(u32, u64), u64>,
     order: VecDeque<(u32, u64)>,
@@ -32,7 +32,7 @@ impl Ghosts {
             self.order.push_back((file, number));
         }
         *known |= mask;
-        // An entry with no pages left is still in the order, so the order is the longer of the two.
+        // An entry whose pages were all taken is still in `order`, so `order` is the longer of the two.
         while self.order.len() > GHOST_GROUPS {
             if let Some(oldest) = self.order.pop_front() {
                 self.pages.remove(&oldest);
@@ -40,7 +40,7 @@ impl Ghosts {
         }
     }
 
-    /// Pages of `mask` that were remembered; they are forgotten now.
+    /// Returns the remembered pages of `mask`, and forgets them.
     pub fn take(&mut self, file: u32, number: u64, mask: u64) -> u64 {
         if self.pages.is_empty() {
             return 0;
@@ -63,7 +63,7 @@ impl Ghosts {
             .range((file, 0)..=(file, u64::MAX))
             .map(|(&key, _)| key)
             .collect();
-        // Mostly there is none, and a file may be closed at any moment.
+        // Usually there is none, and files may be closed often.
         if !of_file.is_empty() {
             for key in &of_file {
                 self.pages.remove(key);

@@ -1,7 +1,7 @@
 //! A group: the state of up to 64 adjacent pages, one bit for each.
 //!
-//! The life of a page is one enum, [`Life`]; the bitmaps are its packed form, and the four methods that
-//! change them are the four arrows. There is no arrow back: a page that was dropped starts again as absent.
+//! The life of a page is one enum, [`Life`]. The bitmaps are its packed form, and the four methods that change them are
+//! the four arrows of the drawing. A dropped page starts again as absent.
 //!
 //! ```text
 //!            depart            land             touch
@@ -18,14 +18,14 @@ pub const GROUP_PAGES: u64 = 64;
 /// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Life {
-    /// Absent and not in flight.
+    /// Neither present nor in flight.
     Absent,
-    /// Submitted or about to be; `asked` when a read has demanded it already.
+    /// Submitted, or about to be submitted; `asked`: a read has demanded the page already.
     InFlight {
         /// Demanded at least once.
         asked: bool,
     },
-    /// Here, never demanded.
+    /// Present, never demanded.
     Unused,
     /// Present, demanded at least once.
     Used,
@@ -36,16 +36,16 @@ pub enum Life {
 pub struct Group {
     /// The group holds pages `64 * number ..` of its file.
     pub number: u64,
-    /// Here.
+    /// Present pages.
     present: u64,
     flight: u64,
-    /// Demanded in this life.
+    /// Pages that were demanded since they came in.
     used: u64,
-    /// Brought in by readahead in this life.
+    /// Pages that readahead brought in.
     ahead: u64,
-    /// Bears the mark.
+    /// Marked pages.
     mark: u64,
-    /// Which file.
+    /// The file.
     pub file: u32,
     /// Reads that wait on pages of this group or hold a lease on them.
     pub pins: u32,
@@ -68,37 +68,37 @@ impl Group {
         self.present | self.flight
     }
 
-    /// Here.
+    /// Present pages.
     pub fn present(&self) -> u64 {
         self.present
     }
 
-    /// In flight.
+    /// Pages in flight.
     pub fn flight(&self) -> u64 {
         self.flight
     }
 
-    /// Demanded.
+    /// Demanded pages.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// Read ahead and not demanded yet.
+    /// Pages that were read ahead and not demanded yet.
     pub fn untouched(&self) -> u64 {
         self.ahead & !self.used
     }
 
-    /// Brought in by readahead.
+    /// Pages that readahead brought in.
     pub fn ahead(&self) -> u64 {
         self.ahead
     }
 
-    /// Here, demanded before and without a mark: demanded once more, these change nothing.
+    /// Present, demanded and unmarked pages: another demand changes nothing.
     pub fn settled(&self) -> u64 {
         self.present & self.used & !self.mark
     }
 
-    /// Bearing the mark.
+    /// Marked pages.
     pub fn marked(&self) -> u64 {
         self.mark
     }
@@ -118,7 +118,7 @@ impl Group {
         }
     }
 
-    /// Absent pages go in flight; demand pages are used from the start.
+    /// Absent pages go in flight; pages read on demand count as used from the start.
     pub fn depart(&mut self, mask: u64, ahead: bool) {
         assert_eq!(self.cached() & mask, 0, "only an absent page may depart");
         self.flight |= mask;
@@ -148,7 +148,7 @@ impl Group {
         first
     }
 
-    /// Pages are gone, with all that was known of them.
+    /// Pages leave, and their state is forgotten.
     pub fn leave(&mut self, mask: u64) {
         self.present &= !mask;
         self.flight &= !mask;
@@ -162,12 +162,12 @@ impl Group {
         self.mark |= mask & self.cached();
     }
 
-    /// Takes the mark away.
+    /// Clears the mark of pages.
     pub fn clear_mark(&mut self, mask: u64) {
         self.mark &= !mask;
     }
 
-    /// Nothing here, in flight or waited for: the group may be given up.
+    /// Whether no page is present, in flight or waited for, so that the slot of the group can be freed.
     pub fn is_idle(&self) -> bool {
         self.cached() == 0 && self.pins == 0
     }
@@ -185,7 +185,7 @@ pub fn mask_of(number: u64, first: u64, end: u64) -> u64 {
     (u64::MAX >> (GROUP_PAGES - count)) << from
 }
 
-/// The number of the group that holds all of `pages`; nothing for no page.
+/// The number of the group that holds all of `pages`; `None` if `pages` is empty or spans two groups.
 #[must_use]
 pub fn one_group(pages: PageRange) -> Option<u64> {
     let number = pages.first / GROUP_PAGES;

@@ -1,7 +1,7 @@
-//! From (file, group number) to the slot of the group: an open-addressed table of slot numbers.
+//! Maps (file, group number) to the slot of the group: an open-addressed hash table of slot numbers.
 //!
-//! The keys stand in the groups themselves, so an entry is four bytes. Deterministic: the same calls give
-//! the same table on every machine. It is never iterated, because its order has no meaning.
+//! The keys are in the groups, so an entry is only four bytes. The table is deterministic: the same calls give the same
+//! table on every machine. It is never iterated, because its order has no meaning.
 //!
 //! ```text
 //!   table:  [ - | 7 | - | 2 | 9 | - ]     9 hashed to the place of 2 and took the next one
@@ -12,10 +12,10 @@ use super::group::Group;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// No group is here.
+/// An empty entry.
 const EMPTY: u32 = u32::MAX;
 
-/// The table. Half full at most, so that a probe ends soon.
+/// The table, at most half full, so that probing ends soon.
 pub struct Index {
     table: Vec<u32>,
     used: usize,
@@ -45,7 +45,7 @@ impl Index {
         }
     }
 
-    /// Adds a group that is not there yet.
+    /// Adds a group that is not in the table yet.
     pub fn insert(&mut self, groups: &[Group], slot: u32) {
         if (self.used + 1) * 2 > self.table.len() {
             self.grow(groups);
@@ -54,7 +54,7 @@ impl Index {
         self.used += 1;
     }
 
-    /// Removes a group that is there, closing the gap behind it.
+    /// Removes a group that is in the table, and closes the gap behind it.
     pub fn remove(&mut self, groups: &[Group], slot: u32) {
         let wrap = self.table.len() - 1;
         let group = &groups[slot as usize];
@@ -82,8 +82,9 @@ impl Index {
     }
 
     fn home(&self, file: u32, number: u64) -> usize {
-        // Fibonacci hashing: neighbours spread, and the upper bits of the product are the good ones. Files are spread by
-        // another odd number (of the same golden family, 32 bits), or the first groups of many files would meet.
+        // Fibonacci hashing: it spreads neighbours, and the upper bits of the product are the best ones. Files are
+        // spread by another odd number (of the same golden ratio, 32 bits); otherwise the first groups of many files
+        // would collide.
         let key = number ^ u64::from(file).wrapping_mul(0x9E37_79B1).rotate_left(20);
         let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (hash >> 32) as usize & (self.table.len() - 1)

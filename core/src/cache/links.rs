@@ -1,4 +1,4 @@
-//! Linked lists of numbered nodes: the links are in one vector, and a node is on at most one list.
+//! Linked lists of numbered nodes. All links are in one vector, and a node is on at most one list.
 
 /// No node.
 pub const NONE: u32 = u32::MAX;
@@ -32,7 +32,7 @@ impl List {
         len: 0,
     };
 
-    /// Puts a node that is on no list at the new end.
+    /// Adds a node that is on no list at the newest end.
     pub fn push(&mut self, links: &mut [Link], node: u32) {
         links[node as usize] = Link {
             newer: NONE,
@@ -46,7 +46,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes out a node of this list.
+    /// Removes a node that is on this list.
     pub fn remove(&mut self, links: &mut [Link], node: u32) {
         let Link { newer, older } = links[node as usize];
         match newer {

@@ -1,4 +1,4 @@
-//! The order of eviction: least recently touched group first. Replace this file for another order.
+//! The eviction order: the least recently touched group first. To try another order, replace this file.
 //!
 //! It orders slots, not pages; the cache takes victims from the cold end.
 //!

@@ -1,6 +1,6 @@
-//! The order of eviction of a kernel's page cache: two lists, and a second chance for used pages.
+//! The eviction order of a kernel's page cache: two lists, with a second chance for used pages.
 //!
-//! It orders pages without looking at bytes or times; the machine drops the chosen ones.
+//! This file only orders pages; the machine drops the chosen ones.
 //!
 //! ```text
 //!            in ──► newest  inactive  oldest ──► out, unless used since it came here
@@ -9,11 +9,12 @@
 //!   large, or what    │                    └── used twice, or code ──► newest  active  oldest
 //!   came back is used └───────────────────────────────────────────────────────────────┘
 //! ```
-//! A page that comes back soon after it left, before as many others left as the active list holds, begins on the active list. A use is
-//! a read call, which counts at once, or a touch through a mapping, which is seen when the page is looked at, or when it is unmapped.
+//! A page that returns soon goes straight to the active list. Soon means: since it left, fewer other pages have left
+//! than the active list holds. A read call counts as a use at once. A touch through a mapping counts when reclaim
+//! examines the page, or when the page is unmapped.
 //!
-//! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the bytes that a
-//! kernel 6.18 read in a control group (decision 0302).
+//! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the number
+//! of bytes that a kernel 6.18 read in a control group (decision 0302).
 
 use super::GROUP_PAGES;
 use super::links::{Link, List, NONE};
@@ -21,20 +22,20 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Pages of a GiB, from which on the active list may be the longer one.
+/// Pages in one GiB. From this size on the active list may be the longer one.
 const GIB_PAGES: u64 = 1 << 18;
 
-/// The state of a group's pages, one bit for each.
+/// The state of a group's pages, one bit per page.
 #[derive(Clone, Copy, Default)]
 struct Marks {
     /// On one of the lists.
     listed: u64,
     active: u64,
-    /// Used once by a read call, or seen used.
+    /// Used once by a read call, or found used by reclaim.
     referenced: u64,
-    /// Touched through a mapping since it was looked at.
+    /// Touched through a mapping since reclaim last examined the page.
     accessed: u64,
-    /// The same, through one of code.
+    /// Touched through a mapping of code since then.
     code: u64,
 }
 
@@ -45,11 +46,11 @@ pub struct PageLists {
     inactive: List,
     active: List,
     gone: GonePages,
-    /// A page that came back was put on the active list since the last reclaim.
+    /// Since the last reclaim, a page that returned was put on the active list.
     came_back: bool,
 }
 
-/// Pages that left, with the age of the lists then: how many had left or become active.
+/// Pages that left. Each has the age of the lists at that time: the number of pages that had left or become active.
 struct GonePages {
     age: u64,
     pages: BTreeMap<(u32, u64), Box<[u64; GROUP_PAGES as usize]>>,
@@ -73,7 +74,7 @@ impl GonePages {
         }
     }
 
-    /// How many left or became active since this page left.
+    /// The number of pages that left or became active since this page left.
     fn take(&mut self, key: (u32, u64), bit: u32) -> Option<u64> {
         let age = core::mem::take(&mut self.pages.get_mut(&key)?[bit as usize]);
         (age > 0).then(|| self.age - age)
@@ -98,7 +99,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group come into the cache, from the first.
+    /// Pages of a group enter the cache, in ascending order.
     pub fn insert(&mut self, slot: u32, key: (u32, u64), pages: u64) {
         if self.marks.len() <= slot as usize {
             self.marks.resize(slot as usize + 1, Marks::default());
@@ -137,7 +138,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group are read by a call.
+    /// A call reads pages of a group.
     pub fn read(&mut self, slot: u32, pages: u64) {
         let Some(mark) = self.marks.get_mut(slot as usize) else {
             return;
@@ -150,7 +151,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group are touched through a mapping, or mapped as if they were.
+    /// Pages of a group are touched through a mapping, or mapped as if they were touched.
     pub fn access(&mut self, slot: u32, pages: u64, code: bool) {
         if let Some(mark) = self.marks.get_mut(slot as usize) {
             mark.accessed |= pages & mark.listed;
@@ -171,7 +172,8 @@ impl PageLists {
         self.read(slot, used);
     }
 
-    /// Chooses about `wanted` pages that leave; `may_leave` is asked for each. `each` is given the slot and the bit of each.
+    /// Chooses about `wanted` pages to evict. It asks `may_leave` about each page, and passes slot and bit of each
+    /// chosen page to `each`.
     pub fn reclaim(
         &mut self,
         wanted: u64,
@@ -180,7 +182,7 @@ impl PageLists {
         mut each: impl FnMut(u32, u32),
     ) {
         let came_back = core::mem::take(&mut self.came_back);
-        // Each page is looked at three times at most: used, seen used, out.
+        // Each page is examined at most three times: found used, found used again, evicted.
         let mut looks = 3 * (self.inactive.len + self.active.len) + 3;
         let (mut left, mut owed) = (wanted, 0);
         while left > 0 && looks > 0 {
@@ -210,7 +212,7 @@ impl PageLists {
             mark.code &= !own;
             if was_used && (was_seen || code) {
                 self.activate(node);
-                // Seen used: if it comes back to this list and is used again, it is active at once.
+                // Found used: if the page returns to this list and is used again, it becomes active at once.
                 self.marks[slot as usize].referenced |= own;
             } else if was_used || !may_leave(slot, bit) {
                 if was_used {
@@ -228,14 +230,14 @@ impl PageLists {
         }
     }
 
-    /// The inactive list is to be the longer one; of many GiB it may be shorter.
+    /// The inactive list should be the longer one; with many GiB it may be shorter.
     fn is_inactive_low(&self) -> bool {
         let gib = (self.inactive.len + self.active.len) / GIB_PAGES;
         let ratio = if gib == 0 { 1 } else { (10 * gib).isqrt() };
         self.inactive.len * ratio < self.active.len
     }
 
-    /// Code that was used goes round once more.
+    /// Code that was used stays on the active list for another round.
     fn deactivate_oldest(&mut self) {
         let node = self.active.oldest;
         let (slot, own) = (node / GROUP_PAGES as u32, 1 << (node % GROUP_PAGES as u32));
@@ -280,7 +282,7 @@ impl PageLists {
     }
 }
 
-/// The bits that are set, from the lowest.
+/// The set bits, from the lowest.
 fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let bit = mask.trailing_zeros();
