@@ -1,9 +1,8 @@
 //! The interface of policies: questions and answers.
 //!
-//! A policy is one file in this folder. It thinks in bytes, keeps the state of **one** stream owner (an open
-//! description, or a whole file where the original has one detector for each image), and sees the cache only
-//! through [`Probe`]. It has no side effects: it fills an [`Answer`], and the machine decides what of the answer
-//! is fetched.
+//! A policy is one file in this folder. It counts in bytes and keeps the state of **one** owner: an open description,
+//! or a whole file if the original has one detector for each image. It sees the cache only through [`Probe`]. It has no
+//! side effects: it fills an [`Answer`], and the machine decides which parts of the answer are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -16,14 +15,15 @@
 //!   the fate of it     on_outcome
 //! ```
 //!
-//! These are the policies that serve reads. A policy may be outside this crate: it implements [`Policy`], has an [`Info`], and
-//! is read from its name by [`PolicyDraft::parse_among`]. What such a policy may need is public here: [`Ask`], [`Probe`],
-//! [`Answer`], the arithmetic of Linux in [`ondemand`], the rules' names in [`why`]. The crate `foreread-history` is an example.
+//! The policies of this crate serve reads. A policy may also be outside this crate: it implements [`Policy`], has an
+//! [`Info`], and [`PolicyDraft::parse_among`] parses its name. Everything that such a policy may need is public here:
+//! [`Ask`], [`Probe`], [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate
+//! `foreread-history` is an example.
 //!
-//! Adding a policy to this crate: write the file, name it in both lists of this one, add its row to
-//! `docs/policies.md` and its golden table to `core/tests/golden`. Code that several policies share is in a file that
-//! is none itself (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`,
-//! `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`, `why`); no policy knows another.
+//! To add a policy to this crate: write its file, name it in both lists of this file, add its row to
+//! `docs/policies.md`, and add its golden table to `core/tests/golden`. Code that several policies share is in files
+//! that are not policies (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`,
+//! `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`, `why`). No policy uses another policy.
 
 pub mod capacity;
 mod detector;
@@ -53,8 +53,8 @@ use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What `conform linux` compares with a kernel: where the policy `linux-6.18` places folios. No part of the interface: it
-/// follows the kernel and changes with any version.
+/// The parts of `linux-6.18` that `conform linux` compares with a kernel: the placement of folios. This is not part of
+/// the stable interface: it follows the kernel, and may change in any version.
 #[doc(hidden)]
 pub mod kernel {
     pub use super::folios::{
@@ -70,7 +70,7 @@ pub use spec::{PolicyDraft, PolicySpec, SpecError};
 pub use tuning::{Limit, Tuning};
 pub use why::Why;
 
-/// One algorithm with the state of one stream owner.
+/// One algorithm, with the state of one owner.
 pub trait Policy: Send {
     /// How demand reads proceed: see [`DemandMode`].
     fn demand_mode(&self) -> DemandMode {
@@ -88,10 +88,11 @@ pub trait Policy: Send {
     /// The page at `ask.at` is about to be looked up ([`DemandMode::PageSerial`] only).
     fn on_page(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// The page at `ask.at` is neither present nor in flight. The machine fetches what the answer leaves out.
+    /// The page at `ask.at` is neither present nor in flight. Pages that the answer does not cover are fetched by the
+    /// machine.
     fn on_miss(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// The page at `ask.at` has the mark. It is cleared unless the answer sets [`Answer::keep_mark`].
+    /// The page at `ask.at` has the mark. The mark is cleared unless the answer sets [`Answer::keep_mark`].
     fn on_mark(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
     /// All pages of the read have been looked up; `end` is one past the last byte that it will return.
@@ -100,7 +101,7 @@ pub trait Policy: Send {
     /// A fault on the page at `ask.at`, which is neither present nor in flight.
     fn on_fault(&mut self, _ask: &Ask<'_>, _map: &Mapping, _answer: &mut Answer) {}
 
-    /// A fault on the page at `ask.at`, which is here or in flight; `marked`: it has the mark.
+    /// A fault on the page at `ask.at`, which is present or in flight; `marked`: it has the mark.
     fn on_fault_hit(
         &mut self,
         _ask: &Ask<'_>,
@@ -110,12 +111,12 @@ pub trait Policy: Send {
     ) {
     }
 
-    /// A fault has ended, and this many pages that are here were mapped around it, the touched one among them
+    /// A fault has ended, and this many present pages were mapped around it, including the touched page
     /// ([`Wants::around`]).
     fn on_mapped(&mut self, _pages: u64) {}
 
-    /// Bit `n`: page `first + n` bears a mark that is not on it, but on the run of pages that it is kept with. Such pages are not mapped around
-    /// a fault.
+    /// Bit `n`: page `first + n` is in a run of pages that has a mark, but the mark is on another page of the run. Such
+    /// pages are not mapped around a fault.
     fn marked_runs(&self, _first: u64) -> u16 {
         0
     }
@@ -123,10 +124,11 @@ pub trait Policy: Send {
     /// A hint about `ask.request`.
     fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _answer: &mut Answer) {}
 
-    /// A file has its first open description; `before` is the one before it in the order of a listing ([`Scope::Source`]).
+    /// The first open description of a file was opened; `before` is the previous file in the order of a listing
+    /// ([`Scope::Source`]).
     fn on_file_opened(&mut self, _file: FileId, _before: Option<FileId>) {}
 
-    /// No open description of this file is left, or a listed one is forgotten ([`Scope::Source`]).
+    /// The last open description of this file was closed, or a listed file was forgotten ([`Scope::Source`]).
     fn on_file_closed(&mut self, _file: FileId) {}
 
     /// The outcome of something that this policy planned.
@@ -150,41 +152,42 @@ pub trait Policy: Send {
 /// How a demand read proceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandMode {
-    /// One fetch for each missing run, all at once.
+    /// One fetch for each missing run, all submitted at once.
     Whole,
-    /// One page, wait, the next: as 2.6.0 did in 2003, including its bug.
+    /// Reads one page and waits for it before the next page, as 2.6.0 did in 2003, including its bug.
     PageSerial,
 }
 
-/// The optional questions.
+/// The optional questions that a policy may want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Ask [`Policy::on_read`].
     pub read: bool,
-    /// Tell [`Policy::on_read_end`].
+    /// Call [`Policy::on_read_end`].
     pub read_end: bool,
-    /// Tell [`Policy::on_outcome`].
+    /// Call [`Policy::on_outcome`].
     pub outcome: bool,
-    /// One state for all readers of the file whatever [`Info::scope`] says, told by [`Policy::on_turn`] whose turn it is.
+    /// All readers of the file share one state, whatever [`Info::scope`] says. [`Policy::on_turn`] gives the reader of
+    /// the next calls.
     pub shared: bool,
     /// Measure the source, for [`Ask::source`].
     pub meter: bool,
-    /// A fault maps the pages around it that are here, as kernels do since 3.15; told by [`Policy::on_mapped`].
+    /// A fault maps the present pages around it, as kernels do since 3.15. [`Policy::on_mapped`] reports their number.
     pub around: bool,
 }
 
 /// A question: the read, and the information available for the answer.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// Now.
+    /// The current time.
     pub now: Nanos,
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which open description reads.
+    /// The open description that reads.
     pub open: OpenId,
     /// The measured source; all zero unless [`Wants::meter`].
     pub source: SourceView,
-    /// The bytes asked for, **not** clipped to the end of the file.
+    /// The requested bytes, **not** clipped to the end of the file.
     pub request: ByteRange,
     /// Start of the page that raised the question; the start of the request for `on_read` and `on_advice`.
     pub at: u64,
@@ -192,45 +195,44 @@ pub struct Ask<'a> {
     pub random: bool,
     /// Size of the file in bytes.
     pub file_size: u64,
-    /// The cache, through its three questions.
+    /// The cache, which the policy can only query.
     pub probe: Probe<'a>,
 }
 
-/// What a policy may know of its source, and the machine's limits.
+/// The properties of the source that a policy may know, and the machine's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceView {
     /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
     pub latency_ns: u64,
-    /// What one fetch of 21 exceeds of that time, behind others or not; 0: not known.
+    /// The time to the first bytes that one fetch in 21 exceeds, whether it was queued or not; 0: not known.
     pub tail_ns: u64,
-    /// The greatest rate of the last rounds in bytes a second; 0: not known.
+    /// The maximum rate of the latest rounds in bytes per second; 0: not known.
     pub rate: u64,
-    /// The greatest rate of one fetch alone; 0: not known, or fetches arrive whole.
+    /// The maximum rate of one fetch alone; 0: not known, or fetches arrive as a whole.
     pub single_rate: u64,
     /// Fetches that ended while four or more were in flight.
     pub busy: u32,
-    /// Demand reads that are in progress, the one that asks among them.
+    /// Demand reads in progress, including the one that raised the question.
     pub reads: u32,
-    /// Bytes that all demand reads asked for.
+    /// Bytes that all demand reads have requested.
     pub demand_bytes: u64,
-    /// Bytes of readahead that reads made use of, that left the cache without use, and that are present, in flight or waiting for a
-    /// slot, and unread.
+    /// Bytes of readahead that reads have used.
     pub used_bytes: u64,
-    /// The second of these.
+    /// Bytes of readahead that left the cache unused.
     pub unused_bytes: u64,
-    /// The third.
+    /// Bytes of readahead that no read has used yet: present, in flight, or waiting for a slot.
     pub unread_bytes: u64,
     /// Size of the cache in bytes.
     pub room: u64,
     /// Largest fetch in bytes.
     pub max_fetch: u64,
-    /// Fetches that may be in flight with no read waiting for them.
+    /// Fetches that may be in flight without a read waiting for them.
     pub ahead_slots: u32,
 }
 
 impl Ask<'_> {
-    /// The bytes asked for, up to the end of the file. Nothing where a policy with windows of at most `max` bytes reads none
-    /// ahead, whatever came before; then the answer has the reason.
+    /// The requested range, up to the end of the file. Returns `None` if a policy with windows of at most `max` bytes
+    /// would read nothing ahead, whatever came before; the answer then has the reason.
     #[must_use]
     pub fn readable(&self, max: u64, answer: &mut Answer) -> Option<(u64, u64)> {
         let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
@@ -242,7 +244,7 @@ impl Ask<'_> {
     }
 }
 
-/// A policy's view of the cache. Present and in flight count the same.
+/// A policy's view of the cache. Most questions treat pages in flight as cached.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub(crate) cache: &'a Cache,
@@ -257,7 +259,7 @@ impl<'a> Probe<'a> {
         self.files.next(file)
     }
 
-    /// The same questions about another file.
+    /// Like this probe, but for another file.
     #[must_use]
     pub fn of(&self, file: FileId) -> Probe<'a> {
         Probe { file, ..*self }
@@ -276,7 +278,7 @@ impl<'a> Probe<'a> {
             .is_cached(self.file, self.cache.page_size().page_of(offset))
     }
 
-    /// True when the page that holds `offset` is present, so that a read of it does not wait.
+    /// True if the page that holds `offset` is present, so that reading it does not wait.
     #[must_use]
     pub fn is_present(&self, offset: u64) -> bool {
         let page = self.cache.page_size().page_of(offset);
@@ -296,7 +298,7 @@ impl<'a> Probe<'a> {
         self.cache.absent(self.file, size.cover(range)) * size.bytes()
     }
 
-    /// Start of the first page that is not cached, looking at the pages of `[from, from + limit)` in order.
+    /// Start of the first uncached page in `[from, from + limit)`.
     #[must_use]
     pub fn next_hole(&self, from: u64, limit: u64) -> Option<u64> {
         let pages = self
@@ -308,7 +310,8 @@ impl<'a> Probe<'a> {
             .map(|p| self.cache.page_size().start_of(p))
     }
 
-    /// Bytes of consecutive cached pages that end where the page of `before` begins, looking back at most `limit` bytes.
+    /// Bytes of consecutive cached pages that end where the page of `before` begins, checking at most `limit` bytes
+    /// backwards.
     #[must_use]
     pub fn history(&self, before: u64, limit: u64) -> u64 {
         let size = self.cache.page_size();
@@ -322,26 +325,26 @@ impl<'a> Probe<'a> {
 /// An answer. The machine owns one and clears it between questions.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Ranges to have in the cache, in the order of their importance.
+    /// Ranges to have in the cache, most important first.
     pub windows: Vec<Window>,
-    /// Ranges whose pages are to be the last to be evicted.
+    /// Ranges whose pages shall be evicted last.
     pub refresh: Vec<ByteRange>,
-    /// Ranges whose pages are to leave first of all, also those in flight; reads that wait for them fetch anew.
+    /// Ranges whose pages shall leave first, including pages in flight; reads that wait for them fetch again.
     pub drop: Vec<ByteRange>,
-    /// How soon the windows are needed that are added next.
+    /// How soon the windows that are added next are needed.
     pub urgency: Option<Urgency>,
-    /// No fetch for this answer is longer; 0: as long as the machine allows.
+    /// Maximum length of a fetch for this answer; 0: the machine's maximum.
     pub max_fetch: u64,
-    /// Ask [`Policy::on_timer`] at this time.
+    /// Call [`Policy::on_timer`] at this time.
     pub wake_at: Option<Nanos>,
-    /// Leave the mark that raised this question where it is.
+    /// Keep the mark that raised this question.
     pub keep_mark: bool,
-    /// The rule that was followed, for reports; it changes nothing.
+    /// The rule that was applied, for reports; it has no effect.
     pub why: Option<Why>,
 }
 
 impl Answer {
-    /// Empties the answer, keeping its memory.
+    /// Empties the answer, but keeps its memory.
     pub fn clear(&mut self) {
         self.windows.clear();
         self.refresh.clear();
@@ -353,7 +356,7 @@ impl Answer {
         self.why = None;
     }
 
-    /// Whether it sets only the fate of the mark.
+    /// Whether the answer plans, refreshes and drops nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
@@ -362,7 +365,7 @@ impl Answer {
             && self.wake_at.is_none()
     }
 
-    /// Adds a window of `len` bytes from `start`, clipped to the largest offset there is.
+    /// Adds a window of `len` bytes from `start`, clipped to the largest possible offset.
     pub fn read(&mut self, start: u64, len: u64, mark: Option<u64>) {
         let range = ByteRange::between(start, start.saturating_add(len));
         self.windows.push(Window {
@@ -385,31 +388,31 @@ impl Answer {
     }
 }
 
-/// A range to be read and the page in it that shall start the next one.
+/// A range to read, and the page in it whose first touch triggers the next window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Another file of the same source, which must be known; none: the file that the question is about.
+    /// Another file of the same source, which must be known. `None`: the file that the question is about.
     pub file: Option<FileId>,
-    /// The bytes; may reach beyond the end of the file, where it is clipped.
+    /// The bytes; the part beyond the end of the file is cut off.
     pub range: ByteRange,
-    /// A byte of the page that gets the mark, if this window is what brings that page in.
+    /// A byte of the page that gets the mark, if this window brings that page in.
     pub mark: Option<u64>,
-    /// How soon it is needed; none: it goes out in the order in which windows were planned.
+    /// How soon the window is needed. `None`: windows are submitted in the order in which they were planned.
     pub urgency: Option<Urgency>,
 }
 
-/// How soon a window is needed. Of two streams that wait for slots, the one whose reader reaches its window much sooner goes first; windows of
-/// one stream keep their order, and none passes a window without an urgency.
+/// How soon a window is needed. If two streams wait for slots, the stream whose reader reaches its window much sooner
+/// goes first. Windows of one stream keep their order, and no window overtakes a window without an urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Urgency {
-    /// Which stream of its file.
+    /// The stream within its file.
     pub stream: u32,
     /// Bytes that its reader reads before it reaches the window.
     pub away: u64,
 }
 
 impl Urgency {
-    /// That of the bytes at `at` of a window that begins at `start`.
+    /// The urgency of the bytes at `at` in a window that begins at `start`.
     pub(crate) fn later(self, at: u64, start: u64) -> Urgency {
         Urgency {
             away: self.away.saturating_add(at.saturating_sub(start)),
@@ -422,17 +425,17 @@ impl Urgency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Outcome {
-    /// A fetch with an ahead part was submitted.
+    /// A fetch that contains readahead was submitted.
     Started { range: ByteRange },
-    /// It arrived whole, `took_ns` after it was submitted.
+    /// It arrived completely, `took_ns` after it was submitted.
     Arrived { range: ByteRange, took_ns: u64 },
-    /// Bytes of it, in the 64 pages around `at`, were demanded after they had arrived.
+    /// Bytes of readahead, in the 64 pages around `at`, were demanded after they had arrived.
     Used { file: FileId, at: u64, bytes: u64 },
-    /// Bytes of it, in the 64 pages around `at`, were demanded while they were in flight.
+    /// Bytes of readahead, in the 64 pages around `at`, were demanded while they were in flight.
     Late { file: FileId, at: u64, bytes: u64 },
-    /// Bytes of it were evicted or dropped without ever being demanded.
+    /// Bytes of readahead were evicted or dropped without being demanded.
     Unused { bytes: u64 },
-    /// It failed. `demand`: a read was waiting for part of it.
+    /// A fetch that contains readahead failed. `demand`: a read was waiting for part of it.
     Failed {
         range: ByteRange,
         error: Error,
@@ -440,7 +443,7 @@ pub enum Outcome {
     },
 }
 
-/// Whose reads one policy state sees.
+/// Whose reads a policy state sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One open description (Linux).
@@ -456,13 +459,13 @@ pub enum Scope {
 pub enum Unit {
     /// Bytes, written with an optional K, M, G.
     Bytes,
-    /// Bytes, or no more of them than the capacity of the storage allows: see [`capacity::Cap`].
+    /// Bytes, optionally limited by the capacity of the storage: see [`capacity::Cap`].
     Capped,
     /// A plain number.
     Count,
     /// A decimal number such as 1.25, kept in thousandths.
     Ratio,
-    /// One of the words.
+    /// One of these words.
     Word(&'static [&'static str]),
 }
 
@@ -473,7 +476,7 @@ pub struct Param {
     pub key: &'static str,
     /// How its value is written.
     pub unit: Unit,
-    /// Used when the key is absent, in the notation of a value.
+    /// The default value, in the same notation.
     pub default: &'static str,
     /// Smallest and largest value allowed (bytes or count; ignored for words).
     pub range: (u64, u64),
@@ -491,7 +494,7 @@ pub struct Info {
     pub origin: &'static str,
     /// Whose reads one state sees.
     pub scope: Scope,
-    /// The cache page it needs, if it cannot do with any.
+    /// The cache page size that the policy requires, if it requires one.
     pub page_bytes: Option<u64>,
     /// Its parameters.
     pub params: &'static [Param],
@@ -500,8 +503,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether a `max` that is left open follows the setting of the device: the policies of Linux, but for one whose
-    /// publication has another default.
+    /// Whether `max`, if it is not given, follows the setting of the device. This applies to the policies of Linux,
+    /// except one whose publication has another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params

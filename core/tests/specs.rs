@@ -57,7 +57,7 @@ fn oversized_values_are_refused() {
         ),
         (
             "linux-6.18:max=x",
-            "linux-6.18: max=x is no size such as 128K, nor capacity or capacity-2010b",
+            "linux-6.18: max=x is not a size such as 128K, capacity, capacity-2010b",
         ),
         (
             "linux-6.18:max=99999999T",
@@ -194,11 +194,11 @@ fn writes_read_back() {
 fn a_maximum_by_capacity() {
     assert_eq!(
         refused("linux-6.18:max=capacity"),
-        "linux-6.18:max=capacity: the capacity that max goes by is not known here; write max as a size"
+        "linux-6.18:max=capacity: max depends on the storage capacity, which is not known here; write max as a size"
     );
     assert!(
         refused("linux-6.18:max=capacity_")
-            .contains("is no size such as 128K, nor capacity or capacity-2010b")
+            .contains("is not a size such as 128K, capacity, capacity-2010b")
     );
     assert!(
         refused("linux-6.18:max=99G+capacity").contains("max=99G is not between"),

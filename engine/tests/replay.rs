@@ -380,7 +380,7 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
             .expect_err("no capacity here")
             .to_string();
         assert!(
-            error.contains("the capacity that max goes by is not known here"),
+            error.contains("max depends on the storage capacity, which is not known here"),
             "{error}"
         );
     }

@@ -1,7 +1,8 @@
 //! Converts a policy's answer to fetches: admission, merging, eviction.
 //!
-//! Readahead never takes the room of a demand read. Readahead is cut to the available room; demand pages
-//! always have theirs, because a piece is admitted only when it fits beside all that is held (`reads.rs`).
+//! Readahead never takes the room of a demand read. Readahead is cut to the available room. Demand pages always have
+//! room, because a piece of a read is admitted only if it fits beside all pinned pages and pages in flight
+//! (`reads.rs`).
 //!
 //! ```text
 //!   answer: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches
@@ -19,7 +20,7 @@ use crate::policy::{Answer, Ask, Outcome, Policy, Probe, SourceView, Tuning, Urg
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
-/// Minimum pages that a kernel reclaims at once.
+/// Minimum number of pages that a kernel reclaims in one step.
 const RECLAIMED_PAGES: u64 = 32;
 
 /// Pages that went in flight in this event and belong to no fetch yet.
@@ -27,23 +28,24 @@ const RECLAIMED_PAGES: u64 = 32;
 pub struct UnassignedPages {
     file: FileId,
     pages: PageRange,
-    /// The open description whose policy reads them ahead; nothing for demand.
+    /// The open description whose policy reads them ahead; `None` for demand.
     planner: Option<OpenId>,
-    /// Which window of the event they came from; each missing run counts as a window.
+    /// The window of the event that they belong to; each missing run counts as a window.
     window: u32,
-    /// Fetches go out in this order: 0 for the file that is read, then windows of other files as they were planned.
+    /// Fetches are submitted in this order: 0 for the file that is read, then windows of other files in the order in
+    /// which they were planned.
     turn: u32,
-    /// How soon it is needed, if the policy has set that.
+    /// How soon the pages are needed, if the policy has set an urgency.
     urgency: Option<Urgency>,
 }
 
-/// Windows of one event are numbered from here; the number only has to differ.
+/// The first free window number for this event. The numbers only have to differ.
 fn next_window(unassigned: &[UnassignedPages]) -> u32 {
     unassigned.last().map_or(0, |f| f.window + 1)
 }
 
 impl Machine {
-    /// Puts a question to a policy; the answer is in `self.answer`.
+    /// Asks a policy a question; the answer is then in `self.answer`.
     pub(super) fn ask(
         &mut self,
         Asker { file, open, stream }: Asker,
@@ -104,14 +106,15 @@ impl Machine {
         }
     }
 
-    /// What a policy of [`crate::policy::Scope::Source`] has set itself to; none for other policies, and before the first file is open.
+    /// The settings that a policy of [`crate::policy::Scope::Source`] has chosen for itself. `None` for other policies,
+    /// and before the first file is opened.
     #[must_use]
     pub fn tuning(&self) -> Option<Tuning> {
         let stream = self.streams.get(self.source_stream?)?;
         stream.policy.tuning(&self.source_view())
     }
 
-    /// Executes the answer for a read of `piece` (empty for hints). `request` is the reader's whole request.
+    /// Applies the answer for a read of `piece` (empty for hints). `request` is the reader's whole request.
     pub(super) fn apply(
         &mut self,
         file: FileId,
@@ -122,7 +125,7 @@ impl Machine {
         read: Option<u32>,
     ) {
         if !self.answer.drop.is_empty() {
-            // A read that waited for these pages fetches them in this event, and must not be taken for the planner.
+            // A read that waited for these pages fetches them in this event, and must not be credited to the planner.
             self.commit(read);
             let dropped = core::mem::take(&mut self.answer.drop);
             dropped
@@ -142,7 +145,7 @@ impl Machine {
             let before = self.stats.ra_refused_bytes;
             match window.file.filter(|other| *other != file) {
                 None => self.apply_window(file, open, piece, request, window, (read, 0)),
-                // Nothing of another file is demanded by this read.
+                // This read demands no bytes of another file.
                 Some(other) => self.apply_window(
                     other,
                     open,
@@ -232,7 +235,8 @@ impl Machine {
                     turn,
                     urgency,
                 });
-                // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
+                // Only planned bytes count, as in `ra_planned_bytes`: the bytes that the read itself requests come by
+                // demand.
                 let refused = self.clip(file, refused).intersect(window.range);
                 let bytes = refused.len() - refused.intersect(request).len();
                 if bytes > 0 {
@@ -246,7 +250,7 @@ impl Machine {
         }
     }
 
-    /// Pages that a read misses and no policy has planned.
+    /// Fetches pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.unassigned);
         self.send(UnassignedPages {
@@ -259,9 +263,9 @@ impl Machine {
         });
     }
 
-    /// Ahead pages go in flight as far as there is room: half the cache may be in flight, and what reads hold or may
-    /// still fetch stays free for them, so that whatever is not held or in flight can leave for a demand page. Returns
-    /// the rest, which is refused.
+    /// Readahead pages go in flight as far as there is room. At most half the cache may be in flight. Room for what
+    /// reads hold or may still fetch stays free, so that a page that is neither held nor in flight can always be
+    /// evicted for a demand page. Returns the rest, which is refused.
     fn send_ahead(&mut self, mut unassigned: UnassignedPages) -> PageRange {
         if unassigned.pages.is_empty() {
             return unassigned.pages;
@@ -334,8 +338,8 @@ impl Machine {
         }
     }
 
-    /// Every page that went in flight in this event gets a fetch. Neighbours share one where the rules allow it. `read`: whose
-    /// demand this is, if it is that of a read.
+    /// Creates fetches for all pages that went in flight in this event. Neighbouring pages share a fetch if the rules
+    /// allow it. `read`: the read whose demand this is, if there is one.
     pub(super) fn commit(&mut self, read: Option<u32>) {
         if self.unassigned.is_empty() {
             return;
@@ -392,7 +396,7 @@ impl Machine {
             end: last.pages.end,
         };
         let demanded = group.iter().any(|f| f.planner.is_none());
-        // In order: there is one queue.
+        // With `in_order` there is only one queue.
         let class = if demanded || self.config.in_order {
             Class::Demand
         } else {
@@ -407,7 +411,7 @@ impl Machine {
 
     /// Makes room for `wanted` pages; returns how many left. Pinned pages of active reads and pages in flight stay.
     pub(super) fn evict(&mut self, wanted: u64) -> u64 {
-        // A large cache gives whole groups up at once; a small one only what is needed.
+        // A large cache evicts whole groups at once; a small cache only as much as is needed.
         let batch = (self.config.capacity_pages / 64).clamp(1, 64);
         let (reads, page_lists) = (&self.reads, &mut self.cache);
         let reclaimed = page_lists.reclaim(wanted.max(RECLAIMED_PAGES), |file, number| {
@@ -460,7 +464,7 @@ impl Machine {
         held_by(&self.reads, file, number)
     }
 
-    /// Present pages leave: unused ones are counted and remembered, and the bytes are dropped.
+    /// Present pages leave. Unused pages are counted and remembered, and the bytes are discarded.
     pub(super) fn drop_present(&mut self, file: FileId, number: u64, mask: u64) {
         let Some(RemovedGroup { slot, before }) = self.cache.leave(file, number, mask) else {
             return;
@@ -486,7 +490,7 @@ impl Machine {
         });
     }
 
-    /// Counts a demand touch of readahead.
+    /// Counts readahead pages that a demand read touches.
     pub(super) fn credit(&mut self, file: FileId, number: u64, touched: TouchCounts) {
         if touched.first == 0 {
             return;
@@ -527,14 +531,14 @@ impl Machine {
         }
     }
 
-    /// Where the first page of `mask` in a group begins.
+    /// The byte offset of the first page of `mask` in a group.
     fn first_of(&self, number: u64, mask: u64) -> u64 {
         self.config
             .page
             .start_of(number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros()))
     }
 
-    /// Reports the outcome of an answer to its policy, if the policy wants it and is still open.
+    /// Reports the outcome of an answer to its policy, if the policy wants outcomes and is still open.
     pub(super) fn tell(&mut self, open: Option<OpenId>, outcome: Outcome) {
         let Some(open) = open else { return };
         let of_open = self
@@ -564,7 +568,7 @@ impl Machine {
     }
 }
 
-/// The parts of `run` before and after `inside`; all of it before, when that is empty.
+/// The parts of `run` before and after `inside`. If `inside` is empty, the first part is all of `run`.
 fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
     if inside.is_empty() {
         return (
@@ -595,7 +599,7 @@ fn held_by(reads: &Slab<Read>, file: FileId, number: u64) -> u64 {
     })
 }
 
-/// The same pages in parts of at most `most`.
+/// The same pages, split into parts of at most `most` pages.
 fn split_to(
     unassigned: UnassignedPages,
     most: u64,
@@ -621,7 +625,7 @@ fn split_to(
     })
 }
 
-/// At most `count` pages of `mask`: used ones first, then from the front.
+/// At most `count` pages of `mask`: used pages first, then from the front.
 fn pick(mask: u64, used: u64, count: u64) -> u64 {
     if u64::from(mask.count_ones()) <= count {
         return mask;

@@ -1,7 +1,7 @@
 //! External changes: listings, invalidation, new versions, hints, memory pressure.
 //!
-//! Never: serves an old byte after the change was reported. Present pages go at once, pages in flight are doomed, and
-//! reads that waited for them fetch again (or fail, if the whole version is gone).
+//! After a change is reported, the machine never serves an old byte. Present pages are dropped at once, and pages in
+//! flight are doomed. Reads that waited for them fetch again, or fail if the whole version has been replaced.
 
 use super::{AskedFor, Asker, MAX_IDS, Machine, Question};
 use crate::cache::GROUP_PAGES;
@@ -10,8 +10,8 @@ use crate::policy::{Answer, Ask, Policy, Why};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
-/// A hint counts for this many times the size of the cache: present pages are at most one of them, and readahead is given half
-/// of one, so more would be refused. Without this limit the answer to a hint on a file of exabytes would not end.
+/// Limits a hint to this many times the size of the cache. Present pages fill at most one cache, and readahead may use
+/// half of one, so more would be refused. Without this limit, answering a hint on a file of exabytes would not end.
 const HINTED_CACHES: u64 = 4;
 
 impl Machine {
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The file grew: its last page must be read again if it was partial.
+    /// The file grew: if its last page was partial, it must be read again.
     pub(super) fn grown(&mut self, file: FileId, size: u64) {
         let old = self.size_of(file);
         let page = self.config.page;
@@ -59,7 +59,7 @@ impl Machine {
         if self.files.get(file).is_none_or(|f| f.opens > 0) {
             return;
         }
-        // By its size, not without end: closing a small file must not look through the whole cache.
+        // Bounded by the size of the file, because closing a small file must not scan the whole cache.
         let pages = self.config.page.pages_for(self.size_of(file));
         let reads: Vec<u32> = self.reads_of(file).collect();
         reads
@@ -79,14 +79,14 @@ impl Machine {
         }
     }
 
-    /// A listing has the file. From now on a policy may read it, though it has no open description.
+    /// A listing contains the file. From now on a policy may read it, although it has no open description.
     pub(super) fn list(&mut self, file: FileId, size: u64, after: Option<FileId>, planned: bool) {
         if file.0 < MAX_IDS {
             self.files.list(file, size, after, planned);
         }
     }
 
-    /// The cache has another size from now on.
+    /// The size of the cache changes.
     pub(super) fn pressure(&mut self, pages: u64) {
         self.config.capacity_pages = pages;
         self.config = self.config.bounded();
@@ -99,8 +99,9 @@ impl Machine {
         }
     }
 
-    /// A hint: the policy may read ahead; pages not wanted any more leave, except those that a read waits for. An empty range is
-    /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
+    /// Handles a hint. The policy may read ahead. Pages that are no longer wanted leave, unless a read waits for them.
+    /// An empty range reaches to the end of the file, like a length of 0 for `posix_fadvise`; this is decided here,
+    /// once for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return;
@@ -123,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Ranges announced by the caller, planned as if by a policy. The policy's state is unchanged.
+    /// Reads ranges that the caller announced, as if a policy had planned them. The policy's state does not change.
     pub(super) fn prefetch(&mut self, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return;
@@ -156,7 +157,7 @@ impl Machine {
         self.commit(None);
     }
 
-    /// As much of what will be needed as is worth planning; see [`HINTED_CACHES`].
+    /// The part of an announced range that is worth planning; see [`HINTED_CACHES`].
     fn heard(&self, range: ByteRange) -> ByteRange {
         let cache = self
             .config
@@ -169,7 +170,7 @@ impl Machine {
         )
     }
 
-    /// Whole pages inside the range, and the last one of the file when the range reaches the end.
+    /// Drops the whole pages inside the range, and the last page of the file if the range reaches the end.
     fn drop_unneeded(&mut self, file: FileId, range: ByteRange) {
         let size = self.size_of(file);
         let page = self.config.page;
@@ -186,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// Present pages of the range leave and fetches that reach into it are doomed.
+    /// Drops present pages of the range, and dooms fetches that overlap it.
     fn drop_pages(&mut self, file: FileId, pages: PageRange) {
         for (number, mask) in self.groups_in(file, pages) {
             let present = self.cache.group(file, number).present() & mask;
@@ -203,7 +204,7 @@ impl Machine {
         reached.into_iter().for_each(|slot| self.doom(slot));
     }
 
-    /// The groups in use that the range touches, and which of their pages; cheap for a range without end.
+    /// The groups in use that the range touches, with their pages. This is cheap even if the range is unbounded.
     fn groups_in(&self, file: FileId, pages: PageRange) -> Vec<(u64, u64)> {
         let mask = |number| crate::cache::mask_of(number, pages.first, pages.end);
         let numbers = pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES);

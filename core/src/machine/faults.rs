@@ -1,8 +1,8 @@
-//! Page faults: reads of one page with questions of their own, and touches of mapped pages.
+//! Page faults and touches of mapped pages. A fault is a read of one page for which the policy has separate questions.
 //!
-//! A fault maps the cached pages around it in an aligned block of 16 (x86's default of 64 KiB), for policies of kernels that
-//! do so ([`crate::policy::Wants::around`]). A marked page is left out, so that its mark is hit. The driver tracks mapped
-//! pages: it calls [`Machine::around`] after it has served a fault.
+//! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy
+//! models a kernel that does so ([`crate::policy::Wants::around`]). Marked pages are left out, so that a later fault
+//! hits the mark. The driver tracks mapped pages: it calls [`Machine::around`] after it has served a fault.
 //!
 //! ```text
 //!   Fault ──► page here or in flight: on_fault_hit ─┬─► served ──► on_mapped(pages around)
@@ -16,14 +16,14 @@ use crate::cache::{GROUP_PAGES, mask_of};
 use crate::event::{Error, Mapping};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 
-/// Pages of the block that a fault maps.
+/// Pages in the block that a fault maps.
 const AROUND: u64 = 16;
 
 impl Machine {
     // ---- getters ----
 
-    /// The pages mapped by a fault at `at`, among the 64 pages from `64 * number` on: that number, and a bit for each page. The touched page is
-    /// always among them.
+    /// The pages that a fault at `at` maps, among the 64 pages from page `64 * number` on: returns that number, and a
+    /// bit for each page. The touched page is always included.
     #[must_use]
     pub fn around(&self, open: OpenId, at: u64, map: &Mapping) -> (u64, u64) {
         let page = self.config.page.page_of(at);
@@ -49,7 +49,7 @@ impl Machine {
 
     // ---- events in ----
 
-    /// A page fault: a read of one page, for which the policy has separate questions.
+    /// Starts a page fault: a read of one page, for which the policy has separate questions.
     pub(super) fn begin_fault(&mut self, id: ReadId, open: OpenId, at: u64, map: Mapping) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return self.refuse(id, open, Error::Limit);
@@ -140,7 +140,7 @@ impl Machine {
         stream.is_some_and(|stream| stream.wants.around)
     }
 
-    /// A fault has its page: the policy hears how many are mapped with it.
+    /// A fault has its page: tells the policy how many pages are mapped with it.
     pub(super) fn end_fault(&mut self, slot: u32) {
         let read = &self.reads[slot];
         let (Some(map), open, stream) = (read.fault, read.open_id(), read.stream) else {

@@ -1,7 +1,7 @@
-//! The life of a fetch: queued, submitted, answered. One fetch serves every read that wants its pages.
+//! The life of a fetch: queued, submitted, answered. One fetch serves all reads that need its pages.
 //!
-//! Readahead never precedes demand and never fails a read. A read fails only by a fetch that was made for it
-//! alone (`owner`); every other waiting read fetches again.
+//! Readahead is never submitted before demand, and never fails a read. Only a fetch that was made for one read alone
+//! (`owner`) can fail that read; every other waiting read fetches again.
 //!
 //! ```text
 //!   queued ──submit──► in flight ──progress──► ... ──done / failed──► gone
@@ -18,48 +18,49 @@ use crate::storage::SHORT_AHEAD_BYTES;
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
 use alloc::vec::Vec;
 
-/// What waits for a slot is passed by readahead of another stream if it is more than this many times as far from its reader. With 1, streams that
-/// are about as far ahead alternate: readers of a SATA SSD had twice the 99th percentile.
+/// Readahead of another stream overtakes waiting readahead if the latter is more than this many times as far from its
+/// reader. With a factor of 1, streams that are about equally far ahead alternate, and readers of a SATA SSD had twice
+/// the 99th percentile.
 const MUCH_LATER: u64 = 2;
 
 /// A submitted fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchView {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// What was submitted.
+    /// The submitted range.
     pub range: ByteRange,
-    /// Bytes from its start whose pages have landed: these must not be put in place again.
+    /// The number of bytes from its start whose pages have landed; these must not be copied to the cache again.
     pub arrived: u64,
-    /// Its bytes will be discarded.
+    /// The bytes will be discarded.
     pub doomed: bool,
-    /// A read waits for some of them.
+    /// A read waits for some of the pages.
     pub awaited: bool,
 }
 
-/// One run of pages in flight.
+/// A run of pages in flight.
 pub struct Fetch {
     pub file: FileId,
     pub pages: PageRange,
     class: Class,
-    /// Its position in the queue, if it is not the end.
+    /// Position in the queue; without an urgency the fetch goes to the end.
     pub urgency: Option<Urgency>,
-    /// The read this was made for, if it holds only pages that read demanded.
+    /// The read that this fetch was made for, if all its pages were demanded by that read.
     pub owner: Option<u32>,
-    /// The open description whose policy planned the ahead part, if there is one.
+    /// The open description whose policy planned the readahead part, if there is one.
     planner: Option<OpenId>,
-    /// Reads that wait for pages of it.
+    /// Reads that wait for pages of the fetch.
     pub waiters: Vec<u32>,
     /// Pages below this one have arrived.
     pub landed: u64,
     pub submitted: bool,
     submitted_at: Nanos,
     pub doomed: bool,
-    /// Its file has no reader left: whether it is read to its end is the driver's choice.
+    /// Its file has no reader left, so the driver decides whether to read it to its end.
     is_unneeded: bool,
-    /// Distinguishes this use of the slot from earlier ones.
+    /// Distinguishes this use of the slot from earlier uses.
     serial: u32,
-    /// For the meter.
+    /// Timing data for the meter.
     sent: FetchTiming,
 }
 
@@ -122,7 +123,7 @@ impl Machine {
         self.fetches[slot].pages.len() * self.config.page.bytes()
     }
 
-    /// Removes it from the readahead queue, if it was there.
+    /// Removes the fetch from the readahead queue, if it is in it.
     fn take_from_ahead_queue(&mut self, slot: u32) {
         if let Some(at) = self.ahead_queue.iter().position(|&f| f == slot) {
             self.ahead_queue.remove(at);
@@ -130,7 +131,7 @@ impl Machine {
         }
     }
 
-    /// Where readahead waits for a slot: before what the reader of another stream reaches much later.
+    /// The position at which readahead enters the queue: before readahead whose reader is much farther away.
     fn place_of(&self, slot: u32) -> usize {
         let of = |slot: u32| (self.fetches[slot].file, self.fetches[slot].urgency);
         let (file, Some(urgency)) = of(slot) else {
@@ -149,7 +150,7 @@ impl Machine {
             .map_or(0, |at| at + 1)
     }
 
-    /// Submits what is queued while there are slots: demand first, and readahead never the last slot.
+    /// Submits queued fetches while slots are free: demand first. Readahead never takes the last slot.
     pub(super) fn submit_queued(&mut self) {
         while self.in_flight < self.config.max_in_flight {
             let Some(slot) = self.demand_queue.pop_front() else {
@@ -169,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Readahead of this length may go out: more of it where all is short.
+    /// Whether readahead of this length may be submitted. More fetches may be in flight if all of them are short.
     fn has_slot_ahead(&self, bytes: u64) -> bool {
         self.ahead_in_flight < self.config.max_ahead_in_flight
             || self.ahead_in_flight < self.config.max_short_ahead_in_flight
@@ -211,10 +212,10 @@ impl Machine {
         }
     }
 
-    /// A read waits for every fetch that brings pages of its piece. A queued one is demand from now on.
+    /// Makes a read wait for every fetch that brings in pages of its piece. A queued fetch becomes demand.
     pub(super) fn wait_for_fetches(&mut self, slot: u32) {
         let (file, piece) = (self.reads[slot].file, self.reads[slot].piece);
-        // Ranges do not meet, so at most one begins before the piece and reaches into it.
+        // Ranges do not overlap, so at most one begins before the piece and reaches into it.
         let before = self
             .owners
             .range(..(file.0, piece.first))
@@ -254,14 +255,14 @@ impl Machine {
         }
     }
 
-    /// Another request than a fetch was answered.
+    /// A request other than a fetch was answered.
     pub(super) fn answered(&mut self, ns: u64) {
         if let Some(meter) = &mut self.meter {
             meter.answered(ns);
         }
     }
 
-    /// The meter does not count it.
+    /// Excludes the fetch from the meter.
     pub(super) fn at_hand(&mut self, id: FetchId) {
         let Some(slot) = self.fetch_of(id) else {
             return;
@@ -271,7 +272,7 @@ impl Machine {
         }
     }
 
-    /// Pages land as far as `bytes` reach; reads that need no more of them go on.
+    /// Pages land up to `bytes`. Reads that need no more pages of the fetch continue.
     fn land_to(&mut self, slot: u32, bytes: u64) {
         let fetch = &self.fetches[slot];
         if fetch.doomed {
@@ -279,7 +280,7 @@ impl Machine {
         }
         let (file, pages) = (fetch.file, fetch.pages);
         let range = self.clip(file, pages);
-        // The last page of a file is whole when the file ends in it.
+        // The last page of a file is complete when the file ends in it.
         let reached = range.start() + bytes.min(range.len());
         let landed = if reached == range.end() {
             pages.end
@@ -295,7 +296,7 @@ impl Machine {
             return;
         }
         self.measure_arrival(slot, fresh);
-        // Pages that landed may be evicted and fetched again by another: only the rest is owned.
+        // Landed pages may be evicted and fetched again by another fetch, so the fetch owns only the rest.
         self.owners.remove(&(file.0, fresh.first));
         self.fetches[slot].landed = fresh.end;
         if fresh.end < pages.end {
@@ -355,7 +356,7 @@ impl Machine {
         }
     }
 
-    /// Bytes that have not arrived become absent again. The read that owns the fetch fails; reads that joined it fetch again.
+    /// Bytes that have not arrived become absent again. The read that owns the fetch fails; other reads fetch again.
     fn end_failed_fetch(&mut self, slot: u32, error: Error) {
         let refused = if error == Error::Limit {
             self.ahead_bytes(&self.fetches[slot])
@@ -367,7 +368,7 @@ impl Machine {
         if fetch.doomed {
             return;
         }
-        // A refused fetch has not failed, because no request was sent. Neither has a cancelled one.
+        // A refused fetch has not failed, because no request was sent. A cancelled fetch has not failed either.
         self.stats.failed_fetches += u64::from(error != Error::Limit && !fetch.is_unneeded);
         let planner = fetch.planner;
         self.count(planner, |stats| stats.ra_refused_bytes += refused);
@@ -394,7 +395,7 @@ impl Machine {
         }
     }
 
-    /// Takes an answered fetch out of every table.
+    /// Removes an answered fetch from every table.
     fn take_fetch(&mut self, slot: u32) -> Fetch {
         let Some(fetch) = self.fetches.remove(slot) else {
             unreachable!("only called with a slot in use")
@@ -409,7 +410,7 @@ impl Machine {
         fetch
     }
 
-    /// The bytes in flight are not needed any more: the pages are dropped now, and the result will be discarded.
+    /// The bytes in flight are not needed any more: drops their pages now; the result will be discarded.
     pub(super) fn doom(&mut self, slot: u32) {
         self.lose_rest(slot);
         let fetch = &mut self.fetches[slot];
@@ -428,15 +429,16 @@ impl Machine {
         waiters.into_iter().for_each(|w| self.waited_enough(w));
     }
 
-    /// A reader of the file was closed. If no other has read it, nothing waits for what is read ahead of it: the driver may end those
-    /// fetches. What has arrived stays, and what arrives all the same is kept.
+    /// A reader of the file was closed. If the file has no other reader that has read, nothing waits for its readahead,
+    /// and the driver may cancel those fetches. Pages that have arrived stay, and pages that arrive in spite of this
+    /// are kept.
     pub(super) fn cancel_unneeded(&mut self, file: FileId) {
         let is_ahead = |fetch: &Fetch| {
             fetch.file == file && fetch.class == Class::Ahead && fetch.waiters.is_empty()
         };
         let ahead = |slot: &u32| is_ahead(&self.fetches[*slot]) && !self.fetches[*slot].doomed;
         let unneeded: Vec<u32> = self.fetches.slots().filter(ahead).collect();
-        // Looked at last: nearly always nothing is in flight.
+        // Checked last, because usually nothing is in flight.
         let mut others = self.opens.iter().flatten().filter(|open| open.file == file);
         if unneeded.is_empty()
             || others.any(|open| open.stats.demand_reads > 0)
@@ -445,7 +447,7 @@ impl Machine {
             return;
         }
         if let Some(stream) = self.source_stream {
-            // It must not take what is missing then for evicted.
+            // The policy must not take the missing pages for evicted ones.
             self.streams[stream].policy.on_file_closed(file);
         }
         for slot in unneeded {
@@ -458,7 +460,7 @@ impl Machine {
         }
     }
 
-    /// Pages of a fetch that have not arrived are absent again, with what was counted of them taken back.
+    /// Pages of a fetch that have not arrived become absent again, and their counts are undone.
     fn lose_rest(&mut self, slot: u32) {
         let fetch = &self.fetches[slot];
         if fetch.doomed {
@@ -489,7 +491,7 @@ impl Machine {
                 used: asked,
                 submitted,
             });
-            // The number of a closed description may have been given to another since, which then has less to take back.
+            // A new description may have the number of a closed one; it has less to subtract.
             self.count(before.planner, |stats| {
                 stats.used_bytes = stats.used_bytes.saturating_sub(used);
                 stats.late_bytes = stats.late_bytes.saturating_sub(used);
@@ -500,12 +502,12 @@ impl Machine {
         fetch.landed = fetch.pages.end;
     }
 
-    /// Bytes of a fetch's pages that readahead brought in or will bring in.
+    /// Bytes of the fetch's pages that readahead brings in.
     fn ahead_bytes(&self, fetch: &Fetch) -> u64 {
         self.sum_bytes(fetch, crate::cache::Group::ahead)
     }
 
-    /// Of these, bytes that no read has demanded.
+    /// How many of these bytes no read has demanded.
     pub(super) fn untouched_bytes(&self, fetch: &Fetch) -> u64 {
         self.sum_bytes(fetch, crate::cache::Group::untouched)
     }

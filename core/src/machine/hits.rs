@@ -1,41 +1,42 @@
-//! Reads of cached pages: the short path through the machine, and the path around it.
+//! Reads of cached pages: the fast path through the machine, and the path around it.
 //!
-//! A page is settled when it is present, was demanded before and bears no mark. A read of settled pages raises no question
-//! and changes no page: it only refreshes the order of eviction and the counters, and a policy may want to know where it
-//! ended. So a driver may serve such a read without the machine and report it afterwards
-//! ([`crate::event::Event::Hit`]), with others, those of one thread in their order. Never: a report that causes a fetch.
+//! A page is settled if it is present, was demanded before and has no mark. A read of settled pages raises no question
+//! and changes no page. It only refreshes the eviction order and the counters, and a policy may want to know where it
+//! ended. So a driver may serve such a read without the machine, and report it afterwards
+//! ([`crate::event::Event::Hit`]), several at a time; reads of one thread must stay in order. Such a report never
+//! causes a fetch.
 //!
 //! ```text
 //!   Read ──► all pages present, none marked, one group ──► quick_hit: Serve at once
 //!   settled(..) ──► the driver serves without asking ──► Hit: counted, refreshed
 //! ```
 //!
-//! Example: a thread reads page 7 of a group for the first time, by `Read`. Now the page is settled, and the next 1,000 reads of
-//! it are reported by `Hit`, 64 at a time.
+//! Example: a thread reads page 7 of a group for the first time, by `Read`. Now the page is settled, and the next 1,000
+//! reads of it are reported by `Hit`, 64 at a time.
 
 use super::reads::Read;
 use super::{MAX_READS, Machine, Verdict};
 use crate::cache::{GROUP_PAGES, one_group};
 use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
-/// A group with pages that may be read without asking, until one of its pages is put or dropped.
+/// A group with pages that may be read without asking, until one of its pages is replaced or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledGroup {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which group of it.
+    /// The number of the group in the file.
     pub number: u64,
-    /// The slot of its bytes.
+    /// The slot of the group's bytes.
     pub slot: GroupSlot,
-    /// Bit `n` is page `64 * number + n` of the file. A page that is put back later is another page.
+    /// Bit `n` is page `64 * number + n` of the file. If a page leaves and returns, this view does not include it.
     pub pages: u64,
 }
 
 impl Machine {
     // ---- getters ----
 
-    /// The group of `pages`, if they are in one group and all of them are settled. Nothing where the policy is to be asked about
-    /// pages that are here.
+    /// The group of `pages`, if all of them are in one group and settled. `None` if the policy wants to be asked about
+    /// present pages.
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;
@@ -53,14 +54,14 @@ impl Machine {
 
     // ---- events in ----
 
-    /// A reader has read settled pages. Pages that were dropped or replaced since are not changed.
+    /// A reader has read settled pages. Pages that were dropped or replaced since then stay unchanged.
     pub(super) fn hit(&mut self, read: ReadId, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return;
         };
         let pages = self.config.page.cover(range);
         if one_group(pages).is_none() {
-            // There were no such bytes. A log may contain anything.
+            // These bytes do not exist. A log may contain anything.
             return;
         }
         self.cache.refresh(file, pages);
@@ -68,8 +69,8 @@ impl Machine {
         self.count_served(read, open, range.len(), (Verdict::Hit, 0));
     }
 
-    /// The short way for a read of which every page is present and none is marked, all in one group. Gives the read
-    /// back when it is another.
+    /// The fast path for a read whose pages are all present, unmarked and in one group. Gives any other read back to
+    /// the caller.
     #[allow(
         clippy::result_large_err,
         reason = "a read that is no quick hit goes on; a box for it would cost more than the copy"

@@ -1,7 +1,7 @@
-//! The meter: a source's latency and rate, measured on every fetch, demand included.
+//! The meter: measures a source's latency and rate on every fetch, including demand.
 //!
-//! It outlives a stream and a file, because latency and rate belong to the source. It is fed only when the policy wants it
-//! ([`crate::policy::Wants::meter`]). Five figures:
+//! It outlives streams and files, because latency and rate belong to the source. It is fed only if the policy wants it
+//! ([`crate::policy::Wants::meter`]). It has five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
@@ -11,45 +11,50 @@
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
 //!   busy      fetches while four or more were in flight, long ones by their MiB: only these show the source's maximum rate
 //! ```
-//! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
-//! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
+//! Example: four fetches of 1 MiB are submitted together and arrive after 15, 20, 25 and 30 ms. Their samples are 67,
+//! 100, 120 and 133 MB/s, so the rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are
+//! the latency.
 //!
-//! A fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB submitted 40 ms earlier completes. Its bytes did not arrive in 0.2 ms: of
-//! transfers longer than the fetch itself only a part counts, as if their bytes had arrived evenly (`ArrivalHistogram`).
+//! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier
+//! completes. The 8 MiB did not arrive within 0.2 ms. So if a transfer took longer than the fetch, only a part of it
+//! counts, as if its bytes had arrived evenly (`ArrivalHistogram`).
 //!
-//! If eight consecutive fetches of a source that is not busy take more than twice the latency, or less than half of it, they replace
-//! all samples: the latency has changed, for example by a new route.
+//! If eight consecutive fetches of a source that is not busy take more than twice the latency, or less than half of it,
+//! they replace all samples: the latency has changed, for example because of a new route.
 //!
-//! The latency of an idle source does not contain the queue made by readahead. A source that is never idle still
-//! updates it, by 16 fetches queued after others. A queue only adds to their first-byte times, so a median below the latency means a lower
-//! latency. (The minimum of 16 is not usable: on a store whose first bytes take 15 ms in the median it is 5, and windows become too
-//! short.) The latency has increased if the minimum, less the transfer time of the bytes before it and its own, is more
-//! than twice the latency. Without that part a scan that keeps 700 KB in flight on a link of 62 MB/s shows 11 ms where the round
-//! trip is 0.7 ms, and reads farther ahead because of it.
+//! The latency is measured on an idle source, so it does not include the queue that readahead creates. A source that is
+//! never idle still updates the latency, using 16 fetches that were queued after others. A queue can only increase
+//! their first-byte times, so if their median is below the latency, the latency is lower than measured. (The minimum of
+//! the 16 would not work: on a store whose first bytes take 15 ms in the median the minimum is 5 ms, and windows would
+//! become too short.) The latency has increased if the minimum, less the transfer time of the bytes in flight before it
+//! and of its own bytes, is more than twice the latency. Without this subtraction, a scan that keeps 700 KB in flight
+//! on a link of 62 MB/s would measure 11 ms instead of a round trip of 0.7 ms, and would read ahead too far.
 //!
-//! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), the greatest of the last rounds.
+//! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), maximum of the latest rounds.
 
 use crate::units::mul_div;
 
-/// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.
+/// Latency samples kept. Chosen because the median of fewer samples follows single slow requests.
 const LATENCIES: usize = 16;
-/// Fetches behind others after which their first-byte times are looked at.
+/// Number of queued fetches after which their first-byte times are evaluated.
 const LOADED_EVERY: usize = 16;
-/// Rows of that many fetches of which the tail is looked at, and how many of all are slower than it: one of 21.
+/// Rows of `LOADED_EVERY` fetches of which the tail is taken, and the number of all these fetches that are slower: one
+/// of 21.
 const TAIL_ROWS: usize = 4;
 const SLOWER: usize = 3;
-/// Fetches in a row that show another latency. Chosen: eight slow requests of a store with a long tail are rare, and a step of
-/// the latency is known after two windows.
+/// Consecutive fetches that must show another latency. Chosen because eight consecutive slow requests are rare on a
+/// store with a long tail, and because a step of the latency is then detected after two windows.
 const CHANGED_AFTER: u32 = 8;
-/// Fetches of a round of the rate; the greatest of the last two rounds counts.
+/// Fetches in a round of the rate; the maximum of the last two rounds counts.
 const ROUND: u32 = 128;
-/// Requests in flight from which on a source counts as busy.
+/// A source with this many requests in flight counts as busy.
 const BUSY: u32 = 4;
-/// Bytes of a long fetch that count as one. 16 fetches of 8 MiB would be known after half a second of 200 MB/s, when a window
-/// for the rate before that has gone out.
+/// A long fetch counts once per this many bytes. Otherwise 16 fetches of 8 MiB at 200 MB/s would be known only after half a
+/// second, after a window for the earlier rate has been submitted.
 const PIECE: u64 = 1 << 19;
 
-/// Classes of `ArrivalHistogram`, and the bits of the first: a fetch that takes less than 8 us has no queue behind it.
+/// Number of classes of `ArrivalHistogram`, and the bits of the first class: a fetch that takes less than 8 us has no
+/// queue before it.
 const CLASSES: usize = 24;
 const FIRST_CLASS: u32 = 13;
 
@@ -60,22 +65,22 @@ pub struct Meter {
     next: usize,
     known: usize,
     latency_ns: u64,
-    /// The same of a request that was no fetch.
+    /// Latency of a request that was not a fetch.
     answer_ns: u64,
-    /// First-byte times of the latest fetches behind others, how many these are, and the least of them less the time of the bytes
-    /// before it.
+    /// First-byte times of the latest queued fetches, their number, and the minimum of these times after subtracting
+    /// the time of the bytes before each.
     loaded: [u64; LOADED_EVERY],
     loaded_count: usize,
     free_ns: u64,
-    /// First-byte times of the latest fetches less the time of the bytes before each, how many there were, and the tail of them.
+    /// First-byte times of the latest fetches, less the time of the bytes before each; their number; and their tail.
     slow: [[u64; LOADED_EVERY]; TAIL_ROWS],
     slow_count: usize,
     tail_ns: u64,
-    /// Least and greatest first-byte time of the latest fetches of a source that was not busy, and how many these are.
+    /// Minimum and maximum first-byte time of the latest fetches of a source that was not busy, and their number.
     quiet: (u64, u64),
     quiet_count: u32,
     rates: [u64; 2],
-    /// The same of one fetch alone, from its first bytes to its last.
+    /// The rate of one fetch alone, from its first bytes to its last, in the last two rounds.
     singles: [u64; 2],
     in_round: u32,
     delivered: ArrivalHistogram,
@@ -89,23 +94,24 @@ pub struct Meter {
 pub struct FetchTiming {
     delivered: ArrivalHistogram,
     in_flight: u32,
-    /// Its bytes, and those that were in flight before it.
+    /// Bytes of the fetch, and bytes that were in flight before it.
     len: u64,
     ahead_of_it: u64,
-    /// How many bytes arrived first, 0 until they have, and when.
+    /// The number of bytes that arrived first (0 until then), and the time.
     first: u64,
     first_ns: u64,
-    /// All that has arrived of it, and when the last of that did.
+    /// All bytes of the fetch that have arrived, and the time of the last of them.
     own: u64,
     last_ns: u64,
-    /// It counts by its pieces.
+    /// It has been counted in pieces.
     is_counted: bool,
-    /// It is not measured.
+    /// It is excluded from measurement.
     is_left_out: bool,
 }
 
 impl Meter {
-    /// Median time from a fetch to its first bytes, of an idle source, in nanoseconds. Before the first fetch that of another request.
+    /// Median time from a fetch to its first bytes on an idle source, in nanoseconds. Before the first fetch, the
+    /// latency of another request.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
         if self.known == 0 {
@@ -115,36 +121,38 @@ impl Meter {
         }
     }
 
-    /// What one fetch of 21 exceeds, from its start to its first bytes in nanoseconds, queues left out; 0: not known.
+    /// The time from a fetch to its first bytes, without queues, that one fetch in 21 exceeds, in nanoseconds; 0: not
+    /// known.
     #[must_use]
     pub fn tail_ns(&self) -> u64 {
         self.tail_ns
     }
 
-    /// A request that was no fetch was answered after so long. It may have had to connect, so a fetch knows better.
+    /// A request that was not a fetch was answered after this time. It may have included connecting, so a fetch is more
+    /// accurate.
     pub fn answered(&mut self, ns: u64) {
         self.answer_ns = ns;
     }
 
-    /// The greatest rate of the last rounds in bytes a second.
+    /// The maximum rate of the latest rounds in bytes per second.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.rates[0].max(self.rates[1])
     }
 
-    /// The greatest rate of one fetch after its first bytes, in bytes a second; 0 where fetches arrive whole.
+    /// The maximum rate of one fetch after its first bytes, in bytes per second; 0 if fetches arrive as a whole.
     #[must_use]
     pub fn single_rate(&self) -> u64 {
         self.singles[0].max(self.singles[1])
     }
 
-    /// Fetches while the source was busy, long ones by their MiB.
+    /// Number of fetches while the source was busy; long ones count by their MiB.
     #[must_use]
     pub fn busy(&self) -> u32 {
         self.busy
     }
 
-    /// A fetch of `len` bytes goes out while `in_flight` others are in flight.
+    /// A fetch of `len` bytes is submitted while `in_flight` others are in flight.
     pub fn sent(&mut self, in_flight: u32, len: u64) -> FetchTiming {
         let ahead_of_it = self.outstanding;
         self.outstanding += len;
@@ -157,7 +165,7 @@ impl Meter {
         }
     }
 
-    /// The source is not asked for what is still to come of a fetch.
+    /// Excludes a fetch whose remaining bytes will not be requested from the source.
     pub fn leave_out(&mut self, sent: &mut FetchTiming) {
         if !sent.is_left_out {
             self.outstanding = self
@@ -167,7 +175,7 @@ impl Meter {
         }
     }
 
-    /// Bytes of a fetch have arrived, `after_ns` after it went out.
+    /// Bytes of a fetch have arrived, `after_ns` after it was submitted.
     pub fn arrived(&mut self, sent: &mut FetchTiming, bytes: u64, after_ns: u64) {
         if sent.is_left_out {
             return;
@@ -179,7 +187,7 @@ impl Meter {
         let pieces = sent.own / PIECE;
         sent.own = sent.own.saturating_add(bytes);
         let pieces = sent.own / PIECE - pieces;
-        // What lands whole shows no more at its end than that it is there.
+        // A fetch that arrives as a whole shows only its end.
         if pieces > 0 && bytes < sent.len {
             sent.is_counted = true;
             self.rates[0] = self.rates[0].max(self.delivery_rate(sent, after_ns));
@@ -200,7 +208,7 @@ impl Meter {
         }
     }
 
-    /// A fetch is over, `after_ns` after it went out.
+    /// A fetch has ended, `after_ns` after it was submitted.
     pub fn ended(&mut self, sent: &FetchTiming, after_ns: u64) {
         if sent.is_left_out {
             return;
@@ -222,7 +230,7 @@ impl Meter {
         }
     }
 
-    /// What the source delivered while the fetch was in flight, by the time that it took.
+    /// The bytes that the source delivered while the fetch was in flight, divided by the time.
     fn delivery_rate(&self, sent: &FetchTiming, after_ns: u64) -> u64 {
         rate(self.delivered.since(&sent.delivered, after_ns), after_ns)
     }
@@ -236,7 +244,7 @@ impl Meter {
         self.busy = self.busy.saturating_add(fetches);
     }
 
-    /// The latency itself has changed when several fetches in a row took more than twice or less than half of it.
+    /// The latency has changed if several consecutive fetches took more than twice or less than half of it.
     fn quiet_sample(&mut self, ns: u64) {
         let (least, greatest) = if self.quiet_count == 0 {
             (ns, ns)
@@ -256,9 +264,9 @@ impl Meter {
         }
     }
 
-    /// A fetch was submitted behind others. The median of 16 such fetches counts where it is below the latency. Where the least of them is
-    /// above it, the bytes that were in flight before the fetch and its own may explain it: only what is left counts, and only if the
-    /// latency has doubled.
+    /// Handles a fetch that was queued after others. The median of 16 such fetches counts if it is below the latency.
+    /// If their minimum is above the latency, the bytes in flight before the fetch and its own bytes may explain that:
+    /// only the remaining time counts, and only if the latency has doubled.
     fn loaded_sample(&mut self, ns: u64, queued_ns: u64) {
         let free_ns = ns.saturating_sub(queued_ns);
         self.free_ns = if self.loaded_count == 0 {
@@ -275,7 +283,8 @@ impl Meter {
         self.loaded.sort_unstable();
         let median = self.loaded[LOADED_EVERY / 2 - 1];
         if self.known == 0 {
-            // Nothing went out while the source was idle. What a queue explains is a guess by a rate that is hardly known.
+            // No fetch was submitted while the source was idle. The queueing time is only an estimate, because the rate
+            // is hardly known.
             self.latency_sample(self.loaded[0].max(1));
         } else if self.free_ns > self.latency_ns.saturating_mul(2) {
             (self.known, self.next) = (0, 0);
@@ -285,7 +294,8 @@ impl Meter {
         }
     }
 
-    /// First bytes came, of an idle source or not, `free_ns` after what was in flight before them. Looked at once a row.
+    /// The first bytes of a fetch came `free_ns` after the bytes in flight before them, on an idle or busy source. The
+    /// tail is computed once per row.
     fn tail_sample(&mut self, free_ns: u64) {
         let (row, at) = (
             self.slow_count / LOADED_EVERY,
@@ -309,7 +319,7 @@ impl Meter {
         self.latency_ns = self.median();
     }
 
-    /// Of the samples of the latency; 0 if there is none.
+    /// The median of the latency samples; 0 if there is none.
     fn median(&self) -> u64 {
         let mut sorted = self.latencies;
         let sorted = &mut sorted[..self.known];
@@ -318,8 +328,8 @@ impl Meter {
     }
 }
 
-/// Bytes that have arrived, by how long they had been under way: since their fetch went out, or since bytes of it had arrived before.
-/// Each class is twice the one before; the first is up to 16 us, the last from 69 s on.
+/// Bytes that have arrived, by their time in flight: since their fetch was submitted, or since earlier bytes of it
+/// arrived. Each class covers twice the time of the previous one; the first is up to 16 us, the last starts at 69 s.
 #[derive(Clone, Copy, Debug, Default)]
 struct ArrivalHistogram([u64; CLASSES]);
 
@@ -329,7 +339,8 @@ impl ArrivalHistogram {
         *all = all.saturating_add(bytes);
     }
 
-    /// Bytes that came in the `ns` since `before`. Of a class of longer times `ns` / its middle counts.
+    /// Bytes that came in the `ns` since `before`. If a class has longer times, only the fraction `ns` / its middle
+    /// counts.
     fn since(&self, before: &Self, ns: u64) -> u64 {
         let own = class(ns);
         let came = |n: usize| self.0[n] - before.0[n];

@@ -1,7 +1,7 @@
-//! The life of a demand read: look-up, wait, lease, release; in pieces if it is large.
+//! The life of a demand read: look-up, wait, lease, release. A large read is processed in pieces.
 //!
-//! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
-//! it fetches whatever is absent, however it came to be absent.
+//! No read is ever lost. `ensure` alone decides between waiting and serving, and it fetches every absent page, whatever
+//! the reason for its absence.
 
 use super::{AskedFor, Asker, LookedUp, MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};
@@ -11,13 +11,13 @@ use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId}
 /// The state of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its next piece found no room.
+    /// There was no room for its next piece.
     Starved,
     /// It waits for `pending` fetches.
     Waiting,
-    /// Its piece has been served and not released.
+    /// Its piece has been served and not yet released.
     Leased,
-    /// As before, but the rest will fail.
+    /// Like `Leased`, but the rest of the read will fail.
     Spoiled(Error),
 }
 
@@ -27,13 +27,13 @@ pub struct Read {
     open: OpenId,
     pub file: FileId,
     pub stream: u32,
-    /// As asked for.
+    /// The range that the reader requested.
     request: ByteRange,
-    /// Clipped to the file.
+    /// The range clipped to the file.
     pub range: ByteRange,
     /// Pages that are pinned: looked up, waited for or leased.
     pub piece: PageRange,
-    /// Fetches this read is registered with.
+    /// Number of fetches that this read waits for.
     pub pending: u32,
     stage: Stage,
     verdict: Verdict,
@@ -41,7 +41,7 @@ pub struct Read {
     missed_bytes: u64,
     stall_ns: u64,
     random: bool,
-    /// The mapping, of a page fault.
+    /// The mapping, if the read is a page fault.
     pub fault: Option<Mapping>,
     began: Nanos,
 }
@@ -84,14 +84,14 @@ impl Machine {
         self.advance(slot);
     }
 
-    /// Largest piece of a read that is pinned at once: a quarter of the cache, so that pinned pages, pages in
-    /// flight and a piece that waits for room always fit together.
+    /// Largest piece of a read that is pinned at once: a quarter of the cache, so that pinned pages, pages in flight
+    /// and a piece that waits for room always fit together.
     pub(super) fn piece_pages(&self) -> u64 {
         let most = self.config.max_fetch_bytes / self.config.page.bytes();
         (self.config.capacity_pages / 4).min(most.max(1) * 4)
     }
 
-    /// Whether a piece fits beside what is pinned or in flight already; it does in an idle machine.
+    /// Whether a piece fits beside the pages that are pinned or in flight; in an idle machine it always does.
     pub(super) fn has_room(&self, pages: u64) -> bool {
         let held = self.reserved + self.cache.pages_in_flight();
         held == 0 || held + pages <= self.config.capacity_pages
@@ -117,7 +117,7 @@ impl Machine {
         if !self.has_room(piece.len()) {
             self.reads[slot].stage = Stage::Starved;
             self.starved.push_back(slot);
-            // What the policy planned on seeing the read goes out without it.
+            // Windows that the policy planned for this read are submitted now, without the read.
             self.commit(Some(slot));
             return;
         }
@@ -151,7 +151,7 @@ impl Machine {
         }
     }
 
-    /// Pins a piece and counts it.
+    /// Pins a piece and counts its pages.
     fn hold(&mut self, slot: u32, piece: PageRange) {
         let read = &mut self.reads[slot];
         read.piece = piece;
@@ -206,7 +206,7 @@ impl Machine {
         read.missed_bytes += missed_bytes;
     }
 
-    /// Serves or fetches the pages at the start of `rest`; returns how many pages that was, at least one.
+    /// Serves or fetches the pages at the start of `rest`. Returns the number of these pages, at least one.
     fn look_up_at(&mut self, slot: u32, file: FileId, rest: PageRange) -> u64 {
         let mut run = self.cache.look(file, rest);
         if run.pages == 0 {
@@ -245,7 +245,7 @@ impl Machine {
         run.pages
     }
 
-    /// The look-up of a page-serial policy: up to and with the first page that has to be waited for.
+    /// The look-up for a page-serial policy: up to and including the first page that the read must wait for.
     fn serial_piece(&mut self, slot: u32, most: PageRange) -> PageRange {
         let file = self.reads[slot].file;
         self.hold(slot, most);
@@ -267,7 +267,7 @@ impl Machine {
             }
         }
         self.commit(Some(slot));
-        // The piece ends at the last page looked up; the rest follows.
+        // The piece ends at the last page that was looked up; the rest follows later.
         let piece = PageRange {
             first: most.first,
             end: at,
@@ -305,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// Pages of a read that are cached are demanded: usage and lateness are counted.
+    /// Marks cached pages of a read as demanded, and counts use and lateness.
     fn touch(&mut self, slot: u32, file: FileId, pages: PageRange) {
         if self.cache.present_run(file, pages) < pages.len() {
             self.met(slot, Verdict::Late);
@@ -393,7 +393,7 @@ impl Machine {
         });
     }
 
-    /// A read has all of its bytes.
+    /// Counts a read that has all of its bytes.
     pub(super) fn count_served(
         &mut self,
         read: ReadId,
@@ -420,7 +420,7 @@ impl Machine {
         });
     }
 
-    /// What the pages of the read were that holds this lease, as far as they have been looked up.
+    /// The states of the read's pages when they were looked up, so far, for the read that holds this lease.
     #[must_use]
     pub fn looked_up(&self, lease: LeaseId) -> Option<LookedUp> {
         let read = self.reads.get(lease.0)?;
@@ -435,7 +435,7 @@ impl Machine {
         })
     }
 
-    /// The bytes of a piece have been copied out: on to the next, or to the end.
+    /// The bytes of a piece have been copied: continues with the next piece, or ends the read.
     pub(super) fn release(&mut self, lease: LeaseId) {
         let Some(read) = self.reads.get(lease.0) else {
             return;
@@ -461,7 +461,7 @@ impl Machine {
         }
     }
 
-    /// A read that waits fails; one that is being copied fails after that.
+    /// Fails a read. A waiting read fails now; a read whose bytes are being copied fails after the copy.
     pub(super) fn fail_read(&mut self, slot: u32, error: Error) {
         let read = &mut self.reads[slot];
         match read.stage {
@@ -489,7 +489,7 @@ impl Machine {
         }
     }
 
-    /// The caller no longer waits for this read. One that holds a lease ends with its release.
+    /// The caller no longer waits for this read. If it holds a lease, it ends when the lease is released.
     pub(super) fn abandon(&mut self, id: ReadId) {
         let found = self.reads.slots().find(|&slot| self.reads[slot].id == id);
         let Some(slot) = found else { return };
@@ -501,7 +501,7 @@ impl Machine {
         self.reads.remove(slot);
     }
 
-    /// Takes a waiting read off its fetches and its pages.
+    /// Detaches a waiting read from its fetches and its pages.
     fn let_go(&mut self, slot: u32) {
         for fetch in self.fetches.iter_mut() {
             fetch.waiters.retain(|&w| w != slot);
@@ -514,7 +514,7 @@ impl Machine {
         self.reserved -= piece.len();
     }
 
-    /// Retries reads that wait for room, in order, until one does not fit.
+    /// Retries reads that wait for room, in order of arrival, until one does not fit.
     pub(super) fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let Some(slot) = self.starved.pop_front() else {
@@ -522,7 +522,7 @@ impl Machine {
             };
             self.advance(slot);
             if self.starved.back() == Some(&slot) {
-                // It does not fit: it stays first in the queue.
+                // It does not fit, so it stays first in the queue.
                 self.starved.pop_back();
                 self.starved.push_front(slot);
                 return;
@@ -530,7 +530,7 @@ impl Machine {
         }
     }
 
-    /// Asks the read's policy at `at` and applies the answer. True when the mark is to stay.
+    /// Asks the read's policy at `at` and applies the answer. Returns true if the mark is to stay.
     pub(super) fn ask_for(
         &mut self,
         slot: u32,
@@ -565,7 +565,7 @@ impl Machine {
         keep
     }
 
-    /// Reads of a file that are in progress.
+    /// Reads in progress on a file.
     pub(super) fn reads_of(&self, file: FileId) -> impl Iterator<Item = u32> + '_ {
         self.reads
             .slots()
@@ -605,12 +605,12 @@ impl Read {
         }
     }
 
-    /// Its open description.
+    /// The open description of the read.
     pub fn open_id(&self) -> OpenId {
         self.open
     }
 
-    /// Looking at pages now, with these pinned: no other read's eviction may take them.
+    /// Whether its pages are being looked up now. They are pinned, and must not be evicted for another read.
     pub fn is_active(&self) -> bool {
         self.stage != Stage::Starved
     }

@@ -1,4 +1,4 @@
-//! A slab: values under small reused numbers. Values are never moved.
+//! A slab: values under small numbers that are reused. Values are never moved.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -62,7 +62,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// For numbers that the machine itself keeps true.
+/// For numbers that the machine itself keeps valid.
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
     fn index(&self, slot: u32) -> &T {

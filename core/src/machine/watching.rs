@@ -1,8 +1,8 @@
-//! Notes for explanations of a run: every answer of a policy, and the fate of every page read ahead.
+//! Notes that explain a run: every answer of a policy, and the fate of every page read ahead.
 //!
-//! Off by default ([`Machine::observe`]); when on, a note is kept for each of these moments until it is taken. Notes are
-//! written where the counters are updated, so that they add up to [`crate::stats::Stats`], to the byte. Never: takes part
-//! in a decision.
+//! Notes are off by default ([`Machine::observe`]). If they are on, each of the moments below adds a note, which is
+//! kept until it is taken. Notes are written where the counters are updated, so their sums match
+//! [`crate::stats::Stats`] exactly. They never influence a decision.
 //!
 //! ```text
 //!   Answer ──► Planned ──► Submitted ──► Touched (used; late while in flight)
@@ -14,36 +14,37 @@ use crate::policy::{Pattern, Tuning, Why, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
-/// The worst state of a read's pages so far.
+/// The worst state found so far among a read's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Every page was present.
     Hit,
-    /// A page was in flight, none was missing.
+    /// A page was in flight, and no page was missing.
     Late,
     /// A page was neither present nor in flight.
     Miss,
 }
 
-/// The bytes that a read found as hits, late or missed, and how long it waited. The three add up to its bytes.
+/// The bytes of a read that were hits, late or missed, and the time that it waited. The three add up to the read's
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// Bytes of pages that were present.
     pub hit_bytes: u64,
     /// Bytes of pages in flight.
     pub late_bytes: u64,
-    /// Bytes of pages that were neither.
+    /// Bytes of pages that were neither present nor in flight.
     pub missed_bytes: u64,
-    /// Time from its begin to its last piece; 0 for a hit.
+    /// Time from the start of the read to its last piece; 0 for a hit.
     pub stall_ns: u64,
 }
 
-/// One moment. Masks are of the 64 pages from `64 * number` of the file, as in [`crate::event::Action::Drop`].
+/// One moment. Masks refer to the 64 pages from page `64 * number` of the file, as in [`crate::event::Action::Drop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Note {
-    /// A policy answered: with windows, or with the rule by which there are none. `read` raised the question; a hint has
-    /// none. With what the policy has set itself to, where it does that.
+    /// A policy answered with windows, or with the rule that explains why there are none. `read` raised the question;
+    /// it is `None` for a hint. Includes the settings that an adaptive policy has chosen.
     Answer {
         open: OpenId,
         read: Option<ReadId>,
@@ -53,7 +54,7 @@ pub enum Note {
         windows: Vec<Window>,
         tuning: Option<Tuning>,
     },
-    /// This many bytes of the latest answer's windows lie outside the read they were planned at; `refused` of them found no
+    /// This many bytes of the latest answer's windows are outside the read that caused them. `refused` of them found no
     /// room.
     Window {
         open: OpenId,
@@ -62,23 +63,24 @@ pub enum Note {
     },
     /// Pages of the latest answer go in flight as readahead.
     Planned { file: FileId, pages: PageRange },
-    /// A fetch is submitted, whatever it holds.
+    /// A fetch is submitted, whether demand or readahead.
     Submitted { file: FileId, range: ByteRange },
-    /// Readahead that is demanded for the first time; `late` of it is still in flight.
+    /// A read demands readahead for the first time; `late` of it is still in flight.
     Touched {
         file: FileId,
         number: u64,
         first: u64,
         late: u64,
     },
-    /// Pages leave; `unused` of them are readahead that no read demanded.
+    /// Pages leave; `unused` of them are readahead that no read has demanded.
     Left {
         file: FileId,
         number: u64,
         pages: u64,
         unused: u64,
     },
-    /// Readahead in flight is lost (failed, or its bytes are of no more use); what was demanded of it is `used`.
+    /// Readahead in flight is lost, because it failed or its bytes are no longer needed; the demanded part of it is
+    /// `used`.
     Lost {
         file: FileId,
         number: u64,
@@ -86,13 +88,13 @@ pub enum Note {
         used: u64,
         submitted: bool,
     },
-    /// Unused pages that had left are demanded.
+    /// A read demands unused pages that had left.
     Thrashed {
         file: FileId,
         number: u64,
         pages: u64,
     },
-    /// A read that asked for `bytes` has all of them.
+    /// A read that requested `bytes` has received all of them.
     Served {
         read: ReadId,
         open: OpenId,
@@ -103,24 +105,24 @@ pub enum Note {
 }
 
 impl Machine {
-    /// Keeps a [`Note`] of every moment from now on, until taken with [`Machine::take_notes`].
+    /// From now on keeps a [`Note`] of every moment, until [`Machine::take_notes`] takes it.
     pub fn observe(&mut self) {
         self.notes.get_or_insert_default();
     }
 
-    /// The notes since the last call, oldest first; empty unless observed.
+    /// The notes since the last call, oldest first; empty unless [`Machine::observe`] is on.
     pub fn take_notes(&mut self) -> Vec<Note> {
         self.notes.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Keeps a note, if there is a listener.
+    /// Keeps a note if notes are on.
     pub(super) fn tell_watcher(&mut self, note: impl FnOnce() -> Note) {
         if let Some(notes) = self.notes.as_mut() {
             notes.push(note());
         }
     }
 
-    /// Counts an answer by its pattern, and keeps it for listeners of decisions and for listeners of everything.
+    /// Counts an answer by its pattern, and keeps it if decisions are watched or notes are on.
     pub(super) fn note(&mut self, open: OpenId, read: Option<ReadId>, question: Question, at: u64) {
         if let Some(pattern) = question.pattern(self.answer.why, !self.answer.windows.is_empty()) {
             self.count(Some(open), |stats| stats.decisions.count(pattern));
@@ -152,9 +154,9 @@ impl Machine {
 }
 
 impl Question {
-    /// The pattern of an answer to this question. Without windows only a random read is a decision: a rule that found
-    /// nothing left to read (the end of the file) decides nothing. A policy that plans windows and names no rule is
-    /// counted by the question.
+    /// The pattern of an answer to this question. Without windows, only a read considered random is a decision: a rule
+    /// that found nothing left to read (the end of the file) decides nothing. If a policy plans windows and gives no
+    /// rule, the question determines the pattern.
     #[must_use]
     pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
         match why {

@@ -1,8 +1,8 @@
-//! The largest readahead that a device of a given capacity gets: the formula of 2010, in its two published forms.
-//! Not a policy.
+//! The maximum readahead for a device of a given capacity: the formula of 2010, in its two published forms. This file
+//! is not a policy.
 //!
-//! Small devices tend to be slow, so the window is proportional to the square root of the capacity, in whole powers of two. The
-//! patch took the smaller of this and what the device would have had, once, when the disk was added.
+//! Small devices tend to be slow, so the window is proportional to the square root of the capacity, rounded to powers
+//! of two. The patch limited the device's own setting to this value, once, when the disk was added.
 //!
 //! ```text
 //!   capacity    < 8M   8M   32M   128M   512M   2G    8G    32G   128G        the first posting
@@ -10,16 +10,16 @@
 //!   window       4K   8K   16K   32K    64K    128K  256K  512K  1M          then every factor of 4 doubles it
 //! ```
 //!
-//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original: a fast but small device is limited
-//! too. Here a capacity below the smallest unit has the smallest window; there it depended on what a logarithm
-//! of zero happened to give, which has the same result. Never: a float.
+//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original: a fast but small device is
+//! limited, too. For a capacity below the smallest unit the result is the smallest window; in the original this
+//! depended on the logarithm of zero, with the same result. Integer arithmetic only.
 
 use super::ondemand::PAGE;
 
 /// The kernel counts capacities in sectors.
 const SECTOR: u64 = 512;
 
-/// Which form.
+/// The two published forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cap {
     /// The first posting, January 2010: units of 2 MiB; a capacity of zero is a small one.
@@ -29,17 +29,17 @@ pub enum Cap {
 }
 
 impl Cap {
-    /// The words there are, and what each says.
+    /// The names of the two forms, in the order of the variants.
     pub const WORDS: &'static [&'static str] = &["capacity", "capacity-2010b"];
 
-    /// The form that a word names.
+    /// The form with this name.
     #[must_use]
     pub fn named(word: &str) -> Option<Cap> {
         let at = Cap::WORDS.iter().position(|w| *w == word)?;
         Some([Cap::First, Cap::Later][at])
     }
 
-    /// The largest window in bytes for a device of `capacity` bytes; none where it limits nothing.
+    /// The maximum window in bytes for a device of `capacity` bytes; `None` if there is no limit.
     #[must_use]
     pub fn bytes(self, capacity: u64) -> Option<u64> {
         let sectors = capacity / SECTOR;

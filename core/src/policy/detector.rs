@@ -1,8 +1,8 @@
-//! Shared by the three `rbd-*` policies: the detector of consecutive reads, its doubling window and its settings.
-//! Not a policy.
+//! The detector that the three `rbd-*` policies share: it finds consecutive reads, and has a doubling window and
+//! settings. This file is not a policy.
 //!
-//! A read that begins exactly where the last one ended counts; any other resets the detector. How far a request
-//! reaches is the policy's own: it is handed the start and the window and answers with the length.
+//! A read that begins exactly where the last one ended counts; any other read resets the detector. The policy decides
+//! how far a request reaches: it gets start and window, and returns the length.
 //!
 //! ```text
 //!    reads that counted          latest request
@@ -12,14 +12,14 @@
 //!                                  the reader's end here sends the next one, twice as long
 //! ```
 //!
-//! Source: docs/spec/rbd-readahead.md 2, 3 and 5. Never: feedback from the cache, or a second stream.
+//! Source: docs/spec/rbd-readahead.md 2, 3 and 5. There is no feedback from the cache, and only one stream is followed.
 
 use super::{Answer, Ask, Param, Unit, Why};
 
-/// Bytes of a parameter: any, up to a size whose multiples cannot overflow.
+/// Range of size parameters: up to a size whose multiples cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
 
-/// The parameter of this name; [`Detector::new`] takes the value.
+/// Parameter `trigger`. [`Detector::new`] takes the values of this and the next three parameters.
 pub const TRIGGER: Param = Param {
     key: "trigger",
     unit: Unit::Count,
@@ -28,7 +28,7 @@ pub const TRIGGER: Param = Param {
     help: "sequential reads before it starts",
 };
 
-/// As above.
+/// Parameter `min`; see [`TRIGGER`].
 pub const MIN: Param = Param {
     key: "min",
     unit: Unit::Bytes,
@@ -37,7 +37,7 @@ pub const MIN: Param = Param {
     help: "smallest request; max wins over it",
 };
 
-/// As above. The default is that of the 2014 experiment, not librbd's 512K.
+/// Parameter `max`; see [`TRIGGER`]. The default is that of the 2014 experiment, not librbd's 512K.
 pub const MAX: Param = Param {
     key: "max",
     unit: Unit::Bytes,
@@ -46,7 +46,7 @@ pub const MAX: Param = Param {
     help: "largest request; 0 is off",
 };
 
-/// As above. The default is that of the 2014 experiment, not librbd's 50M.
+/// Parameter `disable-after`; see [`TRIGGER`]. The default is that of the 2014 experiment, not librbd's 50M.
 pub const DISABLE_AFTER: Param = Param {
     key: "disable-after",
     unit: Unit::Bytes,
@@ -55,7 +55,7 @@ pub const DISABLE_AFTER: Param = Param {
     help: "off once this much has been read; 0 is never",
 };
 
-/// The parameter of this name, for the policies that know of objects.
+/// The object size, for policies that depend on objects.
 pub const OBJECT: Param = Param {
     key: "object",
     unit: Unit::Bytes,
@@ -64,7 +64,7 @@ pub const OBJECT: Param = Param {
     help: "size of an object",
 };
 
-/// State of one detector: one for each image.
+/// State of one detector. Each image has one.
 #[derive(Clone, Debug)]
 pub struct Detector {
     trigger: u64,
@@ -73,22 +73,22 @@ pub struct Detector {
     disable_after: u64,
     /// Consecutive reads after the first one of the stream.
     run: u64,
-    /// Their bytes.
+    /// Bytes of these reads.
     run_bytes: u64,
-    /// Where the last read ended. Zero at first, so a stream from zero counts its first read.
+    /// Where the last read ended. Initially zero, so a stream that starts at offset zero counts its first read.
     last_end: u64,
-    /// End of what this stream has read ahead.
+    /// The end of this stream's readahead.
     ra_pos: u64,
-    /// The next request goes out once `last_end` has come this far.
+    /// The next request is sent when `last_end` reaches this offset.
     fire_at: u64,
-    /// Size of the last request before alignment and the limit of the file; zero: none in this stream.
+    /// Size of the last request before alignment and clipping to the file; zero if this stream has sent none.
     window: u64,
     /// Bytes of all reads seen, for `disable_after`.
     total: u64,
 }
 
 impl Detector {
-    /// A detector that has seen no read. The values are those of the four parameters, in the order above.
+    /// A detector that has seen no read. The arguments are the four parameters in the order above.
     #[must_use]
     pub fn new(trigger: u64, min: u64, max: u64, disable_after: u64) -> Detector {
         Detector {
@@ -106,7 +106,7 @@ impl Detector {
         }
     }
 
-    /// A read comes in. `reach` makes the length of a request from its start and its window (steps 5 and 6).
+    /// Processes a read. `reach` computes the length of a request from its start and its window (steps 5 and 6).
     pub fn read(
         &mut self,
         ask: &Ask<'_>,
@@ -121,7 +121,7 @@ impl Detector {
             });
             return;
         }
-        // librbd clips to the image before it asks, and compares the total before this read (section 5).
+        // librbd clips the read to the image first, and compares the total before this read (section 5).
         let len = ask
             .request
             .end()
@@ -153,7 +153,7 @@ impl Detector {
         self.last_end = start + len;
     }
 
-    /// Which of the conditions of step 2 to 4 decides now.
+    /// The condition of steps 2 to 4 that decides now.
     fn why(&self, in_order: bool, limit: u64) -> Why {
         match () {
             () if self.run < self.trigger && !in_order => Why::Broken,
@@ -165,7 +165,7 @@ impl Detector {
         }
     }
 
-    /// Section 3, steps 2 to 8: the next request, if it is time.
+    /// Section 3, steps 2 to 8: the next request, if it is due.
     fn next(&mut self, limit: u64, reach: impl FnOnce(u64, u64) -> u64) -> Option<(u64, u64)> {
         if self.ra_pos >= limit || self.run < self.trigger || self.last_end < self.fire_at {
             return None;
@@ -178,13 +178,13 @@ impl Detector {
             self.ra_pos = self.ra_pos.max(self.last_end);
         }
         self.window = self.window.max(self.min).min(self.max);
-        // A stream of which no byte was read yet has no window, and nothing to align.
+        // A stream that has read no byte yet has no window, so there is nothing to align.
         let len = if self.window == 0 {
             0
         } else {
             reach(self.ra_pos, self.window)
         };
-        // A reader at the very end overtakes `ra_pos`; then there is nothing left to read ahead.
+        // A reader at the very end may overtake `ra_pos`; then there is nothing left to read ahead.
         let len = len.min(limit.saturating_sub(self.ra_pos));
         let start = self.ra_pos;
         self.fire_at = start + len / 2;

@@ -1,5 +1,5 @@
-//! The arithmetic shared by all `linux-*` policies since 2.6.23, also outside this crate: window sizes, the size of a
-//! request, cutting a window to the file, cached neighbours. Not a policy, and without state.
+//! The arithmetic that all `linux-*` policies since 2.6.23 share, including those outside this crate: window sizes, the
+//! size of a request, clipping a window to the file, cached neighbours. It is not a policy and has no state.
 //!
 //! ```text
 //!   init: 4n │ 2n │ max         a first window for n pages         next: 4c │ 2c │ max     the one after c
@@ -12,19 +12,19 @@
 use super::{Answer, Ask, Param, Unit};
 use crate::units::PageRange;
 
-/// The policy's own page, whatever the cache's.
+/// The page size of these policies, whatever page size the cache has.
 pub const PAGE: u64 = 4096;
 
-/// A forced read goes out in pieces of 2 MiB.
+/// A forced read is split into pieces of 2 MiB.
 pub const FORCE_PIECE: u64 = 512;
 
-/// Misses in a row of mapping hits after which a fault reads one page only.
+/// Excess of misses over hits in a mapping after which a fault reads only one page.
 pub const MMAP_LOTSAMISS: u64 = 100;
 
-/// 1 GiB: beyond any `read_ahead_kb` in use, small enough that four windows cannot overflow anything.
+/// 1 GiB: larger than any `read_ahead_kb` in use, and small enough that four windows cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 30);
 
-/// The parameter that all have.
+/// The parameter that all these policies have.
 pub const MAX: Param = Param {
     key: "max",
     unit: Unit::Capped,
@@ -56,7 +56,7 @@ pub fn next(cur: u64, max: u64) -> u64 {
     }
 }
 
-/// The pages wanted from that of `ask.at` on, at least one; a request counts beyond the end of the file (4.2).
+/// The requested pages from the page of `ask.at` on, at least one. The request counts beyond the end of the file (4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
     PageRange {
@@ -65,7 +65,7 @@ pub fn wanted(ask: &Ask<'_>) -> PageRange {
     }
 }
 
-/// `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped where the end of the file cuts it off.
+/// Plans `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped if it is beyond the end of the file.
 pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, answer: &mut Answer) {
     let nr = clip(ask, k, nr);
     if nr > 0 {
@@ -77,12 +77,12 @@ pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, answer: &mut Ans
     }
 }
 
-/// Pages of the `nr` from `k` that the file has.
+/// The number of pages among the `nr` from `k` that exist in the file.
 pub fn clip(ask: &Ask<'_>, k: u64, nr: u64) -> u64 {
     nr.min(ask.file_size.div_ceil(PAGE).saturating_sub(k))
 }
 
-/// The pages of a WILLNEED hint; one from the end of the file on has none.
+/// The pages of a WILLNEED hint; `None` if it begins at or after the end of the file.
 pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
     let pages = || PageRange {
         first: ask.request.start() / PAGE,

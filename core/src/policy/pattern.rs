@@ -1,6 +1,6 @@
-//! Patterns of policy decisions: seven kinds, the same for all policies. Not a policy.
+//! Patterns of policy decisions: seven kinds, the same for all policies. This file is not a policy.
 //!
-//! Each rule that a policy names ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
+//! Each rule that a policy gives ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
 //! ([`crate::stats::Decisions`]), so that one line shows what readahead did, for every policy.
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //!   none         Off  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
 //! ```
 //!
-//! Worked example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent,
-//! page 900 is random. Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these patterns;
-//! that series counts a thrashed stream apart, here it is context readahead.
+//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent, page
+//! 900 is random. Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these patterns. That
+//! series counts a thrashed stream separately; here it counts as context.
 
 use super::Why;
 
@@ -27,20 +27,20 @@ pub enum Pattern {
     Initial,
     /// The window after the latest one of a stream.
     Subsequent,
-    /// A stream that cached pages or a mark tell of.
+    /// A stream that was detected from cached pages or a mark.
     Context,
     /// Reading around a page fault.
     Around,
-    /// A hint names the bytes.
+    /// A hint gave the bytes.
     Hint,
-    /// A read larger than the largest window.
+    /// A read larger than the maximum window.
     Oversize,
     /// A read considered random: nothing is read ahead.
     Random,
 }
 
 impl Pattern {
-    /// Every pattern, in the order of the reports.
+    /// Every pattern, in the order of reports.
     pub const ALL: [Pattern; 7] = [
         Pattern::Initial,
         Pattern::Subsequent,
@@ -65,7 +65,7 @@ impl Pattern {
         }
     }
 
-    /// The pattern of a rule. None where nothing is decided about the bytes of the read: readahead is switched off, has
+    /// The pattern of a rule. `None` if the rule decides nothing about the bytes of the read: readahead is off, has
     /// nothing left to do, or waits for more reads.
     #[must_use]
     pub fn of(rule: Why) -> Option<Pattern> {

@@ -1,8 +1,8 @@
 //! Parses and formats policies as `NAME:key=value,...`, and values of workloads in the same notation.
 //!
-//! [`Spec`] is only the notation (`notation.rs`); a [`PolicyDraft`] is a policy with every value checked, some of which may depend on
-//! the storage; a [`PolicySpec`] is one with every value known, and the only one that can be built. Never: guesses. An
-//! unknown name or key is an error with the valid ones, so that the caller can suggest the nearest.
+//! [`Spec`] is only the notation (`notation.rs`). A [`PolicyDraft`] is a policy whose values are all checked, but some
+//! of them may depend on the storage. In a [`PolicySpec`] every value is known; only it can be built. Nothing is
+//! guessed: an unknown name or key is an error that lists the valid ones, so that the caller can suggest the nearest.
 //!
 //! ```text
 //!   text ──parse──► PolicyDraft ──with_default (the device's own)──► ready (its capacity) ──► PolicySpec ──► build
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 impl Spec {
-    /// The values of `params` in order: as given, or the default.
+    /// The values of `params` in order: the given value, or else the default.
     ///
     /// # Errors
     /// An unknown key, or a value that does not fit its parameter.
@@ -63,15 +63,15 @@ impl Spec {
     }
 }
 
-/// Reads one value. Words become their index.
+/// Parses one value. A word becomes its index.
 fn read_value(param: &Param, text: &str) -> Result<u64, String> {
     let number = match param.unit {
         Unit::Bytes | Unit::Capped => parse_size(text).map_err(|e| match (e, param.unit) {
             (SizeError::TooLarge, _) => "is too large".to_string(),
             (SizeError::NotASize, Unit::Capped) => {
                 format!(
-                    "is no size such as 128K, nor {}, nor 512K+{}",
-                    Cap::WORDS.join(" or "),
+                    "is not a size such as 128K, {} or 512K+{}",
+                    Cap::WORDS.join(", "),
                     Cap::WORDS[0]
                 )
             }
@@ -118,47 +118,47 @@ fn thousandths(text: &str) -> Option<u64> {
         .checked_add(part)
 }
 
-/// Thousandths as a decimal number without zeros at its end.
+/// Thousandths as a decimal number without trailing zeros.
 #[must_use]
 pub fn decimal(thousandths: u64) -> String {
     let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// A given value of a policy.
+/// A value of a policy, given or default.
 #[derive(Clone, Debug)]
 struct Value {
-    /// The number that was written, or else the default.
+    /// The given number, or else the default.
     number: u64,
-    /// No number was written: what the storage itself would have may take the place of the default.
+    /// No number was given, so a value of the storage itself may replace the default.
     open: bool,
-    /// It is limited by the storage's capacity.
+    /// The value is limited by the storage's capacity.
     cap: Option<Cap>,
 }
 
 /// A parsed policy. Values that depend on the storage are open until [`PolicyDraft::ready`].
 #[derive(Clone)]
 pub struct PolicyDraft {
-    /// Which policy.
+    /// The policy.
     pub info: &'static Info,
-    /// One for each of `info.params`, in their order.
+    /// One value for each of `info.params`, in their order.
     values: Vec<Value>,
     text: String,
 }
 
 impl PolicyDraft {
-    /// Reads `NAME:key=value,...` of a policy of [`ALL`].
+    /// Parses `NAME:key=value,...` of a policy in [`ALL`].
     ///
     /// # Errors
-    /// Bad notation, a name or key that does not exist, a value that does not fit.
+    /// Bad notation, an unknown name or key, or an invalid value.
     pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
         PolicyDraft::parse_among(text, &[ALL])
     }
 
-    /// The same with these lists of policies, for a program that adds policies.
+    /// Like [`Self::parse`], but with the policies of these lists, for a program that adds policies.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`Self::parse`].
     pub fn parse_among(text: &str, lists: &[&[&'static Info]]) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(text)?;
         let known = lists.iter().copied().flatten();
@@ -181,7 +181,7 @@ impl PolicyDraft {
         })
     }
 
-    /// The same with `key` set to `value` where the text left it open and the policy has such a key.
+    /// Sets `key` to `value` if the text did not set it and the policy has this key.
     #[must_use]
     pub fn with_default(mut self, key: &str, value: u64) -> PolicyDraft {
         let named = self
@@ -196,11 +196,11 @@ impl PolicyDraft {
         self
     }
 
-    /// The same with `key=text` added where this was written without `key` and the policy has such a key. It then reads
-    /// as if the user had written it.
+    /// Adds `key=text` if the text did not set `key` and the policy has this key. The result is then formatted as if
+    /// the user had written it.
     ///
     /// # Errors
-    /// The value does not fit.
+    /// The value is invalid.
     pub fn with_setting(self, key: &str, text: &str) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(&self.text)?;
         let own = self
@@ -228,16 +228,16 @@ impl PolicyDraft {
         })
     }
 
-    /// True when a value depends on the capacity of the storage.
+    /// True if a value depends on the capacity of the storage.
     #[must_use]
     pub fn wants_capacity(&self) -> bool {
         self.values.iter().any(|v| v.cap.is_some())
     }
 
-    /// All values settled, for a storage of `capacity` bytes.
+    /// Resolves all values, for storage of `capacity` bytes.
     ///
     /// # Errors
-    /// A value depends on the capacity, and that is not known.
+    /// A value depends on the capacity, and the capacity is not known.
     pub fn ready(self, capacity: Option<u64>) -> Result<PolicySpec, SpecError> {
         let settle = |(param, value): (&Param, &Value)| match (value.cap, capacity) {
             (None, _) => Ok(value.number),
@@ -265,7 +265,7 @@ impl PolicyDraft {
 }
 
 impl Value {
-    /// The size before a `+` and the word after it, either alone, or the default.
+    /// Parses `SIZE+WORD`, `SIZE` or `WORD`; the default if the key is absent.
     fn read(spec: &Spec, param: &Param) -> Result<Value, SpecError> {
         let default = |cap| {
             Ok(Value {
@@ -300,7 +300,7 @@ impl Value {
     }
 }
 
-/// In the original notation.
+/// In the notation in which it was written.
 impl fmt::Display for PolicyDraft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -331,7 +331,7 @@ impl From<PolicySpec> for PolicyDraft {
 /// A policy and the values of all its parameters.
 #[derive(Clone)]
 pub struct PolicySpec {
-    /// Which policy.
+    /// The policy.
     pub info: &'static Info,
     /// The values of `info.params`, in their order.
     pub values: Vec<u64>,
@@ -339,7 +339,7 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
-    /// Reads `NAME:key=value,...` where the storage is not known.
+    /// Parses `NAME:key=value,...` if the storage is not known.
     ///
     /// # Errors
     /// Those of [`PolicyDraft::parse`], and a value that depends on the storage.
@@ -347,7 +347,7 @@ impl PolicySpec {
         PolicyDraft::parse(text)?.ready(None)
     }
 
-    /// A policy with its defaults: one from the list, or one of the caller's own.
+    /// A policy with its default values, whether it is in a list or the caller's own.
     #[must_use]
     pub fn of(info: &'static Info) -> PolicySpec {
         let value = |param: &Param| read_value(param, param.default).unwrap_or(param.range.0);
@@ -364,13 +364,14 @@ impl PolicySpec {
         PolicySpec::of(&super::none::INFO)
     }
 
-    /// Name and every value, in plain numbers and words: reads back as the same policy wherever it is read.
+    /// The name and every value, in plain numbers and words. It parses to the same policy on every machine.
     #[must_use]
     pub fn canonical(&self) -> String {
         self.written(|bytes| bytes.to_string())
     }
 
-    /// The same for people, with sizes such as `8M` where they are whole.
+    /// Like [`Self::canonical`], but for people: a size is written as, for example, `8M` if it is a whole number of
+    /// that unit.
     #[must_use]
     pub fn readable(&self) -> String {
         self.written(format_size)
@@ -397,14 +398,14 @@ impl PolicySpec {
         }
     }
 
-    /// The state of one fresh owner.
+    /// Creates the state of a new owner.
     #[must_use]
     pub fn build(&self) -> Box<dyn Policy> {
         (self.info.build)(&self.values)
     }
 }
 
-/// In the original notation.
+/// In the notation in which it was written.
 impl fmt::Display for PolicySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -424,18 +425,18 @@ impl fmt::Debug for PolicySpec {
 pub enum SpecError {
     /// A part is not `key=value`, or repeats a key.
     Syntax(NotationError),
-    /// No such name.
+    /// There is no policy of this name.
     UnknownName {
         name: String,
         known: Vec<&'static str>,
     },
-    /// The name has no such key.
+    /// The policy has no such parameter.
     UnknownKey {
         name: String,
         key: String,
         known: Vec<&'static str>,
     },
-    /// The value does not fit.
+    /// The value is invalid.
     Value {
         name: String,
         key: String,
@@ -463,7 +464,7 @@ impl fmt::Display for SpecError {
             SpecError::NoCapacity { text, key } => {
                 write!(
                     f,
-                    "{text}: the capacity that {key} goes by is not known here; write {key} as a size"
+                    "{text}: {key} depends on the storage capacity, which is not known here; write {key} as a size"
                 )
             }
         }

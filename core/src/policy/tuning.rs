@@ -1,23 +1,24 @@
-//! The current figures of an adaptive policy, and what limits them.
+//! The current figures of an adaptive policy, and the limit of its distance.
 //!
-//! A report asks for it between events ([`crate::machine::Machine::tuning`]); it takes part in no decision. A policy with fixed
-//! settings has none.
+//! A report asks for them between events ([`crate::machine::Machine::tuning`]); they influence no decision. A policy
+//! with fixed settings has none.
 //!
-//! Example: a store of 30 ms and 190 MB/s, read in order by one reader. The product is 5.7 MB, the farthest stream is
-//! 22.8 MB ahead, which is the limit of four products: [`Limit::Source`].
+//! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The product rate x latency is
+//! 5.7 MB. The farthest stream is 22.8 MB ahead, which is the limit of four times the product: [`Limit::Source`].
 
-/// The limit of the farthest stream's distance.
+/// What limits the distance of the farthest stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// No stream is read ahead.
     Idle,
     /// Its reader does not wait for readahead, so more would not help.
     Reader,
-    /// Farther ahead the source is at its maximum rate: the limit follows from rate x latency.
+    /// The source is at its maximum rate, so reading farther ahead would not help. The limit is computed from rate x
+    /// latency.
     Source,
-    /// Its share of the cache.
+    /// The stream's share of the cache.
     Cache,
-    /// Runs like it have ended before.
+    /// Earlier runs of this length have ended here.
     Evidence,
     /// The waste budget is spent.
     Credit,
@@ -47,7 +48,7 @@ impl Limit {
         }
     }
 
-    /// The same for people: the words after "because".
+    /// Like [`Self::name`], but for people: the words after "because".
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -61,13 +62,13 @@ impl Limit {
     }
 }
 
-/// The figures. Sizes are in bytes; 0 is not known.
+/// The figures. Sizes are in bytes; 0 means not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuning {
     /// Time from a fetch to its first bytes on an idle source, in nanoseconds.
     pub latency_ns: u64,
-    /// The greatest rate of the last rounds, in bytes a second; not known until the source was busy.
+    /// The maximum rate of the latest rounds, in bytes per second; not known until the source was busy.
     pub rate: u64,
     /// How far the farthest active stream reads ahead.
     pub distance_bytes: u64,
@@ -75,19 +76,19 @@ pub struct Tuning {
     pub max_distance_bytes: u64,
     /// Length of a request of the farthest stream.
     pub request_bytes: u64,
-    /// Streams that went on lately.
+    /// Streams that continued recently.
     pub streams: u64,
     /// Readahead that was wasted since the source was opened.
     pub wasted_bytes: u64,
-    /// Readahead that may be expected to be wasted now.
+    /// Readahead that may be wasted from now on.
     pub credit_bytes: u64,
-    /// Part of the cache's room for readahead that is used, in 64ths: less after readahead was evicted unread.
+    /// The used part of the cache's room for readahead, in 64ths. It shrinks after readahead was evicted unread.
     pub cache_share: u64,
-    /// Runs of reads that are over, the older ones forgotten, and those of them that went on after they had been found.
+    /// Runs of reads that are over; older runs are gradually forgotten.
     pub runs: u64,
-    /// The second of these.
+    /// How many of these runs continued after they had been detected.
     pub runs_went_on: u64,
-    /// The limit of the distance.
+    /// What limits the distance.
     pub limit: Limit,
 }
 
