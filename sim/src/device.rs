@@ -1,10 +1,11 @@
 //! Storage models: predict the cost of reads on a disk, a volume or an object store.
 //!
-//! A device is driven by events on its owner's virtual clock: it takes commands, says when it will
-//! next have an arrival, and returns what has arrived by then. Bytes of a command arrive in order from its
-//! start, in one or more parts, so that a reader may continue before a long command is complete.
+//! A device is driven by events on its owner's virtual clock: it takes commands, gives the time of its next event, and
+//! returns the bytes that have arrived by then. Bytes of a command arrive in order from its start, in one or more
+//! parts, so a reader may continue before a long command is complete.
 //!
-//! Devices use no real time and no real bytes, never fail, and their random numbers do not depend on the order of calls ([`crate::rng`]).
+//! Devices use no real time and no real data, and never fail. Their random numbers do not depend on the order of calls
+//! ([`crate::rng`]).
 //!
 //! ```text
 //!   owner                      device
@@ -18,7 +19,7 @@
 //!     │◄─────────────────────────┤
 //! ```
 //!
-//! Each kind of device is a file here; each device with parameters is a row in [`presets`].
+//! Each kind of device is a file here. Each device with its parameters is a row in [`presets`].
 
 pub mod array;
 pub mod custom;
@@ -34,9 +35,9 @@ pub mod throttle;
 /// A read of `len` bytes from byte `start` of `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The owner's number for it, returned in each [`Arrival`]. Unique among running commands.
+    /// The owner's number for the command, returned in each [`Arrival`]. It is unique among running commands.
     pub id: u64,
-    /// Which file of the workload, so that each file has its own random numbers.
+    /// The file of the workload, so that each file has its own random numbers.
     pub file: u32,
     pub start: u64,
     pub len: u64,
@@ -64,7 +65,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// For a command that arrives in one piece.
+    /// The arrival of a command that arrives in one piece.
     fn whole(id: u64, bytes: u64) -> Arrival {
         Arrival {
             id,
@@ -80,20 +81,20 @@ pub trait Device: Send {
     /// in its queue.
     fn submit(&mut self, now_ns: u64, command: Command);
 
-    /// The time of its next event; `None` without commands. A submit may make it earlier.
+    /// The time of its next event; `None` if it has no commands. A submit may make the next event earlier.
     fn next_time(&self) -> Option<u64>;
 
     /// Adds all arrivals up to and including `now_ns` to `out`.
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>);
 }
 
-/// Nanoseconds that `bytes` take at a rate that is not 0, rounded up.
+/// Nanoseconds that `bytes` take at a rate above 0, rounded up.
 fn span_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_s));
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds that an idle device takes for one read from its start.
+/// Nanoseconds that an idle device takes for one read from byte 0.
 pub fn alone_ns(device: &mut dyn Device, bytes: u64) -> u64 {
     device.submit(0, Command::new(0, 0, 0, bytes));
     let (mut last, mut out) = (0, Vec::new());
@@ -104,7 +105,7 @@ pub fn alone_ns(device: &mut dyn Device, bytes: u64) -> u64 {
     last
 }
 
-/// Lets `device` work until it has nothing left, and returns the time of each arrival: for tests.
+/// Runs `device` until it is idle, and returns each arrival with its time; for tests.
 #[cfg(test)]
 pub(crate) fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
     let (mut log, mut out) = (Vec::new(), Vec::new());
@@ -115,7 +116,7 @@ pub(crate) fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
     log
 }
 
-/// When each of `commands`, (file, start, len) and all given at `at`, is done, by their order.
+/// Submits `commands` (file, start, len) at `at`, and returns the time at which each is done, in their order.
 #[cfg(test)]
 pub(crate) fn ends_of(device: &mut dyn Device, at: u64, commands: &[(u32, u64, u64)]) -> Vec<u64> {
     for (id, &(file, start, len)) in (0..).zip(commands) {

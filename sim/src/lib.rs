@@ -4,8 +4,8 @@
 //!   workload ──► simulator ◄── device        limits: the bound and the oracle of the same reads
 //!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
 //! ```
-//! All random numbers are computed from keys ([`rng`]): the same call gives the same figures on any machine. The crate uses no
-//! engine, no files and no real clock.
+//! All random numbers are computed from keys ([`rng`]), so the same call gives the same figures on any machine. The
+//! crate uses no engine, no files and no real clock.
 
 pub mod device;
 pub mod limits;

@@ -1,12 +1,12 @@
 //! A small deterministic random number generator.
 //!
-//! Two rules make simulated runs comparable. A draw that belongs to a fetch is **keyed** by (seed, file, first
-//! byte, how many times that byte was fetched before), never by the order of calls: so every policy that asks
-//! the device for the same bytes gets the same random numbers. And the generator is written out here, so an upgrade of a
-//! crate cannot change what a seed means.
+//! Two rules make simulated runs comparable. First, a draw for a fetch is **keyed** by (seed, file, first byte, number
+//! of earlier fetches of that byte), never by the order of calls. So every policy that requests the same bytes from the
+//! device gets the same random numbers. Second, the generator is implemented here, so an upgrade of a crate cannot
+//! change the meaning of a seed.
 //!
-//! Never: entropy, time or threads. Whole numbers and uniforms are the same on every machine; normal and
-//! lognormal draws go through the platform's `ln`, `cos` and `exp`, which may differ in the last bit.
+//! It uses no entropy, time or threads. Whole numbers and uniform draws are the same on every machine. Normal and
+//! lognormal draws use the platform's `ln`, `cos` and `exp`, which may differ in the last bit.
 //!
 //! ```text
 //!   seed ──► state ──(+ GOLDEN)──► state ──(+ GOLDEN)──► ...
@@ -22,8 +22,8 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The 0.99 quantile of the standard normal distribution.
 pub const Z99: f64 = 2.326_347_874_040_841;
 
-/// Scrambles 64 bits so that each bit of the answer depends on each bit of `x`; one to one. It is the finaliser
-/// of splitmix64 (Stafford's variant 13).
+/// Scrambles 64 bits so that each bit of the result depends on each bit of `x`; one to one. It is the finaliser of
+/// splitmix64 (Stafford's variant 13).
 pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -49,14 +49,14 @@ pub fn least_lognormal(median: f64, p99: f64) -> f64 {
     median * ((p99 / median).ln() / Z99 * farthest).exp()
 }
 
-/// A splitmix64 generator: 2^64 numbers before it repeats; for simulation, not for secrets.
+/// A splitmix64 generator, with a period of 2^64. It is for simulation, not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// A generator that starts from `seed`. Any seed is as good as any other.
+    /// A generator that starts from `seed`. All seeds are equally good.
     pub fn new(seed: u64) -> Rng {
         Rng { state: seed }
     }
@@ -67,8 +67,8 @@ impl Rng {
         mix(self.state)
     }
 
-    /// A whole number from 0 up to but not including `n`; 0 when `n` is 0. The most likely value is at most
-    /// `n / 2^64` likelier than the least likely one.
+    /// A whole number from 0 up to but not including `n`; 0 if `n` is 0. The probabilities of two values differ by at
+    /// most a factor of 1 + `n / 2^64`.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
@@ -85,10 +85,10 @@ impl Rng {
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// A lognormal draw: half of all draws lie below `median`, 99 % below `p99`; in their unit.
+    /// A lognormal draw: half of all draws are below `median`, and 99 % are below `p99`.
     ///
     /// # Panics
-    /// Where `0 < median <= p99` does not hold: both are constants of a model.
+    /// Panics unless `0 < median <= p99`; both are constants of a model.
     pub fn lognormal(&mut self, median: f64, p99: f64) -> f64 {
         assert!(
             0.0 < median && median <= p99,

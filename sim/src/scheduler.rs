@@ -1,9 +1,10 @@
-//! The job scheduler: which job issues which request, and when. The simulator, the oracle and the live reader of
-//! `foreread-lab` execute its steps; it does no I/O and reads no clock.
+//! The job scheduler decides which job issues which request, and when. The simulator, the oracle and the live reader of
+//! `foreread-lab` execute its steps. It does no I/O and reads no clock.
 //!
-//! A job has `depth` slots, and a slot has at most one request outstanding. A slot whose request was served waits for
-//! the rest of its batch, then for the think time of the job's next request, then issues it. A timed job has one slot
-//! that waits for the recorded time of the next request; when it issues, another slot takes over that wait.
+//! A job has `depth` slots, and a slot has at most one outstanding request. After its request is served, a slot waits
+//! for the rest of its batch, then for the think time of the job's next request, and then issues that request. In a
+//! timed job, one slot waits for the recorded time of the next request; when it issues the request, another slot takes
+//! over that wait.
 //!
 //! ```text
 //!   slot:   waits for a time ──expire──► ready ──poll──► Step::Issue ──► in service ──served──► ready, or its batch
@@ -11,12 +12,12 @@
 //!              └────── think time ─────────┘                         skip ────┘ (a hint: nothing to wait for)
 //! ```
 //!
-//! Worked example: one job of depth 2 with requests a, b, c, where c has 10 ns of think time. `poll(0)` gives `Open`,
-//! `expire(0)` and `poll(0)` give a for slot 0, once more b for slot 1. `served(5, 0)` and `poll(5)` give nothing: slot 0
-//! thinks until 15. `served(9, 1)`: slot 1 thinks until 19. `expire(15)` and `poll(15)` give c for slot 0; at 19 slot 1
-//! finds no request left. `served(20, 0)` and `poll(20)` give `Close`.
+//! Example: one job of depth 2 has the requests a, b and c, and c has 10 ns of think time. `poll(0)` gives `Open`;
+//! `expire(0)` and `poll(0)` give a for slot 0, and again b for slot 1. `served(5, 0)` and `poll(5)` give nothing: slot
+//! 0 thinks until 15. `served(9, 1)`: slot 1 thinks until 19. `expire(15)` and `poll(15)` give c for slot 0; at 19 slot
+//! 1 finds no request left. `served(20, 0)` and `poll(20)` give `Close`.
 //!
-//! Call order: after `new`, and after every `expire`, `served` and `skip`, call `poll` until it returns nothing.
+//! Call order: after `new`, and after every `expire`, `served` and `skip`, call `poll` until it returns `None`.
 
 use crate::time_queue::TimeQueue;
 use crate::workload::Job;
@@ -28,73 +29,74 @@ use std::collections::VecDeque;
 pub struct Issue {
     /// The slot: a number from 0, unique among all jobs.
     pub slot: u32,
-    /// The job, an index into the jobs that the scheduler was made for.
+    /// The job: an index into the jobs passed to the scheduler.
     pub job: u32,
-    /// The request, an index into [`Job::requests`].
+    /// The request: an index into [`Job::requests`].
     pub request: usize,
-    /// When it should have been issued: the recorded time of a timed job, otherwise when its slot was ready.
+    /// When it should have been issued: at the recorded time (timed job), or when its slot became ready.
     pub due_ns: u64,
 }
 
 /// The next step for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A job begins: its file is open from now on. An earlier job may have opened it already.
+    /// A job begins, so its file is open from now on. An earlier job may have opened it already.
     Open { job: u32 },
-    /// The last job through an open description has ended.
+    /// The last job of an open description has ended.
     Close { job: u32 },
-    /// Issue this request; then call [`JobScheduler::served`] when it has its bytes, or [`JobScheduler::skip`] at once.
+    /// Issue this request. Then call [`JobScheduler::served`] when its bytes have arrived, or [`JobScheduler::skip`] at
+    /// once.
     Issue(Issue),
-    /// The time that the caller set with [`JobScheduler::wake_at`] is there.
+    /// The time that the caller set with [`JobScheduler::wake_at`] has come.
     Wake { slot: u32 },
 }
 
-/// One of the `depth` requests that a job keeps going.
+/// One of the `depth` requests that a job keeps outstanding.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     job: u32,
-    /// Its request is issued and not served.
+    /// Its request is issued and not yet served.
     in_service: bool,
     /// It has waited for the think time of its next request.
     rested: bool,
-    /// When it became ready.
+    /// The time at which it became ready.
     due_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Progress {
     next: usize,
-    /// Its first slots, how many slots it has, and how many of them have not ended. A timed job begins with one slot and
-    /// gets more as it needs them.
+    /// The first slot, the number of slots, and the number of slots that have not ended. A timed job begins with one
+    /// slot and gets more as it needs them.
     first_slot: u32,
     slots: u32,
     busy: u32,
-    /// Slots with nothing to do: those of a timed job, or those that wait for the rest of their batch.
+    /// Idle slots: those of a timed job, and those that wait for the rest of their batch.
     spare: Vec<u32>,
-    /// Of a timed job: a slot waits for the time of the next request.
+    /// In a timed job, a slot is waiting for the time of the next request.
     has_clock: bool,
 }
 
-/// Decides when which job issues which request.
+/// Decides which job issues which request, and when.
 pub struct JobScheduler<'a> {
     jobs: &'a [Job],
     progress: Vec<Progress>,
     slots: Vec<Slot>,
     waits: Waits,
-    /// The jobs through each open description that have not ended.
+    /// For each open description, the number of jobs that have not ended.
     opens: Vec<u32>,
     /// Slots that wait for a time.
     due: TimeQueue<u32>,
-    /// Slots whose time is there.
+    /// Slots whose time has come.
     ready: VecDeque<u32>,
-    /// Steps that were decided and not polled.
+    /// Steps that were decided and not yet polled.
     steps: VecDeque<Step>,
-    /// The timed job whose request was polled last: another slot has to wait for its next request.
+    /// The timed job whose request was polled last; another slot must now wait for its next request.
     clock_of: Option<u32>,
 }
 
 impl<'a> JobScheduler<'a> {
-    /// None of the jobs has begun; those that wait for no other job begin at 0.
+    /// No job has begun; jobs that do not wait for another job begin at 0.
     pub fn new(jobs: &'a [Job]) -> JobScheduler<'a> {
         let mut scheduler = JobScheduler {
             jobs,
@@ -123,7 +125,7 @@ impl<'a> JobScheduler<'a> {
         scheduler
     }
 
-    /// The earliest time that a slot waits for.
+    /// The earliest time for which a slot waits.
     pub fn next_time(&self) -> Option<u64> {
         self.due.next_time()
     }
@@ -132,8 +134,8 @@ impl<'a> JobScheduler<'a> {
         self.progress.iter().all(|p| p.busy == 0)
     }
 
-    /// Makes the slot ready whose time is earliest, if that time is there: one slot, so that the caller can look at its
-    /// device between two. False when there is none.
+    /// Makes the slot with the earliest time ready, if that time has come. It handles one slot at a time, so that the
+    /// caller can check its device in between. Returns false if no slot is due.
     #[inline]
     pub fn expire(&mut self, now: u64) -> bool {
         let Some((at, slot)) = self.due.pop(now) else {
@@ -144,8 +146,8 @@ impl<'a> JobScheduler<'a> {
         true
     }
 
-    /// The caller's next step at `now`; nothing when it has to wait. The two usual answers, a wake-up and nothing, are
-    /// found here so that the caller's loop has them inline.
+    /// The caller's next step at `now`; `None` if it must wait. The two most frequent results, a wake-up and `None`,
+    /// are found here so that the compiler can inline them into the caller's loop.
     #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Step> {
         if self.steps.is_empty() && self.clock_of.is_none() {
@@ -158,7 +160,7 @@ impl<'a> JobScheduler<'a> {
         self.decide(now)
     }
 
-    /// The next step where a job goes on, begins or ends.
+    /// The next step, if a job continues, begins or ends.
     fn decide(&mut self, now: u64) -> Option<Step> {
         if let Some(job) = self.clock_of.take() {
             self.pass_clock(now, job);
@@ -175,7 +177,7 @@ impl<'a> JobScheduler<'a> {
             }
             match self.go_on(now, slot) {
                 Some(issue) if self.steps.is_empty() => break issue,
-                // Behind the jobs that begin with it.
+                // It goes after the jobs that begin at the same time.
                 issue => self.steps.extend(issue.map(Step::Issue)),
             }
         };
@@ -196,7 +198,7 @@ impl<'a> JobScheduler<'a> {
             &mut self.progress[number as usize],
         );
         if job.timed && progress.has_clock {
-            // Another slot waits for the time of the next request.
+            // Another slot is waiting for the time of the next request.
             progress.spare.push(slot);
             self.end(now, slot);
         } else if job.timed || job.batch <= 1 {
@@ -216,8 +218,8 @@ impl<'a> JobScheduler<'a> {
         }
     }
 
-    /// There is nothing to wait for in the request that was polled last, of this slot: it takes the job's next one at
-    /// once, whatever the batch.
+    /// The request of this slot that was polled last needs no wait. The slot takes the job's next request at once,
+    /// regardless of the batch.
     pub fn skip(&mut self, now: u64, slot: u32) {
         (
             self.slots[slot as usize].in_service,
@@ -227,7 +229,7 @@ impl<'a> JobScheduler<'a> {
         self.ready.push_front(slot);
     }
 
-    /// Gives [`Step::Wake`] for a slot whose request is issued and not served, at this time.
+    /// Schedules a [`Step::Wake`] at this time for a slot whose request is issued and not yet served.
     #[inline]
     pub fn wake_at(&mut self, at: u64, slot: u32) {
         self.due.push(at, slot);
@@ -244,7 +246,7 @@ impl<'a> JobScheduler<'a> {
         self.slots.len() as u32 - 1
     }
 
-    /// These jobs begin, each from its time on.
+    /// Starts these jobs, each at its time.
     fn begin_all(&mut self, now: u64, ready: Vec<(u32, u64)>) {
         for (job, at) in ready {
             self.steps.push_back(Step::Open { job });
@@ -255,7 +257,7 @@ impl<'a> JobScheduler<'a> {
         }
     }
 
-    /// A slot takes the next request of its job, waits for the think time of it, or ends.
+    /// A slot takes the next request of its job, waits for that request's think time, or ends.
     #[inline]
     fn go_on(&mut self, now: u64, slot: u32) -> Option<Issue> {
         let Slot {
@@ -282,7 +284,7 @@ impl<'a> JobScheduler<'a> {
             request.think_ns > 0
         };
         if waits && !rested {
-            // The request is not taken yet: the first slot that has waited issues it.
+            // The request is not taken yet; the first slot that has waited issues it.
             self.slots[slot as usize].rested = true;
             self.progress[number as usize].has_clock = timed;
             self.wake_at(from.saturating_add(request.think_ns), slot);
@@ -303,8 +305,8 @@ impl<'a> JobScheduler<'a> {
         })
     }
 
-    /// A request of a timed job is issued: another slot waits for the next one, if the depth allows one more. Otherwise
-    /// the first slot that is served does.
+    /// After a request of a timed job is issued, another slot waits for the next request, if the depth allows one more.
+    /// Otherwise the first slot that is served takes over the wait.
     fn pass_clock(&mut self, now: u64, number: u32) {
         let progress = &mut self.progress[number as usize];
         progress.has_clock =
@@ -317,7 +319,7 @@ impl<'a> JobScheduler<'a> {
         }
     }
 
-    /// A slot has nothing more to do. When no slot of the job has, the jobs that wait for its end begin.
+    /// A slot has no more requests. When no slot of the job has any, the jobs that wait for its end begin.
     fn end(&mut self, now: u64, slot: u32) {
         let number = self.slots[slot as usize].job;
         let progress = &mut self.progress[number as usize];

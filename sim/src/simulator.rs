@@ -1,8 +1,8 @@
 //! The simulator: the engine's state machine on a virtual clock and a device model.
 //!
-//! It is a discrete event simulation: readers issue requests, and the device answers. The state machine is the one that serves live
-//! reads, without real time and bytes. Random numbers are drawn only by
-//! devices and workloads, each from its own keys.
+//! It is a discrete event simulation: readers issue requests, and the device answers. The state machine is the same one
+//! that serves live reads, without real time and data. Only devices and workloads draw random numbers, each from its
+//! own keys.
 //!
 //! ```text
 //!   workload ──requests──► slot of a job ──Read, Fault, Advise──► machine ──Submit──► device
@@ -30,12 +30,13 @@ pub struct Setup<'a> {
     pub workload: &'a Workload,
     pub policy: &'a PolicySpec,
     pub config: Config,
-    /// What a reader spends on each KiB it gets: the call and the copy. Nanoseconds.
+    /// Time that a reader spends on each KiB that it receives, for the call and the copy. Nanoseconds.
     pub host_ns_per_kib: u64,
 }
 
 impl Setup<'_> {
-    /// Mappings are a kernel's: where its policy maps around faults, its queue is simulated too.
+    /// Mappings belong to a kernel: if the policy maps pages around faults, the kernel's request queue is simulated,
+    /// too.
     fn machine_config(&self) -> Config {
         if self.workload.touches() && self.policy.build().wants().around {
             return self.config.as_kernel();
@@ -44,7 +45,8 @@ impl Setup<'_> {
     }
 }
 
-/// What a reader spends on `bytes` that it gets. Rounded up, so that a read in parts never takes less than in one.
+/// Time that a reader spends on `bytes` that it receives. Rounded up, so that a read in parts never takes less time
+/// than one in a single piece.
 pub fn copy_ns(bytes: u64, host_ns_per_kib: u64) -> u64 {
     (bytes * host_ns_per_kib).div_ceil(1024)
 }
@@ -54,7 +56,7 @@ pub fn copy_ns(bytes: u64, host_ns_per_kib: u64) -> u64 {
 struct Slot {
     job: u32,
     issued_at: u64,
-    /// What it copies from, and whether that is the last part of the request.
+    /// The piece that it copies, and whether that is the last part of the request.
     lease: Option<LeaseId>,
     last: bool,
     touch: bool,
@@ -71,7 +73,7 @@ struct Sim<'a> {
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
-    /// The end of the last read. Readahead may still be in flight.
+    /// The end time of the last read. Readahead may still be in flight.
     ended: u64,
     watch: Option<&'a mut dyn Watch>,
 }
@@ -79,22 +81,22 @@ struct Sim<'a> {
 /// Runs the workload to its end.
 ///
 /// # Panics
-/// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
+/// Panics if a read never ends: then the machine or the device model is broken, and the figures would be wrong.
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
     Sim::new(setup, device).run().result()
 }
 
-/// An observer of each event before the machine handles it, and of the machine's notes about it.
+/// Observes each event before the machine handles it, and the machine's notes about the event.
 pub trait Watch {
     /// The time of the next event, in virtual nanoseconds.
     fn time(&mut self, _now_ns: u64) {}
-    /// What happens next.
+    /// The next event.
     fn event(&mut self, event: &Event);
-    /// The machine's notes about it, oldest first.
+    /// The machine's notes about the event, oldest first.
     fn notes(&mut self, notes: Vec<Note>);
 }
 
-/// The same as [`run`], with an observer that does not affect the run.
+/// Like [`run`], with an observer that does not affect the run.
 ///
 /// # Panics
 /// Panics as [`run`] does.
@@ -110,7 +112,7 @@ pub fn run_watched<'a>(
 }
 
 impl Sim<'_> {
-    /// Runs until nothing is due.
+    /// Runs until no event is due.
     fn run(self) -> Self {
         let (mut sim, mut now) = (self, 0);
         while let Some(at) = sim.next_time() {
@@ -163,7 +165,7 @@ impl<'a> Sim<'a> {
         sim
     }
 
-    /// The listing of the files, where the workload has one.
+    /// Sends the listing of the files, if the workload has one.
     fn list(&mut self) {
         let workload = self.setup.workload;
         for (file, size) in (0..).zip(&workload.files).filter(|_| workload.listed) {
@@ -188,7 +190,7 @@ impl<'a> Sim<'a> {
             .min()
     }
 
-    /// Everything that is due: what the device has to say first, then the readers.
+    /// Handles everything that is due: the device's arrivals first, then the readers.
     fn advance(&mut self, now: u64) {
         if self.device.next_time().is_some_and(|t| t <= now) {
             let mut arrivals = std::mem::take(&mut self.arrivals);
@@ -216,7 +218,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Everything that the scheduler wants done now.
+    /// Executes all steps of the scheduler that are due now.
     fn run_steps(&mut self, now: u64) {
         while let Some(step) = self.scheduler.poll(now) {
             match step {
@@ -256,7 +258,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// A reader has copied what it was served.
+    /// A reader has copied the piece that it was served.
     fn copied(&mut self, now: u64, slot: u32) {
         let Slot { lease, last, .. } = self.slots[slot as usize];
         if let Some(lease) = lease {
@@ -269,7 +271,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Does what is asked for; false when there is nothing to wait for.
+    /// Issues the request; returns false if there is nothing to wait for.
     fn issue(
         &mut self,
         now: u64,
@@ -322,7 +324,7 @@ impl<'a> Sim<'a> {
         true
     }
 
-    /// A byte of the job's mapping is touched; false when its page is mapped.
+    /// Touches a byte of the job's mapping; returns false if its page is already mapped.
     fn touch(&mut self, now: u64, slot: u32, at: u64) -> bool {
         let job = &self.setup.workload.jobs[self.slots[slot as usize].job as usize];
         if self
@@ -410,19 +412,19 @@ impl<'a> Sim<'a> {
     }
 }
 
-// The result of a run of a policy, for simulated, oracle and live runs.
+// The result of a run of a policy, whether simulated, by the oracle, or live.
 
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// From the first read to the end of the last, in seconds (virtual ones on a model).
+    /// Time from the first read to the end of the last, in seconds (virtual seconds on a model).
     pub time_s: f64,
-    /// The machine's counters at the end. A `kernel` run has only `demand_reads` and `demand_bytes`.
+    /// The machine's counters at the end. A `kernel` run sets only `demand_reads` and `demand_bytes`.
     pub stats: Stats,
     /// Latency of each demand read, in nanoseconds ([`crate::stats::latency_histogram`]).
     pub latency: Histogram<u64>,
     /// Distinct bytes demanded, rounded out to whole cache pages and clipped to the end of the file.
     pub distinct_bytes: u64,
-    /// The kernel's page cache served the reads, so foreread's counters are null.
+    /// True if the kernel's page cache served the reads; then foreread's counters are null.
     pub kernel: bool,
     /// 99th percentile of the delay with which the reader issued reads, in nanoseconds; only for a live replay.
     pub late_p99_ns: Option<u64>,
@@ -432,9 +434,9 @@ pub struct RunResult {
 
 // The page tables of the simulated processes.
 //
-// A served fault maps its page. With policies of Linux 3.15 and later, cached pages around it are
-// mapped too ([`foreread_core::machine::Machine::around`]). Eviction unmaps a page. This module issues no requests. A
-// touch of a mapped page makes no fault, but counts as a use for the cache, like the accessed bit in a kernel.
+// A served fault maps its page. With policies of Linux 3.15 and later, cached pages around it are mapped too
+// ([`foreread_core::machine::Machine::around`]). Eviction unmaps a page. This module issues no requests. A touch of a
+// mapped page causes no fault, but counts as a use for the cache, like the accessed bit in a kernel.
 //
 // ```text
 //   (file, open) ──► a bit for each page of the file, 64 in a word: the groups of the cache
@@ -446,7 +448,7 @@ pub struct MappedPages {
 }
 
 impl MappedPages {
-    /// Whether a touch of this page is none of the machine's business.
+    /// Whether the page is mapped, so that a touch of it does not involve the machine.
     pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
         let word = self
             .tables
@@ -455,7 +457,7 @@ impl MappedPages {
         word.is_some_and(|w| w >> (page % 64) & 1 != 0)
     }
 
-    /// A fault was served that maps these pages, of the 64 from `64 * number` on.
+    /// A served fault maps these pages, of the 64 from page `64 * number` on.
     pub fn map(&mut self, file: u32, open: u32, number: u64, pages: u64) {
         let table = self.tables.entry((file, open)).or_default();
         let word = number as usize;
@@ -465,7 +467,7 @@ impl MappedPages {
         table[word] |= pages;
     }
 
-    /// These pages of the file, of the 64 from `64 * number` on, left the cache.
+    /// These pages, of the 64 from page `64 * number` on, left the cache.
     pub fn unmap(&mut self, file: u32, number: u64, pages: u64) {
         for (_, table) in self.tables.range_mut((file, 0)..=(file, u32::MAX)) {
             if let Some(word) = table.get_mut(number as usize) {
@@ -474,14 +476,14 @@ impl MappedPages {
         }
     }
 
-    /// The mapping is gone. Returns what was mapped: pages of the 64 from `64 * number` on.
+    /// The mapping is removed. Returns the pages that were mapped, of the 64 from page `64 * number` on.
     pub fn close(&mut self, file: u32, open: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
         let table = self.tables.remove(&(file, open)).unwrap_or_default();
         (0..).zip(table).filter(|(_, pages)| *pages != 0)
     }
 }
 
-// Counts refaults: bytes read again after eviction, as in the kernel's `workingset_refault_file`.
+// Counts refaults: bytes that are read again after eviction, like the kernel's `workingset_refault_file`.
 //
 // ```text
 //   Drop ──► gone: a bit for each page ──Submit──► refaulted, and here again
@@ -509,7 +511,7 @@ impl Refaults {
         self.bytes
     }
 
-    /// An action of the machine; `hinted`: it follows from a hint.
+    /// Records an action of the machine; `hinted`: a hint caused it.
     pub fn see(&mut self, action: &Action, hinted: bool) {
         match *action {
             Action::Drop {
@@ -535,7 +537,7 @@ impl Refaults {
             let back = *gone & mask;
             *gone &= !mask;
             let starts = bits(back).map(|page| self.page.start_of(number * 64 + page as u64));
-            // The last page of a file counts as far as the file goes.
+            // The last page of a file counts only up to the end of the file.
             self.bytes += starts
                 .map(|start| range.end().min(start + self.page.bytes()) - start)
                 .sum::<u64>();
@@ -543,7 +545,7 @@ impl Refaults {
     }
 }
 
-/// The bits that are set, from the lowest.
+/// The set bits, from the lowest.
 pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;

@@ -1,22 +1,21 @@
 //! The statistics of a comparison: a confidence interval for a mean, a test for a difference, and the correction for
 //! multiple comparisons.
 //!
-//! Runs are paired (run `i` of every policy met the same trace, seed and storage in the same minute), so a
-//! difference is judged by the differences of the pairs. Undefined results are `None`,
-//! never NaN.
+//! Runs are paired: run `i` of every policy uses the same trace, seed and storage in the same minute. So a difference
+//! is judged by the differences within the pairs. Undefined results are `None`, never NaN.
 
 use crate::rng::Rng;
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability of at least one false difference in a family of comparisons. The customary 5 %;
-/// every report states it.
+/// The probability of at least one false difference in a family of comparisons. It is the usual 5 %; every report
+/// states it.
 pub const ALPHA: f64 = 0.05;
 
 /// Times count as equal if their ratio is within this margin of 1.
 pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
-/// The probability outside a 95 % interval, both sides together.
+/// The probability outside a 95 % interval, on both sides together.
 const OUTSIDE_CI95: f64 = 0.05;
 
 /// Significant decimal digits of a latency: three, so a percentile is at most 0.1 % from a measured value.
@@ -27,15 +26,15 @@ const LATENCY_DIGITS: u8 = 3;
 pub struct Summary {
     pub n: usize,
     pub mean: f64,
-    /// Middle value; the mean of the middle two when `n` is even.
+    /// The middle value; if `n` is even, the mean of the two middle values.
     pub median: f64,
-    /// Ends of the 95 % interval of the mean, by Student's t with `n - 1` degrees of freedom. One value knows
-    /// nothing of its spread: both ends are then the value itself.
+    /// Ends of the 95 % interval of the mean, by Student's t with `n - 1` degrees of freedom. For a single value the
+    /// spread is unknown, and both ends are the value itself.
     pub ci95: [f64; 2],
 }
 
 impl Summary {
-    /// Sums up `values`. Undefined for none at all and for any that is not finite.
+    /// Summarizes `values`. Undefined if there are no values, or if one is not finite.
     pub fn of(values: &[f64]) -> Option<Summary> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -58,11 +57,12 @@ impl Summary {
     }
 }
 
-/// The chance of pairs at least this different if there were no difference: a two-sided t test on `a[i] - b[i]`.
+/// The probability of differences at least this large if there were no real difference: a two-sided t test on `a[i] -
+/// b[i]`.
 ///
-/// Deterministic models give equal differences, where t is not defined but the answer is plain: 0 when they
-/// differ, 1 when they do not. Undefined with fewer than two pairs (one pair says nothing of chance), for
-/// samples of unequal length, and for values that are not finite.
+/// Deterministic models give equal differences. Then t is not defined, but the result is clear: 0 if they differ, 1 if
+/// they do not. Undefined for fewer than two pairs (one pair shows nothing about chance), for samples of unequal
+/// length, and for values that are not finite.
 pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     if a.len() != b.len() || a.len() < 2 || differences.iter().any(|d| !d.is_finite()) {
@@ -76,7 +76,7 @@ pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     Some((2.0 * student.sf(t.abs())).min(1.0))
 }
 
-/// Ends of the 95 % interval of the mean of `b[i] - a[i]`, by Student's t. Undefined where [`paired_t_test`] is.
+/// Ends of the 95 % interval of the mean of `b[i] - a[i]`, by Student's t. Undefined if [`paired_t_test`] is.
 pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
@@ -85,12 +85,13 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     Summary::of(&differences).map(|d| d.ci95)
 }
 
-/// Whether mean(`b`) / mean(`a`) is known to be within [`EQUIVALENCE_MARGIN`] of 1: its 95 % interval is within 1 / 1.05 and 1.05.
-/// That no test finds a difference is no such knowledge: runs of 0.1 and 0.7 s differ from nothing. Undefined where
-/// [`paired_t_test`] is, and where the mean of `a` is not above 0.
+/// Whether mean(`b`) / mean(`a`) is known to be within [`EQUIVALENCE_MARGIN`] of 1: its 95 % interval is between 1 /
+/// 1.05 and 1.05. It is not enough that no test finds a difference: with runs of 0.1 and 0.7 s, nothing differs
+/// significantly. Undefined if [`paired_t_test`] is, and if the mean of `a` is not above 0.
 ///
-/// The interval is that of the ratio of means by Student's t on the residuals `b[i] - ratio * a[i]`; the bootstrap's is too narrow
-/// for a few pairs. Equal runs have no residuals, so of a deterministic model the ratio itself decides.
+/// The interval is that of the ratio of means by Student's t on the residuals `b[i] - ratio * a[i]`; a bootstrap
+/// interval is too narrow for a few pairs. Equal runs have no residuals, so for a deterministic model the ratio itself
+/// decides.
 pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
     paired_t_test(a, b)?;
     let base = mean(a);
@@ -102,9 +103,9 @@ pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
     Some(ratio - half >= most.recip() && ratio + half <= most)
 }
 
-/// Holm's step-down correction: each p value as it counts among all the others of its family, so that
-/// comparing each to [`ALPHA`] keeps the chance of one false call in the whole family below it. Undefined
-/// ones stay so and do not count.
+/// Holm's step-down correction: adjusts each p value to its family, so that comparing each adjusted value with
+/// [`ALPHA`] keeps the probability of one false result in the whole family below it. Undefined values stay undefined
+/// and do not count.
 pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = family
         .iter()
@@ -121,27 +122,28 @@ pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     corrected
 }
 
-/// `part / whole`, undefined when there is no whole.
+/// `part / whole`; undefined if `whole` is 0.
 pub fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole != 0.0)
         .then_some(part / whole)
         .filter(|r| r.is_finite())
 }
 
-/// An empty histogram of latencies in nanoseconds, that grows to hold whatever is recorded.
+/// An empty histogram of latencies in nanoseconds that grows as needed.
 pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new(LATENCY_DIGITS).expect("three digits are among the 0 to 5 that there are")
 }
 
 /// Adds one latency of `ns` nanoseconds.
 pub fn record_latency(histogram: &mut Histogram<u64>, ns: u64) {
-    // It grows as it must, and refuses only where its index would not fit this machine: then the largest counts.
+    // The histogram grows as needed, and refuses only if its index would not fit this machine; then the largest value
+    // counts.
     if histogram.record(ns).is_err() {
         histogram.saturating_record(ns);
     }
 }
 
-/// The latency in nanoseconds that `percent` % of the reads did not exceed. Undefined without reads.
+/// The latency in nanoseconds that `percent` % of the reads did not exceed. Undefined if there are no reads.
 pub fn percentile_ns(histogram: &Histogram<u64>, percent: f64) -> Option<u64> {
     (!histogram.is_empty()).then(|| histogram.value_at_percentile(percent))
 }
@@ -166,22 +168,22 @@ fn t_quantile(n: usize, q: f64) -> Option<f64> {
     Some(student.inverse_cdf(q)).filter(|t| t.is_finite())
 }
 
-// The bootstrap: a confidence interval for a ratio of two means, without an assumption about the distribution.
+// The bootstrap: a confidence interval for a ratio of two means that makes no assumption about the distribution.
 //
-// The pairs are drawn again and again, with replacement, each time as many as there are; the interval is what the
-// middle 95 % of the ratios span (Efron 1979, the percentile method). Pairs stay together, so a slow minute that hit
-// both rows of a pair widens nothing. With few pairs it is too narrow, as every bootstrap is: at five pairs it covers
-// some 80 to 85 % (measured in the test below), so it describes and the t test decides. Never: entropy; the same runs
-// give the same interval.
+// The pairs are drawn repeatedly with replacement, each time as many as there are. The interval spans the middle 95 %
+// of the resulting ratios (Efron 1979, the percentile method). Pairs stay together, so a slow minute that hits both
+// rows of a pair does not widen the interval. With few pairs it is too narrow, like every bootstrap: with five pairs it
+// covers about 80 to 85 % (measured in the test below). So it only describes, and the t test decides. It uses no
+// entropy; the same runs give the same interval.
 
-/// How often the pairs are drawn: the ends of a 95 % interval then have 50 values beyond them.
+/// Number of times the pairs are drawn; 50 values are then beyond each end of a 95 % interval.
 const RESAMPLES: usize = 2000;
 
-/// The draws are the same in every report: the figures of two reports of the same runs are equal.
+/// A fixed seed, so that two reports of the same runs have equal figures.
 const SEED: u64 = 0;
 
-/// Ends of the 95 % interval of mean(`b`) / mean(`a`), where `a[i]` and `b[i]` are a pair. Undefined with fewer than two
-/// pairs, for samples of unequal length, for values that are not finite, and where a mean of `a` is not above 0.
+/// Ends of the 95 % interval of mean(`b`) / mean(`a`), where `a[i]` and `b[i]` are a pair. Undefined for fewer than two
+/// pairs, for samples of unequal length, for values that are not finite, and if a mean of `a` is not above 0.
 pub fn ratio_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     let fit = a.len() == b.len()
         && a.len() >= 2

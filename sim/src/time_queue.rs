@@ -1,4 +1,4 @@
-//! What is due at times of a virtual clock, the earliest first.
+//! A queue of items that are due at times of a virtual clock, earliest first.
 
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::Machine;
@@ -6,7 +6,7 @@ use foreread_core::units::{ByteRange, Nanos};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is due at one moment keeps the order in which it was put in.
+/// Items that are due at the same time keep the order in which they were added.
 #[derive(Debug)]
 pub(crate) struct TimeQueue<T> {
     entries: BinaryHeap<Reverse<TimeEntry<T>>>,
@@ -43,7 +43,7 @@ impl<T: Ord> TimeQueue<T> {
         self.entries.peek().map(|entry| entry.0.at_ns)
     }
 
-    /// Takes out the earliest, with its time, if that is there.
+    /// Removes the earliest item, with its time, if it is due.
     #[inline]
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<(u64, T)> {
         self.next_time().filter(|at_ns| *at_ns <= now_ns)?;
@@ -51,12 +51,12 @@ impl<T: Ord> TimeQueue<T> {
     }
 }
 
-// A storage that answers at once: for decisions that do not depend on time.
+// Storage that answers at once: for decisions that do not depend on time.
 //
-// Never: bytes, time, or a read that waits. Waiting is the simulator's.
+// It has no data and no time, and no read waits; the simulator handles waiting.
 
-/// Gives the machine one event, answers every fetch that follows and gives back every lease. `fetched` sees what is
-/// fetched, in order.
+/// Passes one event to the machine, answers every fetch that follows, and releases every lease. `fetched` gets the
+/// fetched ranges, in order.
 pub fn tell(machine: &mut Machine, event: Event, mut fetched: impl FnMut(ByteRange)) {
     machine.handle(Nanos(0), event);
     while let Some(action) = machine.poll() {

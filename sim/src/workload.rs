@@ -1,8 +1,8 @@
 //! Workloads: the reads of a program, in order and by reader.
 //!
-//! A workload is a list of jobs; a job issues its requests in order, at most `depth` of them outstanding (`model.rs`).
-//! It is written `NAME:key=value,...`, and becomes a list of requests when its size and a seed are known. The same
-//! text, size and seed give the same requests on every machine.
+//! A workload is a list of jobs. A job issues its requests in order, with at most `depth` of them outstanding
+//! (`model.rs`). A workload is written as `NAME:key=value,...`; its size and a seed turn it into a list of requests.
+//! The same text, size and seed give the same requests on every machine.
 //!
 //! A workload has no writes, no data and no clock, and no request beyond the end of its file.
 //!
@@ -12,8 +12,8 @@
 //!                                                                        └ request, request, ...
 //! ```
 //!
-//! To add a workload, write its file and add it to the list at the end of this file. Another crate may have a list of its own: it creates
-//! [`Info`]s and parses their names with [`parse_among`].
+//! To add a workload, write its file and add it to the list at the end of this file. Another crate may have its own
+//! list: it creates [`Info`]s and parses their names with [`parse_among`].
 
 pub mod model;
 
@@ -25,10 +25,11 @@ use std::num::NonZero;
 
 pub use model::{Job, Link, Request, RequestKind, Workload};
 
-/// The page of a workload whose reads are those of a program above a page cache.
+/// The page size of workloads whose reads are those of a program above a page cache.
 const PAGE_BYTES: u64 = 4096;
 
-/// The most reads a workload may have: they are all made before the first is issued, 32 bytes each, so 1 GB.
+/// Maximum number of reads of a workload. All are created before the first is issued, with 32 bytes each, so at most 1
+/// GB.
 pub const MAX_READS: u64 = 1 << 25;
 
 /// The description of a workload.
@@ -38,13 +39,13 @@ pub struct Info {
     pub summary: &'static str,
     /// The publication that it reproduces, or its purpose.
     pub origin: &'static str,
-    /// Smallest file that it can be made for, in bytes.
+    /// Smallest file size, in bytes, for which it can be generated.
     pub least_bytes: u64,
-    /// The cache size that it needs, in bytes; `None` for any.
+    /// The cache size that it requires, in bytes; `None` if any size will do.
     pub cache_bytes: Option<u64>,
     pub params: &'static [Param],
-    /// Makes the requests from the values of `params` in their order, already checked, the size in bytes (of its file,
-    /// or of all its files together) and the seed.
+    /// Generates the requests. Arguments: the checked values of `params` in their order; the size in bytes of its file,
+    /// or of all its files together; and the seed.
     pub build: fn(&[u64], u64, u64) -> Result<Workload, SpecError>,
 }
 
@@ -58,7 +59,7 @@ pub struct WorkloadChoice {
 }
 
 impl WorkloadChoice {
-    /// The requests, on a file of `size` bytes, or on files of this many together.
+    /// Generates the requests for a file of `size` bytes, or for files of this total size.
     pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
         let mut workload = (self.info.build)(&self.values, size, seed)?;
         workload.name.clone_from(&self.text);
@@ -78,12 +79,12 @@ impl std::fmt::Debug for WorkloadChoice {
     }
 }
 
-/// Reads `NAME:key=value,...` of a workload of [`ALL`].
+/// Parses `NAME:key=value,...` of a workload in [`ALL`].
 pub fn parse(text: &str) -> Result<WorkloadChoice, SpecError> {
     parse_among(text, ALL)
 }
 
-/// Reads `NAME:key=value,...` of a workload of this list, for a program that adds workloads.
+/// Parses `NAME:key=value,...` of a workload in this list, for a program that adds workloads.
 pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<WorkloadChoice, SpecError> {
     let spec = Spec::parse(text)?;
     let Some(info) = list.iter().copied().find(|i| i.name == spec.name) else {
@@ -135,12 +136,12 @@ pub const fn think(default: &'static str) -> Param {
     count("think", default, (0, 1_000_000_000), "us between reads")
 }
 
-/// The values that [`Info::build`] is given, one for each of its parameters.
+/// The values passed to [`Info::build`], one for each of its parameters.
 pub fn given<const N: usize>(values: &[u64]) -> [u64; N] {
     values.try_into().expect("a value for each parameter")
 }
 
-/// How many whole records a file has, which is at least one.
+/// The number of whole records in a file; an error if it is zero.
 fn whole_records(name: &str, size: u64, record: u64) -> Result<u64, SpecError> {
     let why = || format!("is less than one record of {record} bytes");
     NonZero::new(size / record)
@@ -148,16 +149,16 @@ fn whole_records(name: &str, size: u64, record: u64) -> Result<u64, SpecError> {
         .ok_or_else(|| too_small(name, size, why()))
 }
 
-/// Files that a workload of equal files may have.
+/// Maximum number of files of a workload of equal files.
 const MAX_EQUAL_FILES: u64 = 4096;
 
-/// Sizes of files of `file` bytes that are of `size` bytes together: the last one has what is left.
+/// Sizes of the files if `size` bytes are divided into files of `file` bytes; the last file has the rest.
 fn equal_files(size: u64, file: u64) -> Vec<u64> {
     let files = size.div_ceil(file).min(MAX_EQUAL_FILES);
     (0..files).map(|n| file.min(size - n * file)).collect()
 }
 
-/// The error of a file that is too small for a workload: it names the size as if it were one of its parameters.
+/// The error for a file that is too small for a workload. It reports the size as if it were a parameter.
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {
         name: name.to_string(),
@@ -167,7 +168,7 @@ pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     }
 }
 
-/// Refuses records so small that there would be more than [`MAX_READS`] of them.
+/// Refuses records so small that there would be more than [`MAX_READS`] reads.
 fn check_reads(name: &str, record: u64, reads: u64) -> Result<(), SpecError> {
     if reads <= MAX_READS {
         return Ok(());
@@ -180,11 +181,11 @@ fn check_reads(name: &str, record: u64, reads: u64) -> Result<(), SpecError> {
     })
 }
 
-/// Names every workload once: the module, the registry and nothing else.
+/// Lists every workload once; creates the modules and the registry.
 macro_rules! workloads {
     ($($module:ident),* $(,)?) => {
         $(pub mod $module;)*
-        /// Every workload, in the order it is listed to people.
+        /// Every workload, in the order in which people see them listed.
         pub static ALL: &[&Info] = &[$(&$module::INFO),*];
     };
 }

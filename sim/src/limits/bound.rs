@@ -6,14 +6,14 @@
 //!                path: the least time until a read has its bytes, and what its reader thinks and copies then )
 //! ```
 //!
-//! The device must deliver each page at least once, at best as one command; a reader must think and copy
-//! even if all is cached. A hint costs nothing. Of touches, only the first in a block of 16 pages of 4 KiB through its mapping certainly costs
-//! something, because its fault may map the others. A run ends with its last read, so work after the last certain request counts only for
-//! the job that follows. A run below the largest of the three means that the simulator, the oracle or the model is
-//! broken.
+//! The device must deliver each page at least once, at best with a single command. A reader must think and copy even if
+//! everything is cached. A hint costs nothing. Of the touches in a block of 16 pages of 4 KiB through a mapping, only
+//! the first certainly costs something, because its fault may map the others. A run ends with its last read, so work
+//! after the last certain request counts only for the job that follows. If a run is below the largest of the three, the
+//! simulator, the oracle or the model is broken.
 //!
-//! The bound is not an estimate. With random round trips, the device part uses the shortest that can be
-//! drawn; the path uses the shortest that this run can draw for a page.
+//! The bound is not an estimate. If round trips are random, the device part uses the shortest possible draw; the path
+//! uses the shortest draw that this run can get for a page.
 
 use super::future::begin_ns;
 use super::path;
@@ -33,12 +33,12 @@ pub struct Bound {
     pub device_ns: u64,
     /// Minimum time of the slowest reader.
     pub readers_ns: u64,
-    /// Minimum wait of a reader plus its remaining thinking and copying: see `path.rs`.
+    /// Minimum wait of a reader plus its remaining thinking and copying; see `path.rs`.
     pub path_ns: u64,
 }
 
 impl Bound {
-    /// The bound of a workload on a model, in a cache of pages of `page_bytes` or larger ones.
+    /// The bound of a workload on a model, with a cache whose pages have at least `page_bytes`.
     pub fn of(workload: &Workload, preset: &Preset, page_bytes: u64) -> Bound {
         Bound {
             device_ns: preset.least_ns(workload.distinct_bytes(page_bytes)),
@@ -47,8 +47,8 @@ impl Bound {
         }
     }
 
-    /// The bound of a run with these limits, on the device whose random numbers come from `seed`: what gaps and cuts cost, and the
-    /// path of each reader, count too.
+    /// The bound of a run with these limits, on the device whose random numbers come from `seed`. It includes the cost
+    /// of gaps and cuts, and the path of each reader.
     pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {
         let mut bound = Bound::of(workload, preset, config.page.bytes());
         bound.device_ns = bound
@@ -64,7 +64,7 @@ impl Bound {
     }
 }
 
-/// What the slowest chain of jobs takes at least, up to the last read of each.
+/// The minimum time of the slowest chain of jobs, up to the last read of each.
 fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64 {
     let shared = shared_opens(&workload.jobs);
     let mut touched = BTreeSet::new();
@@ -77,7 +77,8 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
         let size = workload.files[job.file as usize];
         let clipped =
             |start: u64, len: u64| start.saturating_add(len).min(size).saturating_sub(start);
-        // What each request gets; the first touch of a page is known where no other reader can have been there.
+        // The bytes that each request gets. The first touch of a page is known only if no other reader can have touched
+        // it before.
         let mut bytes = |r: &Request| match r.kind {
             RequestKind::Read => Some(clipped(r.offset, r.len)),
             RequestKind::Touch if shared.contains(&job.open) => None,
@@ -92,7 +93,7 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
         let got: Vec<Option<u64>> = job.requests.iter().map(&mut bytes).collect();
         let begin = begin_ns(job, &starts, &ends);
         if job.timed {
-            // Each request comes at its time, whether or not others still wait, so each is bounded alone.
+            // Each request comes at its time, whether or not others still wait, so each is bounded separately.
             let served = begin.max(timed_ns(job, &got, host_ns_per_kib));
             latest = latest.max(served);
             starts.push(begin);
@@ -108,10 +109,10 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
     latest
 }
 
-/// What a job takes at least for its first requests: all that it thinks and copies, shared between the requests that
-/// it keeps going. With more than one going, which of them thinks before a request is chance, so each that is not made
-/// at once is charged the least. Touches are charged together: on larger pages several of them are one fault, with one
-/// rounding.
+/// The minimum time of a job for its first requests: all its thinking and copying, divided among its outstanding
+/// requests. With more than one outstanding, it is random which of them thinks before a request, so each request that
+/// is not issued at once is charged the minimum. Touches are charged together: on larger pages several of them are one
+/// fault, with one rounding.
 fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
     let requests = || job.requests.iter().zip(got);
     let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
@@ -144,8 +145,8 @@ fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
         / depth
 }
 
-/// When the last request of a timed job that surely is one can be served at the earliest. A touch may turn out to be of
-/// a page mapped by another request: requests overtake each other.
+/// The earliest time at which the last certain request of a timed job can be served. A touch may be of a page that
+/// another request has mapped, because requests overtake each other.
 fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
     let reads = job
         .requests
@@ -159,10 +160,10 @@ fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
     served.max().unwrap_or(0)
 }
 
-/// Open descriptions of jobs that may run at the same time: not all of them one after the other in one chain. There
-/// it is unknown whose touch of a page is the first.
+/// Open descriptions of jobs that may run concurrently, because they are not all in one chain. For these it is unknown
+/// which reader touches a page first.
 fn shared_opens(jobs: &[Job]) -> BTreeSet<u32> {
-    // A line is a chain without its branches: of several jobs after the same one, the first goes on with its line.
+    // A line is a chain without branches: if several jobs follow the same job, the first of them continues its line.
     let mut lines: Vec<u32> = Vec::with_capacity(jobs.len());
     let mut followed = vec![false; jobs.len()];
     let mut line_of_open = BTreeMap::new();

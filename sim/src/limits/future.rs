@@ -1,9 +1,10 @@
-//! All that will be read: which bytes, in which order, and when each is wanted next.
+//! All future reads: which bytes, in which order, and the next use of each.
 //!
-//! Pages that are always read together are one *extent*; a *touch* is one request reading one extent, or touching the
-//! page that is one (it may turn out to be mapped: a use all the same). A hint touches nothing. Touches are numbered in the order in which the readers would come to them if nothing but the bytes themselves cost time, so
-//! that the touch an extent waits for says how soon it is wanted. One job keeps its order exactly; between jobs it is
-//! a guess, and a reader that is ahead of it is served all the same (`oracle/`).
+//! Pages that are always read together form an *extent*. A *touch* is one request that reads one extent, or that
+//! touches the page that forms an extent (the page may already be mapped; it is still a use). A hint touches nothing.
+//! Touches are numbered in the order in which readers would reach them if only the bytes themselves cost time, so the
+//! number of an extent's next touch shows how soon it is needed. Within a job the order is exact. Between jobs it is a
+//! guess, and a reader that is ahead of it is still served (`oracle/`).
 //!
 //! ```text
 //!   requests     |----0----|   |-----2-----|         extents: bytes between two boundaries of requests
@@ -11,19 +12,19 @@
 //!   extents      |-a--|-b--|-c-|-d-|---e---|         next use of b: 0b, then 1b, then never
 //! ```
 //!
-//! Never: bytes that no job reads.
+//! Bytes that no job reads are not included.
 
 use crate::workload::model::links;
 use crate::workload::{Job, Link, Request, Workload};
 use std::collections::BTreeMap;
 
-/// The next use of what is not wanted any more.
+/// The next use of an extent that is not needed any more.
 pub const NEVER: u32 = u32::MAX;
 
-/// Longest extent in bytes: a fetch is a run of whole extents, so this is its grain.
+/// Longest extent in bytes. A fetch is a run of whole extents, so this is its granularity.
 const LONGEST_EXTENT: u64 = 256 << 10;
 
-/// The most touches that are kept, 17 bytes each: a run of the oracle under all its rules then takes some ten seconds.
+/// Maximum number of touches, 17 bytes each; a run of the oracle with all its rules then takes about ten seconds.
 pub const MAX_TOUCHES: usize = 1 << 20;
 
 /// Pages that are always read together.
@@ -42,36 +43,36 @@ impl Extent {
     }
 }
 
-/// In which order the reads of several jobs are taken to come.
+/// The assumed order of the reads of several jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By the time they would begin at if nothing but their bytes took time.
+    /// By the time at which they would begin if only their bytes took time.
     Merged,
-    /// All of one job, then all of the next: jobs wait for earlier ones only.
+    /// All reads of one job, then all of the next, because jobs only wait for earlier jobs.
     Jobs,
 }
 
 #[derive(Clone)]
 pub struct Future {
-    /// In the order of their places.
+    /// By file and offset.
     pub extents: Vec<Extent>,
     page_bytes: u64,
     /// The extent of each touch.
     touched: Vec<u32>,
-    /// The touch of the same extent after each touch.
+    /// For each touch, the next touch of the same extent.
     after: Vec<u32>,
     done: Vec<bool>,
-    /// The first touch of each extent that is not done.
+    /// For each extent, the first touch that is not done.
     next: Vec<u32>,
-    /// The first touch of each request, job by job.
+    /// The first touch of each request, for each job.
     starts: Vec<Vec<u32>>,
-    /// Pages by the touch they wait for.
+    /// Number of pages by the touch that they wait for.
     wanted: Sums,
 }
 
 impl Future {
-    /// Looks at the whole workload. `most_pages` is the longest extent, beside [`LONGEST_EXTENT`]; `cost` what a
-    /// request takes at least. Nothing when there are more touches than [`MAX_TOUCHES`].
+    /// Examines the whole workload. `most_pages` is the longest extent, in addition to [`LONGEST_EXTENT`]; `cost` is
+    /// the minimum time of a request. `None` if there are more touches than [`MAX_TOUCHES`].
     pub fn of(
         workload: &Workload,
         page_bytes: u64,
@@ -135,7 +136,7 @@ impl Future {
         }
     }
 
-    /// The first touch of a request; it has as many as it takes to reach its end.
+    /// The first touch of a request. The request has as many touches as it takes to reach its end.
     pub fn first_touch(&self, job: u32, request: usize) -> u32 {
         self.starts[job as usize][request]
     }
@@ -150,17 +151,17 @@ impl Future {
             .div_ceil(self.page_bytes)
     }
 
-    /// The touch that an extent is wanted for next, or [`NEVER`].
+    /// The next touch that needs this extent, or [`NEVER`].
     pub fn next_use(&self, extent: u32) -> u32 {
         self.next[extent as usize]
     }
 
-    /// Pages that are wanted up to and with this touch, each counted once.
+    /// Number of distinct pages that are needed up to and including this touch.
     pub fn pages_until(&self, touch: u32) -> u64 {
         self.wanted.until(touch)
     }
 
-    /// A touch has been made; returns the next use of its extent.
+    /// Marks a touch as done; returns the next use of its extent.
     pub fn finish(&mut self, touch: u32) -> u32 {
         self.done[touch as usize] = true;
         let extent = self.extent_of(touch);
@@ -179,8 +180,8 @@ impl Future {
     }
 }
 
-/// Every request as (job, its place in it), in the order of the time each would begin at if the ones before it in
-/// its job, and the jobs before that, took what they cost at least.
+/// Every request as (job, index in the job), by the time at which each would begin if its predecessors, in its job and
+/// in the jobs before that, took their minimum time.
 fn in_order(jobs: &[Job], order: Order, cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)> {
     let mut keys = Vec::new();
     let (mut starts, mut ends) = (vec![0_u64; jobs.len()], vec![0_u64; jobs.len()]);
@@ -202,7 +203,7 @@ fn in_order(jobs: &[Job], order: Order, cost: impl Fn(&Request) -> u64) -> Vec<(
     keys.into_iter().map(|(_, i, job)| (job, i)).collect()
 }
 
-/// When a job begins, if those that it waits for start and end at these times.
+/// The start time of a job, given the start and end times of the jobs that it waits for.
 pub(super) fn begin_ns(job: &Job, starts: &[u64], ends: &[u64]) -> u64 {
     let happened = |link: &Link| {
         if link.end {
@@ -217,7 +218,7 @@ pub(super) fn begin_ns(job: &Job, starts: &[u64], ends: &[u64]) -> u64 {
         .unwrap_or(0)
 }
 
-/// The pages of all requests, cut where one begins or ends and at multiples of `longest`.
+/// The pages of all requests, cut at the beginnings and ends of requests and at multiples of `longest`.
 fn extents(workload: &Workload, page_bytes: u64, longest: u64) -> Vec<Extent> {
     let page_start = |at: u64| at & !(page_bytes - 1);
     let mut of_files: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
@@ -271,7 +272,7 @@ fn cut(file: u32, ranges: &[(u64, u64)], longest: u64, all: &mut Vec<Extent>) {
     }
 }
 
-/// Sums of the first numbers of a row whose numbers change (Fenwick 1994).
+/// Prefix sums of a list of numbers that change (Fenwick 1994).
 #[derive(Clone, Default)]
 struct Sums(Vec<i64>);
 
@@ -280,7 +281,7 @@ impl Sums {
         Sums(vec![0; len])
     }
 
-    /// Adds to the number at `at`; to none for [`NEVER`].
+    /// Adds to the number at `at`; does nothing for [`NEVER`].
     fn add(&mut self, at: u32, value: i64) {
         let mut i = at as usize;
         while i < self.0.len() {
@@ -289,7 +290,7 @@ impl Sums {
         }
     }
 
-    /// The sum up to and with `at`.
+    /// The sum up to and including `at`.
     fn until(&self, at: u32) -> u64 {
         let mut i = (at as usize + 1).min(self.0.len());
         let mut sum = 0;

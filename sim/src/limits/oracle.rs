@@ -1,12 +1,12 @@
 //! The oracle: the best schedule found by a search that knows all future reads, with the same cache, the same
 //! device and the same readers.
 //!
-//! A schedule fetches the absent extent that is needed soonest, with neighbours that it would fetch soon anyway; the extent
-//! needed last is evicted (Belady 1966), and readahead never takes room that something needed sooner requires (Cao,
-//! Felten, Karlin and Li 1995 call that *aggressive*). The order, length and number of fetches, and whether gaps
-//! are read too, form a [`Rule`]. The best rule depends on the device and the reads. So the search
-//! runs a few starting rules and the reads without readahead, then changes the fastest rule one parameter at a time, until it
-//! has used [`MAX_COST`] times the work of a run, or has reached the bound.
+//! A schedule fetches the absent extent that is needed soonest, together with neighbours that it would fetch soon
+//! anyway. It evicts the extent that is needed last (Belady 1966), and readahead never takes room from something needed
+//! sooner (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`] sets the order, length and number of
+//! fetches, and whether gaps are read too. The best rule depends on the device and the reads. So the search runs a few
+//! starting rules and a run without readahead; then it changes the fastest rule one parameter at a time, until it has
+//! used [`MAX_COST`] times the work of a run, or has reached the bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -14,10 +14,11 @@
 //!   extent:  absent ──fetch──► flying ──► present ──never wanted again, or farthest and room is short──► absent
 //! ```
 //!
-//! Its time is achievable and lies between the bound (`bound.rs`), which may not be achievable, and the policies.
-//! It is neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may find a better
-//! schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. If latencies are random for each request,
-//! a policy's requests get other latencies: on a store with a tail of 500 ms, a policy takes half of the oracle's time with some seeds.
+//! Its time is achievable, and is between the bound (`bound.rs`), which may not be achievable, and the policies. It is
+//! neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may find a better
+//! schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. If latencies are random for each
+//! request, a policy's requests get other latencies: on a store with a tail of 500 ms, a policy takes half of the
+//! oracle's time with some seeds.
 //!
 //! It does not use the rows of a comparison, and takes no part in a verdict.
 
@@ -47,25 +48,25 @@ pub struct Setup<'a> {
     pub config: Config,
     pub preset: &'a Preset,
     pub seed: u64,
-    /// What no run can be below: a run this fast needs no other rule.
+    /// The lower bound of any run: if a run reaches it, no other rule is needed.
     pub bound: Bound,
 }
 
-/// Events for each extent, and as many more, after which a run in which no reader got on is taken for one that never
-/// ends. Chosen: an extent of 256 KiB arrives in 512 sectors at most, and is then copied.
+/// Maximum number of events for each extent without progress of any reader, plus this number once; after that a run
+/// counts as endless. Chosen because an extent of 256 KiB arrives in 512 sectors at most, and is then copied.
 const MAX_STEPS_PER_EXTENT: u64 = 1024;
 
-/// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
+/// If a run is nearer than this fraction to the bound, no further rule is tried.
 const NEAR: f64 = 1e-4;
 
-/// The search may take this many times the work of the run without readahead, which is the longest run there is.
+/// The search may take this many times the work of the run without readahead, which is the longest run.
 const MAX_COST: u64 = 10;
-/// Events that a search may take however short the run is: some milliseconds.
+/// Events that a search may take even if the run is short: a few milliseconds.
 const MIN_EVENTS: u64 = 60_000;
 
-/// The fastest run that the search finds, each schedule on a new device. Nothing for a workload with more touches
-/// than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of readahead, and how
-/// long a run takes no measure of it.
+/// The fastest run that the search finds; each schedule gets a new device. `None` for a workload with more touches than
+/// [`super::MAX_TOUCHES`], and for one with a timed job: readahead does not change when its requests come, so the
+/// length of the run is not a measure of readahead.
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     if timed(setup.workload) {
         return None;
@@ -73,24 +74,25 @@ pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     Search::new(setup)?.run()
 }
 
-/// The reads in two orders: as they would come if only bytes took time, and one job after the other.
+/// The search. It knows the reads in two orders: as they would come if only bytes took time, and one job after the
+/// other.
 struct Search<'a> {
     setup: &'a Setup<'a>,
     merged: Future,
     in_turns: Option<Future>,
     best: RunResult,
-    /// Work left, in events.
+    /// Work that is left, in events.
     left: u64,
     seen: Vec<Rule>,
 }
 
-/// Events of a run: each read begins and ends, and so does each fetch.
+/// Number of events of a run: each read begins and ends, and so does each fetch.
 fn cost(run: &RunResult) -> u64 {
     2 * (run.stats.demand_reads + run.stats.source_reads)
 }
 
 impl<'a> Search<'a> {
-    /// Begins with the run without readahead: in a small cache with many readers that can be best.
+    /// Begins with the run without readahead; with many readers and a small cache it can be the best.
     fn new(setup: &'a Setup<'a>) -> Option<Search<'a>> {
         let page = setup.config.page.bytes();
         let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
@@ -133,7 +135,7 @@ impl<'a> Search<'a> {
                 rule = Some(start);
             }
         }
-        // Without readahead is best: the changes start from what comes nearest to it.
+        // The run without readahead is the best, so the changes start from the rule that is nearest to it.
         let mut rule = rule.unwrap_or(Rule {
             ahead: false,
             ..rules::LONG
@@ -151,12 +153,12 @@ impl<'a> Search<'a> {
         Some(self.best)
     }
 
-    /// Nothing is left to be won, or to be spent.
+    /// No time can be gained any more, or the work is used up.
     fn is_over(&self) -> bool {
         self.left == 0 || self.best.time_s < self.setup.bound.ns() as f64 / 1e9 * (1.0 + NEAR)
     }
 
-    /// Tries a rule that has not been tried, and keeps its run if it is the fastest so far.
+    /// Tries a rule that was not tried before, and keeps its run if it is the fastest so far.
     fn is_faster(&mut self, rule: Rule) -> bool {
         if self.seen.contains(&rule) || self.is_over() {
             return false;
@@ -191,15 +193,15 @@ enum ExtentPlace {
 #[derive(Clone, Copy, Debug)]
 struct ExtentState {
     place: ExtentPlace,
-    /// A reader has asked for it while it was absent.
+    /// A reader has requested it while it was absent.
     asked: bool,
-    /// Not demanded when it was fetched, nor since.
+    /// No reader demanded it, neither when it was fetched nor later.
     ahead: bool,
     /// Readers that copy from it.
     pins: u32,
     /// Bytes from its start that may be read.
     arrived: u64,
-    /// The fetch that it flies with.
+    /// The fetch that brings it in.
     fetch: u32,
 }
 
@@ -208,20 +210,20 @@ struct ExtentState {
 struct RequestSlot {
     job: u32,
     request: usize,
-    /// The touch it is at.
+    /// The touch that it is processing.
     touch: u32,
-    /// First byte it has not copied.
+    /// The first byte that it has not copied.
     at: u64,
-    /// One past the last it will copy of what is being copied.
+    /// One past the last byte of the current copy.
     copied_to: u64,
     issued_at: u64,
-    /// Since when it waits; nothing while it copies or thinks.
+    /// The time since which it waits; `None` while it copies or thinks.
     waiting_since: Option<u64>,
     waited_ns: u64,
     met: ReadOutcome,
 }
 
-/// The worst that a request has met.
+/// The worst state that a request has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum ReadOutcome {
     #[default]
@@ -230,8 +232,8 @@ enum ReadOutcome {
     Miss,
 }
 
-/// A fetch in flight: those of the extents `first..end` that fly with it, the ones before `next` whole, and the pages
-/// between them that no reader wants.
+/// A fetch in flight: the extents of `first..end` that belong to it, of which those before `next` have arrived
+/// completely, and the pages between them that no reader needs.
 struct Fetch {
     end: u32,
     next: u32,
@@ -243,40 +245,41 @@ struct Oracle<'a> {
     setup: Setup<'a>,
     rule: Rule,
     device: Box<dyn Device>,
-    /// Commands that it works on at once.
+    /// Number of commands that the device processes concurrently.
     lanes: u32,
     future: Future,
     states: Vec<ExtentState>,
     scheduler: JobScheduler<'a>,
     slots: Vec<RequestSlot>,
     mapped: MappedPages,
-    /// Absent extents that will be wanted, by their next use.
+    /// Absent extents that will be needed, by their next use.
     absent: BTreeSet<(u32, u32)>,
-    /// The same by their places, and the extent behind the latest fetch.
+    /// The same extents by position, and the extent after the latest fetch.
     absent_places: BTreeSet<u32>,
     head: u32,
     /// Extents that a reader waits for and that are absent.
     asked: VecDeque<u32>,
     /// Present extents that no read copies from, by their next use.
     idle: BTreeSet<(u32, u32)>,
-    /// Slots that wait, and for which extent.
+    /// Slots that wait, each with its extent.
     waiting: Vec<(u32, u32)>,
     fetches: Vec<Fetch>,
     flying: u32,
-    /// Pages present or flying.
+    /// Pages that are present or in flight.
     held_pages: u64,
     /// Pages that are being copied.
     pinned_pages: u64,
-    /// Pages of gaps that fly.
+    /// Pages of gaps that are in flight.
     gap_pages: u64,
-    /// Bytes that are absent and will be wanted.
+    /// Bytes that are absent and will be needed.
     absent_bytes: u64,
-    /// Longest fetch of a ramp by now.
+    /// The current maximum length of a fetch during the ramp.
     ramp_bytes: u64,
     stats: Stats,
     latency: Histogram<u64>,
     ended_at: u64,
-    /// Events since a reader last got on, and the most there may be: all extents are fetched while every reader thinks.
+    /// Events since a reader last made progress, and their maximum: all extents may be fetched while every reader
+    /// thinks.
     idle_events: u64,
     max_idle_events: u64,
 }
@@ -327,7 +330,8 @@ impl<'a> Oracle<'a> {
     }
 
     /// # Panics
-    /// When a read never ends or nothing gets on: the oracle or the device model is broken, and a figure would be a lie.
+    /// Panics if a read never ends or nothing progresses: then the oracle or the device model is broken, and the
+    /// figures would be wrong.
     fn run(mut self) -> RunResult {
         let mut arrivals = Vec::new();
         let mut now = 0;
@@ -386,10 +390,10 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// A reader lets go of an extent; `used` is the touch that this ends.
+    /// A reader releases an extent; `used` is the touch that ends with this.
     fn unpin(&mut self, extent: u32, used: Option<u32>) {
         if let Some(touch) = used {
-            // Not idle while it is pinned, so no list holds it under its old next use.
+            // A pinned extent is not idle, so no list holds it under its old next use.
             self.future.finish(touch);
         }
         let state = &mut self.states[extent as usize];
@@ -400,7 +404,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// A present extent that no read copies from stays for its next use, or leaves when there is none.
+    /// A present extent that no read copies from stays for its next use, or leaves if it has none.
     fn settle(&mut self, extent: u32) {
         let ExtentState { place, pins, .. } = self.states[extent as usize];
         if place != ExtentPlace::Present || pins > 0 {

@@ -1,17 +1,17 @@
-//! What a reader has to wait for in any run: the bytes that it needs up to a read, and then all that it still thinks and
-//! copies.
+//! The minimum time that a reader waits in any run: for the bytes that it needs up to a read, plus all its remaining
+//! thinking and copying.
 //!
 //! ```text
 //!   first read               read i                                    last read
 //!      ├── the device gives what is read up to here ──┤── thinks, copies ──┤      the largest sum over i
 //! ```
 //!
-//! Two more things are true of every schedule. A device with one head or one queue passes over each gap or begins a new
-//! command behind it. And a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end of `p`, so the first
-//! byte of `p` arrives no earlier than the shortest first byte that any of those starts draws: a second fetch from
-//! the same start begins only when the first one has delivered.
+//! Two more facts hold for every schedule. First, a device with one head or one queue either passes over each gap or
+//! begins a new command after it. Second, a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end
+//! of `p`. So the first byte of `p` arrives no earlier than the shortest first-byte time that any of these start
+//! positions draws; a second fetch from the same start begins only after the first one has delivered.
 //!
-//! Never: a wait for another job, or for one of several requests that a job keeps going.
+//! It does not include waiting for another job, or for one of several requests that a job keeps outstanding.
 
 use crate::device::presets::{Model, Preset};
 use crate::rng;
@@ -20,15 +20,15 @@ use crate::workload::{Job, Request, RequestKind, Workload};
 use foreread_core::machine::Config;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Starts of fetches that are looked at in one file; behind that only the shortest draw there can be is counted.
+/// Start positions that are examined in one file; after that only the shortest possible draw counts.
 const MAX_STARTS: u64 = 1 << 15;
-/// Words of a bit for each page of a file; a path in a larger file is not followed.
+/// Size limit of the bitmap of a file's pages, in words; a path in a larger file is not followed.
 const MAX_WORDS: usize = 1 << 20;
 
-/// The pages of a file that are read, as sorted ranges that do not touch.
+/// The pages of each file that are read, as sorted ranges that are not adjacent.
 type Ranges = BTreeMap<u32, Vec<(u64, u64)>>;
 
-/// What the device takes at least beyond `least_ns`, for gaps and for the commands that one fetch is too short for.
+/// The device's minimum time beyond `least_ns`, for gaps and for commands that exceed the longest fetch.
 pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config) -> u64 {
     let page = config.page.bytes();
     let ranges = ranges(workload, page);
@@ -39,16 +39,16 @@ pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config)
             .flat_map(|r| r.windows(2))
             .map(|pair| pair[1].0 - pair[0].1)
     };
-    // A gap costs each byte of it, or another command, whichever is less.
+    // A gap costs the time of its bytes, or another command, whichever is less.
     let serial = |command_ns: u64, ps_per_kib: u64| {
         let pass_ns = |gap: u64| (u128::from(gap) * u128::from(ps_per_kib) / 1_024_000) as u64;
         let gaps: u64 = gaps().map(|gap| pass_ns(gap).min(command_ns)).sum();
-        // No fetch is of two files, nor longer than it may be.
+        // A fetch is within one file, and has a maximum length.
         let files = command_ns * (ranges.len() as u64).saturating_sub(1);
         (gaps + files).max(command_ns * bytes.div_ceil(config.max_fetch_bytes).saturating_sub(1))
     };
     match preset.model {
-        // Where a long command is several transfers, a cut may cost nothing.
+        // If a long command consists of several transfers, a cut may cost nothing.
         Model::Disk(m) if m.max_transfer_bytes.is_none() => serial(
             m.command_ns,
             m.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0),
@@ -57,7 +57,7 @@ pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config)
             m.overhead.iter().map(|row| row.ns).min().unwrap_or(0),
             m.ps_per_kib,
         ),
-        // The drive reads on by itself, so a further command may cost no more than a hit of its buffer.
+        // The drive reads on by itself, so a further command may cost no more than a hit in its buffer.
         Model::Hdd(m) => {
             let pass_ns = |gap: u64| {
                 (u128::from(gap) * 1_000_000_000 / u128::from(m.bytes_per_s.outer)) as u64
@@ -90,7 +90,7 @@ fn ranges(workload: &Workload, page: u64) -> Ranges {
     of_file
 }
 
-/// The bytes of the pages of a request that the file has.
+/// The pages of a request that exist in the file, in bytes.
 fn pages(r: &Request, page: u64, size: u64) -> Option<(u64, u64)> {
     let (start, end) = (
         r.offset / page * page,
@@ -103,7 +103,7 @@ fn pages(r: &Request, page: u64, size: u64) -> Option<(u64, u64)> {
         .then_some((start, end))
 }
 
-/// The longest such path of any job that is not timed and keeps one request going.
+/// The longest such path among the jobs that are not timed and keep one request outstanding.
 pub(super) fn path_ns(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> u64 {
     let firsts: BTreeMap<u32, FirstBytes> = draws(workload, preset, config, seed);
     let jobs = workload
@@ -128,7 +128,7 @@ fn of_job(
         return 0;
     }
     let reads: Vec<&Request> = job.requests.iter().collect();
-    // What is left from each request on, to the last read. A touch may be of a mapped page, which costs nothing.
+    // The remaining time from each request to the last read. A touch may be of a mapped page, which costs nothing.
     let Some(last) = reads
         .iter()
         .rposition(|r| r.kind == RequestKind::Read && r.len > 0)
@@ -177,7 +177,7 @@ fn of_job(
     longest
 }
 
-/// When the first byte of each page of a file can be there at the earliest.
+/// For each page of a file, the earliest time at which its first byte can arrive.
 struct FirstBytes(Vec<u64>);
 
 impl FirstBytes {
@@ -205,7 +205,7 @@ fn draws(
             .last()
             .map_or(0, |r| r.1.div_ceil(page))
             .min(MAX_STARTS);
-        // The least of the draws of a window that slides: candidates in rising order.
+        // The minimum of the draws in a sliding window: candidates in rising order.
         let mut candidates: VecDeque<(u64, u64)> = VecDeque::new();
         let firsts = (0..pages).map(|p| {
             let drawn = rng::keyed(seed, file, p * page, 0)

@@ -1,6 +1,7 @@
-//! The oracle's fetches: which extent is next, with which neighbours, into whose room; and what their arrival wakes.
+//! The oracle's fetches: which extent is next, with which neighbours, what is evicted for it, and which readers its
+//! arrival wakes.
 //!
-//! Never: takes room that something wanted sooner needs, unless a reader waits for it.
+//! A fetch never takes room from something needed sooner, unless a reader waits for it.
 
 use super::{ExtentPlace, Fetch, Oracle};
 use crate::device::presets::{Model, Preset};
@@ -8,11 +9,12 @@ use crate::device::{Arrival, Command};
 use crate::limits::future::NEVER;
 use std::ops::Range;
 
-/// Absent extents that are looked at for one that is due, in the order of their places. Chosen: so few that a fetch is
-/// cheap to choose where the cache is small and little is due.
+/// Maximum number of absent extents examined, by position, to find one that is due. Chosen small, so that choosing a
+/// fetch is cheap if the cache is small and few extents are due.
 const LOOK: usize = 256;
 
-/// How many commands a device works on at once: more would wait in it, and could not be changed any more.
+/// The number of commands that a device processes concurrently. More commands would wait in the device, and could not
+/// be changed any more.
 pub(super) fn lanes(preset: &Preset) -> u32 {
     match preset.model {
         Model::Disk(_) | Model::Hdd(_) | Model::Array(_) => 1,
@@ -38,7 +40,7 @@ impl Oracle<'_> {
                 continue;
             }
             let whole = extent.end <= reached;
-            // A page is there when all of it is.
+            // A page is present when all of it has arrived.
             state.arrived = if whole {
                 extent.len()
             } else {
@@ -62,7 +64,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Readers that wait for an extent look at it again.
+    /// Readers that wait for an extent check it again.
     fn wake(&mut self, now: u64, extent: u32) {
         let mut woken = Vec::new();
         self.waiting.retain(|&(of, slot)| {
@@ -78,10 +80,10 @@ impl Oracle<'_> {
         }
     }
 
-    /// Fetches while there is something to fetch, a place in flight and room.
+    /// Starts fetches while there are extents to fetch, free slots and room.
     pub(super) fn pump(&mut self, now: u64) {
-        // A device that does one command after the other needs one in work and one behind it. A drive with a queue goes
-        // over that in its own order, and the longer it is the shorter its ways.
+        // A device that processes one command after the other needs one in process and one waiting. A drive with a
+        // queue reorders it, and the longer the queue, the shorter the seeks.
         let lanes = if self.rule.sweep {
             u32::MAX
         } else {
@@ -103,7 +105,8 @@ impl Oracle<'_> {
         }
     }
 
-    /// What a reader waits for, or else what is wanted soonest, if there is room; its room is taken.
+    /// Returns the extent that a reader waits for, or else the one needed soonest, if there is room, and takes the
+    /// room.
     fn most_urgent(&mut self) -> Option<u32> {
         if self.rule.sweep
             && let Some(extent) = self.next_in_place()
@@ -111,7 +114,8 @@ impl Oracle<'_> {
         {
             return Some(extent);
         }
-        // What was fetched meanwhile is in the list still; even if it has left since, no reader waits for it any more.
+        // An extent that was fetched meanwhile is still in the list; even if it has left since, no reader waits for it
+        // any more.
         while self
             .asked
             .front()
@@ -119,7 +123,7 @@ impl Oracle<'_> {
         {
             self.asked.pop_front();
         }
-        // Waiting reads come first, unless readers take turns: then only when the device has nothing to do.
+        // Waiting reads come first. If readers take turns, they come first only if the device is idle.
         if self.rule.turns
             && let Some(soonest) = self.soonest()
         {
@@ -134,15 +138,15 @@ impl Oracle<'_> {
         self.soonest()
     }
 
-    /// What is wanted soonest of all that is absent, if it may be fetched now. It always finds room when nothing flies:
-    /// no reader waits without end.
+    /// The absent extent needed soonest, if it may be fetched now. If nothing is in flight it always finds room, so no
+    /// reader waits forever.
     fn soonest(&mut self) -> Option<u32> {
         let soonest = self.absent.first()?.1;
         let due = self.states[soonest as usize].asked || self.rule.ahead && self.is_due(soonest);
         (due && self.make_room(soonest)).then_some(soonest)
     }
 
-    /// The next that is due behind the latest fetch, or else from the start on, as far as a look goes.
+    /// The next due extent after the latest fetch, or else from the beginning, within [`LOOK`] extents.
     fn next_in_place(&self) -> Option<u32> {
         let behind = self.absent_places.range(self.head..).take(LOOK);
         behind
@@ -151,14 +155,14 @@ impl Oracle<'_> {
             .find(|&extent| self.is_due(extent))
     }
 
-    /// Everything that is wanted up to this extent fits into the cache together, so it takes no room that something
-    /// wanted sooner needs.
+    /// Whether everything needed up to this extent fits into the cache together, so that the extent takes no room from
+    /// something needed sooner.
     fn is_due(&self, extent: u32) -> bool {
         let until = self.future.pages_until(self.future.next_use(extent));
         until + self.pinned_pages + self.gap_pages <= self.setup.config.capacity_pages
     }
 
-    /// Lets what is wanted later leave until there is room for this extent, and takes it.
+    /// Evicts extents needed later until there is room for this one, and takes the room.
     fn make_room(&mut self, extent: u32) -> bool {
         let next = self.future.next_use(extent);
         if !self.take_pages(self.future.pages(extent), next) {
@@ -172,7 +176,7 @@ impl Oracle<'_> {
         true
     }
 
-    /// Takes pages for what is wanted at `next`: what is wanted later leaves for it.
+    /// Takes pages for an extent that is needed at `next`, by evicting extents needed later.
     fn take_pages(&mut self, pages: u64, next: u32) -> bool {
         while self.held_pages + pages > self.setup.config.capacity_pages {
             let Some(&(use_, last)) = self.idle.last() else {
@@ -187,7 +191,7 @@ impl Oracle<'_> {
         true
     }
 
-    /// The run of absent extents around one that are due too, as long as a fetch may be, and the pages in its gaps.
+    /// The run of absent, due extents around this one, up to the maximum length of a fetch, and the pages in its gaps.
     fn with_neighbours(&mut self, extent: u32) -> (Range<u32>, u64) {
         let (mut first, mut end, mut gap_pages) = (extent, extent + 1, 0);
         let most = self.longest(extent);
@@ -226,8 +230,8 @@ impl Oracle<'_> {
         (first..end, gap_pages)
     }
 
-    /// Bytes of the gap behind a fetch that a head reads too, so that the next fetch begins where it is; none where there
-    /// is no head, no such gap, or no room.
+    /// Bytes of the gap after a fetch that a head reads, too, so that the next fetch begins where the head is; 0 if
+    /// there is no head, no such gap, or no room.
     fn trail(&mut self, first: u32, end: u32) -> u64 {
         let turns = matches!(self.setup.preset.model, Model::Hdd(_));
         if !turns
@@ -251,7 +255,7 @@ impl Oracle<'_> {
         gap
     }
 
-    /// Whether `b` begins where `a` ends, or a gap that is read through behind that.
+    /// Whether `b` begins where `a` ends, or after a gap that is read through.
     fn is_near(&self, a: u32, b: u32) -> bool {
         let (a, b) = (
             &self.future.extents[a as usize],
@@ -260,8 +264,8 @@ impl Oracle<'_> {
         a.file == b.file && b.start - a.end <= self.rule.gap_bytes
     }
 
-    /// Takes `extent` into a fetch that then is of `first..=last`, if it is absent and due and there is room for it and
-    /// for the gap before or behind it; returns the pages of that gap.
+    /// Adds `extent` to a fetch, which then covers `first..=last`, if the extent is absent and due, and if there is
+    /// room for it and for the gap next to it. Returns the pages of that gap.
     fn join(&mut self, first: u32, last: u32, extent: u32, most: u64) -> Option<u64> {
         let (head, tail) = (
             &self.future.extents[first as usize],
@@ -292,7 +296,7 @@ impl Oracle<'_> {
         Some(gap_pages)
     }
 
-    /// Bytes between an extent and the nearest one before it that flies with the fetch to be.
+    /// Bytes between an extent and the nearest extent before it that belongs to the planned fetch.
     fn member_before(&self, extent: u32, first: u32) -> u64 {
         let id = self.fetches.len() as u32;
         let is_member = |e: &u32| {
@@ -305,7 +309,7 @@ impl Oracle<'_> {
         })
     }
 
-    /// The same behind it.
+    /// Like [`Self::member_before`], but after the extent.
     fn member_behind(&self, extent: u32, last: u32) -> u64 {
         let id = self.fetches.len() as u32;
         let is_member = |e: &u32| {
@@ -318,8 +322,9 @@ impl Oracle<'_> {
         })
     }
 
-    /// The longest fetch now, of which `extent` is one part: what is left is shared between the lanes that are used, so
-    /// that none is idle at the end. One lane has nothing to share, and may read gaps besides.
+    /// The current maximum length of a fetch that includes `extent`. The remaining bytes are divided among the lanes in
+    /// use, so that no lane is idle at the end. With one lane there is nothing to divide, and gaps may be read in
+    /// addition.
     fn longest(&self, extent: u32) -> u64 {
         let most = self.setup.config.max_fetch_bytes;
         let lanes = u64::from(self.lanes.min(self.rule.flights).max(1));

@@ -1,14 +1,14 @@
-//! The oracle's readers: the requests they issue, and what each copies and when.
+//! The oracle's readers: which requests they issue, and what each copies and when.
 //!
-//! The job scheduler says when a reader issues which request, as it does for the simulator. A hint takes no time and
-//! changes nothing here, a touch of a mapped page is a use and no wait, any other touch demands its whole page.
+//! The job scheduler decides when a reader issues which request, as in the simulator. A hint takes no time and changes
+//! nothing here. A touch of a mapped page is a use without a wait. Any other touch demands its whole page.
 //!
 //! ```text
 //!   Step::Issue ──► meet what is there ──► wait ⇄ copy a part ──► end ──► served: the scheduler's next step
 //!        └── hint, touch of a mapped page: skip
 //! ```
 //!
-//! This file starts no fetch: it lists what readers ask for, and `fetches.rs` takes that list first.
+//! This file starts no fetch: it lists what readers request, and `fetches.rs` handles that list first.
 
 use super::{ExtentPlace, Oracle, ReadOutcome, RequestSlot};
 use crate::limits::future::Extent;
@@ -18,7 +18,7 @@ use crate::stats::record_latency;
 use crate::workload::{Job, Request, RequestKind};
 
 impl<'a> Oracle<'a> {
-    /// Everything that the scheduler wants done now.
+    /// Executes all steps of the scheduler that are due now.
     pub(super) fn run_steps(&mut self, now: u64) {
         while let Some(step) = self.scheduler.poll(now) {
             match step {
@@ -38,7 +38,7 @@ impl<'a> Oracle<'a> {
         &self.setup.workload.jobs[self.slots[slot as usize].job as usize]
     }
 
-    /// The bytes that a slot's request wants, as far as its file goes: all of its page for a touch.
+    /// The bytes that a slot's request needs, clipped to the file; for a touch, its whole page.
     fn range(&self, slot: u32) -> (u64, u64) {
         let job = self.job(slot);
         let Request {
@@ -99,7 +99,7 @@ impl<'a> Oracle<'a> {
         self.go_on(now, slot);
     }
 
-    /// The state of its pages when the request is issued: counted, and fetched first where it is absent.
+    /// Counts the state of the request's pages when it is issued, and puts absent ones first in the queue of fetches.
     fn meet(&mut self, first: u32, end: u64, slot: u32) {
         let mut touch = first;
         loop {
@@ -128,7 +128,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Copies what is there of the extent the reader is at, or waits for it.
+    /// Copies the available part of the reader's current extent, or waits for it.
     pub(super) fn go_on(&mut self, now: u64, slot: u32) {
         let RequestSlot { touch, at, .. } = self.slots[slot as usize];
         let (start, end) = self.range(slot);
@@ -155,7 +155,7 @@ impl<'a> Oracle<'a> {
         }
         s.copied_to = there;
         let host = self.setup.preset.host_ns_per_kib;
-        // Differences of rounded sums: a request copied in parts takes no longer than in one.
+        // Differences of rounded sums: a request that is copied in parts takes no longer than in one piece.
         let copy = copy_ns(there - start, host) - copy_ns(at - start, host);
         self.pin(extent);
         self.map(slot, at);
@@ -176,7 +176,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// A part has been copied: on to the rest, the next extent, or the end.
+    /// A part has been copied: continues with the rest, the next extent, or the end.
     fn copied(&mut self, now: u64, slot: u32) {
         let RequestSlot {
             touch,
@@ -196,7 +196,7 @@ impl<'a> Oracle<'a> {
         self.go_on(now, slot);
     }
 
-    /// A request is over.
+    /// Ends a request.
     fn end(&mut self, now: u64, slot: u32, bytes: u64) {
         let s = &mut self.slots[slot as usize];
         record_latency(&mut self.latency, now - s.issued_at);

@@ -5,32 +5,33 @@
 //!                                                                └── no: the next change
 //! ```
 //!
-//! Nothing here is derived from a row of a comparison: the search sees the reads, the device and its random numbers alone.
+//! Nothing here is derived from a row of a comparison: the search sees only the reads, the device and its random
+//! numbers.
 
 use crate::device::presets::{Model, Preset};
 
 /// One schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// The first fetch is at most this long, each further one twice as long as the longest before it.
+    /// Maximum length of the first fetch; each further one may be twice as long as the longest before it.
     pub(super) first_bytes: u64,
-    /// No fetch is longer.
+    /// Maximum length of any fetch.
     pub(super) most_bytes: u64,
-    /// What is left is shared between the lanes of the device, so that all of them end together.
+    /// The remaining bytes are divided among the lanes of the device, so that all lanes end together.
     pub(super) even: bool,
-    /// Gaps up to this length are read too, and dropped on arrival, where a fetch goes on behind them.
+    /// Gaps up to this length are read, too, and dropped on arrival, if the fetch continues after them.
     pub(super) gap_bytes: u64,
-    /// Absent neighbours before the extent that is wanted are fetched with it, not only those behind it.
+    /// Absent neighbours before the needed extent are fetched with it, not only those after it.
     pub(super) backward: bool,
-    /// All lanes of the device together fetch at most this part of the cache.
+    /// All lanes of the device together fetch at most this fraction of the cache.
     pub(super) cache_part: u64,
-    /// Fetches at once, as far as the device takes them.
+    /// Maximum number of concurrent fetches, within the limit of the device.
     pub(super) flights: u32,
-    /// Fetches what no reader has asked for yet.
+    /// Fetches extents that no reader has requested yet.
     pub(super) ahead: bool,
-    /// Goes over what is due in the order of its place, as an arm does, whichever reader waits.
+    /// Processes due extents by position, like an elevator, whichever reader waits.
     pub(super) sweep: bool,
-    /// One reader after the other: what the first job reads comes before what the second one waits for.
+    /// One reader after the other: what the first job reads comes before what the second job waits for.
     pub(super) turns: bool,
 }
 
@@ -54,7 +55,7 @@ impl Rule {
     }
 }
 
-/// Where the search starts, by what is most often best on a kind of device.
+/// Starting points of the search, by what is most often best on a kind of device.
 pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
     let forward = LONG.with(|r| r.backward = false);
     let short = forward.with(|r| r.first_bytes = 1);
@@ -68,7 +69,7 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
     let pieces = forward.with(|r| r.most_bytes = 64 << 10);
     let uneven = forward.with(|r| r.even = false);
     let in_turn = forward.with(|r| (r.turns, r.most_bytes) = (true, 256 << 10));
-    // As few fetches as there can be: few draws of a round trip.
+    // As few fetches as possible, so few draws of a round trip.
     let few = Rule {
         flights: 1,
         even: false,
@@ -111,7 +112,7 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
     starts
 }
 
-/// A gap that takes as long as another command.
+/// The length of a gap that takes as long as another command.
 fn gap_worth(preset: &Preset) -> u64 {
     let bytes = |ns: u64, ps_per_kib: u64| {
         (u128::from(ns) * 1_024_000 / u128::from(ps_per_kib.max(1))) as u64
@@ -125,7 +126,7 @@ fn gap_worth(preset: &Preset) -> u64 {
             model.overhead.last().map_or(0, |row| row.ns),
             model.ps_per_kib,
         ),
-        // A quarter of a turn.
+        // A quarter of a revolution.
         Model::Hdd(model) => model.bytes_per_s.outer / u64::from(model.rpm.max(1)) * 15,
         Model::Net(model) => {
             (u128::from(model.rtt_ns) * u128::from(model.link_bytes_per_s) / 1_000_000_000) as u64
@@ -184,7 +185,7 @@ impl Range {
         }
     }
 
-    /// Whether a rule says something: no fetch of less than a page, no gap longer than a fetch.
+    /// Whether a rule is valid: no fetch is shorter than a page, and no gap is longer than a fetch.
     pub(super) fn has(&self, rule: &Rule) -> bool {
         rule.most_bytes >= self.page_bytes
             && rule.flights > 0
