@@ -1,28 +1,28 @@
-//! A disk array behind one link: interference between disks is one overhead, which depends on the number of
+//! A disk array behind one link. Interference between disks is modelled as one overhead, which depends on the number of
 //! readers.
 //!
 //! ```text
 //!   T(S) = o(readers) + S / B        one command after the other, B shared by all
 //! ```
 //!
-//! An array reads ahead and sorts requests, so a command costs a fraction of a millisecond where a disk takes
-//! eight. The remaining seek cost grows with the number of streams, and that is `o`.
+//! An array reads ahead and sorts requests, so a command has an overhead of a fraction of a millisecond, compared with
+//! eight on a single disk. The remaining seek cost grows with the number of streams, and that is `o`.
 //!
 //! A stream is a run of commands on one file in which each begins where the previous one ended. The readers are the
-//! streams with one of the last [`RECENT`] commands, so random reads look like many readers, as they do to an
-//! array. Time slices and the long waits between a reader's turns are in
-//! [`super::sliced`].
+//! streams that issued one of the last [`RECENT`] commands, so random reads look like many readers, as they do to a
+//! real array. Time slices and the long waits between a reader's turns are in [`super::sliced`].
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Recent commands that count as readers. Chosen: four for each of the 16 readers of the published tables.
+/// Number of recent commands whose streams count as readers. Chosen: four for each of the 16 readers of the published
+/// tables.
 const RECENT: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayModel {
-    /// `o`: from this many readers on, nanoseconds. The first row begins at 1; rows rise in readers.
+    /// `o` by number of readers, in nanoseconds. The first row begins at 1; rows are in rising order of readers.
     pub overhead: &'static [Overhead],
     /// Picoseconds for each KiB: `1 / B`.
     pub ps_per_kib: u64,
@@ -30,16 +30,16 @@ pub struct ArrayModel {
     pub slices: Option<Slices>,
 }
 
-/// How long a reader is served.
+/// The time slices of readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices {
-    /// One slice where few read.
+    /// A slice if there are few readers.
     pub slice_ns: u64,
-    /// The time that all slices of a round share where many read.
+    /// The time that all slices of a round share if there are many readers.
     pub round_ns: u64,
     /// The shortest slice.
     pub least_ns: u64,
-    /// How long the device waits for the next command of the reader whose slice it is.
+    /// How long the device waits for the next command of the current reader.
     pub idle_ns: u64,
 }
 
@@ -51,7 +51,7 @@ impl Slices {
         idle_ns: 8 * 1_000_000,
     };
 
-    /// The slice of each of this many readers.
+    /// The length of a slice if there are this many readers.
     pub(super) fn of(&self, readers: u64) -> u64 {
         let share = self.round_ns / readers.max(1);
         self.slice_ns.min(share.max(self.least_ns))
@@ -99,10 +99,10 @@ impl ArrayModel {
 #[derive(Debug)]
 pub struct Array {
     model: ArrayModel,
-    /// At most [`RECENT`]: each had one of the last commands.
+    /// At most [`RECENT`] streams; each issued one of the last commands.
     streams: Vec<Stream>,
     commands: u64,
-    /// Commands and their ends, which are fixed because nothing overtakes.
+    /// Commands and their end times, which are fixed because no command overtakes another.
     queue: VecDeque<(u64, Command)>,
     free_ns: u64,
 }

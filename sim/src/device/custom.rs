@@ -1,8 +1,8 @@
 //! Device models in files: `--on model:FILE.toml`.
 //!
-//! A file in the format [`SCHEMA`] has the same content as a preset, including the source of its figures. `foreread probe -o` writes
-//! one for a measured storage, and `foreread list models --toml NAME` prints one for a preset. The format is
-//! that of [`ModelFile`]: key names include units, unknown keys are errors, and every number has a range.
+//! A file in the format [`SCHEMA`] has the same content as a preset, including the source of its figures. `foreread
+//! probe -o` writes such a file for measured storage, and `foreread list models --toml NAME` prints one for a preset.
+//! The format is that of [`ModelFile`]: key names include units, unknown keys are errors, and every number has a range.
 //!
 //! ```text
 //!   FILE.toml ──parse──► ModelFile ──preset──► Preset ──► any use of model:NAME
@@ -10,8 +10,8 @@
 //!       probe, --toml ───────┴──── of_preset ◄───┘
 //! ```
 //!
-//! Files that are not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`] or not fully
-//! valid are refused.
+//! A file is refused if it is not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`], or not completely
+//! valid.
 
 mod file;
 
@@ -29,7 +29,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub const SCHEMA: &str = "foreread.model/1";
 /// Maximum file size: a hundred times what a probe writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
-/// The suffix of a model name that is a file.
+/// A model name with this suffix is a file.
 const SUFFIX: &str = ".toml";
 
 /// Why a model is unknown.
@@ -38,12 +38,12 @@ pub enum FindError {
     /// A name that no preset has.
     #[error("{0}")]
     Name(SpecError),
-    /// A file that is not a model.
+    /// The file does not contain a valid model.
     #[error("{0}")]
     File(#[from] Failure),
 }
 
-/// Loaded files, each read only once, so that a name has the same figures in the whole process, and the memory
+/// Loaded files. Each is read only once, so that a name has the same figures in the whole process, and the memory
 /// leaked for presets is bounded by the number of names.
 static READ: LazyLock<Mutex<HashMap<String, &'static Preset>>> = LazyLock::new(Mutex::default);
 
@@ -90,7 +90,7 @@ pub fn load(path: &Path) -> Result<ModelFile, Failure> {
     parse(&text, &path.display().to_string())
 }
 
-/// Reads the text of a model file; `place` names it in errors.
+/// Parses the text of a model file; errors show `place` as its name.
 pub fn parse(text: &str, place: &str) -> Result<ModelFile, Failure> {
     let file: ModelFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -124,7 +124,7 @@ fn bad(place: impl std::fmt::Display, why: String, remedy: &str) -> Failure {
     Failure::input("bad model file", place, remedy).because(why)
 }
 
-/// Maximum length of a quote from a hostile file.
+/// Maximum length of a quote from an untrusted file.
 const SHOWN: usize = 120;
 
 fn shorten(text: &str) -> String {
@@ -135,7 +135,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// The system's error text without the number.
+/// The system's error text without the error number.
 fn said(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()

@@ -1,7 +1,7 @@
 //! A device that serves one command at a time: a disk, a USB stick, a SATA drive without a queue.
 //!
-//! The time of a command of `S` bytes depends only on `S` (as in the fits that it was made for, where a window is
-//! one command of a closed loop):
+//! The time of a command of `S` bytes depends only on `S`, as in the fits for which this model was made; there a window
+//! is one command of a closed loop:
 //!
 //! ```text
 //!   T(S) = c * ceil(S / M) + seg(S)
@@ -18,33 +18,33 @@
 //!               slopes[1].from ...
 //! ```
 //!
-//! Distance does not matter. A seek costs the same from any head position, and a command that follows the last one without
-//! a gap costs as much as any other.
+//! Distance does not matter. A seek costs the same from any head position, and a command that continues the last one
+//! without a gap costs as much as any other.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Picoseconds in a nanosecond, times bytes in a KiB: the divisor of `bytes * ps_per_kib` to nanoseconds.
+/// Divisor that converts `bytes * ps_per_kib` to nanoseconds: picoseconds per nanosecond x bytes per KiB.
 pub(super) const PS_KIB: u128 = 1000 * 1024;
 
 #[derive(Clone, Copy, Debug)]
 pub struct DiskModel {
     /// `c`, in nanoseconds.
     pub command_ns: u64,
-    /// `M`, in bytes, not 0; none where no limit is known.
+    /// `M`, in bytes, not 0; `None` if no limit is known.
     pub max_transfer_bytes: Option<u64>,
     /// `seg`, in rising order of `from_bytes`; the first begins at 0.
     pub slopes: &'static [Slope],
 }
 
-/// What a byte costs from one length of the command to the next.
+/// The cost of bytes within a range of command lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slope {
-    /// The slope holds for bytes of the command from here on.
+    /// The slope applies to bytes of the command from this offset on.
     pub from_bytes: u64,
-    /// Picoseconds for each KiB: fine enough for 102,400 KiB/s to be exact.
+    /// Picoseconds for each KiB: precise enough to represent 102,400 KiB/s exactly.
     pub ps_per_kib: u64,
 }
 
@@ -58,7 +58,7 @@ impl Slope {
 }
 
 impl DiskModel {
-    /// Nanoseconds from the start of a command until its first `bytes` are there, if they end a transfer.
+    /// Nanoseconds from the start of a command until its first `bytes` have arrived, if they end a transfer.
     pub fn time_ns(&self, bytes: u64) -> u64 {
         let transfers = self.transfers(bytes);
         transfers
@@ -71,8 +71,8 @@ impl DiskModel {
             .map_or(1, |most| bytes.div_ceil(most).max(1))
     }
 
-    /// No device of this kind brings in `bytes` bytes faster. Where a slope never rises, one command for all of them is
-    /// the cheapest cut; where one does, all bytes cost as much as the cheapest.
+    /// The minimum time in which a device of this kind reads `bytes` bytes. If no slope rises, a single command is
+    /// cheapest; otherwise all bytes count at the lowest cost.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         if self
             .slopes
@@ -112,7 +112,7 @@ pub struct Disk {
     free_ns: u64,
 }
 
-/// A command whose time is fixed, because nothing overtakes: it begins when the one before it ends.
+/// A command whose time is fixed: it begins when the previous one ends, because no command overtakes another.
 #[derive(Debug)]
 struct TimedCommand {
     command: Command,
@@ -129,7 +129,7 @@ impl Disk {
         }
     }
 
-    /// The end of the transfer that the head of the queue is at: when, and how many bytes are there then.
+    /// The current transfer of the first command: its end time, and the number of bytes that have arrived then.
     fn next_part(&self) -> Option<(u64, u64)> {
         let head = self.queue.front()?;
         let end = self
@@ -178,10 +178,11 @@ impl Device for Disk {
     }
 }
 
-// Fits the figures of a device that does one command after the other ([`super::disk`]) to measured times.
+// Fits the figures of a device that processes one command at a time ([`super::disk`]) to measured times.
 //
-// The form is given, its knees and its longest transfer fixed; the coefficients are those of the least sum of squared
-// *relative* errors, none below 0. A microsecond matters to a command of 100 us and not to one of 30 ms.
+// The form is given, with fixed knees and a fixed longest transfer. The coefficients are those with the smallest sum of
+// squared *relative* errors, and none is below 0. Relative errors, because a microsecond matters in a command of 100 us
+// and not in one of 30 ms.
 //
 // ```text
 //   T(S) = c * ceil(S / M) + w0 * (S below knee 1) + w1 * (S between knee 1 and 2) + ...
@@ -189,25 +190,26 @@ impl Device for Disk {
 //   one row for each point, divided by what was measured:   [ ceil(S/M)  KiB0  KiB1 ... ] / T  ~  1
 // ```
 //
-// Non-negative least squares by trying every set of coefficients that are not 0: there are few, so that is exact and
-// needs no iteration. Never: a search for knees, or an answer where the points leave a coefficient open.
+// Non-negative least squares by trying every set of coefficients that are not 0. There are few sets, so this is exact
+// and needs no iteration. It does not search for knees, and gives no result if the points do not determine a
+// coefficient.
 
-/// The most coefficients: every subset of them is tried.
+/// Maximum number of coefficients, because every subset of them is tried.
 pub const MAX_COEFFICIENTS: usize = 10;
-/// A pivot below this, of columns scaled to length 1, means that the points do not determine the coefficients.
+/// If a pivot is below this, for columns scaled to length 1, the points do not determine the coefficients.
 const SINGULAR: f64 = 1e-10;
 
-/// What is fixed: the shape of the formula.
+/// The fixed part: the shape of the formula.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// `M`, in bytes, not 0; none where no limit is known.
+    /// `M`, in bytes, not 0; `None` if no limit is known.
     pub max_transfer_bytes: Option<u64>,
-    /// Where a new slope begins, in bytes, rising; the slope from 0 on is not among them.
+    /// Where new slopes begin, in bytes, rising; the slope from 0 is not included.
     pub knees: Vec<u64>,
 }
 
 impl Form {
-    /// What each coefficient is multiplied by for a command of `bytes`: transfers, then KiB of each slope.
+    /// The factors of the coefficients for a command of `bytes`: the number of transfers, then the KiB of each slope.
     pub fn terms(&self, bytes: u64) -> Vec<f64> {
         let starts = std::iter::once(0).chain(self.knees.iter().copied());
         let ends = self.knees.iter().copied().chain(std::iter::once(u64::MAX));
@@ -220,7 +222,8 @@ impl Form {
         std::iter::once(transfers as f64).chain(kib).collect()
     }
 
-    /// Nanoseconds of a command by its bytes, fitted to measured ones: bytes and nanoseconds. None as in [`relative_least_squares`].
+    /// Fits to measured (bytes, nanoseconds), and returns the time of a command by its bytes. `None` as in
+    /// [`relative_least_squares`].
     pub fn fit(self, measured: impl Iterator<Item = (u64, f64)>) -> Option<impl Fn(u64) -> f64> {
         let (terms, times): (Vec<_>, Vec<f64>) =
             measured.map(|(bytes, ns)| (self.terms(bytes), ns)).unzip();
@@ -232,9 +235,9 @@ impl Form {
     }
 }
 
-/// The coefficients, none below 0, that make `terms * coefficients / target - 1` smallest in the sum of its squares.
-/// Each row of `terms` is as long as the others. None for more than [`MAX_COEFFICIENTS`], for a target that is not
-/// above 0, and where the rows leave a coefficient open.
+/// The coefficients, none below 0, with the smallest sum of squares of `terms * coefficients / target - 1`. All rows of
+/// `terms` must have the same length. `None` if there are more than [`MAX_COEFFICIENTS`], if a target is not above 0,
+/// or if the rows do not determine a coefficient.
 pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec<f64>> {
     let width = terms.first()?.len();
     if width == 0 || width > MAX_COEFFICIENTS || terms.len() != targets.len() {
@@ -251,7 +254,7 @@ pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec
         .map(|(row, target)| row.iter().map(|term| term / target).collect())
         .collect();
     let all: u32 = (1 << width) - 1;
-    // The whole set first: if it is open, so is the answer, whatever a part of it would give.
+    // Solve for the whole set first: if it is not determined, there is no result, whatever a subset would give.
     let whole = solve(&rows, all)?;
     if whole.iter().all(|c| *c >= 0.0) {
         return Some(whole);
@@ -283,7 +286,7 @@ fn solve(rows: &[Vec<f64>], set: u32) -> Option<Vec<f64>> {
         return None;
     }
     let n = columns.len();
-    // The normal equations, of columns of length 1, with the right side as the last entry of each.
+    // The normal equations, with columns of length 1 and the right side as the last entry of each row.
     let mut matrix = vec![vec![0.0; n + 1]; n];
     for (i, &a) in columns.iter().enumerate() {
         for (j, &b) in columns.iter().enumerate() {
@@ -299,7 +302,7 @@ fn solve(rows: &[Vec<f64>], set: u32) -> Option<Vec<f64>> {
     Some(found)
 }
 
-/// Gauss's elimination with the largest pivot of each column.
+/// Gaussian elimination with partial pivoting.
 fn eliminate(mut matrix: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     let n = matrix.len();
     for at in 0..n {

@@ -12,14 +12,14 @@
 //!                              too long)
 //! ```
 //!
-//! - **Order.** Of the first `queue_depth` commands, the disk takes the one whose first byte is under the head soonest, the
-//!   seek included, as a drive's native queue does. Depth 1 is first
-//!   come, first served. A command that has waited for `patience_ns` goes first at any cost.
-//! - **Random numbers.** The platter turns with the clock: a command's wait follows from its position and the time at which it is
-//!   served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on the order
-//!   of calls, but two policies that submit at different times have different waits, as on a real disk.
-//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is in one
-//!   piece at a position keyed by seed and file; positions are uniform, as on a long-used disk.
+//! - **Order.** Among the first `queue_depth` commands, the disk takes the one whose first byte is under the head
+//! soonest, including the seek, as a drive's native queue does. Depth 1 is first come, first served. A command that has
+//! waited for `patience_ns` goes first at any cost.
+//! - **Random numbers.** The platter turns with the clock: a command's wait follows from its position and the time at
+//! which it is served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on
+//! the order of calls. But two policies that submit at different times have different waits, as on a real disk.
+//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous, at a
+//! position keyed by seed and file; positions are uniform, as on a disk that has been used for a long time.
 //! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command is complete.
 //!
 //! Writes, defects, spare areas and power saving are not modelled.
@@ -35,14 +35,14 @@ use platter::Platter;
 pub use platter::{Seek, TrackRates};
 use std::collections::VecDeque;
 
-/// Files lie on blocks of this size.
+/// Files are aligned to blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 pub struct HddModel {
     /// Bytes from the outer to the inner edge. Not 0.
     pub capacity_bytes: u64,
-    /// Turns in a minute. Not 0.
+    /// Revolutions per minute. Not 0.
     pub rpm: u32,
     /// Overhead of a command before the seek, in nanoseconds: host, bus and controller.
     pub command_ns: u64,
@@ -57,8 +57,8 @@ pub struct HddModel {
 }
 
 impl HddModel {
-    /// No device of this kind brings in `bytes` bytes faster: one command without a move or a wait, all bytes at the
-    /// outer edge.
+    /// The minimum time in which a device of this kind reads `bytes` bytes: one command without a seek or a wait, with
+    /// all bytes at the outer edge.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         self.command_ns
             .saturating_add(super::span_ns(bytes, self.bytes_per_s.outer))
@@ -71,7 +71,7 @@ pub struct Hdd {
     platter: Platter,
     buffer: Buffer,
     seed: u64,
-    /// In the order they came.
+    /// Commands in order of arrival.
     queue: VecDeque<Pending>,
     active: Option<Active>,
     head: u64,
@@ -80,7 +80,7 @@ pub struct Hdd {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     command: Command,
-    /// Its first byte on the platter.
+    /// Position of its first byte on the platter.
     at: u64,
     angle: u64,
     since_ns: u64,
@@ -93,7 +93,7 @@ struct Active {
 }
 
 impl Hdd {
-    /// An idle disk; `seed` decides the platter's angle and the places of files.
+    /// An idle disk; `seed` decides the platter's angle and the positions of files.
     pub fn new(model: HddModel, seed: u64) -> Hdd {
         let phase = rng::keyed(seed, u32::MAX, 0, 0).bits();
         let platter = Platter::new(
@@ -115,7 +115,7 @@ impl Hdd {
         }
     }
 
-    /// The place of a byte of a file. Beyond the inner edge places begin again at the outer one.
+    /// The position of a byte of a file. Positions beyond the inner edge wrap to the outer edge.
     fn place(&self, file: u32, start: u64) -> u64 {
         let blocks = self.model.capacity_bytes / BLOCK_BYTES;
         let base = if file == 0 {
@@ -127,14 +127,14 @@ impl Hdd {
             % self.model.capacity_bytes
     }
 
-    /// Nanoseconds until byte `at`, at `angle`, is under the head, for a command that is begun when the
-    /// platter is at `now`.
+    /// Nanoseconds until byte `at`, at `angle`, is under the head, for a command that begins when the platter is at
+    /// `now`.
     fn access_ns(&self, now: u64, at: u64, angle: u64) -> u64 {
         let there_ns = self.model.command_ns + self.platter.seek_ns(self.head, at);
         there_ns + self.platter.wait_ns(now, there_ns, angle)
     }
 
-    /// Which command of the queue is next.
+    /// The index of the next command in the queue.
     fn pick(&self, now_ns: u64) -> usize {
         let choice = self.model.queue_depth as usize;
         let late = self
@@ -159,7 +159,7 @@ impl Hdd {
         costs.min_by_key(|(_, ns)| *ns).map_or(0, |(n, _)| n)
     }
 
-    /// Begins the next command, if there is one and none is under way.
+    /// Starts the next command, if there is one and none is running.
     fn start(&mut self, now_ns: u64) {
         if self.active.is_some() || self.queue.is_empty() {
             return;
@@ -172,7 +172,7 @@ impl Hdd {
         self.active = Some(Active { command, end_ns });
     }
 
-    /// Moves arm and buffer to where they are when the command is done, and returns that time.
+    /// Moves arm and buffer to their state at the end of the command, and returns that time.
     fn serve(&mut self, now_ns: u64, command: &Command, at: u64) -> u64 {
         let (file, end) = (command.file, at.saturating_add(command.len));
         if command.len > 0

@@ -1,5 +1,5 @@
-//! A device that serves several commands at once over one link: a modern drive or volume, as a probe sees it
-//! from the outside.
+//! A device that serves several commands concurrently over one link: a modern drive or volume, as a probe sees it from
+//! the outside.
 //!
 //! ```text
 //!   T(S) = latency + S / rate          one command alone
@@ -13,10 +13,10 @@
 //!                                └──────────────────────┘
 //! ```
 //!
-//! So at most one command leaves for each `G`, and `lanes` for each `T`: throughput by depth rises, bends, and ends
-//! at the link. Example: 50 us, 1 us for each KiB, 3 lanes, half a us of the link for each KiB. Four reads of 4 KiB end after
-//! 54, 56, 58 and 108 us. Bytes are reported when the whole command is complete, as by the system call. There is no distance, no random
-//! number, and no difference between reads in order and at random.
+//! So at most one command completes in each `G`, and at most `lanes` in each `T`: throughput rises with depth, bends,
+//! and is limited by the link. Example: 50 us, 1 us for each KiB, 3 lanes, and 0.5 us of the link for each KiB. Four
+//! reads of 4 KiB end after 54, 56, 58 and 108 us. Bytes are reported when the whole command is complete, as by a
+//! system call. There is no distance and no random number, and sequential and random reads cost the same.
 
 use super::disk::PS_KIB;
 use super::{Arrival, Command, Device};
@@ -31,7 +31,7 @@ pub struct LanesModel {
     pub latency_ns: u64,
     /// Time for each KiB, in picoseconds.
     pub ps_per_kib: u64,
-    /// Concurrent commands; the rest wait. Not 0.
+    /// Concurrent commands; others wait. Not 0.
     pub lanes: u32,
     /// Time that each KiB occupies the link, in picoseconds.
     pub link_ps_per_kib: u64,
@@ -52,11 +52,12 @@ impl LanesModel {
         ns_of(bytes, self.link_ps_per_kib)
     }
 
-    /// No device of this kind brings in `bytes` bytes faster: all of them over the link, and each lane its part of them.
+    /// The minimum time in which a device of this kind reads `bytes` bytes: all of them over the link, divided evenly
+    /// among the lanes.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let each = u128::from(bytes) * u128::from(self.ps_per_kib) / PS_KIB;
         let each = u64::try_from(each / u128::from(self.lanes.max(1))).unwrap_or(u64::MAX);
-        // Rounded up once for all: several commands round up more often.
+        // Rounded up once for all bytes: several commands would round up more often.
         self.link_ns(bytes)
             .max(self.latency_ns.saturating_add(each))
     }
@@ -66,7 +67,7 @@ impl LanesModel {
 pub struct Lanes {
     model: LanesModel,
     waiting: VecDeque<Command>,
-    /// The commands in lanes by their ends: number and bytes.
+    /// The running commands by end time: number and bytes.
     busy: TimeQueue<(u64, u64)>,
     link_free_ns: u64,
 }
@@ -81,7 +82,7 @@ impl Lanes {
         }
     }
 
-    /// Begins waiting commands while there are lanes for them.
+    /// Starts waiting commands while lanes are free.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.busy.len() < self.model.lanes as usize {
             let Some(Command { id, len, .. }) = self.waiting.pop_front() else {

@@ -1,5 +1,5 @@
-//! A device that serves several commands at once over a shared link: a network volume, an object
-//! store, an NVMe drive.
+//! A device that serves several commands concurrently over a shared link: a network volume, an object store, an NVMe
+//! drive.
 //!
 //! A command waits for a connection, then for the first byte; then its bytes arrive in chunks at the rate of the
 //! connection, if the shared link has room. For a single command that is
@@ -15,8 +15,8 @@
 //!             └──────────────────────┘
 //! ```
 //!
-//! A transfer has at most one chunk in the link's queue: its next chunk is ready when the last has arrived. So
-//! transfers alternate, and a short read after a long one waits for one of its chunks, not for all of it.
+//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the last has arrived. So
+//! transfers alternate, and a short read after a long one waits for one of its chunks, not for all of them.
 //!
 //! If a reply is one message, as between a Ceph OSD and its client, the chunk is the whole reply: it
 //! arrives only when it is complete, and later replies wait for it.
@@ -29,8 +29,8 @@ use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of a chunk: the unit in which transfers take turns on the link and progress is reported. Chosen, not measured:
-/// an order of magnitude below the windows that are compared, and long enough to be cheap to simulate.
+/// Bytes of a chunk: the unit in which transfers alternate on the link, and in which progress is reported. Chosen, not
+/// measured: an order of magnitude below the compared windows, and large enough to be cheap to simulate.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,17 +38,17 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 pub struct NetModel {
     /// Time from the start of a command to its first byte, in nanoseconds: the median.
     pub rtt_ns: u64,
-    /// Its 0.99 quantile, of a lognormal distribution; nothing: every round trip takes `rtt_ns`.
+    /// The 0.99 quantile of this time, for a lognormal distribution; `None`: every round trip takes `rtt_ns`.
     pub rtt_p99_ns: Option<u64>,
     /// Bytes per second of one connection. Not 0.
     pub connection_bytes_per_s: u64,
-    /// Bytes per second of all together. Not 0.
+    /// Bytes per second of all connections together. Not 0.
     pub link_bytes_per_s: u64,
-    /// Commands worked on at once; the rest wait. Not 0.
+    /// Number of concurrent commands; others wait. Not 0.
     #[serde(rename = "server_connections")]
     pub connections: u32,
-    /// Bytes of a chunk, not 0: [`CHUNK_BYTES`] where transfers take turns; none where an answer is one message that
-    /// comes whole and behind the one before it. A file says whether it is one.
+    /// Bytes of a chunk, not 0: [`CHUNK_BYTES`] if transfers alternate; `None` if a reply is one message that arrives
+    /// as a whole, after the previous reply. A file has a boolean for this.
     #[serde(
         rename = "whole_answers",
         with = "whole_answers",
@@ -75,8 +75,8 @@ mod whole_answers {
 }
 
 impl NetModel {
-    /// No device of this kind brings in `bytes` bytes faster: the shortest round trip that can be drawn, and the bytes
-    /// over the link or over all connections at once, whichever is narrower.
+    /// The minimum time in which a device of this kind reads `bytes` bytes: the shortest round trip that can be drawn,
+    /// plus the time of the bytes over the link or over all connections together, whichever is slower.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let shortest = match self.rtt_p99_ns {
             Some(p99_ns) => rng::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
@@ -93,16 +93,16 @@ impl NetModel {
 pub struct Net {
     model: NetModel,
     seed: u64,
-    /// What each connection is busy with; as many as were ever busy at once.
+    /// The transfer of each connection; as many as have ever been busy at the same time.
     transfers: Vec<Transfer>,
     /// Connections of `transfers` that are idle.
     idle: Vec<usize>,
     waiting: VecDeque<Waiting>,
-    /// One entry for each busy connection: when its first byte or its chunk arrives. The order of those of one moment is
-    /// what makes the link FIFO.
+    /// One entry for each busy connection: the time at which its first byte or its chunk arrives. The order of entries
+    /// with the same time makes the link FIFO.
     events: TimeQueue<usize>,
     link_free_ns: u64,
-    /// How often a fetch began at this byte of this file. Not kept without a tail.
+    /// The number of fetches that began at this byte of this file. Kept only if there is a tail.
     fetches: HashMap<(u32, u64), u64>,
 }
 
@@ -110,7 +110,7 @@ pub struct Net {
 struct Transfer {
     command: Command,
     arrived_bytes: u64,
-    /// The chunk under way; 0 before the first byte.
+    /// The current chunk; 0 before the first byte.
     chunk_bytes: u64,
 }
 
@@ -150,7 +150,7 @@ impl Net {
             .round() as u64
     }
 
-    /// Begins waiting commands while there are connections for them.
+    /// Starts waiting commands while connections are free.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.transfers.len() - self.idle.len() < self.model.connections as usize {
             let Some(next) = self.waiting.pop_front() else {
@@ -173,7 +173,8 @@ impl Net {
         }
     }
 
-    /// The connection has its first byte or the end of a chunk: takes it in and puts the next chunk on the link.
+    /// The connection has received its first byte or the end of a chunk: records it and puts the next chunk on the
+    /// link.
     fn step(&mut self, now_ns: u64, connection: usize, out: &mut Vec<Arrival>) {
         let model = self.model;
         let transfer = &mut self.transfers[connection];
@@ -194,7 +195,7 @@ impl Net {
             return;
         }
         transfer.chunk_bytes = model.chunk_bytes.unwrap_or(u64::MAX).min(len - arrived);
-        // Differences of rounded sums: the chunks of a transfer add up to its time without a rounding error each.
+        // Differences of rounded sums, so that rounding errors of chunks do not add up.
         let end = arrived + transfer.chunk_bytes;
         let span = |bytes_per_s| span_ns(end, bytes_per_s) - span_ns(arrived, bytes_per_s);
         let paced_ns = now_ns.saturating_add(span(model.connection_bytes_per_s));

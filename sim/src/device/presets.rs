@@ -1,8 +1,8 @@
-//! Named devices: parameters, their sources and the measured errors.
+//! Named devices: their parameters, the sources of the figures, and the measured errors.
 //!
-//! A preset that was fitted to measurements says so, with its error; one that was not is marked as generic and good for
-//! shapes and orders of magnitude only. Its numbers must not be quoted as those of a product. `sim/tests/cited.rs` compares generic
-//! presets, and those made from documentation, with published figures.
+//! A preset that was fitted to measurements states its error. Any other preset is marked as generic: it is only good
+//! for shapes and orders of magnitude, and its numbers must not be quoted as those of a product. `sim/tests/cited.rs`
+//! compares generic presets, and those made from documentation, with published figures.
 //!
 //! Every figure has a source.
 //!
@@ -26,7 +26,7 @@ use foreread_core::units::PageSize;
 pub struct Preset {
     /// The name in `model:NAME`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A one-line description.
     pub summary: &'static str,
     /// The source of the figures.
     pub origin: &'static str,
@@ -35,12 +35,12 @@ pub struct Preset {
     /// The error relative to the data used for the fit.
     pub fit_error: &'static str,
     pub capacity_bytes: u64,
-    /// Host CPU time for each KiB that a reader gets (system call and copy), in nanoseconds.
+    /// Host CPU time for each KiB that a reader receives (system call and copy), in nanoseconds.
     pub host_ns_per_kib: u64,
     pub host_origin: &'static str,
     /// Default number of concurrent commands.
     pub connections: u32,
-    /// Default maximum bytes of a fetch.
+    /// Default maximum size of a fetch in bytes.
     pub max_fetch_bytes: u64,
     /// A request rate limit in front of the model.
     pub throttle: Option<Throttle>,
@@ -49,22 +49,23 @@ pub struct Preset {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Model {
-    /// One command after the other.
+    /// One command at a time.
     Disk(DiskModel),
-    /// One head, one arm, a platter that turns, a queue.
+    /// A mechanical disk with one head and a queue.
     Hdd(HddModel),
-    /// One after the other, with an overhead that depends on how many readers there are.
+    /// One command at a time, with an overhead that depends on the number of readers.
     Array(ArrayModel),
-    /// Many dies, some channels, one link.
+    /// A flash drive: many dies, several channels, one link.
     Ssd(SsdModel),
-    /// Many at once over a shared link.
+    /// Many concurrent commands over a shared link.
     Net(NetModel),
-    /// Several at once over one link: what a probe fits.
+    /// Several concurrent commands over one link: the model that a probe fits.
     Lanes(LanesModel),
 }
 
 impl Preset {
-    /// The limits of an engine that reads from it: as many requests in flight as it takes, half of them ahead.
+    /// The limits of an engine that reads from this device: as many requests in flight as it accepts, half of them
+    /// readahead.
     #[must_use]
     pub fn config(&self, page: PageSize, cache_bytes: u64) -> Config {
         let mut config = Config::new(page, cache_bytes);
@@ -98,9 +99,9 @@ impl Preset {
         }
     }
 
-    /// A time that no choice of commands beats: the least that this device needs to bring in `bytes` different bytes,
-    /// however they are cut, ordered and overlapped, from its first command on. A lower bound, which need not be
-    /// reached; what the host spends is not in it, nor a throttle, which lets one long command through at once.
+    /// A lower bound: the minimum time in which this device can read `bytes` distinct bytes, however they are cut,
+    /// ordered and overlapped, from its first command on. The bound may not be achievable. It includes neither the
+    /// host's time nor a throttle, which lets one long command pass at once.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         match self.model {
             _ if bytes == 0 => 0,
@@ -127,7 +128,7 @@ pub fn find(name: &str) -> Result<&'static Preset, SpecError> {
 
 /// Queue depth of SATA's native command queuing.
 const NCQ: u32 = 32;
-/// Commands that a host queues for a device that takes one at a time. Chosen: as many as for the others.
+/// Commands that a host queues for a device that processes one at a time. Chosen: as many as for the other presets.
 const HOST_QUEUE: u32 = 32;
 const MS: u64 = 1_000_000;
 const MB_PER_S: u64 = 1_000_000;
@@ -135,7 +136,7 @@ const KIB: u64 = 1024;
 const NO_HOST: &str = "0: the published figures that it was fitted to include the host";
 const HOST_NOW: &str = "assumption: 0.05 to 0.1 us/KiB on a present CPU, its middle";
 
-/// Every preset: those of publications, oldest first, then those of today.
+/// Every preset: those of publications, oldest first, then current devices.
 pub static PRESETS: &[Preset] = &[
     DISK_2003,
     HDD_THEORY,
@@ -158,9 +159,9 @@ pub static PRESETS: &[Preset] = &[
     S3_REGION,
 ];
 
-// Disks that turn, and arrays of them.
+// Mechanical disks, and arrays of them.
 
-/// "100MB/s" is 102,400 KiB/s: with 10^8 bytes/s the last row of the table would be 3.9 % off.
+/// "100MB/s" is 102,400 KiB/s; with 10^8 bytes/s the last row of the table would be 3.9 % off.
 const HDD_THEORY: Preset = Preset {
     name: "hdd-theory",
     summary: "disk of 2010 in theory: 8 ms access time, 100 MiB/s",
@@ -180,11 +181,11 @@ const HDD_THEORY: Preset = Preset {
     }),
 };
 
-/// The program counts MB of 2^20 bytes: its 1024 MB in 47.74 s are "21.45 MB/s". Nothing is published about the drive
-/// but what it did: turns, seek, rate and overhead were searched here for the smallest error of three figures. One
-/// figure is left over: the same load past the cache was measured at 17.71 MB/s, 15 % below what this disk does.
-/// A page behind the last one is a hit only if the head read on while no other command waited; that alone gives the
-/// 2.40 MB/s of 64 streams which read page by page, so neither hits nor lost turns need to be assumed.
+/// The program counts MB of 2^20 bytes: its 1024 MB in 47.74 s are "21.45 MB/s". Only the results of the drive are
+/// published: revolutions, seek, rate and overhead were searched for the smallest error in three figures. One figure
+/// was not used: the same load without the page cache was measured at 17.71 MB/s, 15 % below this model. A page after
+/// the last one is a hit only if the head read on while no other command waited. This alone gives the 2.40 MB/s of 64
+/// streams that read page by page, so neither hits nor lost revolutions need to be assumed.
 const DISK_2003: Preset = Preset {
     name: "disk-2003",
     summary: "disk of 2003: 7200 rpm, one head, a queue of 64 that is served nearest first",
@@ -222,8 +223,8 @@ const DISK_2003: Preset = Preset {
     }),
 };
 
-/// The throughputs are of ext3 with an elevator that gives readers time slices; its long waits are not modelled here
-/// (`device/sliced.rs`).
+/// The throughputs are those of ext3 with an I/O scheduler that gives readers time slices; its long waits are not
+/// modelled here (see `device/sliced.rs`).
 const EVA: Preset = Preset {
     name: "eva",
     summary: "disk array of 2010: HP EVA over two paths, 219.6 MB/s shared",
@@ -249,7 +250,8 @@ const EVA: Preset = Preset {
     }),
 };
 
-/// The rate itself falls with the readers here, which one overhead for each number of them cannot follow.
+/// The rate itself decreases with the number of readers here, which a single overhead per number of readers cannot
+/// reproduce.
 const RAID_6DISK: Preset = Preset {
     name: "raid-6disk",
     summary: "disk array of 2010: 5 or 6 SATA disks in stripes, hardware RAID, 160.5 MB/s shared",
@@ -269,7 +271,7 @@ const RAID_6DISK: Preset = Preset {
     ..EVA
 };
 
-/// An average move takes 8 ms. The drive keeps 32 segments of 4 MiB of its buffer, half of it, for reads.
+/// An average seek takes 8 ms. The drive uses 32 segments of 4 MiB, half of its buffer, for reads.
 const HDD_7200: Preset = Preset {
     name: "hdd-7200",
     summary: "disk of today: 4 TB, 7200 rpm, 250 MB/s outside to 120 MB/s inside, queue of 32",
@@ -310,8 +312,8 @@ const HDD_7200: Preset = Preset {
 
 // Flash: drives and sticks.
 
-/// The same measurements were published a second time under half the window sizes, from the second row on. These
-/// figures hold for the labels of the first publication, which the published script and four other devices support.
+/// The same measurements were published a second time, from the second row on with half the window sizes. These figures
+/// use the labels of the first publication, which the published script and four other devices support.
 const X25_M: Preset = Preset {
     name: "x25-m",
     summary: "SATA SSD of 2010: Intel X25-M 80 GB",
@@ -335,7 +337,7 @@ const X25_M: Preset = Preset {
     }),
 };
 
-/// The posting of the small drives, which labels the rows anew: see [`X25_M`].
+/// Published in the posting of the small drives, which labels the rows differently: see [`X25_M`].
 const SANDISK_5000: Preset = Preset {
     name: "sandisk-5000",
     summary: "SATA SSD of 2010: SanDisk SATA 5000, 30 GB",
@@ -356,10 +358,11 @@ const SANDISK_5000: Preset = Preset {
     }),
 };
 
-/// What USB mass storage moves with one command: 240 sectors.
+/// The maximum transfer of one USB mass storage command: 240 sectors.
 const USB_TRANSFER_BYTES: u64 = 120 * KIB;
 
-/// In all three sticks 64 KiB and 128 KiB are equally fast, though each other doubling gains: 128 KiB are two transfers.
+/// On all three sticks 64 KiB and 128 KiB are equally fast, although every other doubling helps: 128 KiB are two
+/// transfers.
 const USB_TECLAST: Preset = Preset {
     name: "usb-teclast",
     summary: "USB stick of 2010: Teclast CoolFlash, 32 GB",
@@ -376,7 +379,7 @@ const USB_TECLAST: Preset = Preset {
     ..SANDISK_5000
 };
 
-/// One slope is 7.4 % off for windows of 16 KiB, a knee there mends it.
+/// With a single slope, windows of 16 KiB are 7.4 % off; a knee there corrects this.
 const USB_CRUZER: Preset = Preset {
     name: "usb-cruzer",
     summary: "USB stick of 2010: SanDisk Cruzer, 4 GB",
@@ -403,7 +406,7 @@ const USB_2G: Preset = Preset {
     ..USB_TECLAST
 };
 
-/// Nothing but capacity and rate is published: a command has no fixed cost.
+/// Only capacity and rate are published, so a command has no fixed cost.
 const TINY_USB: Preset = Preset {
     name: "tiny-usb",
     summary: "a very small, very slow USB device of 2010: 505 kB, 15 kB/s",
@@ -423,8 +426,8 @@ const TINY_USB: Preset = Preset {
     }),
 };
 
-/// 4 KiB take about 100 us alone. Times of the dies and the tail are those of TLC flash; odds of a collision are an
-/// assumption for a drive that is written to now and then.
+/// A single read of 4 KiB takes about 100 us. Die times and tail are those of TLC flash; the probability of a collision
+/// is an assumption for a drive that is written to occasionally.
 const SSD_SATA: Preset = Preset {
     name: "ssd-sata",
     summary: "SATA SSD of today: 8 channels of 4 dies, 550 MB/s, queue of 32",
@@ -456,12 +459,13 @@ const SSD_SATA: Preset = Preset {
     }),
 };
 
-// Devices that answer many commands at once over a shared link.
+// Devices that process many commands concurrently over a shared link.
 
-/// An answer comes whole: the client delivers nothing of an object read that has arrived in part, and a reply is one
-/// message. With answers that take turns on the link useless reads do not cost what was published.
+/// A reply arrives as a whole: the client delivers no part of an object read before all of it has arrived, and a reply
+/// is one message. If replies alternated on the link, useless reads would not cost as much as was published.
 ///
-/// Capacity and connections are not published. 16 is more than a detector with windows of 4 MiB has in flight.
+/// Capacity and number of connections are not published. 16 is more than a detector with windows of 4 MiB has in
+/// flight.
 const RBD: Preset = Preset {
     name: "rbd",
     summary: "Ceph RBD volume of 2014: round trip 0.690 ms, 62.5 MB/s",
@@ -484,9 +488,9 @@ const RBD: Preset = Preset {
     }),
 };
 
-/// One command moves at less than the link's pace, because few of the drive's channels work on it; 64 commands at
-/// about 61 us make 1.05 million reads/s of 4 KiB. The tail is a lognormal of sigma 0.2, without the collisions
-/// with writes and erases that a busy drive has.
+/// A single command is slower than the link, because only few of the drive's channels work on it. 64 commands of about
+/// 61 us give 1.05 million reads/s of 4 KiB. The tail is lognormal with sigma 0.2, without the collisions with writes
+/// and erases of a busy drive.
 const NVME: Preset = Preset {
     name: "nvme",
     summary: "NVMe drive of today, PCIe 4: 60 us, 3 GB/s a command, 6.5 GB/s in total",
@@ -534,7 +538,7 @@ const OBJECT_NEAR: Preset = Preset {
     }),
 };
 
-/// The published rules of thumb for the first byte differ by ten: this is the other end of them.
+/// The published rules of thumb for the first byte differ by a factor of ten; this is the slow end.
 const OBJECT_FAR: Preset = Preset {
     name: "object-far",
     summary: "object store, far or slow: first byte after 120 ms, 100 MB/s each",
@@ -552,9 +556,9 @@ const OBJECT_FAR: Preset = Preset {
     ..OBJECT_NEAR
 };
 
-/// What a volume gets without paying for more. A request of up to 256 KiB counts as one, so reads of 4 KiB are limited by their
-/// number and those from 44 KiB on by their bytes. Unlike `gp2` it saves no credits for bursts. AWS states "single-digit
-/// milliseconds": 1 ms is the least of that, and an assumption.
+/// The baseline of a volume, without paid extras. A request of up to 256 KiB counts as one, so reads of 4 KiB are
+/// limited by their number, and reads of 44 KiB or more by their bytes. Unlike `gp2` it accumulates no credits for
+/// bursts. AWS states "single-digit milliseconds"; 1 ms is the minimum of that, and an assumption.
 const EBS_GP3: Preset = Preset {
     name: "ebs-gp3",
     summary: "AWS EBS gp3 at its baseline: 3,000 requests/s of up to 256 KiB, 125 MiB/s",
@@ -581,7 +585,7 @@ const EBS_GP3: Preset = Preset {
     }),
 };
 
-/// A managed NFS server. Requests of any length count as one against the limit.
+/// A managed NFS server. A request counts as one against the limit, whatever its length.
 const NFS: Preset = Preset {
     name: "nfs",
     summary: "NFS by AWS EFS, bursting: 250 us, 500 MiB/s a client, 35,000 requests/s",
@@ -608,7 +612,7 @@ const NFS: Preset = Preset {
     }),
 };
 
-/// 20 ms/MiB is 52.4 MB/s. The paper needs 200 to 250 requests of 16 MiB at once for 100 Gbit/s; 225 is their middle.
+/// 20 ms/MiB is 52.4 MB/s. The paper needs 200 to 250 concurrent requests of 16 MiB for 100 Gbit/s; 225 is the middle.
 const S3_REGION: Preset = Preset {
     name: "s3-region",
     summary: "S3 in its region over 100 Gbit/s: first byte after 30 ms, 52 MB/s a request",

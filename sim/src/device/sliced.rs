@@ -1,4 +1,5 @@
-//! An array behind an elevator that gives each reader a slice of time, as CFQ did: what a reader waits for at most.
+//! An array behind an I/O scheduler that gives each reader a time slice, as CFQ did. The slices limit how long a reader
+//! waits.
 //!
 //! ```text
 //!   reader 0   ████████░                          ████████        █ its commands, one after the other
@@ -6,15 +7,15 @@
 //!   reader 2                    ████████░
 //!              ├ slice ┤├────── it waits ───────┤
 //! ```
-//! A command takes what it takes in the array ([`super::array`]); the readers are those with a command here. A slice
-//! begins with the end of its first command, so a turn is one command longer than its slice. Worked example: four
-//! readers share 300 ms, 75 ms each, so a command waits for 225 ms and three commands, where without slices it would wait
-//! for three commands.
+//! A command takes the same time as in the array ([`super::array`]). The readers are the files with a queued command. A
+//! slice begins with the end of its first command, so a turn is one command longer than its slice. Example: four
+//! readers share 300 ms, so each has 75 ms, and a command waits for 225 ms and three commands; without slices it would
+//! wait only for three commands.
 //!
-//! It changes the order of commands and not their number or their time, so rates stay nearly as they are. Not here:
-//! writes, priorities, several commands of a reader in the disks at once, what is left of a slice.
-//! Source: Linux, Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with
-//! low_latency, which is on); the smallest slice is twice slice_idle.
+//! Slices change the order of commands but not their number or their time, so rates stay nearly the same. Not modelled:
+//! writes, priorities, several concurrent commands of a reader, the unused rest of a slice. Source: Linux,
+//! Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with low_latency,
+//! which is on); the smallest slice is twice slice_idle.
 
 use super::array::ArrayModel;
 pub use super::array::Slices;
@@ -24,9 +25,9 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     file: u32,
-    /// When the slice ends; none before the end of its first command.
+    /// End of the slice; `None` until its first command has ended.
     until_ns: Option<u64>,
-    /// When the device stops to wait for the next command.
+    /// When the device stops waiting for the next command.
     idle_until_ns: Option<u64>,
 }
 
@@ -34,10 +35,10 @@ struct Turn {
 pub struct SlicedArray {
     model: ArrayModel,
     slices: Slices,
-    /// The commands of each reader, in the order of their turns; the reader is the file.
+    /// The commands of each reader, in the order of their turns. A reader is a file.
     queues: VecDeque<(u32, VecDeque<Command>)>,
     turn: Option<Turn>,
-    /// The command in the array and its end.
+    /// The end time of the command in the array, and the command.
     running: Option<(u64, Command)>,
 }
 
@@ -52,7 +53,7 @@ impl SlicedArray {
         }
     }
 
-    /// Readers with a command here, the one whose turn it is among them.
+    /// Number of readers with a queued or running command, including the current one.
     fn readers(&self) -> u64 {
         let turn = self.turn.map(|turn| turn.file);
         let waiting = self
@@ -63,7 +64,7 @@ impl SlicedArray {
         waiting as u64 + u64::from(turn.is_some())
     }
 
-    /// Gives the array its next command, if it is free and there is one whose turn it is.
+    /// Passes the next command to the array, if the array is free and the current reader has one.
     fn dispatch(&mut self, now_ns: u64) {
         while self.running.is_none() {
             let Some(turn) = self.turn.or_else(|| self.next_turn()) else {
@@ -97,7 +98,7 @@ impl SlicedArray {
         })
     }
 
-    /// This reader's turn is over: all others come before its next one.
+    /// Ends the turn of this reader; all others come before its next turn.
     fn end_turn(&mut self, file: u32) {
         self.turn = None;
         if let Some(at) = self.queues.iter().position(|(other, _)| *other == file)
@@ -107,7 +108,7 @@ impl SlicedArray {
         }
     }
 
-    /// When waiting for the reader whose turn it is ends; it begins now if it has not begun.
+    /// When the wait for the current reader ends; the wait begins now if it has not begun.
     fn idle_until(&mut self, now_ns: u64) -> u64 {
         let idle_ns = self.slices.idle_ns;
         self.turn.as_mut().map_or(now_ns, |turn| {

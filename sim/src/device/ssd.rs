@@ -1,4 +1,4 @@
-//! A flash drive: pages lie on many dies, dies share channels, channels share the link to the host.
+//! A flash drive: pages are on many dies, dies share channels, and channels share the link to the host.
 //!
 //! ```text
 //!   command ──► pages, striped: page p is on channel p % C, there on die (p / C) % D
@@ -13,12 +13,12 @@
 //!      └──────────────┘  ┴     └─────────────────┘
 //! ```
 //!
-//! A longer command keeps more dies busy, and so do more commands: both come out of the three queues, without a table
-//! of sizes or depths. A page of the flash is read as a whole; only the bytes asked for are moved.
+//! A longer command keeps more dies busy, and so do more commands. Both effects result from the three queues, without a
+//! table of sizes or depths. A flash page is read as a whole, but only the requested bytes are transferred.
 //!
-//! The drive has no memory between reads: never a translation table, garbage collection, a cache, writes or
-//! wear. What a busy drive does to its readers is a tail: a die may take longer, and now and then a read waits for
-//! a program or an erase that is under way. Those random numbers are keyed by the command ([`crate::rng`]).
+//! The drive has no memory between reads: no translation table, garbage collection, cache, writes or wear. The effect
+//! of a busy drive on its readers is modelled as a tail: a die may take longer, and occasionally a read waits for a
+//! running program or erase operation. These random numbers are keyed by the command ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};
@@ -36,7 +36,7 @@ pub struct SsdModel {
     /// Bytes of a flash page. Not 0.
     #[serde(rename = "flash_page_bytes")]
     pub page_bytes: u64,
-    /// Firmware and host for each command, in nanoseconds. Commands do not wait for each other in it.
+    /// Firmware and host time of each command, in nanoseconds. Commands do not wait for each other in this phase.
     pub command_ns: u64,
     /// Time of a die to read a page, in nanoseconds: the median.
     pub read_ns: u64,
@@ -44,9 +44,9 @@ pub struct SsdModel {
     pub channel_bytes_per_s: u64,
     /// Bytes per second to the host. Not 0.
     pub link_bytes_per_s: u64,
-    /// Commands worked on at once; the rest wait. Not 0.
+    /// Number of concurrent commands; others wait. Not 0.
     pub queue_depth: u32,
-    /// How reads come to take longer.
+    /// The distribution of slow reads.
     pub tail: Option<Tail>,
 }
 
@@ -54,18 +54,19 @@ pub struct SsdModel {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tail {
-    /// The 0.99 quantile of the time of a die, of a lognormal distribution; not below `read_ns`.
+    /// The 0.99 quantile of a die's read time, for a lognormal distribution; not below `read_ns`.
     pub read_p99_ns: u64,
-    /// Reads of a million that meet a program or an erase, with even odds for either.
+    /// Reads per million that collide with a program or an erase operation, each with the same probability.
     pub collisions_per_million: u64,
-    /// How long a program lasts, in nanoseconds: a read that collides with one waits for a part of it, uniform.
+    /// Duration of a program operation, in nanoseconds: a read that collides with one waits for a uniformly random part
+    /// of it.
     pub program_ns: u64,
     pub erase_ns: u64,
 }
 
 impl SsdModel {
-    /// No device of this kind brings in `bytes` bytes faster: one command, and its bytes over the channels or the
-    /// link, whichever is narrower.
+    /// The minimum time in which a device of this kind reads `bytes` bytes: one command, and its bytes over the
+    /// channels or the link, whichever is slower.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let channels = self
             .channel_bytes_per_s
@@ -79,17 +80,17 @@ impl SsdModel {
 pub struct Ssd {
     model: SsdModel,
     seed: u64,
-    /// When each die, each channel and the link will have done what they were given.
+    /// When each die, each channel and the link finish their queued work.
     die_free_ns: Vec<u64>,
     channel_free_ns: Vec<u64>,
     link_free_ns: u64,
-    /// Commands under way: places are used again.
+    /// Running commands; slots are reused.
     running: Vec<Running>,
     idle: Vec<usize>,
     waiting: VecDeque<(u64, Command)>,
-    /// Pages by when they reach their next level.
+    /// Pages, by the time at which they reach their next level.
     events: TimeQueue<Page>,
-    /// How often a command began at this byte of this file. Not kept without a tail.
+    /// The number of commands that began at this byte of this file. Kept only if there is a tail.
     fetches: HashMap<(u32, u64), u64>,
 }
 
@@ -108,7 +109,7 @@ struct Page {
     level: Level,
 }
 
-/// What a page has just left.
+/// The level that a page has just left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Die,
@@ -134,7 +135,7 @@ impl Ssd {
         }
     }
 
-    /// Begins waiting commands while the queue has room.
+    /// Starts waiting commands while the queue has room.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.running.len() - self.idle.len() < self.model.queue_depth as usize {
             let Some((since_ns, command)) = self.waiting.pop_front() else {
@@ -164,7 +165,7 @@ impl Ssd {
                 .min(end)
                 .saturating_sub(start.max(page * page_bytes));
             let read_ns = self.read_ns(&mut draws);
-            // Each file begins on another die, or all small files would be on the first.
+            // Each file begins on another die; otherwise all small files would be on the first one.
             let p = page.wrapping_add(u64::from(command.file));
             let channel = (p % u64::from(self.model.channels)) as u32;
             let die = (p % self.die_free_ns.len() as u64) as usize;

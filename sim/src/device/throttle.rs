@@ -1,15 +1,16 @@
 //! A request rate limit in front of any device: a cloud volume, or a store that throttles its clients.
 //!
-//! A token bucket. A command takes at least one token, and one for each `request_bytes` of its length; without a token it waits, in
-//! order, and is passed to the device when there is one. The bucket holds `burst_requests` tokens and is full at the start.
+//! It is a token bucket. A command takes one token for each `request_bytes` of its length, and at least one. Without
+//! tokens it waits in FIFO order, and is passed to the device as soon as there are enough. The bucket holds
+//! `burst_requests` tokens and is full at the start.
 //!
 //! ```text
 //!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s, no more than burst_requests at rest
 //! ```
-//! Example: 3,000 requests a second, 256 KiB each, no burst. Reads of 4 KiB go in every 333 us; after a read of 1 MiB, which takes
-//! four tokens, the next one waits 1.33 ms.
+//! Example: 3,000 requests per second, 256 KiB each, no burst. A read of 4 KiB may start every 333 us. After a read of
+//! 1 MiB, which takes four tokens, the next read waits 1.33 ms.
 //!
-//! It does not model a server that answers "slow down" instead of waiting: the simulator has no failures.
+//! It does not model servers that reply "slow down" instead of delaying requests: the simulator has no failures.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};
@@ -19,12 +20,12 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
-    /// Tokens that the bucket gets in a second, at least 1 and at most 10^9.
+    /// Tokens added to the bucket per second, from 1 to 10^9.
     pub requests_per_s: u64,
-    /// A longer command takes a token for each of these, not 0. A file leaves it out where the length does not count.
+    /// A command takes a token for each of these bytes, not 0. Files omit it if the length does not count.
     #[serde(default = "any_length", skip_serializing_if = "is_any_length")]
     pub request_bytes: u64,
-    /// Tokens that the bucket holds, not 0.
+    /// Maximum number of tokens in the bucket, not 0.
     pub burst_requests: u64,
 }
 
@@ -41,9 +42,9 @@ pub struct ThrottledDevice {
     waiting: VecDeque<Command>,
     interval_ns: u64,
     request_bytes: u64,
-    /// How far `full_ns` may be ahead of the clock for a command to go on: a burst less one request.
+    /// How far `full_ns` may be ahead of the clock for a command to pass: a burst less one request.
     burst_ns: u64,
-    /// When the bucket would be full again if nothing more came.
+    /// When the bucket will be full again if no more commands come.
     full_ns: u64,
 }
 
@@ -62,7 +63,7 @@ impl ThrottledDevice {
         }
     }
 
-    /// Commands whose token is free by now go on.
+    /// Passes on the commands whose tokens are available now.
     fn release(&mut self, now_ns: u64) {
         while self.full_ns <= now_ns.saturating_add(self.burst_ns) {
             let Some(command) = self.waiting.pop_front() else {

@@ -1,20 +1,21 @@
-//! Large records at random, many outstanding at once: `aio-stress` as it was run in 2003.
+//! Large random records, many outstanding at once: `aio-stress` as it was run in 2003.
 //!
-//! The case in which readahead that has given up must still read what is asked for in one piece. Published: a file of
-//! 1 GiB, records of 64 KiB, depth 64, each record once.
+//! In this case a policy that has stopped reading ahead must still read each request in one piece. The published run
+//! has a file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
 //!
 //! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended
-//! before the next began. That row is this workload with `depth=1`, and has to be measured by itself; the rows of the
-//! patched kernels are the default depth.
+//! before the next began. That row is this workload with `depth=1`, and must be measured separately. The rows of the
+//! patched kernels use the default depth.
 //!
 //! The original submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight have ended,
-//! eight more go out, so that 56 to 64 are outstanding. That is `batch=8`; by default each goes out when another ends.
+//! eight more are submitted, so 56 to 64 are outstanding. That is `batch=8`; by default each request is submitted when
+//! another ends.
 //!
-//! With `places=again` a read begins at any page of the file, independent of the others: so aio-stress draws (general
-//! knowledge of the program; the posting does not say). Then reads overlap, and a cache that holds the file serves a
-//! part of them, which a run past the cache cannot have.
+//! With `places=again` a read begins at any page of the file, independently of the others. aio-stress draws its reads
+//! in this way (general knowledge of the program; the posting does not mention it). Then reads overlap, and a cache
+//! that holds the file serves some of them, which is not possible in a run that bypasses the cache.
 //!
-//! Never (unless `places=again`): a record twice, or the rest of the file behind the last whole record.
+//! Unless `places=again`, no record is read twice, and the rest of the file after the last whole record is not read.
 //!
 //! ```text
 //!   |   |-2-|   |   |-65|   |-1-|   |-4-|   |-3-| ...      1 to 64 go out together, 65 when the first of them ends
@@ -26,7 +27,7 @@ use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 
-/// The value of `places` of this word.
+/// The index of the word `again` of `places`.
 const AGAIN: u64 = 1;
 
 const PARAMS: &[Param] = &[

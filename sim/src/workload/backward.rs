@@ -1,9 +1,9 @@
 //! One reader, from the end of the file to its start.
 //!
-//! What reads backward: a log searched for its last entries, an index at the end of a container, `tac`. Everything
-//! is wanted, nothing in the order that readahead looks for.
+//! Programs that read backward: a search for the last entries of a log, a reader of an index at the end of a container,
+//! `tac`. Everything is needed, but not in the order that readahead expects.
 //!
-//! Never: a gap, an overlap.
+//! Records have no gaps and do not overlap.
 //!
 //! ```text
 //!   |--3--|--2--|-1-|

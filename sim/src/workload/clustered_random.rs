@@ -1,18 +1,18 @@
-//! One reader, records at random places of one cluster, then of another: random reads whose neighbours are wanted soon.
+//! One reader, random records of one cluster, then of another: random reads whose neighbours are soon read, too.
 //!
-//! This is the case for which Wu Fengguang's posting of 2013 grants that context readahead helps on a disk: "actually
-//! benefits clustered random reads on HDD whose seek cost is pretty high". It prints no figures and names no program.
-//! Rows of a table by key range, and the files of a directory, are read so.
+//! Wu Fengguang's posting of 2013 states that in this case context readahead helps on a disk: "actually benefits
+//! clustered random reads on HDD whose seek cost is pretty high". The posting gives no figures and names no program.
+//! Examples are reads of a table's rows by key range, and of the files of a directory.
 //!
 //! ```text
 //!   cluster   |--3--|     |--1--|--5--|     |--4--|--2--|     |      next, anywhere   |     |--6--|--8--| ...
 //!             └────── `percent` of its records, any order ────┘
 //! ```
 //!
-//! With the defaults a cluster of 256 KiB has 64 records of 4 KiB, of which 32 are read; one cluster in ten of the file
-//! is visited. Within a cluster a record is read at most once, and each cluster is visited at most once.
+//! With the defaults, a cluster of 256 KiB has 64 records of 4 KiB, of which 32 are read. One in ten of the file's
+//! clusters is visited. Each record is read at most once, and each cluster is visited at most once.
 //!
-//! Nothing of it is fitted: the defaults are round figures that were chosen before the first run.
+//! Nothing is fitted: the defaults are round figures that were chosen before the first run.
 
 use super::random::distinct;
 use super::{Info, Request, Workload, bytes, check_reads, count, given, record, too_small};

@@ -1,8 +1,9 @@
-//! A program that is compiled, one unit after the other, each by a new process: code and libraries by page faults, headers and sources
-//! by reads. What one unit brings in the next one wants again, if it is still there.
+//! A program is compiled, one unit after the other, each by a new process. Code and libraries come by page faults,
+//! headers and sources by reads. The pages that one unit brings in are needed again by the next one, if they are still
+//! cached.
 //!
-//! actions/runner-images #13938 is of builds on machines of little memory: the window of the disk became 4 MiB, and each fault in the compiler's
-//! code or in a library drove out what the next unit needs.
+//! actions/runner-images #13938 reports builds on machines with little memory: the window of the disk became 4 MiB, and
+//! each fault in the compiler's code or in a library evicted pages that the next unit needs.
 //!
 //! ```text
 //!   unit n   code     ..##...####.....##...     executable: the same stretches, a quarter of it, in order
@@ -11,8 +12,9 @@
 //!            source   |-n-|                     read whole, once
 //! ```
 //!
-//! A process maps and opens all of that anew, so its windows begin anew too. The sizes of files are those of `tree`; the rest is made up,
-//! in round figures, and nothing is fitted. Never: a write, a pause, or two processes at once.
+//! Each process maps and opens everything anew, so its windows begin anew, too. The sizes of files are those of `tree`.
+//! Everything else is invented, in round figures, and nothing is fitted. There are no writes and no pauses, and only
+//! one process runs at a time.
 
 use super::tree::{sizes, whole};
 use super::{Info, Job, PAGE_BYTES, Request, Workload, bytes, count, given, too_small};
@@ -23,9 +25,9 @@ use foreread_core::policy::spec::SpecError;
 const HEADERS: u64 = 1000;
 /// Median and 0.99 quantile of headers and sources, in bytes.
 const TEXT_BYTES: (u64, u64) = (8 << 10, 128 << 10);
-/// Bytes of a read of these.
+/// Bytes of a read of headers and sources.
 const RECORD: u64 = 32 << 10;
-/// Pages of a touched stretch of code, of the gap behind it in the mean, and of a run in the library.
+/// Pages of a touched stretch of code, mean pages of the gap after it, and pages of a run in the library.
 const STRETCH: u64 = 8;
 const GAP: u64 = 24;
 const RUN: u64 = 4;
@@ -93,7 +95,7 @@ fn run(first: u64) -> impl Iterator<Item = Request> {
     (first..first + RUN).map(|page| Request::touch(page * PAGE_BYTES))
 }
 
-/// The pages of the code that are touched, in order: stretches with gaps between, of which the length is drawn.
+/// The touched pages of the code, in order: stretches with gaps of random length between them.
 fn stretches(rng: &mut Rng, pages: u64) -> Vec<Request> {
     let mut touched = Vec::new();
     let mut at = rng.below(2 * GAP);

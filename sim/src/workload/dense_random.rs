@@ -1,23 +1,25 @@
-//! One reader, records at random places, each as likely as any other every time, until a part of the file was read.
+//! One reader reads random records, each with the same probability every time, until a given part of the file has been
+//! read.
 //!
-//! Pure random reads, dense enough in the cache for neighbours by chance: a record is read, and the one before
-//! it happens to be there. Context readahead takes that for a stream.
+//! These are purely random reads, but dense enough that cached neighbours occur by chance: when a record is read, the
+//! record before it happens to be cached. Context readahead takes this for a stream.
 //!
 //! ```text
 //!   |      |--2---|--4---|      |--1,5-|      |      |--3---|      | rest |
 //!             └── ? ──┘  is 4 the second read of a stream, or chance
 //! ```
 //!
-//! **With replacement**, because it models the queries of a database (Taobao's, in Wu Fengguang's posting of
-//! 2013): they do not know of each other, and some want what was read before. Records that are read at most once are
-//! the workload `random`; its `count` is this density in records.
+//! **With replacement**: the workload models the queries of a database (Taobao's, in Wu Fengguang's posting of 2013).
+//! Queries are independent, and some need a record that was read before. The workload `random` reads each record at
+//! most once; its `count` corresponds to this density.
 //!
-//! **The density** is the part of the records that was read at least once in the end, exactly, rounded up; it grows
-//! from nothing to that. A density of 25 % takes 0.29 reads for each record of the file, 0.04 of which are hits.
-//! What counts for context readahead is how much of the file is cached, so a small cache limits the density too.
+//! **The density** is the exact part of the records that has been read at least once in the end, rounded up; it grows
+//! from 0 to that value. A density of 25 % takes 0.29 reads for each record of the file, of which 0.04 are hits.
+//! Context readahead depends on how much of the file is cached, so a small cache limits the density, too.
 //!
-//! **Fitted**: the default density, to one of the three published ratios, that of `slow-ramp`. Queries a second
-//! relative to `context=off` of `linux-3.12` on `model:x25-m`, 1 GiB behind a cache of 256 MiB, mean of 20 seeds:
+//! **Fitted**: the default density, to one of the three published ratios, that of `slow-ramp`. The table has queries
+//! per second relative to `context=off` of `linux-3.12` on `model:x25-m`, for 1 GiB with a cache of 256 MiB, mean of 20
+//! seeds:
 //!
 //! | context | published | density 10 | 25 | 50 | 80 |
 //! |---|---|---|---|---|---|
@@ -25,16 +27,17 @@
 //! | slow-ramp | 0.891 | 0.962 | 0.892 | 0.826 | 0.803 |
 //! | original | 0.741 | 0.712 | 0.575 | 0.538 | 0.524 |
 //!
-//! The order holds at every density from 1 to 99 with that cache. With one that holds the whole file it holds to 60 %;
-//! from 65 % on `original` is before `slow-ramp`, from 85 % on before `off`: very dense reads deserve readahead.
+//! With that cache the order is the same at every density from 1 to 99. With a cache that holds the whole file it is
+//! the same up to 60 %. From 65 % on, `original` is ahead of `slow-ramp`, and from 85 % on ahead of `off`: very dense
+//! reads deserve readahead.
 //!
-//! No density fits all three ratios: 25 leaves `original` 23 % too slow; 8, which `reproduce wu-2013` takes, was fitted to
-//! that one, and leaves `slow-ramp` 9 % too fast. `original` loses more here than was published, where a query took
-//! 133 us, four times a read of 4 KiB on this drive: much of it had nothing to do with reading. Queries of 16 KiB with
-//! 30 us between them (`record=16K,density=50,think=30`) come to 0.948, 0.886 and 0.653, at 8271 a second
+//! No density fits all three ratios: 25 leaves `original` 23 % too slow. `reproduce wu-2013` uses 8, which was fitted
+//! to `original` and leaves `slow-ramp` 9 % too fast. `original` loses more here than was published. In the publication
+//! a query took 133 us, four times a read of 4 KiB on this drive, so much of it was not reading. Queries of 16 KiB with
+//! 30 us between them (`record=16K,density=50,think=30`) give 0.948, 0.886 and 0.653, at 8271 queries per second
 //! (published: 7536).
 //!
-//! Never: a read that is not aligned to its record, or the rest of the file behind the last whole record.
+//! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 
 use super::{Info, Request, Workload, check_reads, count, given, record, think, whole_records};
 use crate::rng::Rng;
@@ -81,7 +84,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     Ok(Workload::single(INFO.name, size, 1, requests))
 }
 
-/// How many reads it will take, near enough for a limit: after n reads of N records, a part of exp(-n / N) is unread.
+/// An estimate of the number of reads, for a limit: after n reads of N records, a part of exp(-n / N) is unread.
 fn expected_reads(slots: u64, density: u64) -> u64 {
     (-(1.0 - density as f64 / 100.0).ln() * slots as f64) as u64
 }

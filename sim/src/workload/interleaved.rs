@@ -1,9 +1,9 @@
-//! Several sequential streams through one open description, a read of each in turn.
+//! Several sequential streams through one open description, which take turns with one read each.
 //!
-//! Each stream reads its own part of the file in order. A policy that keeps one state for each open description sees
-//! nothing but jumps; one that looks at what is cached around a read can tell the streams apart.
+//! Each stream reads its own part of the file sequentially. A policy that keeps one state for each open description
+//! sees only jumps; a policy that checks the cached pages around a read can distinguish the streams.
 //!
-//! Never: a read that crosses from one part into the next.
+//! No read crosses from one part into the next.
 //!
 //! ```text
 //!   |--1--|--5--|--9--|...  |--2--|--6--|--10-|...  |--3--|--7--|...  |--4--|--8--|...
@@ -31,7 +31,7 @@ pub static INFO: Info = Info {
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
     let [streams, record] = given(values);
-    // Parts of equal length in whole records; what is left over at the end of the file is not read.
+    // Parts of equal length in whole records; the remainder at the end of the file is not read.
     let rounds = size / record / streams;
     if rounds == 0 {
         let why = format!("is less than {streams} records of {record} bytes");

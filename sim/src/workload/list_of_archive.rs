@@ -1,13 +1,14 @@
-//! One reader that lists an archive: a header, a skip over what the header says, the next header.
+//! One reader that lists an archive: it reads a header, skips the data that the header describes, and reads the next
+//! header.
 //!
-//! Always forward, never two reads that touch. A policy that wants each read to begin where the last one ended sees no stream in it and pays a
-//! round trip for each header.
+//! Reads always go forward, and no two reads are adjacent. A policy that expects each read to begin where the last one
+//! ended sees no stream in it, and pays a round trip for each header.
 //!
 //! ```text
 //!   |h|   |h|     |h||h|        |h|    ...      4 KiB each, 0 to 12.5 KiB between them, drawn
 //! ```
 //!
-//! So read `tar -t`, and programs that walk the directory of an archive.
+//! `tar -t` reads like this, and so do programs that walk the directory of an archive.
 
 use super::{Info, Request, Workload, check_reads, given, record, whole_records};
 use crate::rng::Rng;
@@ -15,7 +16,7 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[record("4K")];
-/// From one header to the next, in eighths of a record.
+/// Distance from one header to the next, in eighths of a record.
 const STEPS: [u64; 6] = [8, 9, 14, 14, 22, 33];
 
 pub static INFO: Info = Info {

@@ -1,7 +1,7 @@
-//! A program that wastes what is read ahead of its data, then starts: pieces of mapped libraries, page by page.
+//! A program whose data waste readahead, and which then starts: pieces of mapped libraries, page by page.
 //!
-//! The data come first: pages at random of a large mapping. A policy that keeps account of its waste has spent what it may waste by then,
-//! and still has to read ahead of the libraries, of which pieces are touched in order.
+//! The data come first: random pages of a large mapping. A policy with a waste budget has spent it by then, but should
+//! still read ahead in the libraries, of which pieces are touched in order.
 //!
 //! ```text
 //!   data        |4|      |1|     |3|  |2|                `waste` pages, drawn
@@ -29,7 +29,7 @@ const PARAMS: &[Param] = &[
         "libraries, half of all bytes together",
     ),
 ];
-/// Pages of a piece, and of the gap before it: at least, and how many more at most.
+/// Pages of a piece, and of the gap before it: the minimum, and the maximum number of additional pages.
 const PIECE: (u64, u64) = (16, 14);
 
 pub static INFO: Info = Info {

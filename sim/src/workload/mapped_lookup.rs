@@ -1,8 +1,9 @@
-//! One program that looks up keys in a mapped tree: the pages near the root each time, then a leaf anywhere.
+//! One program that looks up keys in a mapped tree: each time the pages near the root, then a leaf anywhere.
 //!
-//! So read databases that map their files (RavenDB, LMDB, sqlite with `mmap_size`): ravendb discussion 22410 is of one that filled memory when the
-//! window of its disk became 4 MiB. The pages near the root are wanted always; each leaf brings a window in that nothing else wants, and
-//! where that is large it drives the next leaves out, or the root itself.
+//! Databases that map their files read like this (RavenDB, LMDB, sqlite with `mmap_size`). In ravendb discussion 22410
+//! such a database filled the memory after the window of its disk became 4 MiB. The pages near the root are always
+//! needed. Each leaf brings in a window that is otherwise useless; if the window is large, it evicts other leaves, or
+//! even the root.
 //!
 //! ```text
 //!   hot pages   h1 ──► h2 ──► h3 ──┐       the same for each look-up
@@ -10,7 +11,8 @@
 //!   leaf        anywhere ◄─────────┘       drawn, of the whole file
 //! ```
 //!
-//! Where the hot and the inner pages are is drawn once: a tree that grew has its upper pages anywhere. Never: a read.
+//! The positions of the hot and inner pages are drawn once, because the upper pages of a tree that has grown may be
+//! anywhere. There are no read calls.
 
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
 use super::random::distinct;

@@ -1,14 +1,16 @@
-//! One program that touches pages of a mapped file at random: what a large window of readahead hurts most.
+//! One program that touches random pages of a mapped file: the case that a large readahead window hurts most.
 //!
-//! A fault of a mapping reads around itself by the whole window, whatever the program wants of it. The reports of 2025 and 2026 are of
-//! such programs: random readers through mappings on virtual disks whose window became 4 or 64 MiB (Azure/AKS #5743,
-//! actions/runner-images #13938). With `run` more than 1 it is a program that wants a record of some pages at each place.
+//! A fault in a mapping reads a whole window around the page, whatever the program needs of it. The reports of 2025 and
+//! 2026 are about such programs: random readers through mappings on virtual disks whose window became 4 or 64 MiB
+//! (Azure/AKS #5743, actions/runner-images #13938). If `run` is more than 1, the program touches a record of several
+//! pages at each place.
 //!
 //! ```text
 //!   |        |--2--|            |--4--|--1--|              |--3--|        each --n-- is `run` pages, touched in order
 //! ```
 //!
-//! **With replacement**: touches do not know of each other, and some are of pages that were touched before. Never: a read.
+//! **With replacement**: touches are independent, and some are of pages that were touched before. There are no read
+//! calls.
 
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
 use super::whole_records;

@@ -1,9 +1,9 @@
-//! What a workload is made of: requests in jobs, jobs on files.
+//! The parts of a workload: requests in jobs, and jobs on files.
 //!
 //! A job is a run of requests through one open description. A process that reads several files one after the other is a
-//! chain of jobs, each of them beginning when the one before it has ended; several such chains are several processes.
-//! An open description is opened when its first job begins and closed when its last one ends, so thousands of files
-//! are never open together unless a job keeps them open.
+//! chain of jobs: each job begins when the previous one has ended. Several such chains are several processes. An open
+//! description is opened when its first job begins, and closed when its last job ends. So thousands of files are never
+//! open at the same time unless a job keeps them open.
 //!
 //! ```text
 //!   process 1   job ──after──► job ──after──► job       an open description each, or one for all of them
@@ -11,7 +11,7 @@
 //!                 └ request, request, ...               read, touch of a mapped page, hint
 //! ```
 //!
-//! Never: writes, bytes, or a look at the clock. Never, too: a request beyond the end of its file.
+//! There are no writes, no data, and no clock. No request goes beyond the end of its file.
 
 use super::PAGE_BYTES;
 use foreread_core::event::{Advice, Mapping};
@@ -20,22 +20,22 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// These bytes, by a read call.
+    /// Reads these bytes with a read call.
     Read,
-    /// One byte through the job's mapping: a page fault, unless the page is mapped already.
+    /// Touches one byte through the job's mapping: a page fault, unless the page is already mapped.
     Touch,
-    /// Nothing: it says what of the file is wanted, and how.
+    /// Reads nothing: states which part of the file is needed, and how.
     Hint(Advice),
 }
 
-/// One thing that a reader does.
+/// One action of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub offset: u64,
     /// Number of bytes; 1 for a touch.
     pub len: u64,
-    /// How long the reader waits before it issues this one, counted from when it was served the one before, in
-    /// nanoseconds. Of a job that is [`Job::timed`], since the run began.
+    /// How long the reader waits before it issues this request, counted from the end of the previous one, in
+    /// nanoseconds. In a job that is [`Job::timed`], counted from the start of the run.
     pub think_ns: u64,
     pub kind: RequestKind,
 }
@@ -80,33 +80,34 @@ impl Request {
     }
 }
 
-/// One reader, or a stretch of one.
+/// One reader, or a part of its reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Which file, an index into [`Workload::files`].
+    /// The file, an index into [`Workload::files`].
     pub file: u32,
-    /// Which open description. Jobs that share one share the stream state of a policy, and their mapped pages.
+    /// The open description. Jobs that share one also share the stream state of a policy, and their mapped pages.
     pub open: u32,
     /// How many requests may be outstanding, at least 1.
     pub depth: u32,
-    /// How many of them are issued together: one that has been served waits until this many have been. 1 issues each at
-    /// once; of a job that is `timed` it counts nothing. At most `depth`.
+    /// The number of requests that are issued together: a served request waits until this many have been served. With
+    /// 1, each is issued at once. It has no effect in a job that is `timed`. At most `depth`.
     pub batch: u32,
-    /// The earlier job, an index into [`Workload::jobs`], that has to end before this one begins; none begins at once.
+    /// The earlier job, an index into [`Workload::jobs`], that must end before this one begins; `None`: this job begins
+    /// at once.
     pub after: Option<u32>,
-    /// What else has to happen before it begins.
+    /// What else must happen before it begins.
     pub links: Vec<Link>,
-    /// Its requests are issued at fixed times, whether or not others still wait: [`Request::think_ns`] is counted from the
-    /// beginning of the run, and never falls. At most `depth` are outstanding; one more is issued when it may be, and has
-    /// waited since its time.
+    /// Its requests are issued at fixed times, whether or not others still wait: [`Request::think_ns`] is counted from
+    /// the start of the run, and never decreases. At most `depth` requests are outstanding. An additional request is
+    /// issued as soon as possible, and its wait counts from its time.
     pub timed: bool,
-    /// The mapping that its touches go to is one of code. It is always of the whole file, without its own advice.
+    /// The mapping for its touches is executable. It always covers the whole file, and has no advice of its own.
     pub executable: bool,
     pub requests: Vec<Request>,
 }
 
 impl Job {
-    /// One that begins at once and has one request outstanding.
+    /// A job that begins at once and has one request outstanding.
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
         Job {
             file,
@@ -121,7 +122,8 @@ impl Job {
         }
     }
 
-    /// How many served requests go on together when `next` requests have been issued: a batch, or what is left.
+    /// The number of served requests that continue together when `next` requests have been issued: a batch, or the
+    /// rest.
     pub fn together(&self, next: usize) -> usize {
         self.requests
             .len()
@@ -129,7 +131,7 @@ impl Job {
             .clamp(1, self.batch.clamp(1, self.depth.max(1)) as usize)
     }
 
-    /// The mapping that its touches go to, of a file of `size` bytes.
+    /// The mapping for its touches, of a file of `size` bytes.
     pub fn mapping(&self, size: u64) -> Mapping {
         Mapping {
             range: ByteRange::between(0, size),
@@ -139,21 +141,21 @@ impl Job {
     }
 }
 
-/// A list of requests and what they are made to.
+/// A list of requests and the files that they read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     pub name: String,
     /// The size of each file in bytes.
     pub files: Vec<u64>,
-    /// The files are in the order of a listing, which the source has before the first of them is opened.
+    /// The files are in the order of a listing, and the source has the listing before the first file is opened.
     pub listed: bool,
-    /// The grain that fits its reads, in bytes: the cache page to use unless told otherwise.
+    /// The default cache page size for this workload, in bytes, which fits its reads.
     pub page_bytes: u64,
     pub jobs: Vec<Job>,
 }
 
 impl Workload {
-    /// The page of a workload whose reads are those of a program above a page cache.
+    /// The page size of a workload whose reads are those of a program above a page cache.
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// A workload of one job on one file.
@@ -171,7 +173,7 @@ impl Workload {
         }
     }
 
-    /// A workload of no job yet on these files.
+    /// A workload on these files, without jobs yet.
     pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
         Workload {
             name: name.to_string(),
@@ -191,7 +193,7 @@ impl Workload {
         });
     }
 
-    /// How many requests ask for bytes: reads and touches.
+    /// The number of requests that need bytes: reads and touches.
     pub fn reads(&self) -> u64 {
         self.jobs
             .iter()
@@ -199,7 +201,7 @@ impl Workload {
             .sum()
     }
 
-    /// How many bytes they ask for, those that are asked for twice counted twice.
+    /// The number of bytes that they request; bytes that are requested twice count twice.
     pub fn bytes(&self) -> u64 {
         self.jobs
             .iter()
@@ -216,8 +218,8 @@ impl Workload {
             .any(|r| r.kind == RequestKind::Touch)
     }
 
-    /// How many bytes lie in pages of `page_bytes` that are read or touched at least once: the divisor of overfetch.
-    /// The last page of a file counts as far as the file goes. `page_bytes` is a power of two.
+    /// The number of bytes in pages of `page_bytes` that are read or touched at least once; overfetch is relative to
+    /// it. The last page of a file counts only up to the end of the file. `page_bytes` is a power of two.
     pub fn distinct_bytes(&self, page_bytes: u64) -> u64 {
         let page_start = |at: u64| at & !(page_bytes - 1);
         let mut of_file: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
@@ -230,7 +232,7 @@ impl Workload {
                     page_start(r.offset + r.len + page_bytes - 1).min(size),
                 );
                 match ranges.last_mut() {
-                    // Most reads go on where the last one ended: that is one longer range.
+                    // Most reads continue where the last one ended, which extends the last range.
                     Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
                     _ => ranges.push((start, end)),
                 }
@@ -240,7 +242,7 @@ impl Workload {
     }
 }
 
-/// Bytes that lie in at least one of the ranges.
+/// The number of bytes that are in at least one of the ranges.
 fn union_len(mut ranges: Vec<(u64, u64)>) -> u64 {
     ranges.sort_unstable();
     let (mut reached, mut total) = (0, 0);
@@ -251,24 +253,24 @@ fn union_len(mut ranges: Vec<(u64, u64)>) -> u64 {
     total
 }
 
-// When a job begins: the starts and ends of other jobs that it waits for.
+// The beginning of a job: the starts and ends of other jobs that it waits for.
 //
-// The job scheduler (`scheduler.rs`) says when a job started and ended, and begins the jobs that this file returns.
+// The job scheduler (`scheduler.rs`) reports when a job started or ended, and begins the jobs that this file returns.
 //
 // ```text
 //   job ──started(now)──► links to its start ─┐ all of a job's links have happened:
 //       ──ended(now)────► links to its end ───┴──► it may begin, at the latest of (when it happened + delay)
 // ```
 
-/// Something that a job waits for, besides the one that it follows.
+/// An event that a job waits for, in addition to the end of the job that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// An earlier job, an index into [`super::Workload::jobs`].
     pub job: u32,
-    /// It waits for the end of that job, when its last request has been served; otherwise for its start, when its first
-    /// request is issued.
+    /// If set, it waits for the end of that job, when its last request has been served. Otherwise it waits for its
+    /// start, when its first request is issued.
     pub end: bool,
-    /// How long after that the job begins at the earliest, in nanoseconds.
+    /// The minimum time from that event to the start of the job, in nanoseconds.
     pub delay_ns: u64,
 }
 
@@ -280,19 +282,19 @@ struct Waiter {
     delay_ns: u64,
 }
 
-/// Which jobs wait for which, and for how much more.
+/// Which jobs wait for which others, and for how many more events.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// Of each job, what has not happened yet.
+    /// For each job, the number of events that have not happened yet.
     left: Vec<u32>,
-    /// Of each job, when it may begin by what has.
+    /// For each job, the earliest start time that follows from the events so far.
     from_ns: Vec<u64>,
-    /// Of each job, the jobs that wait for it.
+    /// For each job, the jobs that wait for it.
     waiters: Vec<Vec<Waiter>>,
 }
 
 impl Waits {
-    /// Of these jobs, none of which has begun.
+    /// For these jobs, none of which has begun.
     pub fn of(jobs: &[Job]) -> Waits {
         let mut waits = Waits {
             left: vec![0; jobs.len()],
@@ -317,21 +319,21 @@ impl Waits {
         waits
     }
 
-    /// Jobs that wait for nothing, in their order.
+    /// Jobs that wait for no event, in their order.
     pub fn free(&self) -> Vec<u32> {
         (0..self.left.len() as u32)
             .filter(|&job| self.left[job as usize] == 0)
             .collect()
     }
 
-    /// The first request of a job is issued, or, if it has none, it begins. Returns the jobs that may begin by that,
-    /// each with the time from which on.
+    /// The first request of a job is issued; a job without requests begins. Returns the jobs that may begin because of
+    /// this, each with its earliest start time.
     pub fn started(&mut self, job: u32, now: u64) -> Vec<(u32, u64)> {
         self.happened(job, false, now)
     }
 
-    /// The last request of a job has been served. Returns the jobs that may begin by that, each with the time from
-    /// which on.
+    /// The last request of a job has been served. Returns the jobs that may begin because of this, each with its
+    /// earliest start time.
     pub fn ended(&mut self, job: u32, now: u64) -> Vec<(u32, u64)> {
         self.happened(job, true, now)
     }
@@ -353,7 +355,7 @@ impl Waits {
     }
 }
 
-/// All that a job waits for: the end of the one that it follows, and its links.
+/// All events that a job waits for: the end of the job that it follows, and its links.
 pub fn links(job: &Job) -> impl Iterator<Item = Link> {
     let follows = job.after.map(|job| Link {
         job,

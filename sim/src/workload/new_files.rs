@@ -1,13 +1,13 @@
-//! One program that reads new files whole, one after the other: what is known of the source is known of each of them.
+//! One program that reads new files whole, one after the other: knowledge of the source applies to each new file.
 //!
-//! No file is in a listing, so the next one is not known before it is opened. A policy that learns of each file anew begins with small windows
-//! each time.
+//! No file is in a listing, so the next file is unknown until it is opened. A policy that learns anew for each file
+//! begins with small windows each time.
 //!
 //! ```text
 //!   file 0  |--|--|--| ... |   file 1  |--|--|--| ... |   file 2 ...
 //! ```
 //!
-//! So read loaders of training data (shards), and merges of sorted runs.
+//! Loaders of training data (shards) read like this, and so do merges of sorted runs.
 
 use super::{Info, Job, Request, Workload, bytes, check_reads, equal_files, given, record, whole_records};
 use foreread_core::policy::Param;

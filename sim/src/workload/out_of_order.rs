@@ -1,10 +1,11 @@
-//! One file in order, but for a read in each group that overtakes those before it: what arrives when several
-//! threads or clients carry the reads of one sequential reader.
+//! One file is read sequentially, except that one read in each group overtakes those before it. Storage sees this if
+//! several threads or clients carry the reads of one sequential reader.
 //!
-//! The program reads in order; the server, the FUSE daemon or the image library sees this. A detector that wants each
-//! read to begin where the last one ended sees a break twice in every group.
+//! The program reads sequentially; the server, the FUSE daemon or the image library sees this order. A detector that
+//! expects each read to begin where the last one ended sees two breaks in every group.
 //!
-//! Never: a gap, an overlap. The group at the end of the file may be shorter; its last read comes first all the same.
+//! Reads have no gaps and do not overlap. The group at the end of the file may be shorter; its last read still comes
+//! first.
 //!
 //! ```text
 //!   distance 1    |--2--|--1--|--4--|--3--|-5-|

@@ -1,4 +1,4 @@
-//! Several processes at once, of three kinds, each with its own open descriptions: what a busy machine reads.
+//! Several concurrent processes of three kinds, each with its own open descriptions: the reads of a busy machine.
 //!
 //! ```text
 //!   sequential   its own file       |--32K--|--32K--|--32K--| ...               copies or plays something
@@ -6,12 +6,13 @@
 //!   grep         its own files      open |-32K-|rest| close  open |rest| close  searches a tree
 //! ```
 //!
-//! Each kind wants another readahead, and they share cache and device: a policy that helps the first kind by taking
-//! the room or the time of the second shows here. Half of the size goes to the sequential files, a quarter each to the
-//! database and to the trees (sizes as in `tree`, as many files as fit). All begin together, and each reads all it has
-//! to; a random process reads as many records as fill a quarter of a sequential file, a record at most once by each.
+//! Each kind needs a different readahead, and they share cache and device. So a policy that helps the first kind by
+//! taking room or time from the second shows here. Half of the size goes to the sequential files, and a quarter each to
+//! the database and to the trees (sizes as in `tree`, as many files as fit). All processes start together, and each
+//! reads its whole share. A random process reads as many records as fit in a quarter of a sequential file, and reads
+//! each record at most once.
 //!
-//! Never: a pause, or an open description that two processes share.
+//! There are no pauses, and no two processes share an open description.
 
 use super::random::distinct;
 use super::tree::{sizes, whole};
@@ -25,9 +26,9 @@ const RECORD: u64 = 32 << 10;
 const SMALL_RECORD: u64 = 4 << 10;
 /// Median and 0.99 quantile of the sizes of files in a tree.
 const TREE_BYTES: (u64, u64) = (4 << 10, 128 << 10);
-/// The most files in a tree: open descriptions are numbered, and the processes share the numbers.
+/// Maximum number of files in a tree: open descriptions are numbered, and the processes share the numbers.
 const TREE_FILES: u64 = 4000;
-/// The most processes of a kind.
+/// Maximum number of processes of a kind.
 const MAX_PROCESSES: u64 = 64;
 
 const fn processes(key: &'static str, help: &'static str) -> Param {
@@ -71,7 +72,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let reads = (sequential * long + grep * size / 4) / RECORD + random * lookups;
     super::check_reads(INFO.name, SMALL_RECORD, reads)?;
     let mut rng = Rng::new(seed);
-    // The database is file 0; the open description of a process that has one file is numbered from 0, too.
+    // The database is file 0. The open descriptions of processes with a single file are numbered from 0, too.
     let mut workload = Workload::on_files(INFO.name, vec![database]);
     for n in 0..random {
         let read = |slot| Request::read(slot * SMALL_RECORD, SMALL_RECORD);
@@ -92,7 +93,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     Ok(workload)
 }
 
-/// Adds a file that is read whole through a new open description, behind those of the random processes.
+/// Adds a file that is read whole through a new open description, numbered after those of the random processes.
 fn add(workload: &mut Workload, last: &mut Option<u32>, opens: u64, bytes: u64) {
     let file = workload.files.len() as u32;
     workload.files.push(bytes);

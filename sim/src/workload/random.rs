@@ -1,9 +1,9 @@
-//! One reader, records at random places, none of them twice.
+//! One reader, random records, each at most once.
 //!
-//! The case in which readahead can only lose: nothing follows from one read about the next. Places are distinct so
-//! that no policy gains by keeping what it read, and overfetch of a policy that reads nothing ahead is exactly 1.
+//! In this case readahead can only lose: a read does not help to predict the next one. Records are distinct, so that no
+//! policy gains by caching, and the overfetch of a policy without readahead is exactly 1.
 //!
-//! Never: a read that is not aligned to its record, or the rest of the file behind the last whole record.
+//! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 //!
 //! ```text
 //!   |      |--2---|      |      |--1---|--4---|      |--3---| rest |
@@ -43,8 +43,8 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     Ok(Workload::single(INFO.name, size, 1, requests))
 }
 
-/// `count` distinct numbers below `n`, each as likely as any other: the head of a shuffle of all `n`, of which only
-/// the places that were swapped are kept.
+/// `count` distinct random numbers below `n`: the first part of a shuffle of all `n` numbers, of which only the swapped
+/// positions are kept.
 pub(super) fn distinct(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u64> {
     let mut rng = Rng::new(seed);
     let mut swapped: HashMap<u64, u64> = HashMap::new();

@@ -1,10 +1,10 @@
-//! Several sequential readers at once, each with its own file and open description.
+//! Several concurrent sequential readers, each with its own file and open description.
 //!
-//! What an enlarged readahead is for: while one reader's window is read, the others wait for theirs, and the longer
-//! the windows, the less of the time goes into changing from one to another. The publication ran 1, 2, 4, 8 and 16
-//! readers on a file of 1 GiB each; here they share out the size that the workload spans, or take `bytes` each.
+//! Larger readahead is meant for this case: while one reader's window is read, the others wait, and the longer the
+//! windows, the less time goes into switching between readers. The publication ran 1, 2, 4, 8 and 16 readers on a file
+//! of 1 GiB each. Here they divide the size of the workload, or take `bytes` each.
 //!
-//! Never: two readers of one file, a pause, or a read that is not in order.
+//! No two readers share a file, there are no pauses, and all reads are sequential.
 //!
 //! ```text
 //!   file 0   |--record--|--record--|--record--| ...      reader 0
@@ -18,10 +18,10 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
-/// The most readers: each has a file, an open description and a request.
+/// Maximum number of readers: each has a file, an open description and a request.
 const MAX_STREAMS: u64 = 1 << 16;
 
-/// What [`build_streams`] takes, but for the number of streams.
+/// The parameters of [`build_streams`], other than the number of streams.
 pub(super) const RECORD: Param = record("32K");
 pub(super) const BYTES: Param = bytes(
     "bytes",
@@ -43,7 +43,7 @@ pub static INFO: Info = Info {
     build: |values, size, _seed| build_streams(INFO.name, values, size),
 };
 
-/// This many streams, of the values of [`streams`], [`RECORD`], [`BYTES`] and [`think`].
+/// Builds this many streams, from the values of [`streams`], [`RECORD`], [`BYTES`] and [`think`].
 pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Workload, SpecError> {
     let [streams, record, bytes, think_us] = given(values);
     let each = if bytes == 0 {

@@ -1,6 +1,6 @@
 //! One reader, from the first byte of the file to the last.
 //!
-//! What every readahead is for, and the case in which it must not cost anything. Never: a gap, an overlap.
+//! Readahead is meant for this case, and must not cost anything here. Records have no gaps and do not overlap.
 //!
 //! ```text
 //!   |--record--|--record--|--record--|-rest-|

@@ -1,9 +1,9 @@
-//! One reader that reads a piece in order, skips some, reads on: a program that leaves out parts of what it reads.
+//! One reader that reads sequentially, skips some records, and reads on: a program that leaves out parts of its input.
 //!
-//! Nearly sequential: a policy that forgets the stream at a skip throws away what it has read ahead beyond it, and starts
-//! anew each time.
+//! The reads are nearly sequential. A policy that forgets the stream at a skip discards its readahead beyond the skip,
+//! and starts anew each time.
 //!
-//! Never: a step back, an overlap.
+//! Reads never go back and do not overlap.
 //!
 //! ```text
 //!   |--|--|--|--| read in order |--|     |--|--|--|--| ...

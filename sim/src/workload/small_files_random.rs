@@ -1,14 +1,14 @@
-//! One program that reads records at random places of a small file, then of the next one.
+//! One program that reads random records of a small file, then of the next one.
 //!
-//! A file of a few MiB tempts a policy to read all of it. Of a file of which a twentieth is wanted that takes longer than no readahead at
-//! all, but on the farthest storage.
+//! For a file of a few MiB a policy may be tempted to read all of it. If only a twentieth of the file is needed, that
+//! takes longer than no readahead at all, except on the most distant storage.
 //!
 //! ```text
 //!   file 0   |  |4|     |1|   |3|  |2|  |        `percent` of its records, in any order
 //!   file 1   |    |2| |3|        |1|    |        each file is of `file` bytes, the last one of what is left
 //! ```
 //!
-//! So read indexes, dictionaries and small databases.
+//! Readers of indexes, dictionaries and small databases behave like this.
 
 use super::Job;
 use super::random::distinct;

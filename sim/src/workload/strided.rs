@@ -1,9 +1,10 @@
 //! One reader, a record at the start of every stride, to the end of the file.
 //!
-//! A column of a table of fixed rows, the headers of a container: the next read is predictable, but not from its
-//! neighbours. A policy that takes the gaps for a stream reads them too; one that wants reads to touch does nothing.
+//! Examples are a column of a table with fixed-size rows, and the headers of a container. The next read is predictable,
+//! but not from its neighbours. A policy that takes the reads for a stream reads the gaps, too; a policy that expects
+//! adjacent reads does nothing.
 //!
-//! Never: a record that overlaps the next one.
+//! Records do not overlap.
 //!
 //! ```text
 //!   |--1--|         |--2--|         |--3--|

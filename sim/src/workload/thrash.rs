@@ -1,19 +1,20 @@
-//! More slow readers than the cache has room for: pages that were read ahead leave before their reader comes.
+//! More slow readers than fit in the cache: pages that were read ahead are evicted before their reader comes.
 //!
-//! A reader that is given windows of `W` bytes has up to two of them in the cache, and what leaves is what was touched
-//! least recently. So the readers thrash as soon as `streams * 2 * W` is more than the cache: with windows of 128 KiB
-//! and a cache of 16 MiB (its own, unless told otherwise) from 64 readers on, with 512 KiB from 16, with 1 MiB from 8.
+//! A reader with windows of `W` bytes has up to two of them in the cache, and the least recently touched pages are
+//! evicted. So the readers thrash as soon as `streams * 2 * W` is more than the cache. With this workload's default
+//! cache of 16 MiB, that happens from 64 readers on with windows of 128 KiB, from 16 with 512 KiB, and from 8 with 1
+//! MiB.
 //!
-//! They pause between reads, as clients of a server do that show or store what they are sent. Readers that never pause
-//! wait for the device together; what is read ahead is then in flight rather than here, and the limit on that (half
-//! the cache) is what stops it, not eviction.
+//! The readers pause between reads, like clients of a server that display or store the data. Readers that never pause
+//! all wait for the device; their readahead is then in flight rather than present, and is stopped by the limit on bytes
+//! in flight (half the cache), not by eviction.
 //!
 //! ```text
 //!   cache   |──window A──|──window B──|──window C──| ... |──window Z──|
 //!            ▲ leaves for the next of Z, before A has come to it
 //! ```
 //!
-//! Never: two readers of one file, or a read that is not in order.
+//! No two readers share a file, and all reads are sequential.
 
 use super::readers::{BYTES, RECORD, build_streams, streams};
 use super::{Info, think};

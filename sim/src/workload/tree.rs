@@ -1,19 +1,18 @@
-//! A tree of files, most of them small, each opened, read whole and closed, one after the other: `grep -r`, `tar`.
+//! A tree of mostly small files; each is opened, read whole and closed, one after the other: `grep -r`, `tar`.
 //!
-//! The case in which a window that is right for a large file reads nothing of use: a file ends before readahead has
-//! begun. What is gained can only be gained inside the few large ones.
+//! In this case a window that is right for a large file is useless, because a file ends before readahead has begun.
+//! Within a file, readahead can only help in the few large ones.
 //!
-//! The sizes are lognormal: half of the files are smaller than `median`, one in a hundred is larger than `p99`. The
-//! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; their mean is 12 KiB.
-//! Opening a file costs nothing here, on a real disk it reads directory and inode. The program has listed the folder before
-//! it opens the first file, so the source knows the order of the files ([`Workload::listed`]).
+//! The sizes are lognormal: half of the files are smaller than `median`, and one in a hundred is larger than `p99`. The
+//! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; the resulting mean is 12
+//! KiB. Opening a file costs nothing here; on a real disk it reads directory and inode. The program has listed the
+//! folder before it opens the first file, so the source knows the order of the files ([`Workload::listed`]).
 //!
 //! ```text
 //!   open |--record--|-rest-| close   open |rest| close   open |--record--|--record--|-rest-| close ...
 //! ```
 //!
-//! Never: an empty file, a file twice, or more bytes together than the size that the workload spans: the tree is cut
-//! off where it would be.
+//! No file is empty or read twice. The tree is cut off where its total would exceed the size of the workload.
 
 use super::{Info, Job, MAX_READS, Request, Workload, bytes, count, given, too_small};
 use crate::rng::Rng;
@@ -83,7 +82,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     Ok(workload)
 }
 
-/// Lognormal sizes, as many as `files` and as have room in `room` bytes together.
+/// Lognormal sizes: at most `files` of them, and at most `room` bytes in total.
 pub(super) fn sizes(rng: &mut Rng, files: u64, (median, p99): (u64, u64), room: u64) -> Vec<u64> {
     let mut left = room;
     let mut draw = || {
@@ -94,7 +93,7 @@ pub(super) fn sizes(rng: &mut Rng, files: u64, (median, p99): (u64, u64), room: 
     (0..files.min(MAX_READS)).map_while(|_| draw()).collect()
 }
 
-/// A job that reads file `file` of `size` bytes from its first byte to its last; no other job has opened it.
+/// A job that reads `file` of `size` bytes from its first byte to its last; no other job has opened it.
 pub(super) fn whole(file: u32, size: u64, record: u64) -> Job {
     let read = |n: u64| Request::record(n, record, size);
     Job::new(file, file, (0..size.div_ceil(record)).map(read).collect())

@@ -31,9 +31,9 @@ pub struct ModelFile {
     pub capacity_bytes: u64,
     /// Recommended number of concurrent commands.
     pub commands_at_once: u32,
-    /// Recommended maximum bytes of a fetch. Default 4 MiB, for `lanes` 1 MiB.
+    /// Recommended maximum size of a fetch in bytes. The default is 4 MiB, or 1 MiB for `lanes`.
     pub max_fetch_bytes: Option<u64>,
-    /// Host CPU time for each KiB that a reader gets, in nanoseconds.
+    /// Host CPU time for each KiB that a reader receives, in nanoseconds.
     pub host_ns_per_kib: u64,
     pub host_origin: String,
     pub disk: Option<DiskFile>,
@@ -57,7 +57,7 @@ pub struct DiskFile {
     pub slopes: Vec<Slope>,
 }
 
-/// [`HddModel`]; its capacity is that of the file.
+/// [`HddModel`]; the file's own capacity applies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddFile {
@@ -163,7 +163,7 @@ impl ModelFile {
     }
 }
 
-/// The default maximum fetch of a file: lanes model a device probed by the engine.
+/// The default maximum fetch of a file. Lanes model a device that the engine has probed.
 fn usual_fetch(model: &Model) -> u64 {
     if matches!(model, Model::Lanes(_)) {
         LOCAL_FETCH_BYTES
@@ -270,18 +270,18 @@ pub const MAX_TEXT: usize = 500;
 pub const MAX_ROWS: usize = 64;
 /// Longest single time: an hour, in nanoseconds.
 const MAX_NS: u64 = 3_600_000_000_000;
-/// Slowest and fastest rate, in bytes a second.
+/// Slowest and fastest rate, in bytes per second.
 const RATES: (u64, u64) = (1000, 1_000_000_000_000);
-/// The same, in picoseconds for a KiB; 0 where bytes cost nothing.
+/// Range of times per KiB, in picoseconds; 0 if bytes cost nothing.
 const PS_PER_KIB: (u64, u64) = (0, 1_024_000_000_000);
-/// Most commands at once, lanes, connections, segments.
+/// Maximum number of concurrent commands, lanes, connections and segments.
 const MAX_AT_ONCE: u64 = 1 << 16;
-/// Most dies, and channels, of a drive.
+/// Maximum number of dies per channel, and of channels.
 const MAX_DIES: u64 = 1024;
-/// Slowest reader: a millisecond for a KiB.
+/// Slowest reader: a millisecond per KiB.
 const MAX_HOST_NS: u64 = 1_000_000;
 
-/// The key, and what is wrong with it.
+/// The key, and the reason why it is invalid.
 type Refusal = (String, String);
 
 fn range(key: &str, value: u64, (low, high): (u64, u64)) -> Result<(), Refusal> {
@@ -505,7 +505,7 @@ fn ssd(f: &SsdModel) -> Result<(), Refusal> {
 }
 
 fn net(f: &NetModel) -> Result<(), Refusal> {
-    // A tail is a multiple of its median, which then is not nothing.
+    // The tail is relative to the median, which therefore must not be 0.
     let least_ns = u64::from(f.rtt_p99_ns.is_some());
     InTable("net")
         .range("rtt_ns", f.rtt_ns, (least_ns, MAX_NS))?

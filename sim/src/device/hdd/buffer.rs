@@ -1,8 +1,8 @@
-//! The buffer of a drive: what its head has read, and what it goes on reading without a command.
+//! The buffer of a drive: the data that its head has read, and the data that it keeps reading without a command.
 //!
-//! Some segments, each a run of bytes of one file; the one that was used last may be *live*: the head is at its end
-//! and reads on, until the segment holds `segment_bytes` that no command has asked for yet, or a command sends the head
-//! elsewhere. Never: bytes of two files in a segment, or anything that was not under the head.
+//! The buffer has several segments, each a run of bytes of one file. The segment that was used last may be *live*: the
+//! head is at its end and reads on, until the segment holds `segment_bytes` that no command has requested yet, or until
+//! a command moves the head. The buffer only holds data that was under the head.
 //!
 //! ```text
 //!   a segment      start ├───────────────┼──────────────────┤ end ····► limit = asked + segment_bytes
@@ -19,10 +19,10 @@ use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
 pub struct BufferModel {
-    /// Segments; 0: no buffer.
+    /// Number of segments; 0: no buffer.
     pub segments: u32,
     pub segment_bytes: u64,
-    /// What a hit costs whatever its length, in nanoseconds.
+    /// The fixed time of a hit, in nanoseconds.
     pub hit_ns: u64,
     /// Bytes per second from the buffer to the host. Not 0.
     pub interface_bytes_per_s: u64,
@@ -39,9 +39,9 @@ impl BufferModel {
 #[derive(Debug)]
 pub(super) struct Buffer {
     model: BufferModel,
-    /// The one used last is at the back.
+    /// Segments; the one used last is at the back.
     segments: VecDeque<Segment>,
-    /// Since when the head has been reading on at the end of the last segment.
+    /// The time since which the head has been reading on at the end of the last segment.
     live_since_ns: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ struct Segment {
     file: u32,
     start: u64,
     end: u64,
-    /// The end of the bytes that commands have asked for.
+    /// The end of the bytes that commands have requested.
     asked: u64,
 }
 
@@ -63,7 +63,7 @@ impl Buffer {
         }
     }
 
-    /// Where segment `n` ends at `now_ns`.
+    /// The end of segment `n` at `now_ns`.
     fn end(&self, n: usize, now_ns: u64, platter: &Platter) -> u64 {
         let segment = &self.segments[n];
         let Some(since_ns) = self.live_since_ns.filter(|_| n + 1 == self.segments.len()) else {
@@ -80,7 +80,7 @@ impl Buffer {
             .max(segment.end)
     }
 
-    /// The segment that holds byte `at`; the end of one counts, if the head is there.
+    /// The segment that holds byte `at`; the end of a segment counts if the head is there.
     fn find(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> Option<usize> {
         let last = self.segments.len().checked_sub(1)?;
         (0..=last).rev().find(|&n| {
@@ -91,26 +91,26 @@ impl Buffer {
         })
     }
 
-    /// True when byte `at` need not be waited for.
+    /// Whether byte `at` is available without a wait.
     pub(super) fn holds_first(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> bool {
         self.find(file, at, now_ns, platter).is_some()
     }
 
-    /// The end of what is held from `at` on; `at` itself, where that is nothing.
+    /// The end of the bytes that are held from `at` on; `at` itself if none are.
     pub(super) fn held_until(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> u64 {
         self.find(file, at, now_ns, platter)
             .map_or(at, |n| self.end(n, now_ns, platter))
     }
 
-    /// Where the head is, if it is reading on.
+    /// The position of the head, if it is reading on.
     pub(super) fn head(&self, now_ns: u64, platter: &Platter) -> Option<u64> {
         self.live_since_ns?;
         Some(self.end(self.segments.len().checked_sub(1)?, now_ns, platter))
     }
 
-    /// A command begins at `now_ns` that wants `at..end`. Returns when all of it is in the buffer, if it needs nothing
-    /// but what is there and what the head reads on. What is asked for makes room: a head that had stopped reads on
-    /// when its place comes by again.
+    /// Starts a command for `at..end` at `now_ns`. If it only needs bytes that are in the buffer, or that the head
+    /// keeps reading, returns the time at which all of them are there. Requested bytes make room in the segment: a head
+    /// that had stopped continues when its position comes by again.
     pub(super) fn take(
         &mut self,
         file: u32,
@@ -126,7 +126,7 @@ impl Buffer {
             if held < end {
                 return None;
             }
-            // A hit in a segment of the past takes the drive's attention: the head stays where it is.
+            // A hit in an older segment needs the drive's controller, so the head stops reading on.
             self.stop(now_ns, platter);
         }
         let stopped = held == self.limit(&self.segments[n]);
@@ -154,7 +154,7 @@ impl Buffer {
         Some(ready_ns)
     }
 
-    /// A command sends the head elsewhere.
+    /// A command moves the head, so it stops reading on.
     pub(super) fn stop(&mut self, now_ns: u64, platter: &Platter) {
         if let Some(end) = self.head(now_ns, platter)
             && let Some(last) = self.segments.back_mut()
@@ -164,7 +164,7 @@ impl Buffer {
         self.live_since_ns = None;
     }
 
-    /// The head has read `start..end` and stays there, from `now_ns` on.
+    /// The head has read `start..end` and stays there from `now_ns` on.
     pub(super) fn fill(&mut self, file: u32, start: u64, end: u64, now_ns: u64) {
         if self.model.segments == 0 {
             return;

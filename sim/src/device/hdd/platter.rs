@@ -1,6 +1,6 @@
-//! Where bytes lie on a disk that turns, how long its arm needs to get there, and when they come by under the head.
+//! The layout of bytes on a rotating disk, the seek times of its arm, and the times at which bytes pass under the head.
 //!
-//! Never: the time of day, a queue or a buffer: everything here is a function of places and of one phase.
+//! Everything here is a function of positions and one phase. There is no clock, no queue and no buffer.
 //!
 //! ```text
 //!   byte 0                                             capacity      zones of equal size, outer to inner, each
@@ -14,9 +14,9 @@
 //!   wait      what is missing at a moment until an angle comes by
 //! ```
 
-/// Zones of a platter. Chosen: enough that a step from one to the next is about 5 %, few enough to be looked up fast.
+/// Number of zones. Chosen: a step from one zone to the next is about 5 %, and a lookup is still fast.
 const ZONES: u64 = 16;
-/// Time inside: 1024 ticks are a picosecond, so that `bytes * ps_per_kib` is a number of ticks, exactly.
+/// Internal unit of time: 1024 ticks are a picosecond, so that `bytes * ps_per_kib` is an exact number of ticks.
 const TICKS_PER_NS: u64 = 1024 * 1000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
@@ -29,21 +29,21 @@ pub struct TrackRates {
     pub inner: u64,
 }
 
-/// How long the arm moves.
+/// The time of an arm movement.
 #[derive(Clone, Copy, Debug)]
 pub struct Seek {
-    /// Any move at all, in nanoseconds: the settling of the head.
+    /// Time of any movement, in nanoseconds: the head settles.
     pub settle_ns: u64,
-    /// `k` of `settle + k * sqrt(x)`, in nanoseconds, where `x` is the distance as a share of the capacity.
+    /// `k` of `settle + k * sqrt(x)`, in nanoseconds, where `x` is the distance as a fraction of the capacity.
     pub root_ns: u64,
-    /// From this `x` on the arm moves at full speed and the time is linear; 1 where it never does.
+    /// From this `x` on, the arm moves at full speed and the time is linear; 1 if it never does.
     pub linear_from: f64,
-    /// The move across the whole disk, in nanoseconds; used where `linear_from` is below 1.
+    /// Time of a movement across the whole disk, in nanoseconds; used if `linear_from` is below 1.
     pub full_ns: u64,
 }
 
 impl Seek {
-    /// The time of a move over a share `x` of the capacity.
+    /// The time of a movement over a fraction `x` of the capacity.
     pub fn ns(&self, x: f64) -> u64 {
         let near = |x: f64| self.settle_ns as f64 + self.root_ns as f64 * x.sqrt();
         let knee = self.linear_from;
@@ -76,7 +76,7 @@ struct Zone {
 }
 
 impl Platter {
-    /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
+    /// A platter of `capacity_bytes` with `rpm` revolutions per minute. Rates are linear from the outer to the inner
     /// edge; `phase` decides its angle at time 0.
     pub fn new(
         capacity_bytes: u64,
@@ -121,19 +121,19 @@ impl Platter {
         zone.pass + u128::from(at - from) * u128::from(zone.ps_per_kib)
     }
 
-    /// Nanoseconds under the head from `start` to `end`, rounded up.
+    /// Nanoseconds to read from `start` to `end`, rounded up.
     pub fn transfer_ns(&self, start: u64, end: u64) -> u64 {
         (self.pass(end) - self.pass(start)).div_ceil(u128::from(TICKS_PER_NS)) as u64
     }
 
-    /// Bytes that pass the head in `ns` from `start` on, at the rate of that place.
+    /// Bytes that pass the head in `ns` from `start` on, at the rate of that position.
     pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
         let bytes =
             u128::from(ns) * u128::from(TICKS_PER_NS) / u128::from(self.zone(start).1.ps_per_kib);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Time of the arm from `from` to `to`; none within a track.
+    /// Seek time from `from` to `to`; 0 within a track.
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = from.abs_diff(to);
         if distance < self.zone(to).1.track_bytes {
@@ -142,17 +142,17 @@ impl Platter {
         self.seek.ns(distance as f64 / self.capacity_bytes as f64)
     }
 
-    /// Where in its turn the platter is when byte `at` comes by: ticks of a turn.
+    /// The angle of the platter when byte `at` passes the head, in ticks of a revolution.
     pub fn angle(&self, at: u64) -> u64 {
         ((self.pass(at) + u128::from(self.phase)) % u128::from(self.turn)) as u64
     }
 
-    /// Where in its turn the platter is at `now_ns`.
+    /// The angle of the platter at `now_ns`.
     pub fn angle_at(&self, now_ns: u64) -> u64 {
         (u128::from(now_ns) * u128::from(TICKS_PER_NS) % u128::from(self.turn)) as u64
     }
 
-    /// How long after a moment, which is `later_ns` (less than an hour) after the platter was at `from`, it is at `to`.
+    /// The time until the platter is at `to`, starting `later_ns` (less than an hour) after it was at `from`.
     pub fn wait_ns(&self, from: u64, later_ns: u64, to: u64) -> u64 {
         let there = (from + later_ns * TICKS_PER_NS) % self.turn;
         ((to + self.turn - there) % self.turn).div_ceil(TICKS_PER_NS)
