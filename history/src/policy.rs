@@ -1,7 +1,7 @@
-//! The published policies, and policies that `auto` is compared with.
+//! The published policies, and policies with which `auto` is compared.
 //!
-//! `marks`, `pages` and `two_windows` are shared by several and are no policies. Nothing here knows the inside of the machine: a policy
-//! has the same questions and answers as one of `foreread-core`.
+//! `marks`, `pages` and `two_windows` are shared code, not policies. Nothing here uses internals of the machine: these
+//! policies have the same questions and answers as those of `foreread-core`.
 
 mod marks;
 mod pages;
@@ -22,7 +22,7 @@ mod zfetch;
 
 use foreread_core::policy::{ALL, Info, PolicyDraft, PolicySpec, SpecError};
 
-/// The published policies, the oldest first.
+/// The published policies, oldest first.
 pub static PUBLISHED: &[&Info] = &[
     &linux_2_6_0::INFO,
     &linux_2_6_0_mm::INFO,
@@ -33,7 +33,7 @@ pub static PUBLISHED: &[&Info] = &[
     &linux_3_12::INFO,
 ];
 
-/// Policies that `auto` is compared with and no command lists: a text that names one is understood, see [`parse`].
+/// Policies with which `auto` is compared. No command lists them, but [`parse`] accepts their names.
 pub static OPPONENTS: &[&Info] = &[
     &amp::INFO,
     &zfetch::INFO,
@@ -41,12 +41,12 @@ pub static OPPONENTS: &[&Info] = &[
     &peer_mountpoint_s3::INFO,
 ];
 
-/// Every policy that is listed, in the order of `foreread list policies`: the published come before the kernel of today.
+/// Every listed policy, in the order of `foreread list policies`: published policies come before the current kernel.
 pub fn policies() -> Vec<&'static Info> {
     crate::insert(ALL, PUBLISHED, |info| info.name == "linux-6.18")
 }
 
-/// Reads `NAME:key=value,...`: a policy of [`policies`], or of [`OPPONENTS`], which an error does not list.
+/// Parses `NAME:key=value,...`: a policy in [`policies`], or in [`OPPONENTS`], which errors do not list.
 pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     let listed = PolicyDraft::parse_among(text, &[&policies()]);
     if !matches!(listed, Err(SpecError::UnknownName { .. })) {
@@ -58,8 +58,8 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     }
 }
 
-/// Reads `NAME:key=value,...` where the storage is not known.
-/// Errors: as above, and a value that depends on the storage.
+/// Parses `NAME:key=value,...` if the storage is not known. Errors: those of [`parse`], and a value that depends on the
+/// storage.
 pub fn parse_spec(text: &str) -> Result<PolicySpec, SpecError> {
     parse(text)?.ready(None)
 }

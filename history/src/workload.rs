@@ -16,7 +16,7 @@ mod mmap_desktop;
 use foreread_core::policy::SpecError;
 use foreread_sim::workload::{self, Info, WorkloadChoice};
 
-/// Reads of programs, from small devices and through maps [Wu 2010a, 2010b].
+/// Reads of programs, from small devices and through mappings [Wu 2010a, 2010b].
 static PROGRAMS: &[&Info] = &[&blkid::INFO, &mmap_desktop::INFO, &mmap_console::INFO];
 
 /// Reads of virtual machines, from a volume [Crume 2014].
@@ -27,13 +27,14 @@ static VOLUMES: &[&Info] = &[
     &grep_virtio::INFO,
 ];
 
-/// Every workload, in the order of `foreread list workloads`: programs come before trees of files, volumes last.
+/// Every workload, in the order of `foreread list workloads`: programs come before trees of files, and volumes come
+/// last.
 pub fn workloads() -> Vec<&'static Info> {
     let list = crate::insert(workload::ALL, PROGRAMS, |info| info.name == "tree");
     crate::insert(&list, VOLUMES, |_| false)
 }
 
-/// Reads `NAME:key=value,...` of a workload.
+/// Parses `NAME:key=value,...` of a workload.
 pub fn parse_workload(text: &str) -> Result<WorkloadChoice, SpecError> {
     workload::parse_among(text, &workloads())
 }

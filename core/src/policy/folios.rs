@@ -1,4 +1,5 @@
-//! Folios: runs of pages that the kernel's page cache manages as a unit, and the placement of a window's folios. Not a policy.
+//! Folios (runs of pages that the kernel's page cache manages as a unit) and the placement of a window's folios. Not a
+//! policy.
 //!
 //! ```text
 //!   window      start├──────────────────── size ─────────────────┤
@@ -6,42 +7,42 @@
 //!                                  ▲ mark          ▲ end of file     smaller ones towards the end
 //! ```
 //!
-//! Placement is a pure function of the window and of what is cached; the caller inserts what it returns.
-//! It keeps no state, and does not depend on whether pages have arrived.
+//! Placement is a pure function of the window and of the cached pages; the caller inserts the result. It has no state,
+//! and does not depend on whether pages have arrived.
 //!
 //! Source: docs/spec/linux-readahead.md 4.6. Everything counts in pages of 4 KiB.
 
 use alloc::vec::Vec;
 
-/// What may be asked of the cache, in pages.
+/// The questions that may be asked about the cache, in pages.
 pub trait Sight {
     /// True when the page is cached.
     fn is_cached(&self, page: u64) -> bool;
 
-    /// The first page of `[from, from + limit)` that is not.
+    /// The first uncached page of `[from, from + limit)`.
     fn hole(&self, from: u64, limit: u64) -> Option<u64>;
 
-    /// Consecutive cached pages just before page `i`, looking at `limit`, as the kernel counts them; and whether they
-    /// reach back to page 0.
+    /// The number of consecutive cached pages just before page `i`, checking at most `limit`, as the kernel counts
+    /// them; and whether they reach back to page 0.
     fn history(&self, i: u64, limit: u64) -> (u64, bool);
 
-    /// A sync or async call is made and has changed nothing yet: for a comparison.
+    /// Called before a sync or async call changes anything; used for comparisons.
     fn called(&self, _call: ReadaheadCall) {}
 }
 
-/// A sync call, or an async one.
+/// A sync or async call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadaheadCall {
-    /// A mark was met; else a page was absent.
+    /// True for a mark (async); false for an absent page (sync).
     pub hit: bool,
     /// The page.
     pub index: u64,
-    /// Pages wanted from it.
+    /// The number of pages requested from it.
     pub req: u64,
 }
 
-/// The kernel's count of a history of `found` pages: one short when all it looked at is cached, and then it has not
-/// seen the start of the file either (4.4).
+/// The kernel's count for a history of `found` pages. It is one too small if all checked pages are cached; then the
+/// kernel has not seen the start of the file, either (4.4).
 #[must_use]
 pub fn counted(found: u64, i: u64, limit: u64) -> (u64, bool) {
     if found >= limit {
@@ -51,79 +52,79 @@ pub fn counted(found: u64, i: u64, limit: u64) -> (u64, bool) {
     }
 }
 
-/// `2^order` pages from a multiple of that.
+/// A folio: `2^order` pages that start at a multiple of `2^order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folio {
     /// Its first page.
     pub first: u64,
-    /// Its size is two to this.
+    /// It has `2^order` pages.
     pub order: u32,
-    /// It bears the mark.
+    /// It has the mark.
     pub marked: bool,
 }
 
 impl Folio {
-    /// Pages in it.
+    /// Number of pages in it.
     #[must_use]
     pub fn pages(&self) -> u64 {
         1 << self.order
     }
 
-    /// The page behind its last.
+    /// The page after its last page.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.first + self.pages()
     }
 }
 
-/// What is remembered of a window. `order` is what the next one builds on.
+/// The remembered data of a window. The next window builds on `order`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioWindow {
     /// Its first page.
     pub start: u64,
-    /// Its pages, not clipped to the file.
+    /// Number of pages, not clipped to the file.
     pub size: u64,
-    /// Its last pages, of which the first gets the mark.
+    /// The number of its last pages that are asynchronous; the first of them gets the mark.
     pub async_size: u64,
-    /// Largest folio order wanted.
+    /// Largest wanted folio order.
     pub order: u32,
 }
 
-/// A read page by page: in [`Placement`] it is clipped to the file.
+/// A page-by-page read. In [`Placement`] it is clipped to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     /// First page.
     pub index: u64,
-    /// Pages.
+    /// Number of pages.
     pub nr: u64,
-    /// Pages at its end of which the first would get the mark; may exceed `nr`.
+    /// The mark is this many pages before the end; may exceed `nr`.
     pub lookahead: u64,
 }
 
-/// The placement of a window.
+/// The placed folios of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// What is inserted, in order.
+    /// The folios to insert, in order.
     pub folios: Vec<Folio>,
-    /// The part read page by page, if the window came to that.
+    /// The part that is read page by page, if any.
     pub raw: Option<Raw>,
     /// The order that was used.
     pub order: u32,
 }
 
-/// Which folios a file system makes.
+/// The folios that a file system creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// It makes large ones at all.
+    /// It creates large folios.
     pub large: bool,
-    /// The smallest: above 0 where its block is larger than a page.
+    /// The smallest order; above 0 if the file system's block is larger than a page.
     pub min_order: u32,
-    /// The largest.
+    /// The largest order.
     pub max_order: u32,
 }
 
 impl Shape {
-    /// 4.6: where the folios of a window go that begins at page `at` of a file of `end` pages.
+    /// 4.6: the folios of a window that begins at page `at` of a file with `end` pages.
     #[must_use]
     pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placement {
         let FolioWindow {
@@ -135,8 +136,8 @@ impl Shape {
         let mut placed = Placement::default();
         let mut k = at;
         if self.large {
-            // A window of no pages does not limit the order (recorded on 6.18.44: `max` of one page, and a mark at page 0 that a
-            // description which has read nothing reaches).
+            // A window without pages does not limit the order. (Recorded on 6.18.44: `max` of one page, and a
+            // description that has read nothing reaches a mark at page 0.)
             let by_size = size.checked_ilog2().unwrap_or(order);
             placed.order = self.max_order.min(order).min(by_size).max(self.min_order);
             k = round_down(at, self.min_order);
@@ -156,7 +157,7 @@ impl Shape {
                 return placed;
             }
         }
-        // Rounding down may have left `k` before `at`: the kernel's subtraction wraps, and nothing is read.
+        // Rounding down may have moved `k` before `at`. The kernel's subtraction then wraps, and nothing is read.
         if let Some(done) = k.checked_sub(at).filter(|&done| size > done) {
             self.fetch(
                 sight,
@@ -172,7 +173,7 @@ impl Shape {
         placed
     }
 
-    /// The largest folio that may stand at page `k`, below `behind`; none where a page of it is cached.
+    /// The largest folio that can be placed at page `k`, below `behind`; `None` if one of its pages is cached.
     fn next_folio(&self, sight: &impl Sight, k: u64, behind: u64, most: u32) -> Option<Folio> {
         let mut order = most.min(k.trailing_zeros());
         while order > self.min_order && k + (1 << order) > behind {
@@ -188,8 +189,9 @@ impl Shape {
             .then_some(folio)
     }
 
-    /// 4.6, REST: the absent ones of the pages of `raw`, one smallest folio at a time. The mark is `lookahead` pages
-    /// before the end. Clipping shortens the read but not the lookahead, so the mark moves to the front, and away.
+    /// 4.6, REST: reads the absent pages of `raw`, one smallest folio at a time. The mark is `lookahead` pages before
+    /// the end. Clipping shortens the read but not the lookahead, so the mark moves towards the front and may
+    /// disappear.
     pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placement) {
         let Raw {
             index: k,

@@ -1,11 +1,11 @@
-//! The folios of one file by their place, and the exact answers to the two probes. Not a policy.
+//! The folios of one file by position, and exact answers to the two probes. This file is not a policy.
 //!
 //! ```text
 //!   page     8   9  10  11  12  13        hole from 8: 11     history before 11: 3
 //!   folio   [ 8:1 ][10]     [ 12:1 ]
 //! ```
 //!
-//! Never: two folios that meet.
+//! Folios never overlap.
 //!
 //! Source: docs/spec/linux-readahead.md 4.4 to 4.6. Everything counts in pages of 4 KiB.
 
@@ -19,12 +19,12 @@ pub struct Folios {
 }
 
 impl Folios {
-    /// No folio at all.
+    /// An empty index.
     pub const NONE: Folios = Folios {
         by_first: BTreeMap::new(),
     };
 
-    /// Folios without marks, each by its first page and its order.
+    /// Folios without marks, each given by its first page and its order.
     pub fn of(folios: impl IntoIterator<Item = (u64, u32)>) -> Folios {
         let mut index = Folios::default();
         index.extend(folios);
@@ -43,19 +43,19 @@ impl Folios {
         }
     }
 
-    /// How many there are.
+    /// Number of folios.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_first.len()
     }
 
-    /// True when there are none.
+    /// True if there are no folios.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_first.is_empty()
     }
 
-    /// The one that holds `page`.
+    /// The folio that holds `page`.
     #[must_use]
     pub fn at(&self, page: u64) -> Option<Folio> {
         let (_, &folio) = self.by_first.range(..=page).next_back()?;
@@ -68,7 +68,7 @@ impl Folios {
         self.by_first.insert(folio.first, folio);
     }
 
-    /// Takes out whatever holds a page of `[from, end)`.
+    /// Removes all folios that contain a page of `[from, end)`.
     pub fn remove(&mut self, from: u64, end: u64) {
         let first = self.at(from).map_or(from, |folio| folio.first);
         while let Some((&at, _)) = self.by_first.range(first..end).next() {
@@ -76,20 +76,20 @@ impl Folios {
         }
     }
 
-    /// Takes the mark off the folio that begins at `first`.
+    /// Clears the mark of the folio that begins at `first`.
     pub fn clear_mark(&mut self, first: u64) {
         if let Some(folio) = self.by_first.get_mut(&first) {
             folio.marked = false;
         }
     }
 
-    /// Keeps those that the caller wants kept.
+    /// Keeps only the folios for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&Folio) -> bool) {
         self.by_first.retain(|_, folio| keep(folio));
     }
 }
 
-/// Where every cached page is in a folio, the index itself answers, exactly.
+/// If every cached page is in a folio, the index itself gives exact answers.
 impl Sight for &Folios {
     fn is_cached(&self, page: u64) -> bool {
         self.at(page).is_some()

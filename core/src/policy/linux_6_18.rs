@@ -1,9 +1,9 @@
 //! `linux-6.18`: file readahead of the current kernel.
 //!
-//! A miss (`sync`) starts a window, a marked page (`async`) starts the next one. State is one window for each
-//! open description; streams it has lost are found again from the pages they left in the cache (context). The
-//! decisions are in `linux_6_18_reader`. This file carries it out as on a file system without large folios, page by
-//! page with exact probes; `linux_6_18_large` does with them.
+//! A miss (`sync`) starts a window, and a marked page (`async`) starts the next one. The state is one window for each
+//! open description; lost streams are found again from the pages that they left in the cache (context).
+//! `linux_6_18_reader` makes the decisions. This file carries them out as on a file system without large folios, page
+//! by page with exact probes; `linux_6_18_large` does it with large folios.
 //!
 //! ```text
 //!   folios=off   Pages   one KernelReader; its windows are read page by page, its marks are the cache's
@@ -11,7 +11,7 @@
 //!                        one index of folios for the file  ────┴─► placement ─► windows; its marks are the index's
 //! ```
 //!
-//! Never: maps pages. Fault-around belongs to the mapping; here it only lowers the count of misses.
+//! It maps no pages: fault-around belongs to the mapping, and here it only lowers the count of misses.
 //!
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 
@@ -26,7 +26,7 @@ use super::{
 use crate::event::{Advice, Mapping};
 use alloc::boxed::Box;
 
-/// Without folios: one open description.
+/// One open description without folios.
 struct Pages(KernelReader);
 
 impl Pages {
@@ -37,7 +37,8 @@ impl Pages {
             Todo::Keep => answer.keep_mark = true,
             Todo::Place { at, window } => {
                 self.0.placed(0);
-                // Clipping shortens the window but not the lookahead: the mark moves to the front, and away if beyond it.
+                // Clipping shortens the window but not the lookahead: the mark moves towards the front, and disappears
+                // if it would be before it.
                 let (nr, lookahead) = (clip(ask, at, window.size), window.async_size);
                 let mark = (1..=nr).contains(&lookahead).then(|| at + nr - lookahead);
                 fetch(ask, at, nr, mark, answer);
@@ -88,7 +89,7 @@ impl Policy for Pages {
 
     fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, answer: &mut Answer) {
         if !marked {
-            // Mapped without a question (4.10, row 1).
+            // Mapped without asking the policy (4.10, row 1).
             return;
         }
         let touch = touch_of(ask, map);

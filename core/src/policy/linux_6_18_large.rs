@@ -1,9 +1,9 @@
-//! `linux-6.18:folios=on`: the current kernel's readahead where the file system makes large folios.
+//! `linux-6.18:folios=on`: the current kernel's readahead on a file system with large folios.
 //!
-//! The index shadows the cache: it holds the folios that are large or marked, and one of which a page is cached no
-//! more is gone. A mark counts for its whole folio; the cache's mark, on the folio's first page, only raises the
-//! question. Never: a folio of another size than the kernel's with blocks of one page; fault-around, which belongs to
-//! the mapping.
+//! The index shadows the cache: it holds the folios that are large or marked. A folio counts as gone when one of its
+//! pages is no longer cached. A mark counts for the whole folio; the cache's mark, on the folio's first page, only
+//! raises the question. Folio sizes are those of the kernel with blocks of one page. Fault-around is not handled here,
+//! because it belongs to the mapping.
 //!
 //! ```text
 //!   KernelReader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file
@@ -24,17 +24,17 @@ use crate::event::{Advice, Mapping};
 use crate::units::OpenId;
 use alloc::collections::BTreeMap;
 
-/// Folios of a file with huge pages built in, and blocks of one page (4.1).
+/// Folios of a file on a kernel with huge pages, with blocks of one page (4.1).
 const SHAPE: Shape = Shape {
     large: true,
     min_order: 0,
     max_order: 9,
 };
 
-/// The index is swept of folios that are gone when it has grown to this, and again at twice what was left.
+/// At this size the index is swept of folios that are gone, and again at twice the remaining size.
 const SWEEP_AT: usize = 1024;
 
-/// With folios: one file and all its open descriptions.
+/// One file with folios, and all its open descriptions.
 pub struct Large {
     fresh: KernelReader,
     readers: BTreeMap<OpenId, KernelReader>,
@@ -44,7 +44,7 @@ pub struct Large {
 }
 
 impl Large {
-    /// The file is not open and nothing of it is cached. `fresh` is the state of a new open description.
+    /// A file that is not open and has no cached pages. `fresh` is the state of a new open description.
     #[must_use]
     pub fn new(fresh: KernelReader) -> Large {
         Large {
@@ -66,19 +66,20 @@ impl Large {
         Some(folio)
     }
 
-    /// The same, if it bears the mark.
+    /// Like [`Self::folio_at`], but only if the folio has the mark.
     fn marked_at(&mut self, ask: &Ask<'_>, page: u64) -> Option<Folio> {
         self.folio_at(ask, page).filter(|folio| folio.marked)
     }
 
-    /// Puts a question about page `at` to the reader whose turn it is, and carries out the answer.
+    /// Asks the current reader a question about page `at`, and carries out the answer.
     fn decide(
         &mut self,
         (ask, at): (&Ask<'_>, u64),
         answer: &mut Answer,
         question: impl FnOnce(&mut KernelReader, &&Ask<'_>) -> Todo,
     ) {
-        // The history begins in the folio before; that has to be there. A search for a hole begins in a folio that was met.
+        // The history begins in the previous folio, which must be present. A search for a hole begins in a folio that
+        // was found.
         self.folio_at(ask, at.saturating_sub(1));
         let fresh = &self.fresh;
         let reader = self
@@ -111,7 +112,7 @@ impl Large {
         self.remember(ask, &placed);
     }
 
-    /// Keeps what is large or marked of what is going to be cached; what was there before is gone.
+    /// Keeps the large or marked folios that are about to be cached, and removes older ones in their place.
     fn remember(&mut self, ask: &Ask<'_>, placed: &Placement) {
         if self.folios.len() >= self.sweep_at {
             self.folios.retain(|folio| is_whole(ask, folio));
@@ -149,7 +150,7 @@ fn is_whole(ask: &Ask<'_>, folio: &Folio) -> bool {
     ask.hole(folio.first, folio.pages()).is_none()
 }
 
-/// One range for each window, whatever its folios; what of it is cached the machine leaves out.
+/// Plans one range for each window, whatever its folios; the machine leaves out cached pages.
 fn fetch_placed(placed: &Placement, answer: &mut Answer) {
     let (Some(first), Some(last)) = (placed.folios.first(), placed.folios.last()) else {
         return;
@@ -182,7 +183,7 @@ impl Policy for Large {
         self.readers.remove(&open);
     }
 
-    /// The cache's mark is on the first page of a folio; a read that begins behind that page finds it here.
+    /// The cache's mark is on the first page of a folio; a read that begins after that page finds the mark here.
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let page = ask.at / PAGE;
         if !ask.request.is_empty() && self.folios.at(page).is_some_and(|folio| folio.first < page) {
@@ -220,7 +221,7 @@ impl Policy for Large {
         let touch = touch_of(ask, map);
         let folio = self.marked_at(ask, touch.page);
         if folio.is_none() {
-            // Mapped without a question (4.10, row 1).
+            // Mapped without asking the policy (4.10, row 1).
             return;
         }
         self.decide((ask, touch.page), answer, |reader, sight| {
@@ -243,7 +244,7 @@ impl Policy for Large {
     }
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
-        // A hint is about no page in particular.
+        // A hint is not about a particular page.
         self.decide((ask, 0), answer, |reader, _| {
             reader.hint(advice, hinted(ask))
         });

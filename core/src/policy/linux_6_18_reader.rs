@@ -1,8 +1,8 @@
-//! The current kernel's decisions at a miss, a mark, a fault and a hint: the state of one open description.
+//! The current kernel's decisions at a miss, a mark, a fault and a hint, with the state of one open description.
 //!
-//! A decision is an answer, [`Todo`]; the caller carries it out, and returns the order that folio placement
-//! left ([`KernelReader::placed`]). So the code is shared by the policy, with and without folios, and for the check against
-//! recordings. Never: places a folio, sees a byte.
+//! A decision returns an answer, [`Todo`]. The caller carries it out, and passes back the order that folio placement
+//! resulted in ([`KernelReader::placed`]). So the policy with and without folios, and the check against recordings,
+//! share this code. It places no folios and sees no data.
 //!
 //! ```text
 //!   start                                 start+size
@@ -22,52 +22,52 @@ use super::{
 use crate::event::{Advice, Mapping};
 use crate::units::PageRange;
 
-/// Where the miss counter stops (4.10).
+/// Maximum of the miss counter (4.10).
 const MMAP_MISS_TOP: u64 = 1000;
 
-/// An async window aligns its end to an order this much above that of the window before it (4.5).
+/// An async window aligns its end to the order of the previous window plus this (4.5).
 const ORDER_STEP: u32 = 2;
 
-/// Pages and order of a huge page, in which a mapping with huge-page advice is read (4.10 a).
+/// Pages and order of a huge page, which a mapping with huge-page advice reads as a unit (4.10 a).
 const HUGE: (u64, u32) = (512, 9);
 
-/// State of one open description.
+/// The state of one open description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelReader {
-    /// The device's maximum, to which hints go back.
+    /// The device's maximum, which hints restore.
     device_max: u64,
-    /// The maximum now.
+    /// The current maximum.
     pub max: u64,
-    /// What the hardware likes to get in one command.
+    /// The hardware's preferred maximum for one command.
     pub io: u64,
     /// The latest window.
     pub window: FolioWindow,
-    /// Byte where the last read ended; nothing read yet is none.
+    /// Byte where the last read ended; `None` if nothing was read yet.
     pub prev_pos: Option<u64>,
-    /// Faults that missed, less those that hit.
+    /// Faults that missed, minus faults that hit.
     pub mmap_miss: u64,
     random: bool,
-    /// The rule behind the latest answer, until it is taken.
+    /// The rule behind the latest answer, until the caller takes it.
     pub why: Option<Why>,
 }
 
-/// A page fault, as the decision sees it.
+/// The data of a page fault that the decision needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     /// The page of the file.
     pub page: u64,
-    /// The page behind the mapping's last, in the file.
+    /// The page after the last page of the mapping, in the file.
     pub map_end: u64,
-    /// What the mapping's owner said: normal, sequential or random.
+    /// The advice of the mapping: normal, sequential or random.
     pub advice: Advice,
-    /// Huge pages were asked for.
+    /// The mapping asks for huge pages.
     pub huge: bool,
     /// Mapped for execution.
     pub executable: bool,
 }
 
 impl KernelReader {
-    /// A fresh open description on a device with these two limits, in pages.
+    /// A new open description on a device with these two limits, in pages.
     #[must_use]
     pub fn new(max: u64, io: u64) -> KernelReader {
         let window = FolioWindow::default();
@@ -83,7 +83,8 @@ impl KernelReader {
         }
     }
 
-    /// 4.3: a request larger than the window may have a window of the request's size, up to the hardware's largest request.
+    /// 4.3: if a request is larger than the window, the window may be as large as the request, up to the hardware's
+    /// largest request.
     fn max_for(&self, req: u64) -> u64 {
         if req > self.max && self.io > self.max {
             req.min(self.io)
@@ -92,7 +93,7 @@ impl KernelReader {
         }
     }
 
-    /// 4.4: page `i` is absent and `req` pages from it are wanted.
+    /// 4.4: page `i` is absent, and `req` pages from it are requested.
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
         sight.called(ReadaheadCall {
             hit: false,
@@ -141,7 +142,7 @@ impl KernelReader {
         })
     }
 
-    /// 4.5: `folio` bears the mark, and `req` pages from page `x` of it are wanted.
+    /// 4.5: `folio` has the mark, and `req` pages from its page `x` are requested.
     pub fn follow(&mut self, sight: &impl Sight, folio: Folio, x: u64, req: u64) -> Todo {
         if self.max == 0 {
             self.why = Some(Why::Off);
@@ -176,7 +177,7 @@ impl KernelReader {
             (hole, next(hole - x + req, max))
         };
         let order = order + ORDER_STEP;
-        // The end of the window goes down to a multiple of the alignment, unless nothing would be left.
+        // The end of the window is rounded down to a multiple of the alignment, unless nothing would be left.
         let align = order.min(max.trailing_zeros());
         let end = (start + size) >> align << align;
         let size = if end > start { end - start } else { size };
@@ -188,7 +189,7 @@ impl KernelReader {
         })
     }
 
-    /// 4.10, row 3: a fault on a page that is absent.
+    /// 4.10, row 3: a fault on an absent page.
     pub fn fault(&mut self, sight: &impl Sight, touch: &Touch) -> Todo {
         let p = touch.page;
         if touch.huge {
@@ -205,7 +206,7 @@ impl KernelReader {
                 window,
             };
         }
-        // Advice RANDOM does not hold an executable mapping back (docs/spec/linux-readahead.md 4.10, row b).
+        // Advice RANDOM does not stop readahead in an executable mapping (docs/spec/linux-readahead.md 4.10, row b).
         if (touch.advice == Advice::Random && !touch.executable) || self.max == 0 {
             self.why = Some(if self.max == 0 {
                 Why::Off
@@ -249,7 +250,7 @@ impl KernelReader {
         })
     }
 
-    /// 4.10, row 2: a fault on a cached page, in `marked` if its folio bears the mark.
+    /// 4.10, row 2: a fault on a cached page; `marked` is its folio if that has the mark.
     pub fn fault_hit(&mut self, sight: &impl Sight, touch: &Touch, marked: Option<Folio>) -> Todo {
         if touch.advice == Advice::Random || self.max == 0 {
             return Todo::Keep;
@@ -260,12 +261,12 @@ impl KernelReader {
         })
     }
 
-    /// 4.10, row 1: a fault has mapped this many pages that were here.
+    /// 4.10, row 1: a fault has mapped this many present pages.
     pub fn mapped(&mut self, pages: u64) {
         self.mmap_miss = self.mmap_miss.saturating_sub(pages);
     }
 
-    /// 4.8: a hint; `wanted` are the first page and the pages that WILLNEED is about.
+    /// 4.8: a hint; `hinted` are the pages of WILLNEED.
     pub fn hint(&mut self, advice: Advice, hinted: Option<PageRange>) -> Todo {
         match advice {
             Advice::Normal => (self.max, self.random) = (self.device_max, false),
@@ -282,17 +283,17 @@ impl KernelReader {
         Todo::Nothing
     }
 
-    /// 4.8: an error that a reader had to see makes the window smaller until the next hint.
+    /// 4.8: an error that a reader has seen makes the window smaller until the next hint.
     pub fn read_error(&mut self) {
         self.max /= 4;
     }
 
-    /// 4.6: the order that was used for the latest window is what the next one builds on.
+    /// 4.6: the next window builds on the order that was used for the latest window.
     pub fn placed(&mut self, order: u32) {
         self.window.order = order;
     }
 
-    /// Remembers the window.
+    /// Remembers the window and asks to place it.
     fn place(&mut self, window: FolioWindow) -> Todo {
         self.window = window;
         Todo::Place {
@@ -301,7 +302,7 @@ impl KernelReader {
         }
     }
 
-    /// 4.7: exactly this, without state or mark, up to a limit.
+    /// 4.7: exactly these pages, without state or mark, up to a limit.
     fn force(&self, i: u64, nr: u64) -> Todo {
         Todo::Force {
             i,
@@ -327,7 +328,7 @@ impl Sight for &Ask<'_> {
     }
 }
 
-/// The fault that a policy is asked about.
+/// The fault about which a policy is asked.
 pub fn touch_of(ask: &Ask<'_>, map: &Mapping) -> Touch {
     Touch {
         page: ask.at / PAGE,

@@ -1,4 +1,5 @@
-//! The answers of the current kernel's readahead: a window to place, pages to read as they are, or nothing. Not a policy.
+//! The answers of the current kernel's readahead: a window to place, single pages to read, or nothing. This file is not
+//! a policy.
 //!
 //! ```text
 //!   600 pages from page 5, folios of 4 pages at least:   5 ├── 512 pages ──┤ 516     520 ├── 88 pages ──┤ 607
@@ -9,40 +10,40 @@
 
 use super::{folios::FolioWindow, ondemand::FORCE_PIECE};
 
-/// What to do.
+/// What the caller should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Todo {
-    /// Nothing; a mark that raised the question is used up.
+    /// Do nothing. If a mark raised the question, it is cleared.
     Nothing,
-    /// Nothing; the mark stays.
+    /// Do nothing, and keep the mark.
     Keep,
-    /// Place this window from page `at`, which is its start but for huge pages.
+    /// Place this window from page `at`, which is its start except with huge pages.
     Place {
         /// First page.
         at: u64,
         /// Size, mark and order.
         window: FolioWindow,
     },
-    /// Read these pages as they are, without a mark.
+    /// Read these pages page by page, without a mark.
     Fetch {
         /// First page.
         i: u64,
-        /// How many.
+        /// Number of pages.
         nr: u64,
     },
-    /// The same in large pieces (4.7).
+    /// Read these pages in large pieces (4.7).
     Force {
         /// First page.
         i: u64,
-        /// How many.
+        /// Number of pages.
         nr: u64,
     },
 }
 
 impl Todo {
-    /// The reads, one after the other, of an answer that is no window. A piece of a forced read begins where the smallest
-    /// folio with the last page of the piece before it ends (4.7): with folios of 4 pages at least, 600 pages from page 5
-    /// are 512 from page 5, to page 516, and 88 from page 520.
+    /// The reads, in order, of an answer that is not a window. A piece of a forced read begins at the end of the
+    /// smallest folio that holds the last page of the previous piece (4.7). Example: with folios of at least 4 pages,
+    /// 600 pages from page 5 become 512 pages from page 5, up to page 516, and 88 pages from page 520.
     pub fn pieces(self, min_order: u32) -> impl Iterator<Item = (u64, u64)> {
         let (i, nr, piece) = match self {
             Todo::Fetch { i, nr } => (i, nr, nr.max(1)),

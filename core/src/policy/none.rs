@@ -1,4 +1,4 @@
-//! No readahead: every miss fetches only the requested bytes. The row all others are compared with.
+//! No readahead: every miss fetches only the requested bytes. All other policies are compared with this one.
 
 use super::{Info, Policy, Scope};
 use alloc::boxed::Box;

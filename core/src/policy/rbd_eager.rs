@@ -1,8 +1,8 @@
-//! `rbd-eager`: the strategy of the 2014 experiment that reads every object it enters to its end.
+//! `rbd-eager`: a strategy of the 2014 experiment that reads every object, once entered, to its end.
 //!
-//! Ten reads in a row start it, as in `rbd-plain`; each request then reaches to the end of the object that it starts
-//! in, so no request crosses an object and all but the first are whole ones. The doubling window only shows that the
-//! stream has started.
+//! It starts after ten consecutive reads, like `rbd-plain`. Each request then reaches to the end of the object in which
+//! it starts, so no request crosses an object, and all requests except the first are whole objects. The doubling window
+//! only shows that the stream has started.
 //!
 //! ```text
 //!       object          │         object          │         object
@@ -11,8 +11,9 @@
 //!    last_end  fire_at   ra_pos      └─ the reader's end here sends the one after
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "eager"), in the reading of docs/spec/rbd-readahead.md 6: it was
-//! described, never published as code. Known wrong by design: overfetch; a short run costs a whole object.
+//! Source: [Crume 2014] (Crume, 2014; strategy "eager"), as interpreted in docs/spec/rbd-readahead.md 6: the strategy
+//! was described but never published as code. Known weakness: it reads too much, because a short run costs a whole
+//! object.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,
@@ -20,7 +21,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// The detector and the size of an object.
+/// The detector and the object size.
 #[derive(Clone, Debug)]
 struct Eager {
     detector: Detector,

@@ -1,8 +1,8 @@
-//! `rbd-plain`: the first librbd readahead of 2014, as tried in the experiment that led to it.
+//! `rbd-plain`: the first librbd readahead of 2014, as it was tested in the experiment that led to it.
 //!
-//! Ten reads in a row, each beginning exactly where the last one ended, start it; each request doubles the
-//! window up to `max`; any other read forgets everything. One detector serves all readers of the image, so two
-//! interleaved readers defeat each other, and only exact equality counts as sequential.
+//! It starts after ten consecutive reads, each beginning exactly where the last one ended. Each request doubles the
+//! window, up to `max`; any other read resets everything. One detector serves all readers of the image, so two
+//! interleaved readers defeat each other, and only exactly adjacent reads count as sequential.
 //!
 //! ```text
 //!    reads that counted          latest request
@@ -11,8 +11,8 @@
 //!                  last_end                       ra_pos: the next request, twice as long, starts here
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. What it does not
-//! see: reads flagged random are invisible. Known limits of the design: no feedback, and nothing is ever cancelled.
+//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. It does not see reads
+//! with the flag random. Known limits of the design: there is no feedback, and nothing is ever cancelled.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,
@@ -20,7 +20,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// Only the detector: a request is as long as its window.
+/// Only the detector: the length of a request is its window.
 #[derive(Clone, Debug)]
 struct Plain(Detector);
 

@@ -1,8 +1,8 @@
 //! `amp`: adaptive multi-stream prefetching (Gill and Bathen, 2007).
 //!
-//! Each stream has a degree `p`, how much it reads ahead at a time, and a trigger distance `g`, how far before the end of that
-//! the next part is asked for. The theory: with a request rate `r`, `p` should be `r` times the time that an unread page
-//! survives in the cache, and `g` should be `r` times the time that the storage takes.
+//! Each stream has a degree `p`, the size of a readahead, and a trigger distance `g`: when the reader is `g` before the
+//! end of the readahead, the next part is requested. In theory, with a request rate `r`, `p` should be `r` times the
+//! lifetime of an unread page in the cache, and `g` should be `r` times the latency of the storage.
 //!
 //! ```text
 //!      pos                    tag = end - 4K - g       end
@@ -13,14 +13,15 @@
 //!   a read waits for the first page of a part                    g += size of the read
 //!   unread pages are evicted                                     p -= them, down to the size of a read; g stays below p
 //! ```
-//! Example: reads of 128 KiB in order. The second one starts the stream: p = 128 KiB, tag 12 KiB before the end. The third reads
-//! the tag and the end of the part: p = 256 KiB. It waits for the part, so g = 136 KiB: from then on half of a part is left
-//! when the next one is asked for.
+//! Example: sequential reads of 128 KiB. The second read starts the stream: p = 128 KiB, and the tag is 12 KiB before
+//! the end. The third read reaches the tag and the end of the part: p = 256 KiB. It waits for the part, so g = 136 KiB.
+//! From then on, half of a part is left when the next one is requested.
 //!
-//! Differs from the publication: an unread page that reaches the end of the LRU list is not given a second turn, for a policy
-//! cannot see it there; that it was evicted lowers `p` instead. Our cache evicts up to 64 pages together, so a read is the floor:
-//! without it one eviction would leave requests of a page. `p` and `g` are kept by stream and not by page, for at most 256
-//! streams of a file. The publication says "increment" of `g`; the size of the read is our reading, the faster one.
+//! Differences from the publication: an unread page at the end of the LRU list gets no second chance, because a policy
+//! cannot see it there; instead, its eviction lowers `p`. Our cache evicts up to 64 pages together, so the size of a
+//! read is the minimum: without it, a single eviction would leave requests of one page. `p` and `g` are kept for each
+//! stream instead of each page, for at most 256 streams of a file. The publication says "increment" of `g`; we use the
+//! size of the read, which is the faster interpretation.
 //!
 //! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, section "AMP Algorithm".
 
@@ -29,46 +30,46 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The publication counts pages of 4 KiB.
 const PAGE: u64 = 4096;
-/// Asynchronous prefetch threshold: no tag before `p` is larger. "An empirically reasonable value of 4".
+/// Asynchronous prefetch threshold: there is no tag until `p` is larger. "An empirically reasonable value of 4".
 const THRESHOLD: u64 = 4 * PAGE;
-/// The first trigger distance: half of the threshold.
+/// The initial trigger distance: half of the threshold.
 const FIRST_G: u64 = THRESHOLD / 2;
-/// Streams of a file. The publication has no limit; this is more than the 100 of its experiments.
+/// Maximum number of streams of a file. The publication has no limit; this is more than the 100 of its experiments.
 const MAX_STREAMS: usize = 256;
 
 struct Part {
     start: u64,
     end: u64,
-    /// Pages of it were evicted unread.
+    /// Unread pages of the stream were evicted.
     old: bool,
-    /// A read waited for its first page, which counts once.
+    /// A read waited for the first page of the part; this counts once.
     late: bool,
 }
 
-/// A run of reads, each of which begins where the one before it ended.
+/// A run of reads in which each begins where the previous one ended.
 #[derive(Default)]
 struct AmpStream {
-    /// Up to where has been read ahead.
+    /// The end of its readahead.
     end: u64,
     p: u64,
     g: u64,
     /// Size of the latest read.
     len: u64,
     parts: VecDeque<Part>,
-    /// When it was last read.
+    /// The time of its last read.
     clock: u64,
 }
 
 /// All streams of a file.
 struct Amp {
     max: u64,
-    /// By the place where the next read is expected.
+    /// Streams, by the position at which the next read is expected.
     streams: BTreeMap<u64, AmpStream>,
     clock: u64,
 }
 
 impl AmpStream {
-    /// A read from `start` to `end` goes on with it; `waiting`: its first byte is in flight.
+    /// A read from `start` to `end` continues the stream; `waiting`: its first byte is in flight.
     fn advance(&mut self, start: u64, end: u64, waiting: bool, max: u64) {
         let len = end - start;
         self.len = len;
@@ -95,7 +96,7 @@ impl AmpStream {
         self.g = self.g.min(self.p.saturating_sub(PAGE));
     }
 
-    /// Unread pages of it were evicted.
+    /// Unread pages of the stream were evicted.
     fn shrink(&mut self, bytes: u64) {
         self.p = self
             .p
@@ -108,7 +109,7 @@ impl AmpStream {
         }
     }
 
-    /// Reads the next part ahead.
+    /// Requests the next part.
     fn fetch(&mut self, answer: &mut Answer) {
         answer.read(self.end, self.p, None);
         let end = self.end + self.p;
@@ -158,7 +159,7 @@ impl Policy for Amp {
         if stream.p == 0 {
             (stream.p, stream.g) = ((end - start).next_multiple_of(PAGE).min(self.max), FIRST_G);
         } else if is_gone {
-            // Evicted, or refused because there was no room: what is left of it counts as gone.
+            // The bytes were evicted, or refused because there was no room; the rest of the part counts as gone.
             stream.shrink(PAGE);
             stream.parts.clear();
             stream.end = end;
@@ -185,7 +186,7 @@ impl Policy for Amp {
         let Outcome::Unused { bytes, .. } = outcome else {
             return;
         };
-        // The page at the end of an LRU list is of the stream that was read longest ago.
+        // The page at the end of an LRU list belongs to the stream with the oldest last read.
         let unread = self
             .streams
             .iter_mut()
@@ -197,7 +198,8 @@ impl Policy for Amp {
 }
 
 impl Amp {
-    /// Keeps a stream whose next read is expected at `pos`; the one that was read longest ago makes room.
+    /// Keeps a stream whose next read is expected at `pos`; if there is no room, it replaces the stream with the oldest
+    /// last read.
     fn remember(&mut self, pos: u64, stream: AmpStream) {
         if self.streams.len() >= MAX_STREAMS {
             let oldest = self
@@ -220,7 +222,7 @@ pub static INFO: Info = Info {
     params: &[Param {
         key: "max",
         unit: Unit::Bytes,
-        // The publication has none.
+        // The publication has no maximum.
         default: "64M",
         range: (0, 1 << 30),
         help: "largest degree; 0 is off",

@@ -1,8 +1,8 @@
 //! `linux-2.6.0`: the readahead of the test kernels of mid-2003, a current window and one ahead of it.
 //!
-//! The policy is asked about each page of a read just before its look-up, and the reader waits for an absent page before the next. A
-//! window grows by two pages for each sequential page, and shrinks by two for each other page, down to nothing;
-//! then 32 single pages in a row turn it on again.
+//! The policy is asked about each page of a read just before its look-up, and the reader waits for an absent page
+//! before it goes to the next. The window grows by two pages for each sequential page, and shrinks by two for each
+//! other page, down to zero; then 32 consecutive single pages turn it on again.
 //!
 //! ```text
 //!     look(p), page p          look(p+1), page p+1
@@ -10,8 +10,9 @@
 //!         ├── current ──────────────┤├── ahead ─────────────┤
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads only its page. A known fault of the original: large
-//! random reads shrink the window away, and then go page by page, waiting for each ([Bhattacharya 2003]).
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads only its page. A known fault of the original:
+//! large random reads shrink the window to zero, and then proceed page by page, waiting for each page ([Bhattacharya
+//! 2003]).
 
 use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{
@@ -19,7 +20,7 @@ use foreread_core::policy::{
     ondemand::{MAX, PAGE},
 };
 
-/// The windows see each page as it is read.
+/// The windows see each page when it is read.
 struct EachPage;
 
 impl WindowVariant for EachPage {

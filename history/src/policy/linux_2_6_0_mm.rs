@@ -1,14 +1,15 @@
-//! `linux-2.6.0-mm`: the experimental tree of August 2003, which announces a whole request before it reads it.
+//! `linux-2.6.0-mm`: the experimental tree of August 2003, which announces a whole request before reading it.
 //!
-//! As `linux-2.6.0`, but all pages of the request are looked at first; then they are read page by page.
+//! Like `linux-2.6.0`, but all pages of the request are announced first; then they are read page by page.
 //!
 //! ```text
 //!   look(first) look(first+1) .. look(last-1)   then   page, wait, page, wait, ..
 //!   ├── windows that these start ──┤                   while it is off: all of them alone
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch mends). Known wrong, as it was:
-//! the request is known as a whole, and yet, once the window has shrunk away, it goes out one page at a time.
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch fixes). A known fault
+//! of the original: the whole request is known, and yet it is read one page at a time once the window has shrunk to
+//! zero.
 
 use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{
@@ -16,7 +17,7 @@ use foreread_core::policy::{
     ondemand::{MAX, PAGE},
 };
 
-/// The windows see all pages of a request before it is read.
+/// The windows see all pages of a request before any is read.
 struct WholeRequest;
 
 impl WindowVariant for WholeRequest {

@@ -1,15 +1,17 @@
-//! `linux-2.6.0-mm-fix`: that tree with the patch of [Bhattacharya 2003], which reads at least what is asked for, in one piece.
+//! `linux-2.6.0-mm-fix`: that tree with the patch of [Bhattacharya 2003], which reads at least the request in one
+//! piece.
 //!
-//! As `linux-2.6.0-mm`; when the window has shrunk away after the announcement, the pages of the request count as
-//! missed at once, and all of them are read together. The windows know nothing of that read.
+//! Like `linux-2.6.0-mm`, but if the window has shrunk to zero after the announcement, all pages of the request count
+//! as missed and are read together. The windows do not see that read.
 //!
 //! ```text
 //!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤
 //! ```
 //!
-//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the other way
-//! that its author names, in a reading of our own since it was never written: the request turns readahead on again as
-//! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
+//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the
+//! alternative that the author mentions; it was never written, so this is our interpretation: the request as a whole
+//! turns readahead on again. Then none of its pages is taken for an evicted one, and a page that is missed while
+//! readahead is off does not count.
 
 use super::two_windows::{MIN, Reader, TwoWindows, WindowVariant, start_reading};
 use foreread_core::policy::{
@@ -18,7 +20,7 @@ use foreread_core::policy::{
 };
 use std::ops::Range;
 
-/// What turns the windows on again.
+/// Whether the request as a whole turns the windows on again.
 struct PatchedRequest {
     request_size: bool,
 }

@@ -1,7 +1,7 @@
 //! `linux-2.6.23`: the first on-demand readahead with a mark (2007), until 2.6.30.
 //!
-//! A miss that continues the last read starts a window; the mark in it starts the next one. There is no
-//! check of cached pages before a miss: two streams interleaved on one open description get no readahead.
+//! A miss that continues the last read starts a window, and the mark in it starts the next one. Cached pages before a
+//! miss are not checked, so two streams interleaved on one open description get no readahead.
 //!
 //! ```text
 //!   start        mark                     start+size
@@ -9,9 +9,9 @@
 //!     request     ▲◄───────── async ─────────►│
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are those of 2.5, written down for 2.6.31. Known
-//! wrong, as it was: a read larger than the maximum gets a window with the mark on its first page, which the same read
-//! then reaches; the hint RANDOM makes every read go page by page.
+//! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are those of 2.5, which describes 2.6.31. Known bugs
+//! of the original, reproduced here: a read larger than the maximum gets a window whose mark is on its first page, so
+//! the same read then reaches the mark; the hint RANDOM makes every read proceed page by page.
 
 use super::{
     marks::{Quirks, Rule, State, Stream, Touch},

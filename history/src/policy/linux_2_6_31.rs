@@ -1,7 +1,9 @@
-//! `linux-2.6.31`: on-demand readahead that finds lost streams again by the pages they left (2009), until 3.11.
+//! `linux-2.6.31`: on-demand readahead (2009, until 3.11) that finds lost streams again from the pages they left in the
+//! cache.
 //!
-//! At a miss that does not continue a read, the cached pages just before it are counted; one is enough for a window of the
-//! ramp-up size (context readahead). A window whose first page would start the next one at once is merged with it.
+//! At a miss that does not continue a read, the cached pages just before it are counted. A single page is enough for a
+//! window of the ramp-up size (context readahead). If the first page of a window would start the next window at once,
+//! the two are merged.
 //!
 //! ```text
 //!    history      off=start                              merged with the next at once
@@ -10,9 +12,9 @@
 //!                                       mark
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known wrong, as it was: a single cached neighbour is taken
-//! for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read go page by page, as
-//! in the version of its name. From 2.6.34 on that hint is what it is in `linux-3.12`.
+//! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known bugs of the original, reproduced here: a single cached
+//! neighbour is taken for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read
+//! proceed page by page, as in 2.6.31 itself. From 2.6.34 on, that hint works as in `linux-3.12`.
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{
@@ -23,13 +25,13 @@ use foreread_core::policy::{
 /// The rule; it has no state.
 struct Context;
 
-/// 2.4: a window for a miss behind cached pages; false when there are none.
+/// 2.4: a window for a miss after cached pages; returns false if there are none.
 fn context(s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
     let found = history(ask, off, s.max);
     if found == 0 {
         return false;
     }
-    // Pages back to the start of the file are a stronger sign.
+    // If the cached pages reach back to the start of the file, they count twice.
     let found = if found >= off { 2 * found } else { found };
     s.set(off, init(found + req, s.max));
     true

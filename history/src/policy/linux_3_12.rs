@@ -1,8 +1,8 @@
-//! `linux-3.12`: context readahead that wants more history than the request is long (2013), and the three variants
-//! it was compared with.
+//! `linux-3.12`: context readahead that requires more history than the length of the request (2013), and the three
+//! variants with which it was compared.
 //!
-//! Like `linux-2.6.31`, but a miss after cached pages starts a window only if these are more than the request,
-//! and the window is no longer than history and request together.
+//! Like `linux-2.6.31`, but a miss after cached pages starts a window only if there are more of these than the request
+//! has, and the window is at most as long as history and request together.
 //!
 //! ```text
 //!      history        off=start
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Source: [Wu 2013] (the four rows of its table are the four words of `context`), docs/spec/linux-readahead.md 2.3,
-//! 2.5 and 3. Without the limits by free memory, and without the larger windows for large requests that 4.10 added.
+//! 2.5 and 3. It does not include the limits by free memory, or the larger windows for large requests that 4.10 added.
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{
@@ -32,7 +32,7 @@ enum Context {
 const WORDS: &[&str] = &["off", "conservative", "slow-ramp", "original"];
 
 impl Context {
-    /// Section 3: a window for a miss behind cached pages; false when this is none.
+    /// Section 3: a window for a miss after cached pages; returns false if there is none.
     fn window(self, s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
         let found = history(ask, off, s.max);
         let matches = match self {
@@ -40,7 +40,7 @@ impl Context {
             Context::Conservative => found > req,
             Context::SlowRamp | Context::Original => found > 0,
         };
-        // Pages back to the start of the file are a stronger sign.
+        // If the cached pages reach back to the start of the file, they count twice.
         let wanted = if found >= off { 2 * found } else { found } + req;
         if matches && self == Context::Original {
             s.set(off, init(wanted, s.max));
@@ -58,7 +58,7 @@ impl Rule for Context {
         early_faults: false,
     };
 
-    /// The table of 2.3 with the case of section 3.
+    /// The table of 2.3, with the case of section 3.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer) {
         s.demand(touch, ask, answer, |s| {
             self.window(s, touch.off, touch.req, ask)

@@ -1,8 +1,8 @@
-//! `linux-thrashsafe`: context readahead that survives the loss of its pages (a series of 2010, never merged).
+//! `linux-thrashsafe`: context readahead that copes with the loss of its pages (a series of 2010, never merged).
 //!
-//! A read inside the stream's own window that misses shows that its pages were evicted before use. It goes on with
-//! half the window, keeps what is left of it from being evicted next, and from then on reads no further than its
-//! cached history vouches for.
+//! If a read inside the stream's own window misses, its pages were evicted before use. The stream then continues with
+//! half the window, protects the rest of it from the next eviction, and from then on reads only as far as its cached
+//! history justifies.
 //!
 //! ```text
 //!    history tt     off    A                      one reader, more history: a larger window
@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of [Wu 2010a].
-//! Random reads are remembered as windows, so there is no other test for sequential misses. The series was measured
-//! on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version it could have been in: the hint RANDOM is a flag.
+//! Random reads are remembered as windows, so there is no other test for sequential misses. The series was measured on
+//! 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that could have contained it; therefore the hint RANDOM is a
+//! flag.
 
 use super::{
     marks::{Quirks, Rule, State, Stream, Touch},
@@ -26,19 +27,20 @@ use foreread_core::policy::{
 };
 use foreread_core::units::ByteRange;
 
-/// History that lets one more page be asynchronous, and how many windows of it are looked at.
+/// For each of this many pages of history one more page is asynchronous, and at most this many windows of history are
+/// checked.
 const RATIO: u64 = 8;
 
-/// The rule and what it remembers.
+/// The rule and its state.
 struct ThrashSafe {
-    /// Smallest window of a stream that lives on its history, in pages.
+    /// Smallest window, in pages, of a stream that depends on its history.
     min: u64,
     /// Pages of this stream were evicted before use.
     thrashed: bool,
 }
 
 impl ThrashSafe {
-    /// A miss with nothing cached before it: a thrashed stream, or a random read that is remembered as a window.
+    /// A miss without cached pages before it: a thrashed stream, or a random read that is remembered as a window.
     fn alone(&mut self, s: &mut State, off: u64, req: u64, answer: &mut Answer) {
         let end = s.start + s.size;
         let in_window = s.follows_window(off);
@@ -56,7 +58,7 @@ impl ThrashSafe {
         s.async_size = 0;
     }
 
-    /// The window that `found` pages of history before `off` vouch for, from `at` on; none if enough is cached.
+    /// Sets the window from `at` that `found` pages of history before `off` justify; returns false if enough is cached.
     fn by_history(&self, s: &mut State, off: u64, at: u64, found: u64) -> bool {
         let found = if found >= off { 2 * found } else { found };
         if found <= at - off {

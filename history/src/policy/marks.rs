@@ -1,7 +1,8 @@
-//! Shared by 2.6.23 to 3.12: on-demand readahead with a mark, and a rule of each version. Not a policy.
+//! Shared by 2.6.23 to 3.12: on-demand readahead with a mark, and a rule for each version. Not a policy.
 //!
-//! A version answers one question, [`Rule::demand`]: a page is absent (or bears the mark), this many pages are wanted
-//! from it, what shall be read? The callers of that question, hints and page faults are here.
+//! Each version answers one question, [`Rule::demand`]: a page is absent (or has the mark), and this many pages from it
+//! are requested; what shall be read? This module holds the code that calls [`Rule::demand`], and handles hints and
+//! page faults.
 //!
 //! ```text
 //!   start                                 start+size
@@ -10,8 +11,8 @@
 //!                       mark: its first demand touch plans the next window
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. Not here: the limits by free memory and by a congested
-//! device, of which a policy knows nothing.
+//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. It does not include the limits by free memory and by a
+//! congested device, because a policy does not know them.
 
 use super::pages::{force, hole_after};
 use foreread_core::event::{Advice, Mapping};
@@ -21,53 +22,54 @@ use foreread_core::policy::{
 };
 
 pub trait Rule: Send {
-    /// What the hint RANDOM and page faults do.
+    /// How the hint RANDOM and page faults behave.
     const QUIRKS: Quirks;
 
-    /// A page is absent or bears the mark: say what is to be read.
+    /// A page is absent or has the mark: plans what to read.
     fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer);
 }
 
-/// The parts of 2.5 that changed with time.
+/// The parts of section 2.5 that changed between versions.
 #[derive(Clone, Copy, Debug)]
 pub struct Quirks {
-    /// The hint RANDOM turns readahead off, and every miss then reads single pages (before 2.6.34). Later it sets a
-    /// flag, and every miss reads exactly the request.
+    /// The hint RANDOM turns readahead off, so every miss reads single pages (before 2.6.34). In later versions it sets
+    /// a flag, and every miss reads exactly the request.
     pub random_is_off: bool,
-    /// A fault near the last read counts as sequential, and what is read around a fault gets no mark. Later only the
-    /// mapping's own hint counts, and the last quarter of what is read around is asynchronous.
+    /// A fault near the last read counts as sequential, and the pages read around a fault get no mark. In later
+    /// versions only the mapping's own hint counts, and the last quarter of the pages read around a fault is
+    /// asynchronous.
     pub early_faults: bool,
 }
 
-/// The question's own part.
+/// The data of one question.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
-    /// The page is there and bore the mark; else it is absent.
+    /// The page is present and had the mark; otherwise it is absent.
     pub hit: bool,
     pub off: u64,
-    /// Pages wanted from it on.
+    /// Number of pages requested from it.
     pub req: u64,
 }
 
 /// State of one open description, in pages.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The device's maximum, to which hints go back.
+    /// The device's maximum, which hints restore.
     device_max: u64,
-    /// The maximum now.
+    /// The current maximum.
     pub max: u64,
     /// The latest window and its asynchronous part.
     pub start: u64,
     pub size: u64,
     pub async_size: u64,
-    /// Byte where the last read ended; nothing read yet is none.
+    /// Byte where the last read ended; `None` if nothing was read yet.
     prev_end: Option<u64>,
     mmap_miss: u64,
     random: bool,
 }
 
 impl State {
-    /// Nothing read yet.
+    /// A description that has read nothing yet.
     pub fn new(max: u64) -> State {
         State {
             device_max: max,
@@ -81,8 +83,8 @@ impl State {
         }
     }
 
-    /// True when a read of page `off` goes on where the last one ended, or in the page it ended in. Before any
-    /// read that is page 0 (section 2, head).
+    /// True if a read of page `off` continues where the last one ended, or in the page in which it ended. Before any
+    /// read, true for page 0 (section 2, head).
     pub fn near(&self, off: u64) -> bool {
         match self.prev_end {
             None => off == 0,
@@ -92,13 +94,13 @@ impl State {
         }
     }
 
-    /// True at the two pages where the reader of the latest window is expected: its mark and its end.
+    /// True at the two pages at which the reader of the latest window is expected: its mark and its end.
     pub fn expects(&self, off: u64) -> bool {
         let end = self.start + self.size;
         off == end.wrapping_sub(self.async_size) || off == end
     }
 
-    /// True in the latest window and in as many pages before it: where a reader is whose pages were evicted.
+    /// True in the latest window and in as many pages before it: a reader whose pages were evicted is there.
     pub fn follows_window(&self, off: u64) -> bool {
         let end = self.start + self.size;
         self.start
@@ -106,7 +108,7 @@ impl State {
             .is_some_and(|from| (from..end).contains(&off))
     }
 
-    /// A window all of which is asynchronous.
+    /// Sets a window that is completely asynchronous.
     pub fn set(&mut self, start: u64, size: u64) {
         (self.start, self.size, self.async_size) = (start, size, size);
     }
@@ -124,7 +126,7 @@ impl State {
         }
     }
 
-    /// The merge (2.3): a window that the current page would continue at once gets the next one added.
+    /// The merge (2.3): if the current page would continue the window at once, the next window is added to it.
     pub fn merge(&mut self, off: u64) {
         if off == self.start && self.size == self.async_size {
             self.async_size = next(self.size, self.max);
@@ -132,8 +134,8 @@ impl State {
         }
     }
 
-    /// The table of 2.3: what 2.6.31 and all after it do, up to where they look at cached pages for a stream. `context`
-    /// sets a window and says so, or leaves the state alone.
+    /// The table of 2.3: the common part of 2.6.31 and all later versions, up to the check of cached pages for a
+    /// stream. `context` either sets a window and returns true, or leaves the state alone.
     pub fn demand(
         &mut self,
         touch: Touch,
@@ -164,7 +166,7 @@ impl State {
         self.submit(ask, answer);
     }
 
-    /// Why there is none: the hint RANDOM takes the maximum away or sets a flag.
+    /// Why nothing is read ahead: the hint RANDOM sets the maximum to zero, or sets a flag.
     pub fn off(&self) -> Why {
         if self.random || self.device_max > 0 {
             Why::HintRandom
@@ -173,7 +175,7 @@ impl State {
         }
     }
 
-    /// The rule of a miss or a mark that the table of 2.3 follows at this point; without a window, which it has not been.
+    /// The rule of a miss or a mark that the table of 2.3 would apply at this point, before any window is set.
     pub fn why(&self, Touch { hit, off, req }: Touch) -> Why {
         match () {
             () if off == 0 => Why::FileStart,
@@ -186,9 +188,9 @@ impl State {
         }
     }
 
-    /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
+    /// Reads the latest window. Its mark stays in place if the end of the file cuts the window.
     pub fn submit(&self, ask: &Ask<'_>, answer: &mut Answer) {
-        // Without an asynchronous part the mark is just outside the window, and is dropped.
+        // Without an asynchronous part, the mark is just outside the window, and is dropped.
         let mark = self.start + self.size - self.async_size;
         fetch(ask, self.start, self.size, Some(mark), answer);
     }
@@ -201,7 +203,7 @@ pub struct Stream<R> {
 }
 
 impl<R: Rule> Stream<R> {
-    /// A fresh one; `max` in bytes.
+    /// A new stream; `max` is in bytes.
     pub fn new(max: u64, rule: R) -> Stream<R> {
         Stream {
             state: State::new(max / PAGE),
@@ -209,7 +211,7 @@ impl<R: Rule> Stream<R> {
         }
     }
 
-    /// 2.1: the page at `off` is absent. If it still is afterwards, the reader reads that one page.
+    /// 2.1: the page at `off` is absent. If it is still absent afterwards, the reader reads only that page.
     fn sync(&mut self, off: u64, req: u64, ask: &Ask<'_>, answer: &mut Answer) {
         if self.state.max == 0 || self.state.random {
             answer.why = Some(self.state.off());
@@ -238,7 +240,7 @@ impl<R: Rule> Stream<R> {
         }
     }
 
-    /// 2.1: the page at `off` bears the mark.
+    /// 2.1: the page at `off` has the mark.
     fn follow(&mut self, off: u64, req: u64, ask: &Ask<'_>, answer: &mut Answer) {
         if self.state.max == 0 {
             (answer.keep_mark, answer.why) = (true, Some(self.state.off()));

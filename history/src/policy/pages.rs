@@ -1,10 +1,10 @@
-//! What the published policies share beside the arithmetic of `foreread_core::policy::ondemand`: forced reads, and the next hole of
-//! the cache. Not a policy, and no state.
+//! Functions that the published policies share, in addition to the arithmetic of `foreread_core::policy::ondemand`:
+//! forced reads, and the next hole in the cache. This file is not a policy, and has no state.
 
 use foreread_core::policy::ondemand::{FORCE_PIECE, PAGE, clip, fetch};
 use foreread_core::policy::{Answer, Ask};
 
-/// Exactly this, in large pieces, without state or mark.
+/// Reads exactly these pages, in large pieces, without state or mark.
 pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
     let nr = clip(ask, i, nr);
     for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
@@ -12,7 +12,7 @@ pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
     }
 }
 
-/// The first absent page after page `x`, looking at `max` pages.
+/// The first absent page after page `x`, checking `max` pages.
 pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
     ask.probe
         .next_hole((x + 1) * PAGE, max * PAGE)

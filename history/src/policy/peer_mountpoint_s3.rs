@@ -1,9 +1,9 @@
 //! `peer-mountpoint-s3`: the prefetcher of Mountpoint for Amazon S3, of its library mountpoint-s3-fs 0.11.0.
 //!
-//! One request for each open file. It begins with 1 MiB and 128 KiB; each time half of the window is consumed, the
-//! window is filled up again. The window doubles only when the reader had to wait for it. A read up to 16 MiB ahead is
-//! waited for, what is skipped is read through; one up to 1 MiB back is served from what is still there; any other
-//! ends the request and begins a new one.
+//! Each open file has one request. It begins with 1 MiB and 128 KiB. Whenever half of the window is consumed, the
+//! window is filled up again. The window doubles only if the reader had to wait for it. If a read skips up to 16 MiB
+//! forward, it waits, and the skipped bytes are read, too. A read up to 1 MiB back is served from the bytes that are
+//! still there. Any other read ends the request and begins a new one.
 //!
 //! ```text
 //!             back 1M          position                        forward 16M
@@ -11,15 +11,15 @@
 //!                                ◄── window: filled up at half ──►
 //! ```
 //!
-//! Source: descriptions of mountpoint-s3 at that version, 2026. Known wrong, as it is: several streams in one open file
-//! end each other's request.
-//! Reproduced: first request, growth on a stall, refill, seek window. Not reproduced: the limit of memory that halves
-//! the window (the machine cuts what does not fit half of the cache); one long request to the end of the object with
-//! flow control (here each refill is a request); a request that ends goes on to arrive, and stays in the cache.
+//! Source: descriptions of mountpoint-s3 at that version, 2026. A known fault of the original: several streams in one
+//! open file end each other's request. Reproduced: first request, growth on a stall, refill, seek window. Not
+//! reproduced: the limit of memory that halves the window (the machine cuts what does not fit in half of the cache);
+//! one long request to the end of the object with flow control (here each refill is a request). Here the data of a
+//! request that ends still arrive, and stay in the cache.
 
 use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants};
 
-/// Sizes of parameters: small enough that an offset and several of them cannot overflow.
+/// Range of size parameters: small enough that an offset plus several of them cannot overflow.
 const SIZES: (u64, u64) = (512, 1 << 40);
 
 /// The request of one open file.
@@ -28,14 +28,14 @@ struct Request {
     max: u64,
     forward: u64,
     back: u64,
-    /// Zero: none yet.
+    /// The current window; 0 if there is none yet.
     window: u64,
-    /// Where the last read ended, and what has been asked for.
+    /// The end of the last read, and the end of the requested bytes.
     position: u64,
     end: u64,
-    /// The latest read was one of those that have to wait: it asked for its own bytes.
+    /// The latest read requests its own bytes, because it must wait for them.
     asks: bool,
-    /// The reader had to wait for bytes that had been asked for before.
+    /// The reader had to wait for bytes that had been requested before.
     stalled: bool,
 }
 
@@ -75,7 +75,7 @@ impl Policy for Request {
 }
 
 impl Request {
-    /// Asks for the bytes up to `to`, and no fewer than up to `least`.
+    /// Requests the bytes up to `to`, but at least up to `least`.
     fn fill_to(&mut self, to: u64, ask: &Ask<'_>, answer: &mut Answer, least: u64) {
         let to = to.max(least).min(ask.file_size);
         if self.end < to {

@@ -1,9 +1,10 @@
 //! `read-stream`: the look-ahead of PostgreSQL 19's read streams.
 //!
-//! Two numbers in blocks of 8 KiB. The *combine* size is how long a request may become; it doubles with each request up to
-//! `combine`, because a long first request takes longer than a short one. The *distance* is how far ahead of the consumer
-//! requests are sent; it doubles only when the consumer had to wait. A block that needs no request lowers the distance by one
-//! block, but only after a hold-off: as many such blocks in a row as the largest distance has.
+//! It has two numbers, in blocks of 8 KiB. The *combine* size is the maximum length of a request; it doubles with each
+//! request up to `combine`, because a long first request takes longer than a short one. The *distance* is how far ahead
+//! of the consumer requests are sent; it doubles only if the consumer had to wait. A block that needs no request lowers
+//! the distance by one block, but only after a hold-off: as many consecutive blocks of this kind as the maximum
+//! distance has.
 //!
 //! ```text
 //!   waited                      distance x 2, up to max             hold-off = blocks of max
@@ -13,13 +14,14 @@
 //!   pos ├──── distance ────┤    a request is sent when a whole one of the combine size fits before the end of the distance
 //!       ├─16─┤├─16─┤├─16─┤
 //! ```
-//! Example: reads of 128 KiB (16 blocks) in order. The first waits for requests of 1, 2, 4, 8 and 1 blocks, so the distance is
-//! 32 blocks and the combine size 16. The second read is the proof of a run. It waits as well, so the distance is 64 blocks, and
-//! four requests of 16 are sent. Once reads no longer wait, the distance stays where it is.
+//! Example: sequential reads of 128 KiB (16 blocks). The first read waits for requests of 1, 2, 4, 8 and 1 blocks, so
+//! the distance is 32 blocks and the combine size is 16. The second read proves that there is a run. It waits as well,
+//! so the distance is 64 blocks, and four requests of 16 are sent. Once reads no longer wait, the distance stays
+//! constant.
 //!
-//! Differs from the original: PostgreSQL gets a list of blocks from its caller, a policy sees reads. So one open description is
-//! one stream, its blocks are those behind the read in order, and nothing is read ahead before the second read in order. A read
-//! elsewhere starts the stream anew.
+//! Differences from the original: PostgreSQL gets a list of blocks from its caller, but a policy sees reads. So one
+//! open description is one stream, its blocks are the sequential blocks after the read, and nothing is read ahead
+//! before the second sequential read. A read elsewhere restarts the stream.
 //!
 //! Sources: the commit messages of "read_stream: Only increase distance when waiting for IO", "read_stream: Prevent distance from
 //! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,
@@ -37,9 +39,9 @@ struct ReadStream {
     combine: u64,
     distance: u64,
     hold_off: u64,
-    /// Where the next read is expected.
+    /// The position at which the next read is expected.
     pos: u64,
-    /// Up to where has been read ahead.
+    /// The end of its readahead.
     end: u64,
 }
 
@@ -58,7 +60,7 @@ impl ReadStream {
         }
     }
 
-    /// The consumer waited for `blocks`: as often as requests of the combine size are needed for them.
+    /// The consumer waited for `blocks`: counts one wait for each request of the combine size that they need.
     fn waited(&mut self, mut blocks: u64) {
         while blocks > 0 {
             blocks = blocks.saturating_sub(self.combine);
@@ -67,20 +69,21 @@ impl ReadStream {
         }
     }
 
-    /// A request went out.
+    /// A request was sent.
     fn sent(&mut self) {
         self.combine = (2 * self.combine).min(self.max_combine);
         self.hold_off = self.max;
     }
 
-    /// This many blocks in a row needed no request.
+    /// This many consecutive blocks needed no request.
     fn cached(&mut self, blocks: u64) {
         let held = self.hold_off.min(blocks);
         self.hold_off -= held;
         self.distance = self.distance.saturating_sub(blocks - held).max(1);
     }
 
-    /// Sends what fits between what is asked for and the end of the distance; what is cached needs no request.
+    /// Sends the requests that fit between the requested bytes and the end of the distance; cached blocks need no
+    /// request.
     fn look_ahead(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         answer.max_fetch = self.combine * BLOCK;
         let to = self

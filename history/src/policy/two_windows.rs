@@ -1,8 +1,9 @@
-//! What the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its window ahead.
-//! Not a policy.
+//! Shared by the three `linux-2.6.0*` policies: the readahead of 2003 with its current window and its ahead window. Not
+//! a policy.
 //!
-//! It sees one page at a time and knows no request size. Each page that goes on makes the next window two pages
-//! larger, each that does not makes it two smaller, until it is off; then it watches for a run of single pages.
+//! It sees one page at a time and does not know the size of a request. Each sequential page makes the next window two
+//! pages larger, and each other page makes it two pages smaller, until readahead is off. Then it waits for a run of
+//! single pages.
 //!
 //! ```text
 //!   start            start+size = astart        astart+asize
@@ -10,10 +11,11 @@
 //!       current: walked now   ahead: read when the walk in the current one began
 //! ```
 //!
-//! A version says when the windows see a page: [`WindowVariant`]. Hints are the same in all three (1.4): WILLNEED
-//! reads what it names, and no other is known; `max` stays what it is.
+//! A version decides when the windows see a page: [`WindowVariant`]. Hints are the same in all three (1.4): WILLNEED
+//! reads its range; no other hint is known, and `max` does not change.
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.4. It does not include a congested device, or the limit of forced
+//! reads by free memory.
 
 use super::pages::force;
 use foreread_core::event::Advice;
@@ -26,11 +28,11 @@ use std::ops::Range;
 /// A request counts at most this many pages beyond the end of the file.
 const BEYOND_END: u64 = 4096;
 
-/// And at most this many pages in all: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each page
-/// costs time, so a request needs a limit.
+/// Maximum number of pages of a request: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each
+/// page costs time, so a request needs a limit.
 const MAX_PAGES: u64 = (1 << 19) - 1;
 
-/// The parameter of this name.
+/// The parameter `min`.
 pub const MIN: Param = Param {
     key: "min",
     unit: Unit::Bytes,
@@ -45,19 +47,19 @@ pub struct TwoWindows {
     max: u64,
     min: u64,
     start: u64,
-    /// Of the current window; while it is off, the pages of the run so far.
+    /// Size of the current window; while readahead is off, the number of pages in the current run.
     size: u64,
-    /// Zero is none.
+    /// Start of the ahead window; 0 if there is none.
     astart: u64,
     asize: u64,
-    /// Size of the next window; zero: never used; none: off.
+    /// Size of the next window; zero: never used; `None`: off.
     next: Option<u64>,
-    /// The last page looked at.
+    /// The last page that was seen.
     prev: u64,
 }
 
 impl TwoWindows {
-    /// A fresh one; both in bytes.
+    /// A new state; both sizes are in bytes.
     pub fn new(max: u64, min: u64) -> TwoWindows {
         let (max, min) = (max / PAGE, min / PAGE);
         TwoWindows {
@@ -72,12 +74,12 @@ impl TwoWindows {
         }
     }
 
-    /// True once the window has shrunk away.
+    /// True once the window has shrunk to zero.
     pub fn is_off(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Why no window is read while readahead is off.
+    /// Why no window is read, if readahead is off.
     fn off(&self) -> Option<Why> {
         if self.max == 0 {
             Some(Why::Off)
@@ -86,8 +88,8 @@ impl TwoWindows {
         }
     }
 
-    /// 1.1: page `p` is about to be looked up. The answer is the rule of the window that it starts; none where it starts
-    /// none. What is read of an absent page while readahead is off has its rule at the miss.
+    /// 1.1: page `p` is about to be looked up. Returns the rule of the window that it starts, or `None` if it starts
+    /// none. If readahead is off, reads of absent pages get their rule at the miss.
     pub fn look(&mut self, p: u64, ask: &Ask<'_>, answer: &mut Answer) -> Option<Why> {
         let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
@@ -133,7 +135,7 @@ impl TwoWindows {
         }
     }
 
-    /// A new current window at `p` by the rule `why`.
+    /// A new current window at `p`, with the rule `why`.
     fn begin(&mut self, p: u64, orig: u64, why: Why, ask: &Ask<'_>, answer: &mut Answer) -> Why {
         (self.start, self.size) = (p, self.next.unwrap_or(0));
         (self.astart, self.asize) = (0, 0);
@@ -142,7 +144,7 @@ impl TwoWindows {
         if got { why } else { Why::AllCached }
     }
 
-    /// A window all of which was cached already makes the next one smaller than the last.
+    /// If a window was already completely cached, the next one is smaller.
     fn adapt(&mut self, got: bool, orig: u64) {
         if got {
             return;
@@ -160,7 +162,8 @@ impl TwoWindows {
         (self.next, self.size) = (None, 0);
     }
 
-    /// 1.2: page `p` is absent after it was looked at. The run that turns it on again leaves out its own last page.
+    /// 1.2: page `p` is absent after it was seen. The run that turns readahead on again does not include its own last
+    /// page.
     pub fn missed(&mut self, p: u64) {
         if let Some(next) = self.next {
             self.next = Some(next.saturating_sub(3).max(self.min));
@@ -171,7 +174,8 @@ impl TwoWindows {
         self.rearm(p);
     }
 
-    /// Off, and told of all pages of a request at once: the run goes on, or begins anew with all but its first page.
+    /// Readahead is off, and all pages of a request are seen together: the run continues, or restarts with all pages
+    /// except the first.
     pub fn missed_request(&mut self, pages: &Range<u64>) {
         let count = pages.end - pages.start;
         self.size = if pages.start == self.prev + 1 {
@@ -183,7 +187,7 @@ impl TwoWindows {
         self.rearm(pages.end);
     }
 
-    /// A run as long as the maximum turns it on again, at full size, with a window up to `end`.
+    /// A run as long as the maximum turns readahead on again, at full size, with a window up to `end`.
     fn rearm(&mut self, end: u64) {
         if self.size >= self.max {
             (self.start, self.size, self.next) =
@@ -193,7 +197,8 @@ impl TwoWindows {
     }
 }
 
-/// Pages that the windows see before a request is read (1.3): rounded down at the end, but at least one; none for no bytes.
+/// Pages that the windows see before a request is read (1.3): rounded down at the end, but at least one; none for an
+/// empty request.
 fn announced(ask: &Ask<'_>) -> Range<u64> {
     let first = ask.request.start() / PAGE;
     if ask.request.is_empty() {
@@ -205,7 +210,7 @@ fn announced(ask: &Ask<'_>) -> Range<u64> {
     first..last.max(first + 1)
 }
 
-/// Reads `nr` pages from `start`; false when nothing of them is left to read.
+/// Reads `nr` pages from `start`; returns false if none of them is left to read.
 pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, answer: &mut Answer) -> bool {
     let left = ask
         .probe
@@ -217,9 +222,9 @@ pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, answer: &mut Answer) ->
     left
 }
 
-/// What differs between the versions.
+/// The differences between the versions.
 pub trait WindowVariant: Send {
-    /// The windows see all pages of a request before it is read; else each as it is read.
+    /// The windows see all pages of a request before it is read; otherwise each page when it is read.
     const ANNOUNCES: bool;
 
     /// The pages of a request have been announced.
@@ -232,7 +237,7 @@ pub trait WindowVariant: Send {
     ) {
     }
 
-    /// Whether a page that is still absent when its turn comes counts for the windows.
+    /// Whether a page that is still absent when it is read counts for the windows.
     fn counts_misses(&self, _windows: &TwoWindows) -> bool {
         true
     }
@@ -245,7 +250,7 @@ pub struct Reader<T> {
 }
 
 impl<T: WindowVariant> Reader<T> {
-    /// A fresh one; both sizes in bytes.
+    /// A new reader; both sizes are in bytes.
     pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
         Reader {
             windows: TwoWindows::new(max, min),
@@ -269,7 +274,7 @@ impl<T: WindowVariant> Policy for Reader<T> {
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = announced(ask);
         for p in pages.clone() {
-            // The first window of the request names the rule of the answer.
+            // The first window of the request gives the rule of the answer.
             let why = self.windows.look(p, ask, answer);
             if !answer.why.is_some_and(Why::is_on) {
                 answer.why = why.or(answer.why);

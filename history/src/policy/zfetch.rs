@@ -1,28 +1,30 @@
 //! `zfetch`: the speculative prefetcher of ZFS as of 2022.
 //!
-//! A read that continues a stream is a hit, and reads ahead up to the stream's distance. The distance is
-//! the size of the read at first and doubles with each hit up to `min`. Beyond that, it grows by an eighth, and only after a
-//! prefetch that came too late for its read, up to `max`.
+//! A read that continues a stream is a hit, and reads ahead up to the stream's distance. The distance is initially the
+//! size of the read, and doubles with each hit up to `min`. Beyond that it grows by an eighth, up to `max`, but only
+//! after a prefetch that came too late for its read.
 //!
 //! ```text
 //!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)
 //!   distance   128K  256K  512K     4M   4M   4608K          5184K       reads of 128 KiB
 //! ```
-//! It counts in records of 128 KiB, as a file of ZFS has them. A read hits a stream that expects its first record, or the one behind
-//! it, since a read that is not aligned begins in the record where the last one ended. What is left of it then is nothing where the
-//! read is within that record: the 31 further reads of 4 KiB in a record are no hits, and a reader of 4 KiB has the same distances.
+//! It counts in records of 128 KiB, like a file of ZFS. A read hits a stream that expects its first record, or the
+//! record after that, because an unaligned read begins in the record in which the last one ended. If the read is within
+//! the last record, nothing of it is new: the 31 further reads of 4 KiB in a record are not hits, so a reader with 4
+//! KiB has the same distances.
 //!
-//! A file has 8 streams. A read that is no hit starts a stream if there is room, or if a stream may be replaced:
+//! A file has 8 streams. A read that is not a hit starts a stream if there is room, or if it may replace a stream:
 //!
 //! ```text
 //!   never hit           at once                 oldest first
 //!   hit before          after 1 s without one
 //!   2 s without a hit   removed
 //! ```
-//! Example: a random reader beside a scan. Each random read replaces a stream that was never hit, so the scan keeps its own.
+//! Example: a random reader next to a scan. Each random read replaces a stream that was never hit, so the scan keeps
+//! its stream.
 //!
-//! Differs from the original: a read that misses fetches its pages and not its whole record, no prefetch of indirect blocks, and no
-//! halt of the doubling by what share of the cache is in flight.
+//! Differences from the original: a read that misses fetches its pages and not its whole record; indirect blocks are
+//! not prefetched; and the share of the cache in flight does not stop the doubling.
 //!
 //! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022), its description;
 //! the manual page zfs(4) for the names and the defaults (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB,
@@ -33,21 +35,21 @@ use foreread_core::units::Nanos;
 
 /// Streams of a file: `zfetch_max_streams`.
 const MAX_STREAMS: usize = 8;
-/// Nanoseconds without a hit after which a stream that had one may be replaced, and after which any is removed.
+/// Nanoseconds without a hit after which a stream that was hit may be replaced, and after which any stream is removed.
 const MIN_REAP_NS: u64 = 1_000_000_000;
 const MAX_REAP_NS: u64 = 2_000_000_000;
-/// Part of the distance by which it grows once it is `min`.
+/// Once the distance is `min`, it grows by this fraction of itself.
 const LATE_PART: u64 = 8;
 
 /// A run of reads.
 struct ZfetchStream {
-    /// The record where the next read is expected.
+    /// The record in which the next read is expected.
     pos: u64,
-    /// Up to which byte has been read ahead.
+    /// The end of its readahead.
     end: u64,
     distance: u64,
     hits: u64,
-    /// When it was last read.
+    /// The time of its last read.
     at: Nanos,
 }
 
@@ -60,7 +62,7 @@ struct Zfetch {
 }
 
 impl ZfetchStream {
-    /// The distance after a hit of `len` bytes; `late`: a prefetch came too late for it.
+    /// The distance after a hit of `len` bytes; `late`: a prefetch came too late for this read.
     fn grow(&mut self, len: u64, late: bool, min: u64, max: u64) {
         self.distance = if self.hits == 0 {
             len.min(min)
@@ -125,7 +127,7 @@ impl Policy for Zfetch {
 }
 
 impl Zfetch {
-    /// A stream whose next read is expected in the record `pos`, if there is room for it.
+    /// Starts a stream whose next read is expected in record `pos`, if there is room.
     fn begin(&mut self, pos: u64, now: Nanos) {
         if self.streams.len() >= MAX_STREAMS {
             let may_go = |s: &ZfetchStream| s.hits == 0 || now.since(s.at) > MIN_REAP_NS;

@@ -1,10 +1,10 @@
-//! The two reads by which `blkid` recognises a small device: 1 KiB at 0, then 16 KiB at 1536.
+//! The two reads with which `blkid` recognises a small device: 1 KiB at 0, then 16 KiB at 1536.
 //!
-//! The case in which readahead that is right in general costs a slow device seconds: the first read looks like the
-//! start of a file, the second like its continuation, and the kernel of 2010 made 48 KiB of the 17 KiB wanted. The
-//! remedy of the time is `advice=random`: the hint RANDOM on the whole device before the first read.
+//! In this case, readahead that is generally right costs a slow device seconds: the first read looks like the start of
+//! a file, the second like its continuation, and the kernel of 2010 read 48 KiB instead of the requested 17 KiB. The
+//! remedy at that time was `advice=random`: the hint RANDOM on the whole device before the first read.
 //!
-//! Never: anything but these two reads.
+//! There are no other reads.
 //!
 //! ```text
 //!   |--1024--|  512  |------------------- 16384 -------------------|   not wanted, in part read ahead ...

@@ -1,7 +1,7 @@
-//! The reads of a virtual machine that boots from an IDE disk: 57,516 of them, 407 MB, nearly all of one sector.
+//! The reads of a virtual machine that boots from an IDE disk: 57,516 reads, 407 MB, nearly all of a single sector.
 //!
 //! It replaces the trace `boot-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording.
+//! published. The posting gives counts, and this list was generated to match them; it is not a recording.
 //!
 //! ```text
 //!   boot loader   kernel and initrd                 the system
@@ -11,16 +11,17 @@
 //!   └────────── 50,002 reads, 25.6 MB ────────┘     └────────── 7,514 reads, 381.4 MB ──────────┘
 //! ```
 //!
-//! **Stated in the posting, met exactly**: 57,516 reads; 407 MB, taken as 794,922 sectors; "50,000 sequential,
+//! **Stated in the posting, matched exactly**: 57,516 reads; 407 MB, taken as 794,922 sectors; "50,000 sequential,
 //! single-sector reads" (50,002 here, so that all other reads can be whole pages of 4 KiB).
 //!
 //! **Fitted**: the lengths of runs and streams ([`RUNS`], [`STREAMS`]) and the size of a read in a stream were chosen
-//! so that the posting's detector `plain` makes 281 requests of 201 MB (published: 281 of 203). The published times
-//! were in view: streams of 128 KiB a read, the other shape tried, met the counts less well and took 0.4 s more.
+//! so that the posting's detector `plain` makes 281 requests of 201 MB (published: 281 of 203). The choice was made
+//! with knowledge of the published times: the other tested shape, streams of 128 KiB per read, matched the counts less
+//! well and took 0.4 s longer.
 //!
-//! **Predicted**, mean of 20 seeds on a file of 1 GiB before a cache that forgets nothing, in brackets what was
-//! published (`compare boot-ide --on model:rbd --size 1G --memory 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`);
-//! requests and MB of `plain` are those that were fitted:
+//! **Predicted**: mean of 20 seeds on a file of 1 GiB, with a cache that never evicts; the published values are in
+//! brackets (`compare boot-ide --on model:rbd --size 1G --memory 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`).
+//! Requests and MB of `plain` are the fitted values:
 //!
 //! | detector | requests | MB | seconds on `model:rbd` |
 //! |---|---|---|---|
@@ -30,13 +31,14 @@
 //!
 //! Without readahead it takes 46.20 s (46.22), but that row is one of the two that the model was fitted to.
 //!
-//! **Assumed**, with nothing in the posting to check it: queue depth 1 (it only says that IDE
-//! and virtio differ in how many requests may be pending); no byte is read twice; groups, sizes of other reads, the
-//! order of all of them, and places evenly spread over the file. The seed draws order and places; it does not change
-//! the tables. A larger file spreads the same reads farther apart, so less of what a detector reads
-//! too much of is wanted later: plain takes 12.4 s at the size that `compare` takes, and 12.9 s from 8 GiB on.
+//! **Assumed**, with nothing in the posting to check it: queue depth 1 (the posting only says that IDE and virtio
+//! differ in how many requests may be pending); no byte is read twice; groups, sizes of other reads, and the order of
+//! all reads; positions evenly spread over the file. The seed draws order and positions; it does not change the tables.
+//! A larger file spreads the same reads farther apart, so less of a detector's excess readahead is used later: plain
+//! takes 12.4 s at the size that `compare` uses, and 12.9 s from 8 GiB on.
 //!
-//! Never: a gap between reads that follow each other inside a run, stream or group, nor none between two of these.
+//! Consecutive reads inside a run, stream or group have no gap between them, and two of these always have a gap between
+//! them.
 
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;
@@ -57,47 +59,49 @@ const SECTOR_BYTES: u64 = 512;
 /// Sectors of 4 KiB, the unit in which a guest's file system places and reads everything but the boot loader.
 const BLOCK: u64 = 8;
 
-/// The smallest file, in bytes: 407 MB with as much again between them.
+/// The smallest file, in bytes: room for 407 MB and as many bytes in gaps.
 const MIN_BYTES: u64 = 1 << 30;
 
-/// The boot sector and the boot loader behind it: the sectors before the first partition on an old layout (63 sectors
-/// to a track).
+/// The boot sector and the boot loader after it: the sectors before the first partition on an old layout (63 sectors
+/// per track).
 const LOADER_SECTORS: u64 = 63;
 
 /// Where the first partition begins: 1 MiB, the usual place since 2010.
 const FIRST_SECTOR: u64 = 2048;
 
-/// Runs of single-sector reads, in sectors, with the loader's 50,002 in all. Fitted (see above): evenly spaced on a
-/// log scale from 210 KB to 3.7 MB.
+/// Runs of single-sector reads, in sectors; with the loader 50,002 in total. Fitted (see above): evenly spaced on a log
+/// scale from 210 KB to 3.7 MB.
 const RUNS: [u64; 20] = [
     420, 490, 570, 660, 770, 900, 1040, 1210, 1410, 1640, 1900, 2210, 2560, 2980, 3460, 4020, 4660,
     5420, 6300, 7319,
 ];
 
-/// Sequential streams long enough for a detector that waits for ten reads, in reads. Fitted: evenly spaced on a log
-/// scale from 12 to 74.
+/// Sequential streams that are long enough for a detector that waits for ten reads; the numbers are reads. Fitted:
+/// evenly spaced on a log scale from 12 to 74.
 const STREAMS: [usize; 44] = [
     12, 13, 13, 14, 14, 15, 16, 16, 17, 18, 19, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32,
     33, 34, 36, 37, 39, 41, 42, 44, 46, 48, 50, 52, 54, 57, 59, 61, 64, 67, 70, 72,
 ];
 
-/// Blocks of the first reads of a stream, the last of them for all that follow: the guest's own ramp-up. Fitted.
+/// Blocks of the first reads of a stream; the last value applies to all later reads. This is the guest's own ramp-up.
+/// Fitted.
 const STREAM_BLOCKS: [u64; 3] = [4, 8, 16];
 
-/// Reads that are not in a stream, and their blocks in all.
+/// Number of reads that are not in a stream, and their blocks in total.
 const OTHER_READS: usize = 6015;
 const OTHER_BLOCKS: u64 = 70_011;
 
-/// Blocks of a read that is not in a stream, each as often as it is listed here; IDE reads at most 256 sectors at once.
+/// Sizes in blocks of reads that are not in a stream; each size occurs as often as it is listed. IDE reads at most 256
+/// sectors at once.
 const OTHER_SIZES: [u64; 20] = [
     1, 1, 1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16, 16, 16, 16, 32, 32, 32, 32,
 ];
 const MAX_BLOCKS: u64 = 32;
 
-/// How many of those follow each other without a gap: never enough to be taken for a stream.
+/// Lengths of groups of such reads without gaps: never enough to be taken for a stream.
 const GROUPS: [usize; 10] = [1, 1, 1, 2, 2, 3, 4, 6, 8, 10];
 
-/// Reads that follow each other without a gap; the sectors of each.
+/// Consecutive reads without gaps, each given by its sectors.
 type Extent = Vec<u64>;
 
 fn build(_values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
@@ -138,7 +142,7 @@ fn stream(reads: usize) -> Extent {
         .collect()
 }
 
-/// The reads outside streams: sizes and groups as often as their tables say, in drawn order.
+/// The reads outside streams: sizes and groups as often as in their tables, in random order.
 fn groups(rng: &mut Rng) -> Vec<Extent> {
     let mut sizes: Vec<u64> = OTHER_SIZES
         .iter()
@@ -147,7 +151,7 @@ fn groups(rng: &mut Rng) -> Vec<Extent> {
         .take(OTHER_READS)
         .collect();
     let total: u64 = sizes.iter().sum();
-    // The table comes near the total; the rest is a block more for some of the reads.
+    // The table nearly gives the total; some of the reads get one more block to reach it.
     let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
     room.take((OTHER_BLOCKS - total) as usize)
         .for_each(|blocks| *blocks += 1);
@@ -165,8 +169,8 @@ fn groups(rng: &mut Rng) -> Vec<Extent> {
     extents
 }
 
-/// The first sector of each extent: in drawn order one behind the other, at least a block apart, the free blocks
-/// between them divided at random.
+/// The first sector of each extent: in random order one after the other, at least a block apart, with the free blocks
+/// divided randomly between them.
 fn place(extents: &[Extent], sectors: u64, rng: &mut Rng) -> Vec<u64> {
     let blocks: Vec<u64> = extents
         .iter()

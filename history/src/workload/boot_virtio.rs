@@ -1,17 +1,18 @@
-//! The reads of a virtual machine that boots from a virtio disk: 11,851 of them, 393 MB, four outstanding.
+//! The reads of a virtual machine that boots from a virtio disk: 11,851 reads, 393 MB, four outstanding.
 //!
 //! It replaces the trace `boot-virtio` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording. `volume.rs` says how
-//! reads become streams, groups and zones.
+//! published. The posting gives counts, and this list was generated to match them; it is not a recording. `volume.rs`
+//! describes how reads become streams, groups and zones.
 //!
-//! **Stated in the posting, met exactly**: 11,851 reads; 393 MB, taken as 95,947 blocks of 4 KiB.
+//! **Stated in the posting, matched exactly**: 11,851 reads; 393 MB, taken as 95,947 blocks of 4 KiB.
 //!
-//! **Fitted**, each to the figure behind it: lengths of the streams and the size of a read in them (`plain`: 451
-//! requests, 221 MB; the classes are those in which `plain` makes 1, 2, 3 or 4 requests); their number (`eager`: 249
-//! requests); how many groups go out in batches, 87 % (`none`: 9.05 s); how dense a zone is, 90 % (`eager`: 9.17 s).
+//! **Fitted**, each to the figure in brackets: lengths of the streams and the size of a read in them (`plain`: 451
+//! requests, 221 MB; the classes are those in which `plain` makes 1, 2, 3 or 4 requests); the number of streams
+//! (`eager`: 249 requests); the share of groups that are submitted in batches, 87 % (`none`: 9.05 s); the density of a
+//! zone, 90 % (`eager`: 9.17 s).
 //!
-//! What comes out on `model:rbd`, mean of 20 seeds (`compare boot-virtio --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), in
-//! brackets what was published:
+//! Results on `model:rbd`, mean of 20 seeds (`compare boot-virtio --on model:rbd --policy
+//! none,rbd-plain,rbd-aligned,rbd-eager`); the published values are in brackets:
 //!
 //! | detector | seconds | requests | MB |
 //! |---|---|---|---|
@@ -20,10 +21,10 @@
 //! | aligned | 8.54 (7.86 ± 0.27) | 451 (452) | 223 (213) |
 //! | eager | 9.14 (9.17 ± 0.34) | 248 (249) | 623 (600) |
 //!
-//! **Assumed**, with nothing in the posting to check it: depth 4, that no byte is read twice, the sizes of reads
-//! outside streams, and which reads go out together.
+//! **Assumed**, with nothing in the posting to check it: depth 4, no byte is read twice, the sizes of reads outside
+//! streams, and which reads are submitted together.
 //!
-//! Never: see `volume.rs`.
+//! See `volume.rs` for the constraints.
 
 use super::volume::{Shape, Streams};
 use foreread_sim::workload::Info;

@@ -1,17 +1,17 @@
-//! The reads of a large grep in a virtual machine with an IDE disk: 130,104 of them, 3044 MB, one at a time.
+//! The reads of a large grep in a virtual machine with an IDE disk: 130,104 reads, 3044 MB, one at a time.
 //!
 //! It replaces the trace `grep-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording. `volume.rs` says how
-//! reads become streams, groups and zones.
+//! published. The posting gives counts, and this list was generated to match them; it is not a recording. `volume.rs`
+//! describes how reads become streams, groups and zones.
 //!
-//! **Stated in the posting, met exactly**: 130,104 reads; 3044 MB, taken as 743,164 blocks of 4 KiB.
+//! **Stated in the posting, matched exactly**: 130,104 reads; 3044 MB, taken as 743,164 blocks of 4 KiB.
 //!
 //! **Fitted**: lengths of the streams and the size of a read in them (`plain`: 397 requests, 867 MB; the classes are
-//! those in which `plain` makes 1, 2, 3 or 4 requests); how dense a zone is, 80 % (`eager`: 138.77 s).
+//! those in which `plain` makes 1, 2, 3 or 4 requests); the density of a zone, 80 % (`eager`: 138.77 s).
 //!
-//! What comes out on `model:rbd`, mean of 20 seeds (`compare grep-ide --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), in
-//! brackets what was published; the row `none` is one of the two
-//! that the model was fitted to:
+//! Results on `model:rbd`, mean of 20 seeds (`compare grep-ide --on model:rbd --policy
+//! none,rbd-plain,rbd-aligned,rbd-eager`); the published values are in brackets. The row `none` is one of the two to
+//! which the model was fitted:
 //!
 //! | detector | seconds | requests | MB |
 //! |---|---|---|---|
@@ -20,10 +20,10 @@
 //! | aligned | 137.8 (137.30 ± 1.77) | 401 (379) | 883 (844) |
 //! | eager | 138.0 (138.77 ± 1.52) | 361 (346) | 1067 (993) |
 //!
-//! **Assumed**, with nothing in the posting to check it: depth 1, that no byte is read twice, and the sizes of reads
-//! outside streams.
+//! **Assumed**, with nothing in the posting to check it: depth 1, no byte is read twice, and the sizes of reads outside
+//! streams.
 //!
-//! Never: see `volume.rs`.
+//! See `volume.rs` for the constraints.
 
 use super::volume::{Shape, Streams};
 use foreread_sim::workload::Info;

@@ -1,17 +1,17 @@
-//! The reads of a large grep in a virtual machine with a virtio disk: 130,061 of them, 2820 MB, four outstanding.
+//! The reads of a large grep in a virtual machine with a virtio disk: 130,061 reads, 2820 MB, four outstanding.
 //!
 //! It replaces the trace `grep-virtio` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording. `volume.rs` says how
-//! reads become streams, groups and zones.
+//! published. The posting gives counts, and this list was generated to match them; it is not a recording. `volume.rs`
+//! describes how reads become streams, groups and zones.
 //!
-//! **Stated in the posting, met exactly**: 130,061 reads; 2820 MB, taken as 688,477 blocks of 4 KiB.
+//! **Stated in the posting, matched exactly**: 130,061 reads; 2820 MB, taken as 688,477 blocks of 4 KiB.
 //!
 //! **Fitted**: lengths of the streams and the size of a read in them (`plain`: 1186 requests, 1485 MB; the classes are
-//! those in which `plain` makes 1, 2, 3 or 4 requests); how many groups go out in batches, 11 % (`none`: 120.73 s); how
-//! dense a zone is, 65 % (`plain`: 121.29 s).
+//! those in which `plain` makes 1, 2, 3 or 4 requests); the share of groups that are submitted in batches, 11 %
+//! (`none`: 120.73 s); the density of a zone, 65 % (`plain`: 121.29 s).
 //!
-//! What comes out on `model:rbd`, mean of 20 seeds (`compare grep-virtio --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), in
-//! brackets what was published:
+//! Results on `model:rbd`, mean of 20 seeds (`compare grep-virtio --on model:rbd --policy
+//! none,rbd-plain,rbd-aligned,rbd-eager`); the published values are in brackets:
 //!
 //! | detector | seconds | requests | MB |
 //! |---|---|---|---|
@@ -20,12 +20,12 @@
 //! | aligned | 121.9 (123.32 ± 1.29) | 1195 (1139) | 1519 (1409) |
 //! | eager | 123.3 (127.75 ± 1.32) | 873 (842) | 2415 (2218) |
 //!
-//! Every difference that the published margins tell apart has the published sign.
+//! Every difference that is larger than the published margins has the published sign.
 //!
-//! **Assumed**, with nothing in the posting to check it: depth 4, that no byte is read twice, the sizes of reads
-//! outside streams, and which reads go out together.
+//! **Assumed**, with nothing in the posting to check it: depth 4, no byte is read twice, the sizes of reads outside
+//! streams, and which reads are submitted together.
 //!
-//! Never: see `volume.rs`.
+//! See `volume.rs` for the constraints.
 
 use super::volume::{Shape, Streams};
 use foreread_sim::workload::Info;

@@ -1,8 +1,8 @@
-//! Programs of a text console, started and used: page faults in mapped files.
+//! Programs on a text console are started and used: page faults in mapped files.
 //!
-//! As `mmap-desktop`, for the other machine state of the same posting: fewer files, and stretches so short that most of
-//! a small read-around already reads unused pages. **Fitted** to the MB of the two published sizes; everything else is invented
-//! (`population.rs`):
+//! Like `mmap-desktop`, but for the other machine state of the same posting: fewer files, and stretches so short that
+//! most of a small read-around already reads unused pages. It was **fitted** to the MB of the two published sizes;
+//! everything else is invented (`population.rs`):
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | 512 KiB | | 29.5 of 58.9 MB = 50 % |
 //! | 1 MiB | 30 of 59 MB = 51 % | 29.5 of 59.4 MB = 50 % |
 //!
-//! Never: a read. Kernels of the time had no fault-around, and the simulator maps one page for each fault.
+//! There are no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
 
 use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 use foreread_sim::workload::Info;

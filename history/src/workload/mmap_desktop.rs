@@ -1,8 +1,9 @@
-//! Programs of a desktop, started and used: page faults in mapped files.
+//! Programs on a desktop are started and used: page faults in mapped files.
 //!
-//! The posting that proposed a readahead of 512 KiB measured what it costs: "readahead hit ratio" of a desktop under X,
-//! which is how much of what was read around faults was touched, the faulting page with it. Its machine is gone; the
-//! population of files and touches is invented (`population.rs`) and was **fitted** to the MB of the three sizes:
+//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under
+//! X: the share of the pages read around faults that was touched, including the faulting page. The machine no longer
+//! exists. The population of files and touches is invented (`population.rs`) and was **fitted** to the MB of the three
+//! sizes:
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|
@@ -10,10 +11,11 @@
 //! | 512 KiB | 138 of 248 MB = 55 % | 137 of 250 MB = 55 % |
 //! | 1 MiB | 130 of 253 MB = 51 % | 137 of 255 MB = 54 % |
 //!
-//! Here all sizes touch the same pages, the mean of the published three: programs do not touch less because more was
-//! read. The post calls these data less stable than the console's, where what is used is the same at both sizes.
+//! Here the same pages are touched at all sizes (the mean of the three published values), because programs do not touch
+//! less when more was read. The posting says that these data are less stable than those of the console, where the used
+//! MB are the same at both sizes.
 //!
-//! Never: a read. Kernels of the time had no fault-around, and the simulator maps one page for each fault.
+//! There are no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
 
 use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 use foreread_sim::workload::Info;

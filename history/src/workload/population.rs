@@ -1,8 +1,8 @@
 //! A population of mapped files and programs that touch them, shared by `mmap-desktop` and `mmap-console`. Not a
 //! workload.
 //!
-//! **Invented, all of it.** What is published is how much of mmap read-around was used at three sizes (see the two
-//! workloads); no trace, no list of files. This is the simplest population found that comes near those figures:
+//! **Everything is invented.** Only the used share of mmap read-around at three sizes was published (see the two
+//! workloads), but no trace and no list of files. This is the simplest population found that comes near those figures:
 //!
 //! ```text
 //!   a file   ....#######..####....########..............####...      # touched stretches, . gaps of two kinds
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! - Files (executables, libraries, fonts, caches) are whole pages, lognormal with a median of 512 KiB; one in a
-//!   hundred is larger than 8 MiB. Two in three hold code.
-//! - A file is touched in stretches, with gaps between them, both of exponential length. Some gaps are long: the parts
-//!   of a file that this use of it never needs. How long they are decides how fast accuracy falls with the size of the
-//!   read-around; stretches and short gaps decide where it begins.
-//! - A process has an equal share of the files, by count. It goes through all stretches of all its files in random
-//!   order; within a stretch from the first page to the last, each page once.
+//! hundred is larger than 8 MiB. Two in three contain code.
+//! - A file is touched in stretches with gaps between them, both of exponential length. Some gaps are long: parts of a
+//! file that this program never needs. Their length determines how fast accuracy falls with the size of the
+//! read-around; stretches and short gaps determine the initial accuracy.
+//! - The files are divided equally among the processes, by count. A process goes through all stretches of all its files
+//! in random order; within a stretch it touches each page once, from first to last.
 //!
-//! Never: a page twice, a file of two processes, a read or a pause.
+//! No page is touched twice, no file belongs to two processes, and there are no read calls and no pauses.
 
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
@@ -32,11 +32,11 @@ const FILE_PAGES: (f64, f64) = (128.0, 2048.0);
 /// The longest mean length of a stretch or a gap, in pages: 4 GiB.
 const MAX_PAGES: u64 = 1 << 20;
 
-/// The mean lengths that make a population, in pages.
+/// The mean lengths that define a population, in pages.
 struct Habits {
     stretch: f64,
     gap: f64,
-    /// A long gap, and how many of the gaps are long.
+    /// The length of a long gap, and the share of gaps that are long.
     long_gap: f64,
     long_share: f64,
 }
@@ -60,7 +60,7 @@ pub const fn processes(default: &'static str) -> Param {
     }
 }
 
-/// The keys of the habits, in the order of [`Habits`]: pages, and per cents.
+/// The keys of [`Habits`], in order: pages and percentages.
 pub const fn stretch(default: &'static str) -> Param {
     Param {
         key: "stretch",
@@ -99,7 +99,8 @@ pub const fn long_share(default: &'static str) -> Param {
     }
 }
 
-/// The workload of the values of [`bytes`], [`processes`], [`stretch`], [`gap`], [`long_gap`] and [`long_share`].
+/// Builds the workload from the values of [`bytes`], [`processes`], [`stretch`], [`gap`], [`long_gap`] and
+/// [`long_share`].
 pub fn build(info: &Info, values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let [
         bytes,
@@ -158,7 +159,7 @@ pub fn build(info: &Info, values: &[u64], size: u64, seed: u64) -> Result<Worklo
     Ok(workload)
 }
 
-/// The pages of each file; together they are `total`.
+/// The number of pages of each file; their sum is `total`.
 fn files(rng: &mut Rng, total: u64) -> Vec<u64> {
     let mut left = total;
     let mut files = Vec::new();
@@ -171,7 +172,7 @@ fn files(rng: &mut Rng, total: u64) -> Vec<u64> {
 }
 
 impl Habits {
-    /// The stretches of a file of this many pages: first page and length, at least one of them.
+    /// The stretches of a file with this many pages: first page and length; at least one stretch.
     fn touched(&self, rng: &mut Rng, pages: u64) -> Vec<(u64, u64)> {
         let mut stretches = Vec::new();
         // Half of the files are touched from their first page on.

@@ -1,7 +1,8 @@
-//! The reads of a guest system on a volume, generated from published counts; shared by `boot-virtio` and the `grep-*`.
+//! The reads of a guest system on a volume, generated from published counts. Shared by `boot-virtio` and the `grep-*`
+//! workloads.
 //!
-//! It is no workload itself. A [`Shape`] says how many reads there are and of how many blocks, which of them follow
-//! each other in streams that a detector notices, and how many may be outstanding.
+//! This file is not a workload itself. A [`Shape`] gives the number of reads and blocks, which of the reads follow each
+//! other in streams that a detector notices, and how many may be outstanding.
 //!
 //! ```text
 //!   reads, in order    ├─stream─┤ ├grp┤ ├g┤ ├─grp─┤ | ├g┤ ├──stream──┤ ├grp┤ | ...
@@ -9,40 +10,42 @@
 //!   on the volume      the zones scattered over the file; the extents of a zone in another order, with gaps
 //! ```
 //!
-//! **Zones** model directories: blocks read together are close together, but not in the order of the reads. So
-//! a part of what a detector reads beyond the end of a stream is wanted a little later.
+//! **Zones** model directories: blocks that are read together are close together, but not in the order of the reads. So
+//! a part of what a detector reads beyond the end of a stream is needed a little later.
 //!
-//! **Batches** stand for dependencies. A replay at full speed still waits for the reads that a read depended on when
-//! it was recorded, so fewer are outstanding than could be. Here reads go out in batches, and the next batch begins
-//! when all of the last one is there: up to the depth at once in a stream, because a guest that reads ahead itself
-//! sends several; so in some of the other groups; one at a time elsewhere. What a detector makes faster lets the next
-//! batch begin sooner, as it does in a replay.
+//! **Batches** model dependencies. A replay at full speed still waits for the reads on which a read depended when it
+//! was recorded, so fewer reads are outstanding than would be possible. Here reads are submitted in batches, and the
+//! next batch begins when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a
+//! guest that reads ahead itself sends several; the same applies to some of the other groups; elsewhere, it has one. If
+//! a detector makes reads faster, the next batch begins sooner, as in a replay.
 //!
-//! Never: a byte twice, a read that is not whole blocks, a gap inside an extent, or none between two of them.
+//! No byte is read twice, every read is whole blocks, there is no gap inside an extent, and there is a gap between two
+//! extents.
 
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Job, Request, Workload, too_small};
 
-/// The unit in which a guest's file system places and reads.
+/// The unit in which a guest's file system places and reads blocks.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// The longest read: 256 sectors, which is the most of IDE and what a guest of that time reads ahead.
+/// The longest read: 256 sectors, the maximum of IDE and of a guest's readahead at that time.
 pub const MAX_BLOCKS: u64 = 32;
 
-/// Blocks that are read of a zone: 8 MiB. Chosen with the published times in view, the same for all three workloads.
+/// Blocks of a zone that are read: 8 MiB. Chosen with knowledge of the published times, and the same for all three
+/// workloads.
 const ZONE_BLOCKS: u64 = 2048;
 
-/// How many reads outside streams follow each other without a gap: never enough to be taken for a stream. Those of
+/// Numbers of consecutive reads outside streams without a gap: never enough to be taken for a stream. Same as in
 /// `boot-ide`.
 const GROUPS: [usize; 10] = [1, 1, 1, 2, 2, 3, 4, 6, 8, 10];
-/// The longest of them; what is longer is a stream.
+/// The longest of these groups; a longer run is a stream.
 const LONGEST_GROUP: usize = 10;
 
 /// Streams of about the same length.
 pub struct Streams {
     pub count: u64,
-    /// Reads of the shortest; the others are evenly spaced from it to the longest.
+    /// Reads of the shortest stream; the others are evenly spaced up to the longest.
     pub shortest: u64,
     pub longest: u64,
 }
@@ -51,25 +54,26 @@ pub struct Shape {
     pub name: &'static str,
     /// The smallest file.
     pub least_bytes: u64,
-    /// Reads, and the blocks of all of them.
+    /// Number of reads, and the blocks of all of them.
     pub reads: usize,
     /// See `reads`.
     pub blocks: u64,
-    /// Reads that follow each other, more than ten: long enough for a detector that waits for ten.
+    /// Streams of more than ten consecutive reads: long enough for a detector that waits for ten.
     pub streams: &'static [Streams],
-    /// Blocks of a read in a stream, one value for each stream in turn.
+    /// Blocks of a read in a stream: one value for each stream in turn.
     pub stream_blocks: &'static [u64],
-    /// Blocks of a read outside streams, each as often as it is listed here; the total may be a little less than what is
-    /// left for them, never more.
+    /// Sizes in blocks of reads outside streams; each occurs as often as it is listed. Their total may be a little less
+    /// than the blocks left for them, but never more.
     pub other_blocks: &'static [u64],
     pub zone_percent: u64,
-    /// How many reads may be outstanding.
+    /// Maximum number of outstanding reads.
     pub depth: u32,
-    /// Of the groups outside streams, how many percent go out `depth` reads at once; streams do, the others do not.
+    /// The percentage of groups outside streams that are submitted in batches of `depth` reads. Streams always are;
+    /// other groups never are.
     pub together_percent: u64,
 }
 
-/// Reads that follow each other without a gap; the blocks of each.
+/// Consecutive reads without gaps, each given by its blocks.
 type Extent = Vec<u64>;
 
 impl Shape {
@@ -103,7 +107,8 @@ impl Shape {
         Ok(self.chain(size, &requests, &batches))
     }
 
-    /// The requests, each batch a job that begins when the one before it has ended. Without batches they are one job.
+    /// The requests as a chain of jobs: each batch is a job that begins when the previous one has ended. Without
+    /// batches there is one job.
     fn chain(&self, size: u64, requests: &[Request], batches: &[usize]) -> Workload {
         if batches.iter().all(|n| *n == 1) {
             return Workload::single(self.name, size, 1, requests.to_vec());
@@ -137,7 +142,7 @@ impl Shape {
             .collect()
     }
 
-    /// The reads outside streams: sizes and groups as often as their tables say, in drawn order.
+    /// The reads outside streams: sizes and groups as often as in their tables, in random order.
     fn groups(&self, streams: &[Extent], rng: &mut Rng) -> Vec<Extent> {
         let reads = self.reads - streams.iter().map(Vec::len).sum::<usize>();
         let blocks = self.blocks - streams.iter().flatten().sum::<u64>();
@@ -148,7 +153,7 @@ impl Shape {
             .cycle()
             .take(reads)
             .collect();
-        // The table comes near the total; the rest is a block more for some of the reads.
+        // The table nearly gives the total; some of the reads get one more block to reach it.
         let rest = blocks - sizes.iter().sum::<u64>();
         let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
         room.take(rest as usize).for_each(|blocks| *blocks += 1);
@@ -168,7 +173,7 @@ impl Shape {
 }
 
 fn place(extents: &[Extent], zone_percent: u64, blocks: u64, rng: &mut Rng) -> Vec<u64> {
-    // One block more than is read, so that no two extents touch.
+    // One block more than is read, so that no two extents are adjacent.
     let needs: Vec<u64> = extents.iter().map(|e| e.iter().sum::<u64>() + 1).collect();
     let zones = zones(&needs);
     let spans: Vec<u64> = zones
@@ -187,7 +192,7 @@ fn place(extents: &[Extent], zone_percent: u64, blocks: u64, rng: &mut Rng) -> V
     starts
 }
 
-/// Cuts extents, in the order they are read, into zones: each ends with the extent that fills it.
+/// Divides extents, in reading order, into zones; each zone ends with the extent that fills it.
 fn zones(needs: &[u64]) -> Vec<&[u64]> {
     let mut filled = 0;
     let ends_zone = |need: &u64| {
@@ -199,8 +204,8 @@ fn zones(needs: &[u64]) -> Vec<&[u64]> {
     needs.split_inclusive(ends_zone).collect()
 }
 
-/// The start of each part within `span`: one behind the other in drawn order, the free blocks between them divided
-/// at random.
+/// The start of each part within `span`: one after the other in random order, with the free blocks divided randomly
+/// between them.
 fn spread(needs: &[u64], span: u64, rng: &mut Rng) -> Vec<u64> {
     let free = span - needs.iter().sum::<u64>();
     let mut gaps: Vec<u64> = needs.iter().map(|_| rng.below(free + 1)).collect();
