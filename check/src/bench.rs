@@ -1,10 +1,10 @@
-//! foreread measures itself.
+//! Benchmarks of foreread itself.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `speed.rs` | simulated and cached reads a second |
-//! | `import.rs` | trace records a second |
-//! | `policies.rs` | policies beside their opponents in the cells of [`crate::evaluation`] |
+//! | `speed.rs` | simulated reads and cached reads per second |
+//! | `import.rs` | trace records per second |
+//! | `policies.rs` | policies compared with their opponents in the cells of [`crate::evaluation`] |
 
 pub mod import;
 pub mod policies;

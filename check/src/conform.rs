@@ -1,7 +1,7 @@
-//! Our decisions beside the recorded ones of a real system.
+//! Compares our decisions with the recorded decisions of a real system.
 //!
-//! Never: adjusts anything to the recording. What the recording did to the cache from outside (pages dropped by a
-//! hint) is an input; everything else is predicted.
+//! Nothing is adjusted to the recording. Its external changes to the cache (pages that a hint dropped) are an input;
+//! everything else is predicted.
 
 mod cursor;
 pub mod linux;

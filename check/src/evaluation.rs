@@ -1,8 +1,9 @@
-//! The yardstick of policies: many workloads on many devices, each policy beside the best of its opponents.
+//! The evaluation of policies: many workloads on many devices, with each policy compared to the best of its opponents.
 //!
-//! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds, on the same
-//! device with the same random numbers. The best opponent of a cell is chosen on some seeds and judged on others, because the
-//! best of many settings on the same seeds is biased. A policy loses a cell when it is clearly slower than that opponent.
+//! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds, on the
+//! same device with the same random numbers. The best opponent of a cell is chosen on some seeds and judged on others,
+//! because choosing and judging the best of many settings on the same seeds would be biased. A policy loses a cell if
+//! it is clearly slower than that opponent.
 //!
 //! ```text
 //!   cells.rs ──┐
@@ -10,23 +11,25 @@
 //!   seeds ─────┘        any order, any thread, resumable           ├─► verdict.rs: ratio, geometric mean, lost cells
 //!                                                    Figures ──────┘
 //! ```
-//! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with `linux-6.18:max=64M`. The
-//! second is chosen on seed 1 and takes 0.35 s on seeds 4 and 5: the ratio of the first in this cell is 36.
+//! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with
+//! `linux-6.18:max=64M`. The latter is chosen on seed 1 and takes 0.35 s on seeds 4 and 5, so the ratio of `linux-6.18`
+//! in this cell is 36.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `cells.rs` | the 290 cells of `baseline`, those of the other designs, which workloads are predictable, the runs of a design |
-//! | `workloads.rs` | workloads that only this evaluation has, beside those of [`foreread_sim::workload`] |
+//! | `cells.rs` | the 290 cells of `baseline`, the cells of the other designs, the predictable workloads, the runs of a
+//! design |
+//! | `workloads.rs` | workloads of this evaluation only, in addition to those of [`foreread_sim::workload`] |
 //! | `devices.rs` | devices whose figures change over time, in addition to the presets |
 //! | `drawn.rs` | devices drawn at random by a seed, for the validation set |
-//! | `opponents.rs` | published settings, three policies that adapt, imitations |
+//! | `opponents.rs` | published settings, three adaptive policies, imitations |
 //! | `watcher.rs` | measurements during a run: bytes held, waits |
 //! | `measure.rs` | one run |
-//! | `streams.rs` | tests: AMP's experiment, 100 streams by cache and think time |
+//! | `streams.rs` | tests: AMP's experiment, 100 streams by cache size and think time |
 //! | `verdict.rs` | cells and totals from runs |
-//! | `targets.rs` | targets of a policy, and its results |
+//! | `targets.rs` | the targets of a policy, and its results |
 //!
-//! It does not print and does not know a file: [`foreread_lab::grid`] runs and keeps the cells.
+//! It does not print and uses no file: [`foreread_lab::grid`] runs the cells and keeps the results.
 
 pub mod cells;
 pub mod devices;

@@ -1,6 +1,5 @@
-//! Verification: checks foreread against publications, the kernel and librbd, and measures how good its
-//! policies are. It is a separate binary, `foreread-check`, which `foreread` runs for
-//! `check`, `reproduce`, `conform` and `bench`.
+//! Verification: checks foreread against publications, the kernel and librbd, and measures the quality of its policies.
+//! It is a separate binary, `foreread-check`, which `foreread` runs for `check`, `reproduce`, `conform` and `bench`.
 //!
 //! ```text
 //!   command/ ──► reproduce    the tables of publications, made again
@@ -8,7 +7,7 @@
 //!            ├─► store        tests of a real object store
 //!            └─► bench        reads a second; policies beside opponents in many cells ──► evaluation
 //! ```
-//! It measures by the lab and talks by the command's own means (`foreread-cli`): errors, output, progress, signals.
+//! It measures with the lab, and uses `foreread-cli` for errors, output, progress and signals.
 
 #![cfg_attr(
     test,
@@ -28,7 +27,7 @@ pub mod store;
 
 use std::ffi::OsString;
 
-/// Runs `foreread-check`: its name, then its arguments. Returns the exit code.
+/// Runs `foreread-check` with these arguments, the first being its name. Returns the exit code.
 pub fn main(arguments: &[OsString]) -> u8 {
     foreread_cli::main_of::<command::Args>(arguments)
 }

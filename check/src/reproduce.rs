@@ -1,11 +1,12 @@
-//! `reproduce`: every published figure again, ours beside theirs.
+//! `reproduce`: computes every published figure again, and shows ours next to the published one.
 //!
 //! ```text
 //!   published/PAPER.csv ──► Experiments ──► Row { published, ours, ratio, ok } ──► JSON (schema foreread.reproduce/1), text, page
 //! ```
-//! Each row has a [`FigureKind`], which states the value of its figure, and an id, `number/table/row/column` in lower case with dashes.
+//! Each row has a [`FigureKind`], which states the significance of its figure, and an id, `number/table/row/column` in
+//! lower case with dashes.
 //!
-//! Never: a result that was not computed in this run, or a row left out because it does not fit.
+//! Every result is computed in this run, and no row is left out because it does not fit.
 
 mod experiment;
 pub mod published;
@@ -26,24 +27,24 @@ use serde::Serialize;
 use verdict::Target;
 pub use verdict::{FigureKind, Score};
 
-/// Name and version of the layout below. What is not defined is null.
+/// Name and version of the layout below. Undefined values are null.
 pub const SCHEMA: &str = "foreread.reproduce/1";
 
-/// What is to be reproduced, and how thoroughly.
+/// What to reproduce, and how thoroughly.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which papers; an empty list is all.
+    /// The papers; an empty list means all of them.
     pub papers: Vec<Paper>,
-    /// At most this many runs of each experiment. Open: as many as it takes.
+    /// Maximum number of runs of each experiment. `None`: as many as are needed.
     pub max_runs: Option<u32>,
-    /// Models that take the place of those of the same name, so that a test can see a check fail.
+    /// Models that replace those of the same name, so that a test can make a check fail.
     pub instead: Vec<&'static Preset>,
 }
 
-/// Why nothing was reproduced: one line.
+/// Why nothing was reproduced, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
-    /// Something that is not there.
+    /// A requested item does not exist.
     #[error("{0}")]
     Asked(String),
     /// An experiment was refused.
@@ -71,50 +72,50 @@ fn bytes(text: &str) -> Result<u64, ReproduceError> {
 /// One published figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// `number/table/row/column`, each in lower case with dashes. Unlike any other of the reproduction.
+    /// `number/table/row/column`, each in lower case with dashes. Unique within the reproduction.
     pub id: String,
     pub row: String,
     pub column: String,
-    /// Null where nothing was printed.
+    /// Null if no figure was printed.
     pub published: Option<f64>,
-    /// Null where nothing came out.
+    /// Null if we have no result.
     pub ours: Option<f64>,
-    /// `ours / published`. Null where either is null, or the published figure 0.
+    /// `ours / published`. Null if either is null, or if the published figure is 0.
     pub ratio: Option<f64>,
     pub kind: FigureKind,
-    /// When it holds, as in the CSV file; empty where no target was set.
+    /// The target, as in the CSV file; empty if there is none.
     pub holds: String,
-    /// Whether it holds; true where no target was set.
+    /// Whether the target is met; true if there is none.
     pub ok: bool,
-    /// A miss that was seen before and is on record, so that it fails no call.
+    /// The miss is already recorded, so it does not make the command fail.
     pub known_miss: bool,
-    /// Why the kind or the miss. Null where the figures say it all.
+    /// The reason for the kind or the miss. Null if the figures are sufficient.
     pub reason: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     pub paper: String,
-    /// How text cites the paper.
+    /// The citation of the paper in texts.
     pub citation: String,
-    /// What it shows; unlike any other of the paper.
+    /// What the table shows; unique within the paper.
     pub table: String,
-    /// Its rows, in the published order.
+    /// The rows, in the published order.
     pub rows: Vec<Row>,
 }
 
-/// Everything that was reproduced in one call.
+/// Everything that one call has reproduced.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reproduction {
     /// [`SCHEMA`].
     pub schema: String,
-    /// In the order of the papers.
+    /// Tables, in the order of the papers.
     pub tables: Vec<Table>,
-    /// One for each kind of row.
+    /// One score for each kind of row.
     pub score: Vec<Score>,
 }
 
-/// Makes the tables of the papers again.
+/// Reproduces the tables of the papers.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
     let mut experiments = Experiments::new(options, progress);
     let mut tables: Vec<Table> = Vec::new();
@@ -178,7 +179,7 @@ impl Row {
         })
     }
 
-    /// Whether it is a check that does not hold.
+    /// Whether the row is a check that is missed.
     pub fn is_missed(&self) -> bool {
         self.kind.is_check() && !self.ok
     }
@@ -195,12 +196,12 @@ impl Reproduction {
         self.rows().filter(|(_, row)| row.is_missed())
     }
 
-    /// Those of them that are not on record.
+    /// Missed checks that are not recorded.
     pub fn new_misses(&self) -> impl Iterator<Item = (&Table, &Row)> {
         self.missed().filter(|(_, row)| !row.known_miss)
     }
 
-    /// The JSON, with a newline at its end.
+    /// The JSON, with a newline at the end.
     pub fn to_json(&self) -> String {
         json::pretty(self)
     }

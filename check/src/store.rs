@@ -1,13 +1,15 @@
-//! What a store of objects promises, tried on a real one: `foreread check store URL`.
+//! Tests of a real object store: `foreread check store URL` checks the properties on which foreread depends.
 //!
-//! Read-only, and within a limit of bytes. A prefix is listed first, and one of its files is read; an object is read as it is.
+//! It only reads, and it reads at most a given number of bytes. A prefix is listed first, and one of its files is read;
+//! an object is read directly.
 //!
 //! ```text
 //!   prefix ──► list ──► look-ups agree with it ──► a file of it ─┐
 //!   object ──────────────────────────────────────────────────────┴─► version, ranges, end, threads, rate
 //! ```
-//! Example: `s3://bucket/big.bin` of 3 GB with a limit of 256 MiB: 128 MiB of its front in order, 32 pieces anywhere read twice and by
-//! eight threads, its last byte, its end, and a second request for its version.
+//! Example: `s3://bucket/big.bin` of 3 GB with a limit of 256 MiB. The test reads 128 MiB from the start sequentially,
+//! 32 pieces at random positions twice and with eight threads, the last byte and beyond the end, and requests the
+//! version a second time.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};
@@ -19,36 +21,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Pieces that are read anywhere, and their length.
+/// Number of pieces that are read at random positions, and their maximum length.
 const PIECES: u64 = 32;
 const PIECE_BYTES: u64 = 64 << 10;
 const THREADS: u64 = 8;
-/// Of one read in order.
+/// Length of a sequential read.
 const RECORD: usize = 1 << 20;
-/// Names of a folder that are looked up one by one.
+/// Names of a folder that are looked up individually.
 const LOOKED_UP: usize = 3;
 
 const NOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 
-/// One promise, and what came of it.
+/// One checked property, and the result.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StoreCheck {
     pub check: &'static str,
     pub passed: bool,
-    /// A line: what was seen.
+    /// A line that describes what was observed.
     pub seen: String,
 }
 
 #[derive(Debug, Default, serde::Serialize)]
 pub struct StoreOutcome {
-    /// Whose credentials requests carry; nothing where none.
+    /// The credentials that requests carry; `None` if there are none.
     pub credentials: Option<String>,
     pub checks: Vec<StoreCheck>,
     pub requests: u64,
     pub bytes: u64,
-    /// Bytes a second, read in order.
+    /// Bytes per second of sequential reads.
     pub rate: Option<f64>,
-    /// Seconds to the head of the first answer.
+    /// Seconds until the header of the first answer.
     pub first_answer: Option<f64>,
 }
 
@@ -67,7 +69,7 @@ impl StoreOutcome {
     }
 }
 
-/// Tries a store with at most `limit` bytes.
+/// Tests a store, reading at most `limit` bytes.
 pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenError> {
     let mut outcome = StoreOutcome::default();
     let object = if names_a_prefix(name) {
@@ -76,7 +78,7 @@ pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenErro
             return Ok(outcome);
         };
         let text = name.unredacted_text().unwrap_or_default();
-        // A signature stays behind the path.
+        // A signature comes after the path.
         let (front, query) = text.split_at(text.find('?').unwrap_or(text.len()));
         let front = front.trim_end_matches('/');
         Object::open(format!("{front}/{}{query}", path.display()))?
@@ -86,19 +88,16 @@ pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenErro
     outcome.credentials = object.credentials();
     outcome.first_answer = object.answered_in().map(|time| time.as_secs_f64());
     let object = Arc::new(object);
-    outcome.add("its version can be told", version(&object));
-    outcome.add(
-        "any range, as often as it is asked for",
-        pieces(&object, limit),
-    );
-    outcome.add("nothing behind its end", end(&object));
+    outcome.add("it has a version", version(&object));
+    outcome.add("any range can be read repeatedly", pieces(&object, limit));
+    outcome.add("no bytes after its end", end(&object));
     let done = in_order(&object, limit / 2, &mut outcome.rate);
-    outcome.add("in order, by readahead", done);
+    outcome.add("sequential reads with readahead", done);
     outcome.count(object.asked());
     Ok(outcome)
 }
 
-/// Lists a prefix, and gives its largest file.
+/// Lists a prefix, and returns its largest file.
 fn listing(prefix: &Prefix, outcome: &mut StoreOutcome) -> Option<PathBuf> {
     let mut files = Vec::new();
     let mut names = 0;
@@ -113,14 +112,14 @@ fn listing(prefix: &Prefix, outcome: &mut StoreOutcome) -> Option<PathBuf> {
     });
     let seen = format!("{names} names, {} files", files.len());
     outcome.add(
-        "it lists its names",
+        "its names can be listed",
         done.map(|()| seen).map_err(|error| error.to_string()),
     );
     let looked_up = files.iter().take(LOOKED_UP).try_fold(0, |n, (size, path)| {
         let meta = prefix.look(path).map_err(|error| error.to_string())?;
         let is_same = meta.size == *size && meta.kind == Kind::File;
         is_same.then_some(n + 1).ok_or(format!(
-            "{} is another when it is looked up",
+            "a look-up of {} differs from the listing",
             path.display()
         ))
     });
@@ -136,7 +135,7 @@ fn listing(prefix: &Prefix, outcome: &mut StoreOutcome) -> Option<PathBuf> {
     } else {
         Err(format!("{absent:?}"))
     };
-    outcome.add("a name that is not there is not found", seen);
+    outcome.add("a missing name is not found", seen);
     let (size, path) = files.into_iter().max()?;
     (size > 0).then_some(path)
 }
@@ -154,7 +153,7 @@ fn version(object: &Object) -> Result<String, String> {
     Ok(format!("by {told_by}; {size} bytes"))
 }
 
-/// Pieces anywhere: one after the other, and then by threads at once.
+/// Reads pieces at random positions: one after the other, and then with concurrent threads.
 fn pieces(object: &Object, limit: u64) -> Result<String, String> {
     let size = object.size();
     let len = PIECE_BYTES.min(size).min(limit / 8 / PIECES).max(1);
@@ -181,9 +180,10 @@ fn pieces(object: &Object, limit: u64) -> Result<String, String> {
                 let mine = (0..places.len()).filter(|n| *n as u64 % THREADS == thread);
                 mine.into_iter().try_for_each(|n| {
                     let is_same = hash(places[n])? == first[n];
-                    is_same
-                        .then_some(())
-                        .ok_or(format!("other bytes at {} the second time", places[n]))
+                    is_same.then_some(()).ok_or(format!(
+                        "the second read at {} returned other bytes",
+                        places[n]
+                    ))
                 })
             })
         });
@@ -206,13 +206,13 @@ fn end(object: &Object) -> Result<String, String> {
     };
     let behind = read(object, size, 10)?.len() + read(object, size + (1 << 20), 10)?.len();
     if last as u64 == size.min(1) && behind == 0 {
-        Ok("the last byte, and none behind it".to_string())
+        Ok("the last byte, and none after it".to_string())
     } else {
-        Err(format!("{last} bytes at the end, {behind} behind it"))
+        Err(format!("{last} bytes at the end, {behind} after it"))
     }
 }
 
-/// A reader with the default policy, and the bytes beside those of single reads.
+/// Reads with the default policy, and compares the bytes with those of single reads.
 fn in_order(object: &Arc<Object>, limit: u64, rate: &mut Option<f64>) -> Result<String, String> {
     let source: Arc<dyn Source> = object.clone();
     let reader = Reader::open(source, Options::default()).map_err(|error| error.to_string())?;
@@ -225,10 +225,10 @@ fn in_order(object: &Arc<Object>, limit: u64, rate: &mut Option<f64>) -> Result<
             .read_at(&mut buf[..len], at)
             .map_err(|error| error.to_string())?;
         if n == 0 {
-            return Err(format!("it ends at {at} of {wanted}"));
+            return Err(format!("it ended after {at} of {wanted} bytes"));
         }
         if at == 0 && read(object, 0, n)? != buf[..n] {
-            return Err("other bytes than a single read has".to_string());
+            return Err("the bytes differ from those of a single read".to_string());
         }
         at += n as u64;
     }

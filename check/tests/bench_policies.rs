@@ -111,7 +111,7 @@ fn the_text_and_the_page_begin_with_lost_cells() {
     let heads = page.descendants().filter(|n| n.has_tag_name("h2"));
     let heads: Vec<&str> = heads.filter_map(|n| n.text()).collect();
     let expected = [
-        "What the runs say",
+        "Results",
         "Lost cells of none: 3 of 3",
         "Targets of none",
         "Totals",

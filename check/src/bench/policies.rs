@@ -1,14 +1,16 @@
-//! `foreread check bench policies`: the grid of the cells of [`crate::evaluation`], with a verdict over them.
+//! `foreread check bench policies`: runs the grid of the cells of [`crate::evaluation`], and gives a verdict.
 //!
 //! ```text
 //!   options ──► keys ──► grid::run: less those of the file, on all threads ──► verdict, targets ──► Results ──► text, JSON, page
 //! ```
-//! Example: the fractional design has 123 cells, 8 opponents and `auto`: some 3,200 runs. Stopped after 1,000 of them, 38 cells are
-//! complete and are reported; the same command with the same `--resume FILE` measures the other 1,900.
+//! Example: the fractional design has 123 cells, 8 opponents and `auto`: about 3,200 runs. If it is stopped after 1,000
+//! of them, 38 cells are complete and are reported. The same command with the same `--resume FILE` then measures the
+//! remaining runs.
 //!
-//! A run depends only on its key: cell, policy, seed, and the recording that it reads. The key of a judged policy includes the build of
-//! foreread in it, so that `auto` runs again after a change and its opponents do not. Opponents must not have changed: of each one
-//! the run with the fewest requests in the file is repeated, and the file is refused unless every figure is the same.
+//! A run depends only on its key: cell, policy, seed, and the recording that it reads. The key of a judged policy also
+//! includes the build of foreread, so that after a change `auto` runs again and its opponents do not. Opponents must
+//! not have changed: for each one, the run with the fewest requests in the file is repeated, and the file is refused
+//! unless every figure is the same.
 
 mod report;
 
@@ -29,31 +31,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Any policy can be built for a device of this size: whether a policy exists does not depend on the device.
+/// Any policy can be built for a device of this size, because the existence of a policy does not depend on the device.
 const ANY_CAPACITY: u64 = 1 << 40;
 
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Which cells, seeds and opponents.
+    /// The design: cells, seeds and opponents.
     pub design: Design,
     pub judged: Vec<String>,
-    /// Only cells that one of these names; empty: all.
+    /// Selects cells; empty: all cells.
     pub only: Vec<CellFilter>,
-    /// Recorded workloads instead of those of the design; of `validation`, which has no others, those that are chosen.
+    /// Recorded workloads that replace those of the design; for `validation`, which has only recordings, the selected
+    /// ones.
     pub recordings: Vec<Arc<Replay>>,
-    /// How many recordings the validation has.
+    /// The number of recordings in the validation.
     pub all_recordings: usize,
-    /// Seed of the devices that `validation` draws.
+    /// Seed of the devices drawn for `validation`.
     pub draw: u64,
-    /// How many runs at once.
+    /// Number of concurrent runs.
     pub threads: usize,
-    /// Where finished runs are kept.
+    /// The file that keeps finished runs.
     pub file: Option<PathBuf>,
     /// A text that differs between builds of foreread.
     pub build: String,
 }
 
-/// Some of the cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also means `sequential:record=4K`.
+/// Selects cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also matches `sequential:record=4K`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellFilter {
     workload: String,
@@ -61,9 +64,9 @@ pub struct CellFilter {
 }
 
 impl CellFilter {
-    /// Reads a filter; every text is one.
+    /// Parses a filter; every text is valid.
     pub fn parse(text: &str) -> CellFilter {
-        // The last '@': the name of a trace may have one.
+        // Split at the last '@', because the name of a trace may contain one.
         let (workload, device) = text.rsplit_once('@').unwrap_or((text, ""));
         CellFilter {
             workload: workload.to_string(),
@@ -71,7 +74,7 @@ impl CellFilter {
         }
     }
 
-    /// Whether a recording has a cell that one of `only` names; without any it has.
+    /// Whether `only` selects a cell of a recording; if `only` is empty, it does.
     pub fn any_of(only: &[CellFilter], recording: &str, draw: u64) -> bool {
         let cells = Design::Validation.cells_of_traces([recording], draw);
         let is_named = |cell: &Cell| only.iter().any(|filter| filter.matches(cell));
@@ -93,13 +96,13 @@ impl std::fmt::Display for CellFilter {
     }
 }
 
-/// Why nothing could be measured, or no further.
+/// Why nothing, or no further run, could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A policy that does not exist.
     #[error("{0}")]
     Policy(#[from] SpecError),
-    /// A filter that leaves no cell.
+    /// A filter that selects no cell.
     #[error(
         "no such cell: {filter} in the design {design}; foreread check bench policies --help says how cells are named"
     )]
@@ -126,23 +129,23 @@ pub struct Results {
     design: Design,
     trace: Option<String>,
     judged: Vec<String>,
-    /// Runs that are over, and all runs of the design.
+    /// The number of finished runs, and of all runs of the design.
     runs: [usize; 2],
     cells: [usize; 2],
     report: Report,
     targets: Vec<Target>,
     notes: Vec<String>,
-    /// Options that choose the same cells again.
+    /// Options that select the same cells again.
     repeated_by: String,
 }
 
 impl Results {
-    /// Runs that are over, and all runs of the design.
+    /// The number of finished runs, and of all runs of the design.
     pub fn runs(&self) -> [usize; 2] {
         self.runs
     }
 
-    /// What is wrong with `auto`, if a run wasted more than its credit allows.
+    /// A message about `auto`, if a run wasted more than the credit allows.
     pub(crate) fn broken_credit(&self) -> Option<String> {
         let over = &self.report.over_credit;
         let first = over.first()?;
@@ -161,7 +164,7 @@ impl Results {
         ))
     }
 
-    /// JSON of the schema [`SCHEMA`], on one line. What is not defined is null.
+    /// JSON with the schema [`SCHEMA`], on one line. Undefined values are null.
     pub fn to_json(&self) -> String {
         let (choosing, judging) = self.design.seeds();
         let document = serde_json::json!({
@@ -193,12 +196,12 @@ impl Results {
         report::page(self)
     }
 
-    /// The cells that `policy` loses, the worst first.
+    /// The cells that `policy` loses, worst first.
     fn lost<'a>(&'a self, policy: &'a str) -> Vec<&'a Row> {
         self.report.of(policy).filter(|row| row.lost).collect()
     }
 
-    /// Its cells above the limit whose difference may be chance, the worst first.
+    /// Its cells above the limit whose difference may be due to chance, worst first.
     fn undecided<'a>(&'a self, policy: &'a str) -> Vec<&'a Row> {
         let is_slow = |row: &&Row| !row.lost && row.ratio > Some(verdict::MAX_RATIO);
         let mut rows: Vec<&Row> = self.report.of(policy).filter(is_slow).collect();
@@ -218,8 +221,8 @@ impl Results {
     }
 }
 
-/// Runs what the file lacks, until all is done or `stop` is set. Runs that were begun are ended.
-/// Errors: [`BenchError`]; what was measured is in the file.
+/// Executes the runs that are not in the file, until all are done or `stop` is set. Running ones are finished. Errors:
+/// [`BenchError`]; finished runs are in the file.
 pub fn run(
     options: &BenchOptions,
     stop: &AtomicBool,
@@ -246,7 +249,7 @@ pub fn run(
     Ok(results_of(options, &keys, results))
 }
 
-/// The recordings by name, each with a hash of what it reads.
+/// The recordings by name, each with a hash of its reads.
 struct Recorded<'a>(BTreeMap<&'a str, (&'a Replay, u64)>);
 
 impl<'a> Recorded<'a> {
@@ -347,7 +350,7 @@ fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
     Ok(cells)
 }
 
-/// `results` has nothing for a run that was not made, and no figures for one that has no row.
+/// `results` has `None` for a run that was not executed, and no figures for a run without a row.
 fn results_of(
     options: &BenchOptions,
     keys: &[Key],

@@ -35,7 +35,7 @@ pub enum BenchWhat {
     Policies(Box<BenchPoliciesArgs>),
 }
 
-/// The destination of the figures.
+/// Options for the output of the figures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

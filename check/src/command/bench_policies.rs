@@ -1,8 +1,8 @@
 //! `foreread check bench policies`: passes validated options to the benchmark, prints the text, writes JSON and the page.
 //!
-//! The first signal stops the schedule: running simulations finish, complete cells are reported, and the
-//! exit code is 128 plus the number of the signal. The second one ends the process at once; with `--resume` no finished run
-//! is lost either way.
+//! The first signal stops the schedule: running simulations finish, complete cells are reported, and the exit code is
+//! 128 plus the number of the signal. The second signal ends the process at once. With `--resume`, no finished run is
+//! lost in either case.
 
 use crate::bench::policies::{self, BenchOptions, CellFilter};
 use crate::evaluation::{Design, verdict};
@@ -23,12 +23,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Maximum size of the list of recordings: a line has 100 bytes.
+/// Maximum size of the list of recordings; a line has about 100 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 /// The folder of the recordings in a clone.
 const RECORDINGS: &str = "check/recordings";
 
-/// Which cells `bench policies` measures.
+/// The set of cells that `bench policies` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchCells {
     /// 7 devices, 21 workloads, 2 caches, 12 settings and an imitation of mountpoint-s3
@@ -172,7 +172,7 @@ fn design(args: &BenchPoliciesArgs) -> Design {
     }
 }
 
-/// The requested recorded workloads, and how many the validation has.
+/// The requested recorded workloads, and the number of recordings in the validation.
 fn recordings(
     args: &BenchPoliciesArgs,
     only: &[CellFilter],
@@ -214,7 +214,7 @@ fn recordings(
     Ok((replays.collect::<Result<_, _>>()?, names.len()))
 }
 
-/// The names in the column `trace` of an index, in their order: files of its folder, each once.
+/// The names in the column `trace` of an index, sorted: each is a file in the folder of the index.
 fn traces_of(text: &str) -> Result<BTreeSet<&str>, String> {
     let mut lines = text.lines();
     let heads = lines.next().unwrap_or_default();
@@ -238,7 +238,7 @@ fn traces_of(text: &str) -> Result<BTreeSet<&str>, String> {
     Ok(names)
 }
 
-/// The recorded workload of a file.
+/// Loads the recorded workload of a file.
 fn trace(path: &Path) -> Result<Arc<Replay>, Fail> {
     let marked: OsString = [OsStr::new("trace:"), path.as_os_str()]
         .into_iter()
@@ -262,7 +262,7 @@ fn build() -> String {
     )
 }
 
-/// A flag that the first signal sets, and the number of the signal.
+/// A flag that the first signal sets, and the number of that signal.
 fn stopped_by_a_signal() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Fail> {
     let (stop, number) = (
         Arc::new(AtomicBool::new(false)),

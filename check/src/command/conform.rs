@@ -86,7 +86,8 @@ pub struct ConformArgs {
 const SEQUENCES: u64 = 200;
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
-/// Checks, prints the verdict and `decisions N divergences M`; a divergence is a failed check, and the first one is printed.
+/// Checks, and prints the verdict and `decisions N divergences M`. A divergence is a failed check; the first one is
+/// printed.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
         ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {
@@ -101,7 +102,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         ConformWhat::Rbd if args.check.is_some() => Err(Fail::input(
             "--check is for 'conform linux'",
             "",
-            "librbd is asked live: remove them",
+            "librbd is always checked live: remove these options",
         )),
         ConformWhat::Rbd if args.live.is_asked() => Err(Fail::input(
             "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'",
@@ -164,7 +165,7 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
     )
 }
 
-/// On the named cluster, or on a temporary one.
+/// Checks on the given cluster, or on a temporary one.
 #[cfg(feature = "rbd")]
 fn rbd(args: &ConformArgs) -> Result<(), Fail> {
     use foreread_testing::{CephCluster, run_ceph};
@@ -187,7 +188,7 @@ fn rbd(args: &ConformArgs) -> Result<(), Fail> {
     })
 }
 
-/// The tables one read at a time; the sequences also with four in flight.
+/// Checks the tables with one read at a time, and the sequences also with four in flight.
 #[cfg(feature = "rbd")]
 fn on_cluster(
     args: &ConformArgs,

@@ -1,6 +1,6 @@
 //! `foreread check conform linux` without a recording: compares the running kernel's decisions with ours, as a table or as JSON.
 //!
-//! Nothing is left behind; the first signal ends it after the current episode, the second at once.
+//! Nothing is left behind. The first signal ends the check after the current episode, the second at once.
 
 use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
 use clap::ValueEnum;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// None, one page, an odd number (the kernel makes 64 of it), the kernel's default, a number of pages that is no power of two,
-/// what is set for disks that stream, and more than the largest command.
+/// No readahead, one page, an odd number (the kernel rounds it to 64), the kernel's default, a number of pages that is
+/// not a power of two, a typical setting for streaming, and more than the largest command.
 const READ_AHEAD_KIB: [u64; 7] = [0, 4, 65, 128, 1000, 1024, 8192];
-/// Some three minutes for all combinations.
+/// All combinations together take about three minutes.
 const OPERATIONS: u64 = 10_000;
 
-/// What `--fs` takes beside the names of [`FileSystem::ALL`].
+/// The value of `--fs` for all file systems, in addition to the names of [`FileSystem::ALL`].
 pub const ALL_FS: &str = "all";
 
 fn file_systems() -> PossibleValuesParser {
@@ -85,7 +85,7 @@ pub struct ConformLiveArgs {
 }
 
 impl ConformLiveArgs {
-    /// Whether one of them is given.
+    /// Whether one of these options is given.
     pub fn is_asked(&self) -> bool {
         let ConformLiveArgs {
             fs,
@@ -100,7 +100,7 @@ impl ConformLiveArgs {
     }
 }
 
-/// Records, compares, prints; a divergence is a failed check.
+/// Records, compares and prints; a divergence is a failed check.
 pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
     if let Some(folder) = args.out.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input(
@@ -199,8 +199,8 @@ fn wanted(args: &ConformLiveArgs, seed: u64) -> CellSelection {
     }
 }
 
-/// The end of a comparison: a divergence is a failed check. Differences under memory pressure alone are neither that nor
-/// agreement.
+/// Evaluates a comparison: a divergence is a failed check. Differences only under memory pressure are neither a failure
+/// nor agreement.
 pub fn judge(
     first: Option<String>,
     pressed: u64,
@@ -229,12 +229,12 @@ fn chosen_file_systems(asked: &[String]) -> Vec<FileSystem> {
         .collect()
 }
 
-/// Whether every file system is asked for.
+/// Whether all file systems are requested.
 fn is_all(asked: &[String]) -> bool {
     asked.is_empty() || asked.iter().any(|name| name == ALL_FS)
 }
 
-/// A seed that differs from run to run and is short enough to type.
+/// A random seed that is short enough to type.
 fn drawn() -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

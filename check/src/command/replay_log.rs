@@ -1,7 +1,7 @@
-//! `foreread check replay-log LOG`: a recorded event log, replayed on a fresh core, must give the recorded actions.
+//! `foreread check replay-log LOG`: replays a recorded event log on a fresh core, which must give the recorded actions.
 //!
-//! Logs compressed by gzip, zstd, xz or bzip2 are recognised by content and unpacked. The
-//! replay reads lines of limited length, so a decompression bomb costs time but no memory.
+//! Logs compressed with gzip, zstd, xz or bzip2 are recognised by content and unpacked. The replay reads lines of
+//! limited length, so a decompression bomb costs time but no memory.
 
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread_cli::fail::Fail;
@@ -30,7 +30,7 @@ pub struct ReplayLogArgs {
 
 const REMEDY: &str = "name a log that the engine of this version has written";
 
-/// Replays and prints `identical: N events, M actions`; the first difference is a failed check.
+/// Replays the log and prints `identical: N events, M actions`; the first difference is a failed check.
 pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
     let log = args.log.as_path();
     let place = log.display();

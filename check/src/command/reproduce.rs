@@ -50,7 +50,7 @@ pub struct ReproduceArgs {
     pub json: Option<OsString>,
 }
 
-/// Makes the tables and prints them.
+/// Computes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[
         ("json", args.json.as_deref()),

@@ -1,4 +1,4 @@
-//! `foreread check store`: tests a store with a user's real account; its output belongs into bug reports.
+//! `foreread check store`: tests a store with a user's real account. The output is meant for bug reports.
 
 use crate::store::{self, StoreOutcome};
 use foreread::source::SourceName;
@@ -12,7 +12,8 @@ use std::fmt::Write;
 
 /// Hard limit of bytes read.
 const MOST: u64 = 1 << 30;
-/// Dollars for a million GETs and for a gigabyte that leaves the cloud. Source: Amazon S3 price list, us-east-1, November 2026; others are near.
+/// Dollars for a million GETs and for a gigabyte of egress. Source: Amazon S3 price list, us-east-1, November 2026;
+/// other providers are similar.
 const DOLLARS_A_MILLION: f64 = 0.40;
 const DOLLARS_A_GB: f64 = 0.09;
 
@@ -46,7 +47,7 @@ struct StoreReport<'a> {
     outcome: &'a StoreOutcome,
 }
 
-/// Runs the tests and prints; a broken promise is a failed check.
+/// Runs the tests and prints the result; a failed test is a failed check.
 pub fn run(args: &StoreArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let outcome = store::run(&args.source, args.bytes.min(MOST));
@@ -62,7 +63,7 @@ pub fn run(args: &StoreArgs) -> Result<(), Fail> {
     outputs.emit(|| text(&report), || json::pretty(&report), &[])?;
     match outcome.checks.iter().find(|check| !check.passed) {
         Some(check) => Err(Fail::check(
-            format!("not so: {}", check.check),
+            format!("test failed: {}", check.check),
             &args.source,
             "please report this output",
         )),
@@ -90,12 +91,12 @@ fn text(report: &StoreReport<'_>) -> String {
         let _ = writeln!(text, "first answer: {:.1} ms", first * 1e3);
     }
     if let Some(rate) = outcome.rate {
-        let _ = writeln!(text, "in order: {:.1} MB/s", rate / 1e6);
+        let _ = writeln!(text, "sequential: {:.1} MB/s", rate / 1e6);
     }
     let (requests, megabytes) = (outcome.requests, outcome.bytes as f64 / 1e6);
     let _ = writeln!(
         text,
-        "cost: {requests} requests for the object and {megabytes:.1} MB, about {:.4} USD from outside of the cloud",
+        "cost: {requests} requests for the object and {megabytes:.1} MB, about {:.4} USD if read from outside the cloud",
         report.dollars
     );
     text

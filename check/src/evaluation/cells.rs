@@ -1,16 +1,16 @@
-//! Which cells are measured, fixed before the policy that they judge was tuned.
+//! The cells to measure, chosen before the judged policy was tuned.
 //!
-//! `baseline` is every combination of 7 devices, 21 workloads and 2 caches that fits: 290 cells. `fractional` has more workloads
-//! and devices than can be combined in minutes: each workload runs on a few devices, chosen by a rule and not by result, so that
-//! each device gets about as many workloads.
+//! `baseline` is every valid combination of 7 devices, 21 workloads and 2 caches: 290 cells. `fractional` has more
+//! workloads and devices than can be combined in minutes: each workload runs on a few devices, which are chosen by a
+//! rule and not by result, so that each device gets about the same number of workloads.
 //!
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
-//! `validation` has the recordings of `check/recordings`, each on two devices that no other has, drawn from a seed, and 24 cells of small files that
-//! are read at random, each on a drawn device.
+//! `validation` has the recordings of `check/recordings`, each on two devices of its own that are drawn from a seed,
+//! and 24 cells of small files that are read at random, each on a drawn device.
 //!
-//! 12 devices and steps of 5 from 3 i: the three are different, and a device's neighbours in the list go to other workloads.
+//! With 12 devices and steps of 5 from 3 i, the three devices differ, and neighbours in the list get other workloads.
 //!
 //! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
 
@@ -22,28 +22,28 @@ use foreread_sim::rng::{Rng, mix};
 use serde::Serialize;
 use std::fmt;
 
-/// Which set of cells.
+/// A set of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// The 290 cells.
     Baseline,
-    /// A part of all combinations.
+    /// A subset of all combinations.
     Fractional,
-    /// Recorded programs on devices that are drawn at random: no constant is chosen on them.
+    /// Recorded programs on randomly drawn devices. No constant of a policy is chosen on them.
     Validation,
 }
 
 /// A workload on a device with a cache.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
-    /// As [`workloads::build`] reads it, or [`TRACE`] and the name of a recorded workload.
+    /// A text for [`workloads::build`], or [`TRACE`] and the name of a recorded workload.
     pub workload: String,
-    /// As [`devices::find`] reads it.
+    /// A text for [`devices::find`].
     pub device: String,
     pub cache: u64,
 }
 
-/// `sequential on rbd, cache 256M`.
+/// Formatted as `sequential on rbd, cache 256M`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cache = number::size(self.cache);
@@ -88,10 +88,10 @@ pub(crate) const BASELINE_WORKLOADS: [&str; 21] = [
 /// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
 pub(crate) const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 
-/// What the name of a recorded workload begins with. Its reads are not known beforehand, so its cells are not predictable.
+/// Prefix of the names of recorded workloads. Their reads are not known beforehand, so their cells are not predictable.
 pub const TRACE: &str = "trace:";
 
-/// Workloads whose next read follows from the ones before it.
+/// Workloads whose next read follows from earlier ones.
 const PREDICTABLE: [&str; 9] = [
     "sequential",
     "interleaved",
@@ -104,13 +104,13 @@ const PREDICTABLE: [&str; 9] = [
     "new-files",
 ];
 
-/// Devices of a fractional design for each workload.
+/// Number of devices for each workload in a fractional design.
 const DEVICES_A_WORKLOAD: usize = 3;
 
 /// Seed of the order of the cells.
 const ORDER: u64 = 1;
 
-/// The small files of the validation: MiB of a file, percent of its records that are read, KiB of a record.
+/// The small files of the validation: MiB of a file, percentage of its records that are read, KiB of a record.
 const SMALL_FILES: [(u64, u64, u64); 12] = [
     (1, 2, 4),
     (1, 10, 4),
@@ -127,17 +127,18 @@ const SMALL_FILES: [(u64, u64, u64); 12] = [
 ];
 const SMALL_CACHES: [u64; 2] = [16 << 20, 32 << 20];
 
-/// Drawn devices for each recording: 152 recordings are read on 304 devices.
+/// Number of drawn devices for each recording: 152 recordings are read on 304 devices.
 const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
-    /// Whether the reads of its workload can be predicted, committed beforehand: what the share of the oracle's gain is of.
+    /// Whether the reads of its workload are predictable, as decided beforehand. The share of the oracle's gain is
+    /// computed over these cells.
     pub fn predictable(&self) -> bool {
         let name = self.workload.split(':').next().unwrap_or("");
         PREDICTABLE.contains(&name)
     }
 
-    /// Whether it is one of the patterns that no published policy follows, so that a mean without them is also shown.
+    /// Whether its pattern is one that no published policy follows; a mean without such cells is also shown.
     pub(crate) fn strided_or_backward(&self) -> bool {
         self.workload.starts_with("strided") || self.workload.starts_with("backward")
     }
@@ -152,7 +153,7 @@ impl Design {
         }
     }
 
-    /// Its cells of workloads that are made, those that do not fit their device left out.
+    /// The cells of its generated workloads, without those that do not fit their device.
     pub fn cells(self) -> Vec<Cell> {
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
         workloads.extend(workloads::NAMES);
@@ -166,7 +167,8 @@ impl Design {
         cells
     }
 
-    /// Recorded workloads on each of its devices with each cache, or each on devices that no other has, drawn from the seed `draw`.
+    /// Recorded workloads: on each of the design's devices with each cache, or, in the validation, each on its own
+    /// devices drawn from the seed `draw`.
     pub(crate) fn cells_of_traces<'a>(
         self,
         names: impl IntoIterator<Item = &'a str>,
@@ -178,7 +180,7 @@ impl Design {
                 .flat_map(|name| all(&[&name], &self.devices()))
                 .collect();
         }
-        // Devices are numbered by the recording's name: another recording in the set moves none.
+        // Devices are keyed by the recording's name, so adding a recording does not change the devices of others.
         let on_drawn = |name: String| {
             (0..DEVICES_A_RECORDING).filter_map(move |j| {
                 let number = name
@@ -192,7 +194,7 @@ impl Design {
         names.flat_map(on_drawn).collect()
     }
 
-    /// Small files read at random, each with a small cache on a drawn device.
+    /// Small files that are read at random, each with a small cache on a drawn device.
     pub(crate) fn cells_of_small_files(draw: u64) -> Vec<Cell> {
         let numbered = SMALL_FILES
             .iter()
@@ -213,7 +215,7 @@ impl Design {
         devices
     }
 
-    /// Seeds on which the best opponent of a cell is chosen, and those on which all are judged.
+    /// The seeds for choosing the best opponent of a cell, and the seeds for judging all policies.
     pub fn seeds(self) -> (Vec<u64>, Vec<u64>) {
         match self {
             Design::Baseline => (vec![1], vec![4]),
@@ -222,7 +224,7 @@ impl Design {
         }
     }
 
-    /// The policies that are compared with.
+    /// The opponents, that is, the policies to compare with.
     pub fn opponents(self) -> Vec<String> {
         let names: &[&str] = match self {
             Design::Baseline => &opponents::BASELINE,
@@ -232,8 +234,9 @@ impl Design {
         names.iter().map(|name| (*name).to_string()).collect()
     }
 
-    /// The runs of its opponents and of `judged`, cell by cell; the oracle runs on one judging seed. The cells are in a shuffled order, the
-    /// same each time: the time that is left can be told from the time that has passed, and a bench that was stopped has whole cells.
+    /// The runs of this design's opponents and of the policies in `judged`, cell by cell; the oracle runs on only one
+    /// judging seed. The cells are in a fixed shuffled order, so that the remaining time can be estimated from the
+    /// elapsed time, and a stopped benchmark has complete cells.
     pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
         let (choose, judge) = self.seeds();
         let opponents = self.opponents();
@@ -263,7 +266,7 @@ impl Design {
     }
 }
 
-/// Every combination, with both caches.
+/// All combinations, with both caches.
 fn all(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for workload in workloads {

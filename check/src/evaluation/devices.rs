@@ -1,18 +1,18 @@
 //! Devices of the evaluation: the presets, and five whose speed changes or is limited.
 //!
-//! A setting that is right for a device is wrong after the device has changed, so a policy that measures must be tried on one that
-//! changes. All five are made from one network model of 200 MB/s:
+//! A setting that is right for a device may be wrong after the device has changed. So an adaptive policy must also be
+//! tested on a device that changes. All five use one network model of 200 MB/s:
 //!
 //! ```text
 //!   http-30ms   30 ms, 200 MB/s                            the store of the fsspec figures
 //!   step        1 ms, and 100 ms once half of the bytes of the workload have been fetched
 //!   collapse    15 ms and 200 MB/s, and 20 MB/s after half
 //!   tail        15 ms in the median, 300 ms in the 99th percentile
-//!   throttle    15 ms, and no more than 100 requests a second, 50 at once: one more waits
+//!   throttle    15 ms, and at most 100 requests per second, 50 at once: a further request waits
 //! ```
-//! Example: a workload of 128 MiB on `step`. The first 64 MiB that are submitted take 1 ms each request, the rest 100 ms.
-//! A store that answers 503 instead of waiting is not modelled: the simulator has no failures.
-//! Source: the list of the evaluation plan of `auto`; figures chosen, in the range that users of object stores report.
+//! Example: a workload of 128 MiB on `step`. Requests for the first 64 MiB take 1 ms each, all later ones 100 ms.
+//! A store that answers 503 instead of delaying requests is not modelled: the simulator has no failures.
+//! Source: the evaluation plan of `auto`; the figures are chosen within the range that users of object stores report.
 
 use foreread_core::policy::SpecError;
 use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
@@ -20,10 +20,10 @@ use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::throttle::Throttle;
 use foreread_sim::device::{Arrival, Command, Device};
 
-/// The devices that are no preset.
+/// The devices that are not presets.
 pub const NAMES: [&str; 5] = ["http-30ms", "step", "collapse", "tail", "throttle"];
 
-/// `throttle`: requests of any length.
+/// `throttle`: a request counts as one, whatever its length.
 const THROTTLE: Throttle = Throttle {
     requests_per_s: 100,
     request_bytes: u64::MAX,
@@ -33,7 +33,7 @@ const MS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceChoice {
-    /// Its figures, those before the change.
+    /// Its figures; for a changing device, those before the change.
     pub preset: Preset,
     change: Change,
 }
@@ -45,7 +45,7 @@ enum Change {
     Half(NetModel),
 }
 
-/// The device called `name`.
+/// The device with this name.
 /// Errors: [`SpecError::UnknownName`].
 pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
     let net = |ms: u64, p99_ms: Option<u64>| NetModel {
@@ -106,7 +106,8 @@ pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
 }
 
 impl DeviceChoice {
-    /// An idle device. `bytes` is what the workload reads: the change comes when half as many were submitted.
+    /// An idle device. `bytes` is the number of bytes that the workload reads; the device changes when half of them
+    /// have been submitted.
     pub fn build(&self, seed: u64, bytes: u64) -> Box<dyn Device> {
         match self.change {
             Change::Never => self.preset.build(seed),
@@ -125,14 +126,14 @@ impl DeviceChoice {
         }
     }
 
-    /// The preset if the device neither changes nor is throttled: the oracle knows only those.
+    /// The preset, if the device neither changes nor is throttled; the oracle can only handle such devices.
     pub(crate) fn steady(&self) -> Option<&Preset> {
         (matches!(self.change, Change::Never) && self.preset.throttle.is_none())
             .then_some(&self.preset)
     }
 }
 
-/// Two devices, the second after this many bytes.
+/// Two devices; the second one takes over after this many bytes.
 struct ChangingDevice {
     first: Box<dyn Device>,
     second: Box<dyn Device>,

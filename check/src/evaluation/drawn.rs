@@ -1,16 +1,18 @@
-//! Random devices, to which no constant can have been fitted.
+//! Random devices, to which no constant of a policy can have been fitted.
 //!
 //! ```text
 //!   drawn-SEED-N ──► keyed random numbers ──► a network, in three of four cases                a cache of 16M to 1G
 //!                                         └─► a disk with an arm, in one of four
 //! ```
-//! Each figure is drawn evenly over the logarithm of its range: latency 0.05 to 300 ms, its 99th percentile 1.5 to 30 times that, one
-//! connection 5 to 2,000 MB/s, the link that all share from one connection's rate (at least 20 MB/s) to 5,000, 1 to 128 requests at
-//! once, and with even odds no limit of requests a second or one of 100 to 10,000. A disk has 3,600 to 15,000 turns a minute, 30 to
-//! 300 MB/s at its outer edge, and a queue of 1 to 32.
+//! Each figure is drawn uniformly on a log scale: latency 0.05 to 300 ms; its 99th percentile 1.5 to 30 times that;
+//! rate of one connection 5 to 2,000 MB/s; rate of the shared link from that of one connection (at least 20 MB/s) to
+//! 5,000 MB/s; 1 to 128 concurrent requests. With a probability of one half there is a limit of 100 to 10,000 requests
+//! per second. A disk has 3,600 to 15,000 revolutions per minute, 30 to 300 MB/s at its outer edge, and a queue of 1 to
+//! 32.
 //!
-//! Example: `drawn-1-0` is the first device of seed 1. The same name is the same device in every run and on every machine.
-//! Source: general knowledge; the ranges are those that users report of stores, exports and disks.
+//! Example: `drawn-1-0` is the first device of seed 1. The same name gives the same device in every run and on every
+//! machine.
+//! Source: general knowledge; the ranges are those that users report for stores, exports and disks.
 
 use foreread_sim::device::hdd::{HddModel, Seek, TrackRates};
 use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
@@ -18,7 +20,7 @@ use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::throttle::Throttle;
 use foreread_sim::rng::{Rng, mix};
 
-/// What the name of a drawn device begins with.
+/// Prefix of the names of drawn devices.
 const PREFIX: &str = "drawn-";
 const MB_PER_S: f64 = 1e6;
 const MS: f64 = 1e6;
@@ -27,7 +29,7 @@ pub fn name(seed: u64, n: u64) -> String {
     format!("{PREFIX}{seed}-{n}")
 }
 
-/// The device of this name and the bytes of the cache before it; none if the name is none of a drawn one.
+/// The device with this name, and the size of its cache in bytes; `None` if it is not the name of a drawn device.
 pub fn find(name: &str) -> Option<(Preset, u64)> {
     let (seed, n) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
@@ -55,7 +57,8 @@ fn network(draw: &mut impl FnMut(f64, f64) -> f64) -> Preset {
     let connections = draw(1.0, 128.0).round() as u32;
     let is_limited = draw(1.0, 4.0) < 2.0;
     let requests_per_s = draw(100.0, 10_000.0) as u64;
-    // Limits of requests as the engine has them for storage of this kind: NBD and RBD below a millisecond or two, objects above.
+    // Request limits are those of the engine for similar storage: NBD and RBD below one or two milliseconds, objects
+    // above.
     let like = if rtt_ns < 2.0 * MS {
         "rbd"
     } else {

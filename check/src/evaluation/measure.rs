@@ -1,11 +1,11 @@
-//! One run: a policy in a cell with a seed, and the figures that are kept of it.
+//! One run: a policy in a cell with a seed, and the resulting figures.
 //!
 //! ```text
 //!   Key (cell, policy, seed) ──► workload, device, machine ──simulator, Watcher──► Figures
 //! ```
-//! The limits are those of `compare` on a model: as many requests in flight as the device takes, half of them ahead. The cache
-//! page is the policy's, or else the workload's. `oracle` in place of a policy is the search with perfect foresight; it has a
-//! time and no other figure that a policy could be held to.
+//! The limits are those of `compare` on a model: as many requests in flight as the device accepts, half of them
+//! readahead. The cache page is that of the policy, or else that of the workload. `oracle` in place of a policy is the
+//! search with perfect foresight; its only figure that can be compared with a policy's is its time.
 
 use super::watcher::Watcher;
 use super::{Cell, devices, opponents, workloads};
@@ -23,29 +23,30 @@ use serde::{Deserialize, Serialize};
 pub struct Key {
     /// Workload, device, cache.
     pub cell: Cell,
-    /// As `--policy` takes it, or [`ORACLE`].
+    /// As in `--policy`, or [`ORACLE`].
     pub policy: String,
     /// Seed of the workload and of the device.
     pub seed: u64,
 }
 
-/// What a run came to. Undefined is none. Fractions have 15 digits, so that a file of JSON gives back the same number.
+/// The figures of a run. Undefined values are `None`. Fractions have 15 digits, so that reading them back from JSON
+/// gives the same number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Virtual seconds.
     pub time_s: f64,
     /// Seconds that reads waited.
     pub stall_s: f64,
-    /// Bytes fetched a distinct byte demanded.
+    /// Bytes fetched for each distinct byte demanded.
     pub overfetch: Option<f64>,
     pub requests: u64,
-    /// Readahead bytes that no read had demanded when they left, and those that were left over at the end.
+    /// Readahead bytes that were never demanded: those that left the cache, and those left over at the end.
     pub unused_bytes: u64,
-    /// 99th percentile of a read's latency; of the random reader's waits where a cell has an antagonist.
+    /// 99th percentile of a read's latency; in a cell with an antagonist, of the random reader's waits.
     pub p99_us: Option<f64>,
-    /// Byte seconds of readahead held unread.
+    /// Unread readahead held, in byte seconds.
     pub held_byte_s: f64,
-    /// What the credit of `auto` is counted from: bytes demanded, used and left unused.
+    /// The bytes that determine the credit of `auto`: demanded, used and left unused.
     pub demand_bytes: u64,
     /// Readahead bytes that were demanded.
     pub used_bytes: u64,
@@ -53,14 +54,13 @@ pub struct Figures {
     pub missed_bytes: u64,
 }
 
-/// Carries out one run. None where the oracle has too much to know, or the device changes.
-/// Errors: a name that does not exist or a value that does not fit.
+/// Executes one run. `None` if the workload is too large for the oracle, or if the device changes. Errors: an unknown
+/// name or an invalid value.
 pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
     measure_workload(key, &workloads::build(&key.cell.workload, key.seed)?)
 }
 
-/// The same of a workload that the caller has built, such as a recorded one.
-/// Errors: as [`measure`].
+/// Like [`measure`], for a workload that the caller has built, such as a recorded one. Errors: those of [`measure`].
 pub(crate) fn measure_workload(
     key: &Key,
     workload: &Workload,
@@ -112,8 +112,8 @@ pub fn simulate(
     figures(&result, &watcher)
 }
 
-/// Whether `auto` wasted no more than its bound allows: what `max-overfetch` says of the bytes that were demanded, missed or read ahead, and the
-/// debt (at most a quarter of the cache, at least 1 MiB).
+/// Whether `auto` wasted at most as much as its bound allows: the part `max-overfetch` of the demanded, missed or
+/// read-ahead bytes, plus the debt (at most a quarter of the cache, at least 1 MiB).
 pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
     let spec =
         parse_spec(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
@@ -155,7 +155,7 @@ fn figures(result: &RunResult, watcher: &Watcher) -> Figures {
     }
 }
 
-/// The number with 15 significant digits: as many as a decimal fraction keeps through a number of 53 bits.
+/// The number with 15 significant digits, which a 53-bit number can represent without loss.
 fn digits(value: f64) -> f64 {
     format!("{value:.14e}").parse().unwrap_or(value)
 }

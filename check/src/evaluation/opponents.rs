@@ -1,9 +1,9 @@
-//! Which policies are compared with, and how a name becomes a policy.
+//! The policies to compare with, and the conversion of a name to a policy.
 //!
-//! `BASELINE` are the settings that a user of foreread could choose between before `auto`, and the imitation that wins most often. `EIGHT`
-//! are four of them and four that adapt.
+//! `BASELINE` has the settings that a user of foreread could choose before `auto`, and the imitation that wins most
+//! often. `EIGHT` has four of them and four adaptive policies.
 //!
-//! A policy whose value depends on the capacity of the device gets the capacity of the model.
+//! If a value of a policy depends on the capacity of the device, the model's capacity is used.
 
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_history::parse;
@@ -25,9 +25,10 @@ pub(crate) const BASELINE: [&str; 13] = [
     "peer-mountpoint-s3",
 ];
 
-/// Opponents of the fractional design. `none` and three maxima of `linux-6.18` are fastest in 54 of its 111 cells, the imitation of
-/// mountpoint-s3 in 37 (seed 1, 13 candidates). AMP and the read stream win few cells and are here as
-/// policies that adapt; `zfetch`, which wins none, shows what its rule for growth costs. Left out: `linux-6.18:max=512K` (8 cells,
+/// Opponents of the fractional design. `none` and three maxima of `linux-6.18` are fastest in 54 of its 111 cells, the
+/// imitation of mountpoint-s3 in 37 (seed 1, 13 candidates). AMP and the read stream win few cells and are included as
+/// adaptive policies. `zfetch` wins none, and shows the cost of its rule for growth. Left out: `linux-6.18:max=512K` (8
+/// cells; it is between two included settings) and `rbd-plain` (3).
 /// between two that are here), `rbd-plain` (3).
 pub(crate) const EIGHT: [&str; 8] = [
     "none",
@@ -40,7 +41,7 @@ pub(crate) const EIGHT: [&str; 8] = [
     "peer-mountpoint-s3",
 ];
 
-/// Opponents of the validation: the settings that people use, those that adapt, and the imitation that wins most often.
+/// Opponents of the validation: the usual settings, the adaptive policies, and the imitation that wins most often.
 pub const VALIDATION: [&str; 12] = [
     "none",
     "linux-2.6.23",

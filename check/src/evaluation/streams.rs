@@ -1,18 +1,19 @@
-//! AMP's experiment: 100 readers in order at once, by size of the cache and by think time.
+//! AMP's experiment: 100 concurrent sequential readers, by cache size and think time.
 //!
-//! With 100 streams a cache holds some hundred KiB of each. Readahead that is too long evicts what the other streams have not
-//! read yet; readahead that is too short turns the disk into a random reader. AMP was made for this, so its throughput is the
-//! measure: `auto` has to reach at least 0.98 of it in each cell.
+//! With 100 streams, a cache holds some hundred KiB for each. Readahead that is too long evicts pages that other
+//! streams have not read yet; readahead that is too short turns the disk into a random reader. AMP was made for this,
+//! so its throughput is the yardstick: `auto` must reach at least 0.98 of it in each cell.
 //!
 //! ```text
 //!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
 //!             164, 655, 2621 KiB a stream     wanted: all that the disk gives, 164 MB/s, 16 MB/s
 //! ```
-//! Example: with 16 MiB and no pause, windows of 4 MiB do not fit 100 times: they are refused, or evicted unread.
+//! Example: with 16 MiB and no pauses, windows of 4 MiB do not fit 100 times: they are refused, or evicted unread.
 //!
-//! The disk is `hdd-7200`; the publication had five SCSI disks. 100 files of 4 MiB: long enough for AMP's degree, which grows by
-//! the size of a read for each part, to reach its end in the two smaller caches.
-//! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007 (100 concurrent streams); sizes chosen.
+//! The disk is `hdd-7200`; the publication had five SCSI disks. There are 100 files of 4 MiB. That is long enough for
+//! AMP's degree, which grows by the size of a read for each part, to reach its final value in the two smaller caches.
+//! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007 (100 concurrent
+//! streams); sizes chosen.
 
 use super::measure::{Figures, Key, is_within_credit, simulate};
 use super::verdict::JUDGED;
@@ -21,14 +22,14 @@ use foreread_history::parse_workload;
 use foreread_sim::workload::{Job, Request, Workload};
 
 const DEVICE: &str = "hdd-7200";
-/// The policy that is the measure, and the least share of its throughput.
+/// The reference policy, and the minimum share of its throughput.
 const MEASURE: &str = "amp";
 const TARGET: f64 = 0.95;
 
 const STREAMS: u64 = 100;
 const FILE_BYTES: u64 = 4 << 20;
 
-/// A cache in bytes and a pause between two reads of a reader in microseconds.
+/// A cache size in bytes, and the pause between two reads of a reader in microseconds.
 type Place = (u64, u64);
 
 fn places() -> impl Iterator<Item = Place> {
@@ -53,7 +54,7 @@ fn simulated(workload: &Workload, device: &str, cache: u64, policy: &str) -> Fig
     simulate(workload, &device, &key, &chosen)
 }
 
-/// A policy's figures, and its throughput over that of [`MEASURE`].
+/// A policy's figures, and its throughput divided by that of [`MEASURE`].
 fn beside_amp((cache, think): Place, policy: &str) -> (Figures, f64) {
     let text = format!("readers:streams={STREAMS},record=32K,bytes={FILE_BYTES},think={think}");
     let workload = parse_workload(&text).and_then(|chosen| chosen.build(STREAMS * FILE_BYTES, 1));
@@ -77,7 +78,7 @@ fn the_table_of_100_streams() {
     }
 }
 
-/// A small cache, and one that holds more than the disk's queue: in both AMP is passed, within the credit.
+/// A small cache, and a cache that holds more than the disk's queue: in both, `auto` beats AMP within its credit.
 #[test]
 fn auto_reaches_amp_with_100_streams() {
     let places: Vec<Place> = places().collect();
@@ -90,7 +91,8 @@ fn auto_reaches_amp_with_100_streams() {
     assert!(none < 0.7, "none reaches {none} of it");
 }
 
-/// Readers whose windows fill a cache of 64 MiB, 64 in each of 16 files and 256 in a file each: at most a tenth of the readahead is unused.
+/// Readers whose windows fill a cache of 64 MiB (16 files with 64 readers each, or 256 files with one): at most a tenth
+/// of the readahead is unused.
 #[test]
 fn many_readers_leave_little_unused() {
     let (bytes, record) = (1 << 20, 64 << 10);

@@ -1,20 +1,20 @@
-//! The targets of a policy, each as one number beside its limit.
+//! The targets of a policy, each as one number with its limit.
 //!
 //! ```text
 //!   Report ──rows of the policy──► the worst value of the cells that a target is about ──► at most (or at least) the limit
 //! ```
-//! Example: `random`, `dense-random` and `processes` may fetch at most 1.02 bytes for each byte that is demanded. Of 42 such cells
-//! the worst one has 1.031, so the target is missed, and the cell is named.
+//! Example: `random`, `dense-random` and `processes` may fetch at most 1.02 bytes for each demanded byte. The worst of
+//! 42 such cells has 1.031, so the target is missed, and the report names that cell.
 //!
-//! A target whose cells were not run has no value and is neither met nor missed; where only a part of the design was run, a mean is not
-//! judged. Source of the targets: issue 18. Those of live
-//! sources are not here: a simulation cannot judge them.
+//! A target whose cells were not run has no value, and is neither met nor missed. If only a part of the design was run,
+//! means are not judged. Source of the targets: issue 18. The targets for live sources are not here, because a
+//! simulation cannot judge them.
 
 use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, geometric, is_judged};
 use super::{Cell, Design};
 use serde::Serialize;
 
-/// A target, and what the runs say.
+/// A target, and the result of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
     pub policy: String,
@@ -25,22 +25,22 @@ pub struct Target {
     pub at_least: bool,
     /// The number measured.
     pub value: Option<f64>,
-    /// Whether it is reached; none where nothing was measured, or not all of what it is about: then a cell beyond the limit misses it, and
-    /// neither a mean nor cells within the limit say anything.
+    /// Whether the target is met; `None` if nothing was measured, or not all of its cells. With a part of the cells, a
+    /// cell beyond the limit is a miss, but a mean, or cells within the limit, decide nothing.
     pub met: Option<bool>,
-    /// The cell that the value is of, where it is the worst of several.
+    /// The cell that has this value, if the value is the worst of several cells.
     pub cell: Option<Cell>,
 }
 
-/// A policy may take so much longer than no readahead.
+/// Maximum time of a policy relative to no readahead.
 const MAX_BESIDE_NONE: f64 = 1.02;
-/// Reads that cannot be predicted: readahead must not cost anything there.
+/// Workloads with unpredictable reads: readahead must not cost anything there.
 const UNPREDICTABLE: [&str; 3] = ["random", "dense-random", "processes"];
-/// The recorded workloads of [Crume 2014] that a target is about, and the device that they were measured on.
+/// The recorded workloads of [Crume 2014] for which there is a target, and the device on which they were measured.
 const RECORDED: [&str; 3] = ["boot-ide", "grep-ide", "grep-virtio"];
 const RECORDED_ON: &str = "rbd";
 
-/// The targets of `policy` in a design, of which only a part was run where `is_partial`.
+/// The targets of `policy` in a design; `is_partial`: only a part of the design was run.
 pub fn targets(report: &Report, policy: &str, design: Design, is_partial: bool) -> Vec<Target> {
     let mut view = View {
         report,
@@ -55,7 +55,7 @@ pub fn targets(report: &Report, policy: &str, design: Design, is_partial: bool) 
     view.targets
 }
 
-/// The rows of a policy beside those of the others.
+/// The rows of a policy, and those of the others.
 struct View<'a> {
     report: &'a Report,
     policy: &'a str,
@@ -64,7 +64,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Recorded programs and drawn devices. The limits are aims, chosen before the first run.
+    /// Targets for recorded programs and drawn devices. The limits were chosen before the first run.
     fn of_validation(&mut self) {
         const KERNEL_512K: &str = "linux-6.18:max=512K";
         let (report, policy) = (self.report, self.policy);
@@ -79,26 +79,26 @@ impl View<'_> {
         let total = report.total(policy);
         let mean = total.and_then(|t| t.mean_against_best);
         let share = total.and_then(|t| t.oracle_share);
-        let what = "geometric mean against the best that reads as much, or 1.25";
+        let what = "geometric mean against the best with as many bytes, or 1.25";
         self.at_most(what, 0.75, mean);
-        let what = "share of the cells that are slower than it by over 5 %";
+        let what = "share of cells over 5 % slower than that best";
         self.at_most(what, 0.08, among(slow).map(|slow| slow / cells));
         let all = |_: &Row| true;
-        self.worst("worst cell against it", 1.15, &all, &|r| r.ratio);
+        self.worst("worst cell against that best", 1.15, &all, &|r| r.ratio);
         self.worst("worst seed of a cell", 1.15, &all, &|r| r.worst_seed);
         let what = "geometric mean against linux-6.18:max=512K";
         self.at_most(what, 0.85, times(KERNEL_512K));
-        let what = "bytes read beside linux-6.18:max=512K";
+        let what = "bytes read, relative to linux-6.18:max=512K";
         self.at_most(what, 1.0, fetched(KERNEL_512K));
         let what = "geometric mean against linux-6.18:max=4M";
         self.at_most(what, 0.9, times(ONE_SETTING));
-        let what = "bytes read beside linux-6.18:max=4M";
+        let what = "bytes read, relative to linux-6.18:max=4M";
         self.at_most(what, 1.0, fetched(ONE_SETTING));
-        let what = "bytes read beside none, geometric mean";
+        let what = "bytes read, relative to none, geometric mean";
         self.at_most(what, 1.15, fetched("none"));
-        let what = "bytes read beside none, worst cell";
+        let what = "bytes read, relative to none, worst cell";
         self.worst(what, 1.3, &all, &|r| bytes(report, r, "none"));
-        let what = "cells slower than none by over 2 %";
+        let what = "cells over 2 % slower than none";
         self.at_most(what, 0.0, among(beside_none));
         self.at_least("share of the oracle's gain", 0.35, share);
     }
@@ -125,14 +125,14 @@ impl View<'_> {
         self.worst(what, MAX_RATIO, &|_| true, &|r| r.ratio);
         let what = "geometric mean of the times against linux-6.18:max=4M";
         self.at_most(what, 0.75, others.and_then(|t| t.against_max_4m));
-        let what = "the same without strided and backward reads";
+        let what = "that mean without strided and backward reads";
         let less = others.and_then(|t| t.against_max_4m_without_strided_backward);
         self.at_most(what, 0.84, less);
         let share = total.and_then(|t| t.oracle_share);
         self.at_least("share of the oracle's gain", 0.85, share);
         let what = "overfetch of random, dense-random, processes";
         self.worst(what, 1.02, &is_random, &overfetch);
-        self.worst("p99 of the same against none", 1.02, &is_random, &p99);
+        self.worst("p99 of these three against none", 1.02, &is_random, &p99);
         let what = "p99 of a random reader beside a scan against none";
         self.worst(what, 1.10, &|r| is(r, &["antagonist"]), &p99);
         let what = "overfetch of fsspec's seven patterns";
@@ -141,7 +141,7 @@ impl View<'_> {
         self.worst(what, 1.02, &|r| is(r, &["fsspec-random"]), &overfetch);
         let what = "time of boot-ide and both greps on rbd against rbd-plain";
         self.worst(what, 1.0, &is_recorded, &|r| time(report, r, "rbd-plain"));
-        let what = "unused bytes of the same against rbd-plain";
+        let what = "unused bytes of these three against rbd-plain";
         self.worst(what, 0.5, &is_recorded, &unused);
         let what = "time of both greps on rbd against none";
         self.worst(what, 1.0, &is_grep, &|r| time(report, r, "none"));
@@ -154,7 +154,7 @@ impl View<'_> {
         }
     }
 
-    /// The largest value among the cells that a target is about.
+    /// The largest value among the cells of a target.
     fn worst(
         &mut self,
         target: &'static str,
@@ -269,10 +269,10 @@ mod tests {
         let on = |device: &str| Some(device.to_string());
         for (what, value, met, device) in [
             ("overfetch of random,", 1.16, false, on("hdd-7200")),
-            ("p99 of the same", 2.0, false, on("hdd-7200")),
+            ("p99 of these three", 2.0, false, on("hdd-7200")),
             // boot-ide on nvme is 4.5 times as slow as rbd-plain, and is not what the target is about.
             ("time of boot-ide", 1.5, false, on("rbd")),
-            ("unused bytes of the same", 0.4, true, on("rbd")),
+            ("unused bytes of these three", 0.4, true, on("rbd")),
             ("time of both greps", 1.0, true, on("rbd")),
             ("runs that waste", 0.0, true, None),
         ] {

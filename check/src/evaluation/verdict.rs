@@ -1,4 +1,4 @@
-//! From runs to cells and totals: which cells a policy loses, and by how much.
+//! Computes cells and totals from runs: which cells a policy loses, and by how much.
 //!
 //! ```text
 //!   opponents on choosing seeds ──overfetch <= 1.25, least mean time──► the best of the cell
@@ -7,18 +7,20 @@
 //!           over all cells of the policy, below 0.05
 //!   share of the oracle's gain = ln(none / policy) / ln(none / oracle), over cells the sum of the first over the sum of the second
 //! ```
-//! Example: best of the cell 2.0 s, the policy 2.2 s, none 8 s, oracle 1.6 s. Ratio 1.1, lost; share ln(3.64) / ln(5) = 0.80.
-//! With a second cell that gains 0.1 of 0.2 the share of both is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would be that of the
-//! cells with next to nothing to gain. All times are of the first judging seed, which is the oracle's.
+//! Example: the best opponent of the cell takes 2.0 s, the policy 2.2 s, none 8 s, the oracle 1.6 s. The ratio is 1.1,
+//! so the cell is lost; the share is ln(3.64) / ln(5) = 0.80. With a second cell that gains 0.1 of 0.2, the share of
+//! both is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would mostly reflect cells with almost nothing to gain.
+//! All times are those of the first judging seed, which is the oracle's.
 //!
-//! The oracle is a search and no bound: where a device draws its latencies at random, a policy makes other requests and may draw better
-//! ones. A share is above 1 in such a cell, and [`Row::oracle_ratio`] is below 1.
+//! The oracle is a search and not a bound: if a device has random latencies, a policy makes other requests and may draw
+//! better ones. Then the share in a cell is above 1, and [`Row::oracle_ratio`] is below 1.
 //!
-//! In the design `validation` an opponent may read as much as the judged policy did in the cell, or 1.25, whichever is more: a policy that pays
-//! with bytes is compared with others that do. The ratio against the best within 1.25 is given beside it.
+//! In the design `validation`, an opponent may read as much as the judged policy did in the cell, or 1.25 times the
+//! demanded bytes, whichever is more. So a policy that reads more is compared with others that read as much. The ratio
+//! against the best within 1.25 is also given.
 //!
-//! The unrestricted best, chosen on the judging seeds themselves, is given beside it: it may read any number of useless bytes,
-//! and is what the totals of `baseline` are of.
+//! The unrestricted best, chosen on the judging seeds themselves, is given in addition. It may read any number of
+//! useless bytes, and the totals of `baseline` are based on it.
 
 use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};
@@ -29,29 +31,30 @@ use std::collections::BTreeMap;
 
 pub(crate) const JUDGED: &str = "auto";
 
-/// Whether a policy is [`JUDGED`], with whatever parameters.
+/// Whether a policy is [`JUDGED`], whatever its parameters.
 pub(crate) fn is_judged(policy: &str) -> bool {
     policy.split(':').next() == Some(JUDGED)
 }
 
-/// The single setting that the geometric mean is also taken against.
+/// The single setting against which a geometric mean is also computed.
 pub(crate) const ONE_SETTING: &str = "linux-6.18:max=4M";
-/// An opponent may read at most this many times the demanded bytes.
+/// Maximum bytes that an opponent may read, relative to the demanded bytes.
 pub const MAX_OVERFETCH: f64 = 1.25;
-/// What differs by less is the same number of bytes, on other seeds.
+/// Byte counts on other seeds that differ by less than this count as equal.
 const SAME_BYTES: f64 = 1.01;
-/// A policy may be so much slower than the best.
+/// Maximum time of a policy relative to the best.
 pub(crate) const MAX_RATIO: f64 = 1.05;
 
-/// Logarithm of none / oracle below which there is no gain to have a share of: 2 %. Below it the share is noise (a sequential
-/// reader on `rbd` has nothing to gain, so a policy that costs 1 % would have a share of minus thousands).
+/// The gain is counted only if the logarithm of none / oracle is at least this: 2 %. Below it, the share is noise (a
+/// sequential reader on `rbd` has nothing to gain, so a policy that costs 1 % would have a share of minus thousands).
 pub const MIN_GAIN: f64 = 0.02;
 
-/// Times the oracle's below which a policy has beaten it: the search ends within 0.1 % of what it could reach.
+/// If the time relative to the oracle's is below this, the policy has beaten the oracle: the search ends within 0.1 %
+/// of its optimum.
 pub(crate) const BEATEN: f64 = 0.999;
 
-/// A policy in a cell, over the judging seeds. As JSON a row of the oracle has a time and a share, and zeros: the search holds and
-/// requests what a policy could not.
+/// A policy in a cell, over the judging seeds. In JSON, a row of the oracle has a time and a share, and otherwise
+/// zeros, because its other figures cannot be compared with a policy's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     #[serde(flatten)]
@@ -64,22 +67,23 @@ pub struct Row {
     /// The best opponent within the limit of overfetch, chosen on other seeds, and the ratio against it.
     pub best: Option<String>,
     pub ratio: Option<f64>,
-    /// The worst seed's ratio against it.
+    /// The ratio of the worst seed against that opponent.
     pub worst_seed: Option<f64>,
-    /// Against the best within [`MAX_OVERFETCH`], where a policy that reads more is compared with others that do.
+    /// The ratio against the best within [`MAX_OVERFETCH`], if a policy that reads more is compared with others that
+    /// read as much.
     pub lean_ratio: Option<f64>,
-    /// 95 % interval of the ratio, not corrected for the number of cells; none with one judging seed.
+    /// 95 % interval of the ratio, not corrected for the number of cells; `None` with one judging seed.
     pub ratio_ci95: Option<[f64; 2]>,
-    /// The best of all on the same seeds, and the ratio against it.
+    /// The best of all opponents on the same seeds, and the ratio against it.
     pub unrestricted: Option<String>,
     pub unrestricted_ratio: Option<f64>,
-    /// What it gains and what the oracle gains, in cells that count in which that is [`MIN_GAIN`].
+    /// The gains of policy and oracle, in cells that count and in which the oracle's gain is at least [`MIN_GAIN`].
     #[serde(skip)]
     gains: Option<Gains>,
     pub oracle_share: Option<f64>,
-    /// Its time / the oracle's: below 1 the oracle is no bound.
+    /// Its time / the oracle's time; the oracle is not a bound if this is below 1.
     pub oracle_ratio: Option<f64>,
-    /// Clearly slower than the best.
+    /// Whether it is clearly slower than the best.
     pub lost: bool,
 }
 
@@ -108,35 +112,36 @@ impl Gains {
 #[derive(Clone, Debug, Serialize)]
 pub struct Total {
     pub policy: String,
-    /// Against [`ONE_SETTING`], and without strided and backward.
+    /// The mean against [`ONE_SETTING`], and that mean without strided and backward reads.
     pub against_max_4m: Option<f64>,
     pub against_max_4m_without_strided_backward: Option<f64>,
-    /// Of [`Row::ratio`], [`Row::lean_ratio`] and [`Row::unrestricted_ratio`].
+    /// The means of [`Row::ratio`], [`Row::lean_ratio`] and [`Row::unrestricted_ratio`].
     pub mean_against_best: Option<f64>,
     pub mean_against_lean: Option<f64>,
     pub mean_against_unrestricted: Option<f64>,
     pub worst_against_unrestricted: Option<f64>,
-    /// The worst of [`Row::ratio`], and how many cells are lost.
+    /// The worst [`Row::ratio`], and the number of lost cells.
     pub worst: Option<f64>,
     pub lost: usize,
     /// Share of the oracle's gain.
     pub oracle_share: Option<f64>,
-    /// Cells in which it is faster than the oracle by [`BEATEN`], and the least [`Row::oracle_ratio`] with its cell.
+    /// The number of cells in which it is faster than [`BEATEN`] times the oracle, and the minimum
+    /// [`Row::oracle_ratio`] with its cell.
     pub beats_oracle: usize,
     pub least_oracle_ratio: Option<f64>,
     pub least_oracle_cell: Option<Cell>,
-    /// Bytes fetched for a distinct byte demanded.
+    /// Bytes fetched for each distinct byte demanded.
     pub overfetch: Option<f64>,
 }
 
-/// Everything that the runs say.
+/// All results of the runs.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Lost cells first, the worst of them at the top, then in the order of the cells.
+    /// Rows: lost cells first, worst first, then the other cells in their order.
     pub rows: Vec<Row>,
-    /// The best mean first.
+    /// Totals, best mean first.
     pub totals: Vec<Total>,
-    /// Runs of [`JUDGED`] that wasted more than its credit allows, on any seed.
+    /// Runs of [`JUDGED`] that wasted more than the credit allows, with any seed.
     pub over_credit: Vec<Key>,
     places: BTreeMap<Cell, BTreeMap<String, usize>>,
 }
@@ -183,7 +188,7 @@ pub fn report(runs: &Runs, design: Design) -> Report {
         let unrestricted = best_of(&opponents, |p| view.log_time(p, &judge));
         for policy in cell_runs.keys() {
             let best = match design {
-                // Where no opponent is within it, because a small cache reads much again, the one that reads least.
+                // If no opponent is within it (a small cache reads much again), the one that reads least.
                 Design::Validation => {
                     let own = view.overfetch(policy, &judge) * SAME_BYTES;
                     within(MAX_OVERFETCH.max(own)).or_else(|| {
@@ -250,7 +255,7 @@ impl View<'_> {
         self.runs.get(policy)?.get(&seed)
     }
 
-    /// Mean of the logarithm of the time; none unless every seed was run.
+    /// Mean of the logarithm of the time; `None` unless every seed was run.
     fn log_time(&self, policy: &str, seeds: &[u64]) -> Option<f64> {
         let time = |seed: &u64| self.get(policy, *seed).map(|f| f.time_s.ln());
         let times: Option<Vec<f64>> = seeds.iter().map(time).collect();
@@ -268,7 +273,7 @@ impl View<'_> {
         mean(&all.collect::<Vec<_>>()).unwrap_or(0.0)
     }
 
-    /// The row of a policy beside the best opponent, the best lean one, and the best of all.
+    /// The row of a policy, with the best opponent, the best lean one, and the best of all.
     fn row(
         &self,
         cell: &Cell,
@@ -368,7 +373,7 @@ fn best_of(names: &[String], time: impl Fn(&str) -> Option<f64>) -> Option<Strin
     best.map(|(_, name)| name.clone())
 }
 
-/// Rows are lost for each policy by itself: Holm's correction is over its cells.
+/// Marks lost rows, for each policy separately: Holm's correction is over its cells.
 fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64]) {
     let mut of_policy: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Measures a run while it executes: the unread readahead held, and the waits of a random reader.
+//! Takes measurements during a run: the unread readahead held, and the waits of a random reader.
 //!
 //! ```text
 //!   held    integral of (bytes planned - bytes touched - bytes that left unused) over time
@@ -19,7 +19,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Of a run with pages of `page` bytes; `antagonist` is the open description whose waits are kept.
+    /// For a run with pages of `page` bytes. `antagonist` is the open description whose waits are recorded.
     pub fn new(page: u64, antagonist: Option<u32>) -> Watcher {
         Watcher {
             page,
@@ -31,7 +31,7 @@ impl Watcher {
         }
     }
 
-    /// Byte seconds of unread readahead.
+    /// Unread readahead, in byte seconds.
     pub fn held_byte_s(&self) -> f64 {
         self.held_byte_s
     }

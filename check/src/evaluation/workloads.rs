@@ -1,6 +1,6 @@
-//! Workloads that only the evaluation has, and the size that each is run at.
+//! Workloads that exist only in the evaluation, and the size at which each is run.
 //!
-//! They are patterns that other projects measure with, or that were made against adaptive readahead:
+//! They are patterns from benchmarks of other projects, or patterns that are difficult for adaptive readahead:
 //!
 //! ```text
 //!   fsspec-*          the seven patterns of the fsspec comparison: 64 KiB or 1 MiB reads on 64 MiB
@@ -13,7 +13,8 @@
 //!   antagonist        a random reader beside a scan: the latency that counts is the random reader's
 //!   streams-100       100 readers at once, a file each (AMP, FAST 2007)
 //! ```
-//! All others are those of [`foreread_sim::workload`]. Sources: the projects named; sizes chosen so that a run takes well under a second.
+//! All others are those of [`foreread_sim::workload`]. Sources: the named projects; sizes chosen so that a run takes
+//! well under a second.
 
 use super::devices;
 use foreread_core::policy::SpecError;
@@ -21,7 +22,8 @@ use foreread_history::parse_workload;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Job, Request, Workload};
 
-/// The workloads of this file, and of those of [`foreread_sim::workload`] the four that a policy failed on which was good on all others.
+/// The workloads of this file, and four of [`foreread_sim::workload`] on which a policy failed that was good on all
+/// others.
 pub const NAMES: [&str; 20] = [
     "fsspec-seq-64K",
     "fsspec-seq-1M",
@@ -47,7 +49,7 @@ pub const NAMES: [&str; 20] = [
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Bytes of a workload where a size can be given.
+/// Bytes of a workload whose size can be chosen.
 const SIZE: u64 = 128 * MIB;
 
 pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
@@ -67,7 +69,7 @@ pub fn fits(name: &str, device: &str) -> bool {
     chosen.info.least_bytes <= device.preset.capacity_bytes
 }
 
-/// The open description whose reads the 99th percentile is of; none: all.
+/// The open description to whose reads the 99th percentile applies; `None`: all of them.
 pub(crate) fn antagonist(name: &str) -> Option<u32> {
     (name == "antagonist").then_some(1)
 }
@@ -101,12 +103,12 @@ fn own(name: &str, seed: u64) -> Result<Option<Workload>, SpecError> {
     }))
 }
 
-/// Reads of `record` bytes in order.
+/// Sequential reads of `record` bytes.
 fn run(start: u64, bytes: u64, record: u64) -> impl Iterator<Item = Request> {
     (0..bytes / record).map(move |n| Request::read(start + n * record, record))
 }
 
-/// Two neighbours of 128 KiB, the second one first.
+/// Two adjacent blocks of 128 KiB, the second one first.
 fn pairs() -> Vec<Request> {
     let at = |n: u64| Request::read(n * 128 * KIB, 128 * KIB);
     (0..64)
@@ -114,7 +116,7 @@ fn pairs() -> Vec<Request> {
         .collect()
 }
 
-/// 8 cursors of 32 MiB, each beginning 12 MiB after the one before, a read of each in turn.
+/// 8 cursors of 32 MiB, each beginning 12 MiB after the previous one, which take turns with one read each.
 fn overlap() -> Vec<Request> {
     let rounds = 32 * MIB / (128 * KIB);
     (0..rounds * 8)
@@ -131,7 +133,7 @@ fn seeks(seed: u64) -> Vec<Request> {
         .collect()
 }
 
-/// In order, with a read of one of 16 hot pages after each.
+/// Sequential reads, with a read of one of 16 hot pages after each.
 fn miss_hit_miss(seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed);
     let base = 512 * MIB;
@@ -155,7 +157,7 @@ fn phases(seed: u64) -> Vec<Request> {
         .collect()
 }
 
-/// A scan of one file, and as long as it lasts random reads of another through open description 1.
+/// A scan of one file; while it lasts, random reads of another file through open description 1.
 fn scan_and_random(seed: u64) -> Workload {
     let mut rng = Rng::new(seed);
     let random = (0..400)

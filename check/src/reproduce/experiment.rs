@@ -1,4 +1,5 @@
-//! Figures of ours: an expression of measurements, each of a kind that has a function here, in [`super::rules`] or in [`super::sweep`].
+//! Our figures: an expression of measurements. Each kind of measurement has a function here, in [`super::rules`] or in
+//! [`super::sweep`].
 //!
 //! ```text
 //!   kib_s readers 4 128K eva                          a run of `readers` with three arguments; the mean of its runs
@@ -7,8 +8,9 @@
 //!   window 2 linux-2.6.31:max=128K 0+1024,1536+16384  what a policy decides, without time
 //!   left_out usb-2g 4K                                a model fitted to the other rows
 //! ```
-//! A device is a preset, with changes after `+`: `eva+slices` is behind an elevator with the slices of CFQ, `x25-m+command=167000` takes so
-//! many nanoseconds more for each command, `disk-2003+hit=50000` so many for a page from the drive's buffer.
+//! A device is a preset, with changes after `+`: `eva+slices` is behind an I/O scheduler with the time slices of CFQ,
+//! `x25-m+command=167000` takes this many nanoseconds more for each command, `disk-2003+hit=50000` this many for a page
+//! from the drive's buffer.
 
 use super::published::{self, Experiment};
 use super::{Options, ReproduceError, asked, bytes, rules, sweep};
@@ -22,12 +24,12 @@ use foreread_sim::simulator::RunResult;
 use std::collections::HashMap;
 
 const MIB: f64 = 1_048_576.0;
-/// "The margin of error with 99.7% confidence" holds this many standard errors.
+/// "The margin of error with 99.7% confidence" is this many standard errors.
 const SIGMAS: f64 = 3.0;
 
 type Metric = fn(&RunResult) -> f64;
 
-/// The names of what is taken of each run; a figure is the mean over the runs.
+/// The metrics of a run, by name. A figure is the mean over the runs.
 const METRICS: [(&str, Metric); 16] = [
     ("time_s", |run| run.time_s),
     ("mib_s", |run| {
@@ -57,7 +59,7 @@ const METRICS: [(&str, Metric); 16] = [
     ("max_latency_us", |run| run.latency.max() as f64 / 1e3),
 ];
 
-/// Runs what an expression asks for, each experiment once.
+/// Executes the experiments of expressions, each experiment once.
 pub(super) struct Experiments<'a> {
     options: &'a Options,
     progress: &'a mut dyn Progress,
@@ -73,7 +75,7 @@ impl<'a> Experiments<'a> {
         }
     }
 
-    /// The value of an expression. None where it is not defined.
+    /// The value of an expression. `None` if it is undefined.
     pub(super) fn value(&mut self, expression: &str) -> Result<Option<f64>, ReproduceError> {
         let mut value = Some(1.0);
         for (operator, term) in terms(expression) {
@@ -88,7 +90,7 @@ impl<'a> Experiments<'a> {
         Ok(value.filter(|value| value.is_finite()))
     }
 
-    /// The difference of the two figures of a ratio.
+    /// The difference between the two figures of a ratio.
     pub(super) fn apart(&mut self, ratio: &str) -> Result<Option<f64>, ReproduceError> {
         self.value(&ratio.replacen(" / ", " - ", 1))
     }
@@ -123,7 +125,7 @@ impl<'a> Experiments<'a> {
         Ok(mean(runs, metric))
     }
 
-    /// The device of this name with its changes, or the one that is to take its place.
+    /// The device with this name and its changes, or its replacement.
     fn device(&self, text: &str) -> Result<&'static Preset, ReproduceError> {
         let (name, changes) = text.split_once('+').unwrap_or((text, ""));
         let preset = match self.options.instead.iter().find(|p| p.name == name) {
@@ -178,7 +180,7 @@ impl<'a> Experiments<'a> {
     }
 }
 
-/// The terms of an expression with the operator before each.
+/// The terms of an expression, each with the operator before it.
 fn terms(expression: &str) -> Vec<(char, Vec<&str>)> {
     let mut terms = vec![('*', Vec::new())];
     for word in expression.split_whitespace() {
@@ -194,7 +196,7 @@ fn mean(runs: &[RunResult], metric: impl Fn(&RunResult) -> f64) -> Option<f64> {
     (!runs.is_empty()).then(|| runs.iter().map(metric).sum::<f64>() / runs.len() as f64)
 }
 
-/// The margin of error of the mean time: [`SIGMAS`] standard errors. None with fewer than two runs.
+/// The margin of error of the mean time: [`SIGMAS`] standard errors. `None` with fewer than two runs.
 fn margin_s(runs: &[RunResult]) -> Option<f64> {
     let (n, mean) = (runs.len() as f64, mean(runs, |run| run.time_s)?);
     let squares: f64 = runs.iter().map(|run| (run.time_s - mean).powi(2)).sum();
@@ -202,5 +204,5 @@ fn margin_s(runs: &[RunResult]) -> Option<f64> {
 }
 
 fn unknown(words: &[&str]) -> ReproduceError {
-    asked(format!("no experiment is called '{}'", words.join(" ")))
+    asked(format!("there is no experiment '{}'", words.join(" ")))
 }

@@ -1,4 +1,4 @@
-//! The published figures: one CSV file for each paper with a row for each figure, and common fields.
+//! The published figures: one CSV file for each paper with a row for each figure, and files for shared fields.
 //!
 //! ```text
 //!   PAPER.csv        table, row, column, published, ours, kind, holds, known, reason
@@ -7,10 +7,10 @@
 //!
 //!   sequential readers on HP EVA | 4 readers, 128K | KB/s | 132351 | kib_s readers 4 128K eva | fit | 0.06
 //! ```
-//! `ours` is an expression ([`super::experiment`]). `holds` is the target ([`super::verdict::Target`]). A row whose `known` is `miss`
-//! was missed before: it is listed as a miss, and only a new miss fails the call.
+//! `ours` is an expression ([`super::experiment`]). `holds` is the target ([`super::verdict::Target`]). If `known` is
+//! `miss`, the row was missed before: it is listed as a miss, but only a new miss makes the command fail.
 //!
-//! Never: a result of ours.
+//! It contains none of our results.
 
 use super::verdict::FigureKind;
 use serde::Deserialize;
@@ -18,11 +18,11 @@ use serde::de::DeserializeOwned;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// How text cites it.
+    /// The citation in texts.
     pub citation: &'static str,
-    /// How the ids of its rows begin.
+    /// The prefix of the ids of its rows.
     pub number: &'static str,
     csv: &'static str,
 }
@@ -81,24 +81,24 @@ const fn paper(
     }
 }
 
-/// A published figure, and how we get ours.
+/// A published figure, and the expression for ours.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Figure {
-    /// What the table shows; unlike any other of the paper.
+    /// What the table shows; unique within the paper.
     pub table: String,
     pub row: String,
     pub column: String,
-    /// With the printed digits. Empty where the paper has a claim and no figure.
+    /// The figure with its printed digits. Empty if the paper makes a claim without a figure.
     pub published: String,
     pub ours: String,
     pub kind: FigureKind,
     pub holds: String,
     pub known: String,
-    /// Why the kind or the miss: a name in `reasons.csv`, or the text.
+    /// The reason for the kind or the miss: a name in `reasons.csv`, or the text itself.
     pub reason: String,
 }
 
-/// A run of a workload under a policy on a device. What is empty is as in `compare`.
+/// A run of a workload with a policy on a device. Empty fields have the defaults of `compare`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Experiment {
     pub experiment: String,
@@ -165,14 +165,14 @@ pub(super) fn experiment(name: &str, arguments: &[&str]) -> Option<Experiment> {
     Some(found)
 }
 
-/// The rows of a file of ours.
+/// The rows of an embedded file.
 fn rows<T: DeserializeOwned>(csv: &str) -> Vec<T> {
     let rows = csv::Reader::from_reader(csv.as_bytes()).into_deserialize();
     rows.collect::<Result<_, _>>()
         .expect("a file of ours, which the tests read")
 }
 
-/// Letters and digits in lower case, a dash for each run of anything else between them.
+/// Letters and digits in lower case; each run of other characters becomes a dash.
 fn slug(text: &str) -> String {
     let words = text
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -1,4 +1,5 @@
-//! Figures independent of time: decisions of a policy on a storage without latency, its parameters, the limit by capacity.
+//! Figures that do not depend on time: the decisions of a policy on storage without latency, its parameters, and the
+//! readahead limit computed from the capacity.
 //!
 //! ```text
 //!   neighbours, in pages   N   far   N+1   far   N+2        [Wu 2013]: "start RA on the 3rd read"
@@ -17,10 +18,10 @@ const CACHE_BYTES: u64 = 64 << 20;
 /// Pages of the neighbours and of the reads between them.
 const NEAR: u64 = 700;
 const FAR: u64 = 100_000;
-/// What a reader of the buffer reads in order.
+/// The bytes that the reader of `buffer_kib` reads sequentially.
 const STREAM_BYTES: u64 = 16 << 20;
 
-/// The value of a measurement of this file. None for any other.
+/// The value of a measurement in this file. `None` if it is another measurement.
 pub(super) fn value(words: &[&str]) -> Result<Option<f64>, ReproduceError> {
     let value = match words {
         ["window", number, policy, reads] => {
@@ -45,7 +46,7 @@ pub(super) fn value(words: &[&str]) -> Result<Option<f64>, ReproduceError> {
     Ok(Some(value))
 }
 
-/// A machine that was told of one open file.
+/// A machine with one open file.
 fn machine(policy: &str, cache_bytes: u64) -> Result<Machine, ReproduceError> {
     let spec = foreread_history::parse_spec(policy).map_err(asked)?;
     let page = PageSize::new(PAGE).expect("a power of two");
@@ -60,7 +61,7 @@ fn machine(policy: &str, cache_bytes: u64) -> Result<Machine, ReproduceError> {
     Ok(machine)
 }
 
-/// Reads, and returns the pages of each window that the policy decides on.
+/// Reads, and returns the number of pages of each window that the policy plans.
 fn read(machine: &mut Machine, number: u64, start: u64, len: u64) -> Vec<u64> {
     let read = Event::Read {
         read: ReadId(number),
@@ -73,7 +74,7 @@ fn read(machine: &mut Machine, number: u64, start: u64, len: u64) -> Vec<u64> {
     windows.map(|window| window.range.len() / PAGE).collect()
 }
 
-/// Pages of each window; `reads` are `offset+bytes,...`.
+/// The number of pages of each window; `reads` are `offset+bytes,...`.
 fn windows(policy: &str, reads: &str) -> Result<Vec<u64>, ReproduceError> {
     let mut machine = machine(policy, CACHE_BYTES)?;
     let mut windows = Vec::new();
@@ -84,7 +85,8 @@ fn windows(policy: &str, reads: &str) -> Result<Vec<u64>, ReproduceError> {
     Ok(windows)
 }
 
-/// The number of the first neighbour whose read makes the policy read beyond it, and the pages of that window.
+/// The number of the first neighbour whose read makes the policy read beyond it, and the number of pages of that
+/// window.
 fn start(policy: &str) -> Result<(f64, f64), ReproduceError> {
     let mut machine = machine(policy, CACHE_BYTES)?;
     for n in 0..8 {
@@ -97,7 +99,7 @@ fn start(policy: &str) -> Result<(f64, f64), ReproduceError> {
     Err(asked(format!("{policy} never reads ahead")))
 }
 
-/// The most that a reader in order has read ahead and not read yet.
+/// The maximum readahead that a sequential reader has not read yet.
 fn buffer_kib(policy: &str) -> Result<f64, ReproduceError> {
     let mut machine = machine(policy, 4 * STREAM_BYTES)?;
     let mut most = 0;
@@ -108,7 +110,7 @@ fn buffer_kib(policy: &str) -> Result<f64, ReproduceError> {
     Ok(most as f64 / 1024.0)
 }
 
-/// The default of a parameter, in bytes where it is a size.
+/// The default of a parameter; in bytes if it is a size.
 fn default(policy: &str, key: &str) -> Result<f64, ReproduceError> {
     let mut known = foreread_history::policies().into_iter();
     let info = known.find(|info| info.name == policy);

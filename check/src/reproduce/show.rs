@@ -1,4 +1,5 @@
-//! A reproduction as text, at most 80 columns wide, and as a page: the verdict and the score first, then the tables.
+//! Formats a reproduction as text, at most 80 columns wide, and as a page: the verdict and the score first, then the
+//! tables.
 //!
 //! ```text
 //!   460 of 481 checks hold: 21 missed before, on record
@@ -17,10 +18,10 @@ use foreread_report::page::Page;
 
 /// Widest line of the text, in characters.
 pub const WIDTH: usize = 80;
-/// Longest names of a row and of a column before they are cut.
+/// Maximum length of the names of a row and a column; longer names are cut.
 const LABEL: usize = 24;
 const COLUMN: usize = 19;
-/// Rows that a reason names one by one.
+/// Maximum number of rows that a reason names individually.
 const MAX_NAMED: usize = 3;
 
 /// The text. Ends with a newline.
@@ -41,7 +42,7 @@ pub fn text(done: &Reproduction) -> String {
     block::text(blocks, WIDTH, false)
 }
 
-/// The page: one file of HTML that loads nothing and runs no script.
+/// The page: a single HTML file that loads nothing and runs no script.
 pub fn page(done: &Reproduction) -> String {
     let missed = done.missed().map(|(table, row)| missed(table, row));
     let first = std::iter::once(Block::Table(score(done)));
@@ -49,7 +50,7 @@ pub fn page(done: &Reproduction) -> String {
     let tables = done.tables.iter();
     let tables = tables.map(|table| block::section(title(table), self::table(table)));
     let page = Page {
-        title: "The published tables, made again".to_string(),
+        title: "The published tables, reproduced".to_string(),
         lead: ("Result", vec![verdict(done), effects(done)]),
         sections: std::iter::once(first).chain(tables).collect(),
         ..Page::default()
@@ -57,7 +58,7 @@ pub fn page(done: &Reproduction) -> String {
     page.to_html(&done.to_json())
 }
 
-/// How many checks hold, and of those that are missed, how many are on record.
+/// The number of checks that hold, and how many of the missed ones are recorded.
 pub fn verdict(done: &Reproduction) -> String {
     let checks = done.rows().filter(|(_, row)| row.kind.is_check()).count();
     let (missed, new) = (done.missed().count(), done.new_misses().count());
@@ -69,7 +70,7 @@ pub fn verdict(done: &Reproduction) -> String {
     format!("{} of {checks} checks hold: {record}.", checks - missed)
 }
 
-/// How much of the published effects is there: the verdict of an order does not say it.
+/// How much of the published effects is reproduced, because the verdict of an order does not show this.
 fn effects(done: &Reproduction) -> String {
     let orders = done.score.iter().filter(|s| s.effects > 0);
     let text = |s: &Score| {
@@ -113,7 +114,7 @@ fn score(done: &Reproduction) -> block::Table {
     block::Table::new("", columns, &done.score)
 }
 
-/// A table, then each reason once with the rows that it is for.
+/// A table, then each reason once, with its rows.
 fn table(of: &Table) -> Vec<Block> {
     type RowColumn<'a> = Column<'a, Row>;
     let columns = vec![
@@ -165,7 +166,7 @@ fn mark(row: &Row) -> &'static str {
     }
 }
 
-/// Four significant digits, and whole numbers as they are.
+/// Four significant digits; whole numbers are unchanged.
 fn figure(value: f64) -> String {
     if value == value.round() && value.abs() < 1e9 {
         return format!("{value:.0}");

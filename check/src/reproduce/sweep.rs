@@ -1,15 +1,16 @@
-//! The sweeps of `dd` over readahead sizes, [Wu 2010b]: a device's model beside its rows, and what the same form of model predicts of a
-//! row that it did not see.
+//! The sweeps of `dd` over readahead sizes, [Wu 2010b]: compares a device's model with its rows, and shows what the
+//! same form of model predicts for a row that was left out of the fit.
 //!
 //! ```text
 //!   rows ── all ──► the preset (fitted once, for good) ──► rows of the kind fit
 //!        └─ all but one ──► the same form, fitted here ──► the runs of that one: left-out
 //! ```
-//! **Two columns of labels.** The posting prints 4, 8, 16 KiB ...; its script, and [Wu 2010a] for the same runs, have 4, 16, 32 KiB. A device
-//! of one command at a time explains the rows under the second labels alone (`check/tests/device_fits.rs`), so the rows have these.
+//! **Two columns of labels.** The posting prints 4, 8, 16 KiB ...; its script, and [Wu 2010a] for the same runs, have
+//! 4, 16, 32 KiB. A device with one command at a time explains the rows only with the latter labels
+//! (`check/tests/device_fits.rs`), so they are used here.
 //!
-//! **The marks** (`==>`), at sizes as printed, follow one rule, "the first row with so much of the best row's throughput", whose figure is
-//! taken from the other devices' marks.
+//! **The marks** (`==>`), at sizes as printed, follow one rule: the first row with a given share of the best row's
+//! throughput. The share is taken from the marks of the other devices.
 //!
 //! Knees are never moved to improve the fit.
 
@@ -19,11 +20,11 @@ use super::{ReproduceError, asked, bytes};
 use foreread_sim::device::disk::{DiskModel, Form};
 use foreread_sim::device::presets::{Model, Preset};
 
-/// What each run of `dd bs=4k count=102400` reads.
+/// The bytes that each run of `dd bs=4k count=102400` reads.
 pub const DD_BYTES: f64 = 102_400.0 * 4096.0;
-/// A mark is at the first row whose mean of runs has this part of the best row's throughput.
+/// A mark is at the first row whose mean of runs has this share of the best row's throughput.
 const PLATEAU: f64 = 0.98;
-/// A size that the next one does not beat by this is the second mark.
+/// The second mark is at a size that the next size does not beat by this factor.
 const GAIN: f64 = 1.01;
 const PAPER: &str = "wu-2010b";
 /// The measurements of this file.
@@ -37,16 +38,16 @@ const KINDS: [&str; 7] = [
     "least_step",
 ];
 
-/// The rows of a device: bytes of readahead as the script sets them, and the mean of the runs, in 10^6 bytes a second.
+/// The rows of a device: bytes of readahead as the script sets them, and the mean of the runs in 10^6 bytes per second.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     pub device: String,
     pub rows: Vec<(u64, f64)>,
-    /// The size as printed that `==>` points to, in KiB.
+    /// The size at which `==>` points, as printed, in KiB.
     pub mark_kib: f64,
 }
 
-/// All of them, from the rows that say `fitted DEVICE SIZE` and `mark DEVICE`.
+/// All sweeps, from the rows with `fitted DEVICE SIZE` and `mark DEVICE`.
 pub fn all() -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     let figures = Paper::named(PAPER).map_or_else(Vec::new, |paper| paper.figures());
@@ -77,7 +78,8 @@ pub fn all() -> Vec<Sweep> {
     sweeps
 }
 
-/// The value of a measurement of this file. The outer none for any other, the inner one where it is not defined.
+/// The value of a measurement in this file. The outer option is `None` if it is another measurement, the inner one if
+/// it is undefined.
 pub(super) fn value(
     words: &[&str],
     preset: impl Fn(&str) -> Result<&'static Preset, ReproduceError>,
@@ -141,14 +143,15 @@ fn fitted(disk: DiskModel, size: u64) -> f64 {
     size as f64 / disk.time_ns(size) as f64 * 1e3
 }
 
-/// The label that the posting prints for a size of the script: 4 KiB, then half of it.
+/// The label that the posting prints for a size in the script: 4 KiB, and for larger sizes half of the size.
 fn printed_kib(size: u64) -> f64 {
     let kib = size as f64 / 1024.0;
     if kib > 4.0 { kib / 2.0 } else { kib }
 }
 
 impl Sweep {
-    /// Seconds of `dd` at a size, as a model of the disk's form says that is fitted to the rows of the other sizes.
+    /// Seconds of `dd` at a size, predicted by a model of the disk's form that is fitted to the rows of the other
+    /// sizes.
     fn left_out_s(&self, disk: DiskModel, size: u64) -> Option<f64> {
         let form = Form {
             max_transfer_bytes: disk.max_transfer_bytes,
@@ -164,14 +167,15 @@ impl Sweep {
     }
 }
 
-/// The first size, as printed, that has `part` of the best.
+/// The first size, as printed, that reaches the share `part` of the best.
 fn plateau(rows: &[(u64, f64)], part: f64) -> Option<f64> {
     let best = rows.iter().map(|row| row.1).fold(0.0, f64::max);
     let first = rows.iter().find(|row| row.1 >= part * best);
     first.map(|row| printed_kib(row.0))
 }
 
-/// The part of the best at which [`plateau`] finds the marks of all these sweeps: the middle of the parts that do. None where no part does.
+/// The share of the best at which [`plateau`] finds the marks of all these sweeps: the middle of all such shares.
+/// `None` if there is none.
 fn part_of_marks<'s>(sweeps: impl Iterator<Item = &'s Sweep>) -> Option<f64> {
     let (mut above, mut upto) = (0.0_f64, 1.0_f64);
     for sweep in sweeps {

@@ -1,4 +1,5 @@
-//! Whether a figure of ours holds beside the published one: the kind of a figure, its target, and the score of a kind.
+//! Decides whether one of our figures agrees with the published one: the kind of a figure, its target, and the score of
+//! a kind.
 //!
 //! ```text
 //!   blind      a rule or a model that does not use the paper's figures
@@ -16,24 +17,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
-    /// A check. Neither the model nor the workload was fitted to, or chosen by, any figure of the paper.
+    /// A check. Neither the model nor the workload was fitted to any figure of the paper, or chosen by one.
     Blind,
-    /// A check. The model was fitted to other rows of the same table, or its form was chosen with the table in view.
+    /// A check. The model was fitted to other rows of the same table, or its form was chosen with knowledge of the
+    /// table.
     LeftOut,
     /// A check. The model is the published formula, or figures of the paper follow from each other.
     Formula,
-    /// A check. Which of two is larger, or that the paper calls no difference.
+    /// A check of which of two figures is larger, or whether they agree where the paper states no difference.
     Order,
     /// A model or a workload was fitted to it.
     Fit,
-    /// We put it in.
+    /// An input of the model.
     Input,
-    /// No target was set, or it is not explained; the reason says which.
+    /// There is no target, or the figure is not explained; the reason says which.
     Shown,
 }
 
 impl FigureKind {
-    /// All of them, the hardest checks first.
+    /// All kinds, hardest checks first.
     pub const ALL: [FigureKind; 7] = [
         FigureKind::Blind,
         FigureKind::LeftOut,
@@ -44,7 +46,7 @@ impl FigureKind {
         FigureKind::Shown,
     ];
 
-    /// As in JSON, and in words for the score.
+    /// The name in JSON, and the words in the score.
     pub fn names(self) -> [&'static str; 2] {
         match self {
             FigureKind::Blind => ["blind", "predicted blind"],
@@ -66,29 +68,31 @@ impl FigureKind {
     }
 }
 
-/// When a row holds.
+/// The condition under which a row holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
-    /// Always: no target was set.
+    /// Always holds: there is no target.
     None,
-    /// The ratio is off by at most this part: `0.06` is 6 % to either side.
+    /// The ratio is off by at most this fraction: `0.06` is 6 % in either direction.
     Within(f64),
-    /// Ours has the printed digits.
+    /// Our figure has the printed digits.
     Digits,
-    /// A ratio that is an effect is off by at most this part of the effect. `Within` has no power near 1: with 15 % "no effect"
-    /// would do for an effect of 5 %. Effects are compared as logarithms: twice and half are the same effect to either side.
+    /// A ratio that expresses an effect is off by at most this fraction of the effect. `Within` is too weak near 1:
+    /// with 15 %, "no effect" would pass for an effect of 5 %. Effects are compared as logarithms, so that twice and
+    /// half are effects of the same size.
     Effect(f64),
-    /// Ours is on the published side of 1, or above 1 where no ratio was published.
+    /// Our ratio is on the published side of 1, or above 1 if no ratio was published.
     Side,
     Below(f64),
-    /// Ours differs from 1 by at most this part.
+    /// Our ratio differs from 1 by at most this fraction.
     Same(f64),
-    /// The two figures of the ratio are at most so far apart: their published margins, which overlap.
+    /// The two figures of the ratio differ by at most this much: their published margins, which overlap.
     Overlap(f64),
 }
 
 impl Target {
-    /// Reads the column `holds`: nothing, `0.06`, `digits`, `effect 0.5`, `side`, `below 1.01`, `same 0.05` or `overlap 0.66`.
+    /// Parses the column `holds`: nothing, `0.06`, `digits`, `effect 0.5`, `side`, `below 1.01`, `same 0.05` or
+    /// `overlap 0.66`.
     pub(super) fn parse(text: &str) -> Option<Target> {
         let (word, number) = text.split_once(' ').unwrap_or((text, ""));
         let number = number.parse().ok();
@@ -104,7 +108,7 @@ impl Target {
         }
     }
 
-    /// Whether ours holds beside the figure as it was printed. `apart` is the difference of the two figures of a ratio.
+    /// Whether our figure agrees with the printed one. `apart` is the difference between the two figures of a ratio.
     pub(super) fn is_met(self, printed: &str, ours: Option<f64>, apart: Option<f64>) -> bool {
         let published: Option<f64> = printed.parse().ok();
         let Some(ours) = ours else {
@@ -131,33 +135,35 @@ impl Target {
     }
 }
 
-/// How far ours is off, as a part of the published effect: 0 is the same ratio, 1 is no effect at all. None without a published effect.
+/// The error of our figure as a fraction of the published effect: 0 is the same ratio, 1 is no effect at all. `None`
+/// without a published effect.
 fn effect_error(published: Option<f64>, ours: Option<f64>) -> Option<f64> {
     let (published, ours) = (published?.ln(), ours?.ln());
     Some((ours - published).abs() / published.abs()).filter(|off| off.is_finite())
 }
 
-/// What the rows of a kind come to.
+/// The score of the rows of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
     pub kind: FigureKind,
     pub rows: usize,
-    /// How many hold.
+    /// Number of rows that hold.
     pub ok: usize,
-    /// Checks that were missed, and fits that are off.
+    /// Missed checks, and fits that are off.
     pub missed: usize,
-    /// The middle of the errors `ours / published - 1` without their signs; the lower of the middle two. Null where no row has one.
+    /// The median of the errors `ours / published - 1` without their signs; the lower of the middle two. Null if no row
+    /// has an error.
     pub median_error: Option<f64>,
     pub worst_error: Option<f64>,
-    /// The row of the worst error.
+    /// The row with the largest error.
     pub worst: Option<String>,
-    /// Of an order: how many rows have a published effect, a ratio that is not 1.
+    /// For an order: the number of rows with a published effect, that is, a ratio other than 1.
     pub effects: usize,
-    /// How many of these show half of it or more, and no more than one and a half times it.
+    /// How many of these show between half of the effect and one and a half times it.
     pub effects_within_half: usize,
 }
 
-/// One for each kind of which there are rows, in the order of [`FigureKind::ALL`].
+/// One score for each kind that has rows, in the order of [`FigureKind::ALL`].
 pub(super) fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
     let one = |kind| {
         let all: Vec<&Row> = rows.clone().filter(|row| row.kind == kind).collect();
@@ -167,7 +173,7 @@ pub(super) fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Scor
             .collect();
         errors.sort_by(|a, b| a.0.total_cmp(&b.0));
         let ok = all.iter().filter(|row| row.ok).count();
-        // "of times, overlap": the paper calls no difference, so there is no effect.
+        // "of times, overlap": the paper states no difference, so there is no effect.
         let has_effect = |row: &&&Row| kind == FigureKind::Order && !row.column.contains(',');
         let effects: Vec<f64> = all
             .iter()

@@ -1,12 +1,13 @@
-//! The results of `foreread check bench policies` as blocks, for the terminal and the page: lost cells with their reasons, targets, totals.
+//! The results of `foreread check bench policies` as blocks, for the terminal and the page: lost cells with reasons,
+//! targets, totals.
 //!
 //! ```text
 //!   Lost cells of auto: 2 of 111
 //!   slower  95 %          workload     device       cache  best opponent       without a limit
 //!   x1.31   1.29 to 1.33  sequential   object-near  256M   linux-6.18:max=64M  x1.31 linux-6.18:max=64M
 //! ```
-//! A reason compares the figures of a policy with those of the best opponent, and names each that differs by more than its limit. It names
-//! differences, not causes:
+//! A reason compares the figures of a policy with those of the best opponent, and names each figure that differs by
+//! more than its limit. It names differences, not causes:
 //!
 //! ```text
 //!   auto made 3 times as many requests and read ahead less far: it held 0.2 MiB unread on average, linux-6.18:max=4M 3.1 MiB.
@@ -20,7 +21,7 @@ use foreread_report::number::{self, mb, or_dash, span_s, three};
 use foreread_report::page::Page;
 use foreread_sim::limits::ORACLE;
 
-/// Lost cells whose reasons the terminal has; the page has those of all.
+/// Maximum number of lost cells whose reasons the terminal shows; the page shows all reasons.
 const MAX_REASONS: usize = 10;
 
 type RowColumn<'a> = Column<'a, Row>;
@@ -57,7 +58,7 @@ pub fn page(results: &Results) -> String {
     let lead = results.judged.iter().map(|policy| lead(results, policy));
     let page = Page {
         title: results.title(),
-        lead: ("What the runs say", lead.collect()),
+        lead: ("Results", lead.collect()),
         facts: facts.map(|(name, value)| (name.into(), value)).collect(),
         sections,
         ..Page::default()
@@ -140,7 +141,7 @@ fn ratios(caption: &str, rows: &[&Row]) -> Table {
             format!("{} {policy}", number::times(ratio))
         })
     };
-    // The page has the figures that the terminal has no room for.
+    // The page also has the figures for which the terminal has no room.
     let figure = |head: &'static str, cell: fn(&Figures) -> String| {
         RowColumn::new(head, move |row| cell(&row.figures)).on(false, true)
     };
@@ -162,7 +163,7 @@ fn ratios(caption: &str, rows: &[&Row]) -> Table {
     table.left().wide().broken()
 }
 
-/// The time of each policy over that of the best opponent: judged policies first, then the others by their mean.
+/// The time of each policy divided by that of the best opponent: judged policies first, then the others by their mean.
 fn cells(results: &Results) -> Table {
     type CellColumn<'a> = Column<'a, Cell>;
     let totals = results.report.totals.iter().map(|total| &total.policy);
@@ -182,7 +183,7 @@ fn cells(results: &Results) -> Table {
     table
 }
 
-/// The sentence about a row beside its best opponent.
+/// The sentence that compares a row with its best opponent.
 fn why_lost(results: &Results, row: &Row) -> String {
     let best = row.best.as_deref();
     let best = best.and_then(|best| results.report.row(&row.cell, best));
@@ -191,13 +192,14 @@ fn why_lost(results: &Results, row: &Row) -> String {
     })
 }
 
-/// Factors from which on a figure is named. 1.05 of the bytes is what the smallest loss may come from; the others vary more
-/// between policies that are equally fast.
+/// Factors above which a figure is named. 1.05 times the bytes can explain the smallest loss; the other figures vary
+/// more between policies that are equally fast.
 const MIN_BYTES: f64 = 1.05;
 const MIN_REQUESTS: f64 = 1.5;
 const MIN_HELD: f64 = 1.5;
 const MIN_P99: f64 = 2.0;
-/// Unread readahead below which a reader has no use of more: a page or two for each of some readers.
+/// A difference counts only if one of the two holds at least this much unread readahead: a page or two for each of
+/// several readers.
 const MIN_HELD_BYTES: f64 = 65_536.0;
 
 fn reason(policy: &str, own: &Figures, best_policy: &str, best: &Figures) -> String {
@@ -249,7 +251,7 @@ fn verdict(target: &Target) -> String {
         (None, Some(_)) => "not judged",
         (None, None) => "not measured",
     };
-    // A count where none is allowed, otherwise a ratio.
+    // Digits: none for a count that must be 0, otherwise three for a ratio.
     let digits = if target.limit == 0.0 { 0 } else { 3 };
     let value = target.value.map(|value| format!(": {value:.digits$}"));
     let cell = target.cell.as_ref().map(|cell| format!("; {cell}"));
@@ -267,7 +269,7 @@ fn verdict(target: &Target) -> String {
     )
 }
 
-/// The oracle comes last: it is a limit, loses nothing and fetches what no policy could.
+/// The oracle comes last: it is a limit, loses no cell, and its fetches are not possible for a policy.
 fn totals(results: &Results) -> Table {
     type TotalColumn<'a> = Column<'a, Total>;
     let is_limit = |total: &Total| total.policy == ORACLE;
@@ -316,7 +318,9 @@ fn notes(results: &Results) -> Vec<String> {
     };
     let tested = match judge.len() {
         1 => "with one seed: no test",
-        _ => "and the difference is no chance (paired t test, Holm's correction over the cells)",
+        _ => {
+            "and the difference is statistically significant (paired t test, Holm's correction over the cells)"
+        }
     };
     let (more, shared) = match results.design {
         Design::Validation => (
@@ -343,7 +347,7 @@ fn notes(results: &Results) -> Vec<String> {
     notes
 }
 
-/// How far the oracle is from being a bound, of the policy that beats it by most.
+/// How far the oracle is from being a bound, for the policy that beats it most.
 fn oracle_beaten(results: &Results) -> Option<String> {
     let totals = results.report.totals.iter();
     let beaten = totals.filter(|total| total.beats_oracle > 0);
