@@ -235,7 +235,7 @@ fn wrong_input_is_reported_with_its_line() {
     let huge = 1_u64 << 63;
     let own = |what: &str| format!("{HEADER}\n{EPISODE}\n{what}\n");
     let cases = [
-        (String::new(), "line 1: there is no header"),
+        (String::new(), "line 1: the header is missing"),
         (HEADER[..40].to_string(), "line 1: EOF"),
         ("\u{0}\u{1}\n".to_string(), "line 1: "),
         (HEADER.replace("\"v\":1", "\"v\":2"), "line 1: version 2"),

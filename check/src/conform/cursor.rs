@@ -1,4 +1,5 @@
-//! What the kernel's two probes return on large folios: its cursor loses step with the page number. Not a policy.
+//! The results of the kernel's two probes on large folios, where its cursor gets out of step with the page number. Not
+//! a policy.
 //!
 //! ```text
 //!   page number   8   9  10  11  12 ..          a probe that begins at page 9, inside the folio of page 8
@@ -6,20 +7,20 @@
 //!                     ▲ begins here             until the slots cross a multiple of 64
 //! ```
 //!
-//! Never: changes what is cached, or answers for a cache without large folios other than exactly.
+//! It never changes the cache. For a cache without large folios its answers are exact.
 //!
-//! Source: docs/spec/linux-readahead.md 4.9; for folios of 128 pages and more, and for multiples of 4096, recordings of 6.18.44
-//! (`conform linux`), in the tests.
+//! Source: docs/spec/linux-readahead.md 4.9. For folios of at least 128 pages, and for multiples of 4096, the source is
+//! recordings of 6.18.44 (`conform linux`), which are in the tests.
 
 use foreread_core::policy::kernel::{Folios, Sight, counted};
 
-/// The kernel's index of the cache has leaves of 64 slots; a folio that fills one has no slot to be out of step with (4.9).
-/// On one that fills several the cursor is on the first, and moves a leaf with each page until that is the page's
-/// leaf (recorded on 6.18.44: from page 7678 of the folio 7168..7680 the first hole is 7686).
+/// The kernel's index of the cache has leaves of 64 slots. A folio that fills exactly one leaf cannot be out of step
+/// (4.9). On a folio that fills several, the cursor is on the first, and moves one leaf forward with each page until it
+/// reaches the page's leaf (recorded on 6.18.44: from page 7678 of the folio 7168..7680 the first hole is 7686).
 const LEAF: u64 = 64;
 
-/// 4.9: what the kernel's probes return. Its cursor is on the first slot of a large folio while its page number
-/// stays where it was, until the slots cross a leaf of the index.
+/// 4.9: the results of the kernel's probes. The kernel's cursor is on the first slot of a large folio while its page
+/// number stays unchanged, until the slots cross a leaf of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, S> {
     pub folios: &'a Folios,
@@ -34,7 +35,8 @@ impl<S: Sight> Sight for Cursor<'_, S> {
     fn hole(&self, from: u64, limit: u64) -> Option<u64> {
         let end = from + limit;
         if let Some(folio) = self.folios.at(from).filter(|f| f.pages() > LEAF) {
-            // A leaf for each page, from the folio's first on: near its end the number leaves the folio before the leaf does.
+            // One leaf for each page, from the folio's first page on. Near its end the page number leaves the folio
+            // before the leaf does.
             let behind = (from - folio.first) / LEAF;
             let agree = if from + behind < folio.end() {
                 from
@@ -48,7 +50,7 @@ impl<S: Sight> Sight for Cursor<'_, S> {
             };
         }
         let lag = lag(self.folios, from);
-        // From the next leaf on, number and slot agree; the first `lag` pages of that leaf were never looked at.
+        // From the next leaf on, number and slot agree; the first `lag` pages of that leaf are skipped.
         let agree = ((from - lag) / LEAF + 1) * LEAF + lag;
         let early = (from..end.min(agree)).find(|page| !self.sight.is_cached(page - lag));
         early.or_else(|| {
@@ -99,7 +101,7 @@ impl<S: Sight> Sight for Cursor<'_, S> {
     }
 }
 
-/// How far a cursor that is put on `page` is out of step: pages from the first page of its folio.
+/// How far a cursor that is set to `page` is out of step: the number of pages from the first page of its folio.
 fn lag(folios: &Folios, page: u64) -> u64 {
     folios
         .at(page)
@@ -107,7 +109,7 @@ fn lag(folios: &Folios, page: u64) -> u64 {
         .map_or(0, |f| page - f.first)
 }
 
-/// Where the cursor is: at a page's slot, or at a leaf that a folio fills.
+/// The position of the cursor: at a page's slot, or at a leaf that a folio fills.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Slot(u64),
@@ -115,8 +117,9 @@ enum Place {
 }
 
 impl<S> Cursor<'_, S> {
-    /// Back over the front of a leaf. Each level of the index has 64 entries: the lowest that can goes back by one, and all
-    /// below it are those of the page number. So it lands 64 pages too low, or 4096 or more, unless in step.
+    /// Moves back over the front of a leaf. Each level of the index has 64 entries. The lowest level that can go back
+    /// goes back by one, and all levels below it take the values of the page number. So the cursor lands 64 pages too
+    /// low, or 4096 or more, unless it is in step.
     fn before(&self, leaf: u64, page: u64) -> Option<Place> {
         let mut unit = 1;
         while (leaf / unit).is_multiple_of(LEAF) {

@@ -1,14 +1,14 @@
-//! A recording of a running kernel's readahead (docs/spec/linux-readahead.md 5) against `linux-6.18`.
+//! Compares a recording of a running kernel's readahead (docs/spec/linux-readahead.md 5) with `linux-6.18`.
 //!
 //! | level | operations are executed by | compared after each operation |
 //! |---|---|---|
 //! | *full* | [`Worlds`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
 //! | *pages* | [`PageMachine`]: the machine with the policy, as readers use it | the pages brought in, the marks |
 //!
-//! Level *full* covers every recording and asks the kernel's cache probes; *pages* covers those without large folios and
-//! page faults, with exact probes. After a difference the rest of the episode is not compared, as the two caches
-//! differ from there on. The predictions go on, from our own state. A difference in an episode that the recorder marked as
-//! under memory pressure is counted apart: it proves no rule wrong.
+//! Level *full* covers every recording and uses the kernel's cache probes. Level *pages* covers recordings without
+//! large folios and page faults, with exact probes. After a difference, the rest of the episode is not compared,
+//! because the two caches differ from then on. Predictions continue from our own state. If the recorder marked an
+//! episode as being under memory pressure, its difference is counted separately, because it proves no rule wrong.
 //!
 //! ```text
 //!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode
@@ -37,15 +37,15 @@ pub enum Level {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Decisions of the kernel that were compared: entries of `calls`.
+    /// Number of compared decisions of the kernel: entries of `calls`.
     pub decisions: u64,
-    /// Episodes cut short by a difference.
+    /// Number of episodes that ended early because of a difference.
     pub divergences: u64,
-    /// Episodes in which the kernel was short of memory.
+    /// Number of episodes in which the kernel was short of memory.
     pub pressure_episodes: u64,
-    /// Of these, those with a difference. They are not in `divergences`.
+    /// How many of these have a difference. They are not included in `divergences`.
     pub pressure_differences: u64,
-    /// Operations carried out.
+    /// Number of executed operations.
     pub operations: u64,
     /// The first difference in words.
     pub first: Option<String>,
@@ -54,7 +54,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// An episode is over; only then is known whether memory ran short in it.
+    /// Evaluates an episode at its end, because only then is known whether memory ran short in it.
     fn take_in(&mut self, playing: Option<EpisodeCheck>) {
         let Some(EpisodeCheck {
             pressure, diverged, ..
@@ -83,8 +83,8 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(unpack(bytes)?)))
 }
 
-/// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.
-/// Errors: the recording cannot be read, is no recording, or holds what the level does not cover; or writing failed.
+/// Checks a recording, and writes our own decisions to `predictions`, one line for each operation. Errors: the
+/// recording cannot be read, is invalid, or contains something that the level does not cover; or writing failed.
 pub fn check(
     recording: impl BufRead,
     level: Level,
@@ -153,7 +153,7 @@ fn predict(out: &mut dyn Write, op: &Op, done: &EpisodeEffects) -> std::io::Resu
         #[serde(flatten)]
         done: &'a EpisodeEffects,
     }
-    // The state before a call is the kernel's to tell.
+    // The state before a call is known only from the kernel.
     let calls = done.calls.iter().map(|call| call.without_pre()).collect();
     let done = &EpisodeEffects {
         calls,
@@ -171,11 +171,11 @@ fn predict(out: &mut dyn Write, op: &Op, done: &EpisodeEffects) -> std::io::Resu
     out.write_all(b"\n")
 }
 
-/// An episode under way.
+/// The episode that is being checked.
 struct EpisodeCheck {
     number: u64,
     worlds: Worlds,
-    /// The machine, at the level of pages.
+    /// The machine, at the level *pages*.
     machine: Option<PageMachine>,
     /// The difference that ended the comparison.
     diverged: Option<String>,
@@ -207,7 +207,7 @@ impl EpisodeCheck {
         })
     }
 
-    /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
+    /// Executes an operation. Returns its effects, and a text that describes the first difference from the recording.
     fn play(&mut self, op: &Op, act: Act) -> Result<(EpisodeEffects, Option<String>), String> {
         let Some(machine) = &mut self.machine else {
             return self.worlds.play(op, act, |ours| differs(op, ours));
@@ -261,7 +261,7 @@ fn differs(op: &Op, ours: &EpisodeEffects) -> Option<String> {
     tell("state", format!("{:?}", ours.state), format!("{theirs:?}"))
 }
 
-/// Equal, where a call that was recorded without the state before it is equal whatever that was.
+/// Whether two calls are equal. If a call was recorded without the state before it, that state is not compared.
 fn same(ours: Option<&Call>, theirs: Option<&Call>) -> bool {
     match (ours, theirs) {
         (Some(ours), Some(theirs)) => ours == theirs || ours.without_pre() == *theirs,

@@ -1,7 +1,8 @@
-//! Tests the running kernel: seeded operations on a temporary file system, its decisions from tracepoints,
-//! written down as a recording and compared as one.
+//! Tests the running kernel: executes seeded operations on a temporary file system, records the kernel's decisions from
+//! tracepoints, and compares the recording.
 //!
-//! It never touches other devices, other files' pages or other traces, and leaves nothing behind, however the process ends.
+//! It never touches other devices, pages of other files, or other traces, and leaves nothing behind, however the
+//! process ends.
 //!
 //! ```text
 //!   patterns ──steps──► player ──system calls──► a file on our own loop device
@@ -41,13 +42,13 @@ pub use table::table;
 
 use foreread_os::failure::{Failure, FailureKind};
 
-/// Why the kernel could not be asked: what, where, what to do.
+/// Why the running kernel could not be checked: what, where, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// Something that this machine, or this user, does not have.
+    /// This machine, or this user, lacks something.
     #[error("{0}")]
     Cannot(String),
-    /// A file system that this machine cannot make or mount. Others it can.
+    /// This machine cannot create or mount this file system. Others may work.
     #[error("{0}")]
     Unsupported(String),
     /// A file of ours could not be used.
@@ -57,7 +58,7 @@ pub enum LiveError {
         error: std::io::Error,
         remedy: &'static str,
     },
-    /// The recording could not be compared, which is a fault of the recorder.
+    /// The recording could not be compared; this is a bug of the recorder.
     #[error("the recording made here is wrong: {0}")]
     Recording(#[from] super::recording::CheckError),
     #[error("ended by a signal before it was done; nothing is left mounted or attached")]
@@ -68,7 +69,7 @@ impl From<LiveError> for Failure {
     fn from(error: LiveError) -> Failure {
         let kind = match error {
             LiveError::Recording(_) => FailureKind::Check,
-            // What was ended half-way is no divergence.
+            // An interrupted check is not a divergence.
             LiveError::Io { .. }
             | LiveError::Cannot(_)
             | LiveError::Unsupported(_)
@@ -78,7 +79,7 @@ impl From<LiveError> for Failure {
     }
 }
 
-/// What most failures here have in common: the machine does not allow it.
+/// The remedy for most failures here: the machine does not allow the check.
 const RETRY: &str = "see the kernel's log (dmesg), or compare a recording: foreread check conform linux --check REC";
 
 impl LiveError {
@@ -91,10 +92,12 @@ impl LiveError {
     }
 }
 
-/// When a process began, in clock ticks since the system did: with its number the name of a process for good.
+/// The start time of a process, in clock ticks since boot. Together with the process ID it identifies a process for
+/// good.
 pub(crate) fn began(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // proc(5): the command may hold anything, so count from its closing bracket; starttime is field 22.
+    // proc(5): the command name may contain anything, so fields are counted from its closing bracket; starttime is
+    // field 22.
     stat.rsplit_once(')')?
         .1
         .split_whitespace()

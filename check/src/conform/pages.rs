@@ -1,6 +1,7 @@
-//! The level *pages*: an episode fed to the machine itself, as a reader feeds it, with an empty cache that holds all.
+//! The level *pages*: passes an episode to the machine as a reader would, with an empty cache that is large enough for
+//! everything.
 //!
-//! Never: looks inside a policy. What is compared are the pages that were fetched and the marks in the cache.
+//! It does not look inside a policy: it compares the fetched pages and the marks in the cache.
 //!
 //! ```text
 //!   op ──► event ──► machine ──► Submit (answered at once): pages added     marks: the machine's cache
@@ -21,10 +22,10 @@ pub struct PageMachine {
 }
 
 impl PageMachine {
-    /// A file of `size` bytes, nothing of it cached, with `fds` fresh descriptors.
+    /// A file of `size` bytes with `fds` new descriptors; nothing of it is cached.
     pub fn new(policy: PolicySpec, size: u64, fds: u32) -> PageMachine {
         let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
-        // Room for the whole file twice over: the kernel evicted nothing that the recording does not name.
+        // Room for twice the file, because the kernel evicted nothing that the recording does not list.
         let mut config = Config::new(page, 4 * size + (64 << 20));
         config.max_fetch_bytes = 1 << 30;
         config.max_in_flight = 1 << 16;
@@ -47,7 +48,7 @@ impl PageMachine {
         }
     }
 
-    /// Carries out one operation; the pages that it brought in, and those of them that bear the mark.
+    /// Executes one operation. Returns the pages that it brought in, and which of them have the mark.
     pub fn play(&mut self, op: &Op, act: Act) -> (BTreeSet<u64>, BTreeSet<u64>) {
         let open = OpenId(op.fd);
         let end = if op.len == 0 {
@@ -77,7 +78,7 @@ impl PageMachine {
                 advice,
                 range,
             },
-            // What dropping did is in the recording: it depends on what else held the pages.
+            // The effect of dropping is in the recording, because it depends on what else held the pages.
             Act::Other | Act::Map { .. } | Act::Touch => return Default::default(),
         };
         let added = self.send(event);

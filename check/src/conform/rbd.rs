@@ -1,7 +1,7 @@
-//! librbd beside `rbd-aligned`: the same reads through both, on a real cluster.
+//! Compares librbd with `rbd-aligned`: the same reads go through both, on a real cluster.
 //!
-//! librbd logs each decision and counts them; ours come from the machine. Both lists have to be the same, extent by
-//! extent, and both counts. Never: adjusts anything to the other side, or reads an image that it has not made.
+//! librbd logs and counts its decisions; ours come from the machine. The two lists must be equal, extent by extent, and
+//! so must the counts. Nothing is adjusted to the other side, and only images created here are read.
 //!
 //! ```text
 //!   Case ──► machine with rbd-aligned ─────────► windows, ra_planned ─┐
@@ -20,21 +20,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
-/// What librbd writes before the extent of a decision.
+/// The text that librbd writes before the extent of a decision.
 const DECISION: &str = "(readahead logical) ";
-/// librbd's objects, unless made otherwise.
+/// librbd's object size, unless an image is created with another one.
 const OBJECT_BYTES: u64 = 4 << 20;
-/// How often a log that lacks decisions is read again, and the pause before.
+/// How often an incomplete log is read again, and the pause before that.
 const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why librbd could not be asked.
+/// Why librbd could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum RbdCheckError {
-    /// An image could not be made.
+    /// An image could not be created.
     #[error("{0}")]
     Ceph(#[from] CephError),
-    /// There is no librbd, or it cannot open the image.
+    /// librbd is not available, or cannot open the image.
     #[error("{0}")]
     Open(#[from] SourceOpenError),
     #[error("{0}")]
@@ -46,20 +46,20 @@ pub enum RbdCheckError {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Decisions of librbd that were compared.
+    /// Number of compared decisions of librbd.
     pub decisions: u64,
-    /// Cases in which the two differ.
+    /// Number of cases in which the two differ.
     pub divergences: u64,
-    /// Reads carried out.
+    /// Number of executed reads.
     pub reads: u64,
     /// The first difference in words.
     pub first: Option<String>,
 }
 
-/// Decisions in order, and the counts of one side.
+/// The decisions of one side in order, and its counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionLog {
-    /// Offset and length.
+    /// Offset and length of each decision.
     pub extents: Vec<(u64, u64)>,
     /// Requests and bytes, as counted.
     pub counted: (u64, u64),
@@ -68,7 +68,7 @@ pub struct DecisionLog {
 /// Runs one of Ceph's programs with arguments.
 pub type Ceph<'a> = &'a dyn Fn(&str, &[&str]) -> Result<String, CephError>;
 
-/// Images of a cluster, made as they are wanted and removed at the end.
+/// Images of a cluster, created as needed and removed at the end.
 pub struct Images<'a> {
     conf: &'a Path,
     ceph: Ceph<'a>,
@@ -76,7 +76,7 @@ pub struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// On the cluster of this configuration, in the pool `rbd`.
+    /// Images on the cluster with this configuration, in the pool `rbd`.
     pub fn new(conf: &'a Path, ceph: Ceph<'a>) -> Images<'a> {
         Images {
             conf,
@@ -85,9 +85,9 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// The name of an image of this size and layout.
+    /// The name of an image with this size and layout.
     fn of(&mut self, case: &Case) -> Result<String, CephError> {
-        // A policy that knows no objects: librbd's usual ones.
+        // If a policy does not depend on objects, librbd's default size.
         let object = Some(case.value("object"))
             .filter(|object| *object > 0)
             .unwrap_or(OBJECT_BYTES);
@@ -128,13 +128,13 @@ impl<'a> Images<'a> {
 impl Drop for Images<'_> {
     fn drop(&mut self) {
         for name in self.made.values() {
-            // They went with the cluster, if it is gone.
+            // If the cluster is gone, so are its images.
             let _ = (self.ceph)("rbd", &["rm", "--no-progress", name]);
         }
     }
 }
 
-/// Puts each case before both sides, with this many reads in flight at once.
+/// Runs each case on both sides, with this many reads in flight.
 pub fn check(
     images: &mut Images<'_>,
     cases: &[Case],
@@ -221,8 +221,8 @@ pub fn ours(case: &Case) -> DecisionLog {
     }
 }
 
-/// What librbd does, in a new client. With several reads in flight it gets a single thread: with its usual two,
-/// neighbours change places now and then.
+/// Runs the case with librbd, in a new client. With several reads in flight the client gets a single thread: with its
+/// usual two, neighbouring reads are sometimes reordered.
 fn theirs(image: &str, case: &Case, depth: usize) -> Result<DecisionLog, RbdCheckError> {
     let dir = tempfile::tempdir().map_err(|error| RbdCheckError::Told("log", error))?;
     let (socket, log) = (dir.path().join("asok"), dir.path().join("log"));
@@ -256,7 +256,7 @@ fn theirs(image: &str, case: &Case, depth: usize) -> Result<DecisionLog, RbdChec
     drop(opened);
     let mut extents = Vec::new();
     for _ in 0..LOOKS {
-        // Another thread writes it.
+        // Another thread writes the log.
         let text = std::fs::read(&log).map_err(|error| RbdCheckError::Told("log", error))?;
         extents = String::from_utf8_lossy(&text)
             .lines()

@@ -1,18 +1,18 @@
 //! Test reads for librbd and `rbd-aligned`: the published tables, and any number of random sequences.
 //!
-//! Never: a read that begins past the end, which librbd refuses before it looks for a sequence.
+//! No read begins beyond the end, because librbd refuses such a read before it looks for a sequence.
 
 use foreread_core::policy::PolicySpec;
 use foreread_sim::rng::{Rng, mix};
 
-/// The worked examples of docs/spec/rbd-readahead.md 9, as the golden table has them.
+/// The worked examples of docs/spec/rbd-readahead.md 9, from the golden table.
 const TABLE: &str = include_str!("../../../core/tests/golden/rbd-aligned.txt");
-/// Sizes of images for random sequences, in bytes: so few that they are made once and used again.
+/// Image sizes for random sequences, in bytes. There are few, so that images can be created once and reused.
 const SIZES: [u64; 3] = [1 << 20, (37 << 20) + 512, 64 << 20];
-/// Their layouts: object, stripe unit (0: an object) and stripe count.
+/// Image layouts: object, stripe unit (0: an object) and stripe count.
 const LAYOUTS: [[u64; 3]; 3] = [[4 << 20, 0, 1], [1 << 20, 0, 1], [4 << 20, 64 << 10, 4]];
 
-/// What librbd is set to, and the policy with it.
+/// The settings of librbd and of the policy, and the reads.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Case {
     pub policy: PolicySpec,
     /// Size of the image in bytes.
     pub size: u64,
-    /// Offsets and lengths, in order.
+    /// Offset and length of each read, in order.
     pub reads: Vec<(u64, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-/// The published cases that librbd can be set to: it has no smallest request (`min`).
+/// The published cases that librbd can be configured for: it has no smallest request (`min`).
 pub fn published() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in TABLE.lines().map(str::trim) {
@@ -95,7 +95,7 @@ pub fn random(seed: u64, nth: u64) -> Case {
     }
 }
 
-/// Runs, gaps, steps back, repetitions, empty reads, reads over the end.
+/// Runs, gaps, steps back, repetitions, empty reads, and reads beyond the end.
 fn sequence(rng: &mut Rng, size: u64) -> Vec<(u64, u64)> {
     let wanted = 60 + rng.below(300);
     let (mut reads, mut at) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! A recording of a running kernel, line by line: docs/spec/linux-readahead.md 5.
 //!
-//! Every line is checked here, once, before anything is done with it: its form, its numbers, and that it agrees with
-//! the header. Never: more than one line in memory, or a number that could overflow later.
+//! Every line is checked here, once, before it is used: its form, its numbers, and its agreement with the header. Only
+//! one line is in memory at a time, and no number can overflow later.
 //!
 //! ```text
 //!   header ── episode ── op ── op ── ... ── episode ── op ── ...
@@ -13,21 +13,21 @@ use std::io::{BufRead, Read};
 
 /// The kernel's page.
 pub const PAGE: u64 = 4096;
-/// A line of a recording lists every page it brought in; the longest seen is 60 kB.
+/// Maximum length of a line. A line lists every page that the operation brought in; the longest seen is 60 kB.
 const MAX_LINE: usize = 16 << 20;
-/// Descriptors of an episode.
+/// Maximum number of descriptors of an episode.
 const MAX_FDS: u32 = 4096;
-/// Pages of `ra_pages` and `io_pages`: 1 GiB, what the policy takes.
+/// Maximum of `ra_pages` and `io_pages`: 1 GiB, the maximum of the policy.
 const MAX_WINDOW: u64 = 1 << 18;
-/// The largest file; recorded ones have 128 MiB.
+/// Maximum file size; recorded files have 128 MiB.
 const MAX_FILE: u64 = 16 << 30;
-/// The largest folio is a huge page.
+/// Maximum folio order: a huge page.
 const MAX_ORDER: u32 = 9;
-/// Pages of a page table, and of a huge page.
+/// Number of pages of a page table, and of a huge page.
 pub const TABLE: u64 = 512;
-/// Extents of a file; those of the recorded ones have up to three.
+/// Maximum number of extents of a file; recorded files have up to three.
 const MAX_EXTENTS: usize = 4096;
-/// Offsets and lengths end below this, as the kernel's do.
+/// Maximum end of offset plus length, as in the kernel.
 const MAX_OFFSET: u64 = 1 << 62;
 
 /// Why a recording could not be checked: what, where, what to do.
@@ -36,10 +36,10 @@ pub enum CheckError {
     /// Reading failed.
     #[error("line {line}: {error}; the file is cut short or damaged")]
     Io { line: u64, error: std::io::Error },
-    /// A line is not what the format says.
+    /// A line does not match the format.
     #[error("line {line}: {what}; the file is no recording of version 1, or it is cut short")]
     Format { line: u64, what: String },
-    /// The recording has something this level does not cover.
+    /// The recording contains something that this level does not cover.
     #[error("line {line}: {what}; use the level 'full'")]
     Level { line: u64, what: String },
     /// The predictions could not be written.
@@ -55,24 +55,24 @@ pub struct Header {
     pub ra_pages: u64,
     /// The device's largest command, in pages.
     pub io_pages: u64,
-    /// The file system makes large folios.
+    /// The file system creates large folios.
     pub large_folios: bool,
-    /// Their largest order.
+    /// The largest order of folios.
     pub max_order: u32,
-    /// Their smallest order.
+    /// The smallest order of folios.
     pub min_order: u32,
-    /// There are page faults in it.
+    /// The recording contains page faults.
     pub mmap: bool,
 }
 
-/// A file with an empty cache and descriptors that have read nothing.
+/// A file with an empty cache, and descriptors that have read nothing.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Episode {
     pub ep: u64,
     pub file_size: u64,
-    /// Open descriptions, numbered from 0.
+    /// Number of open descriptions; they are numbered from 0.
     pub fds: u32,
-    /// Pages at which an extent of the file begins, the first extent excepted. Older recordings do not have them.
+    /// Pages at which an extent of the file begins, except the first extent. Older recordings do not have this field.
     #[serde(default)]
     pub extents: Vec<u64>,
 }
@@ -80,7 +80,7 @@ pub struct Episode {
 /// One operation with the kernel's answers.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Op {
-    /// Its position in the episode.
+    /// The position of the operation in the episode.
     pub i: u64,
     pub op: String,
     #[serde(default)]
@@ -91,36 +91,37 @@ pub struct Op {
     pub len: u64,
     #[serde(default)]
     pub(super) advice: Advice,
-    /// First page mapped, of the file.
+    /// First mapped page, counted in the file.
     #[serde(default)]
     pub pgoff: u64,
-    /// Pages mapped.
+    /// Number of mapped pages.
     #[serde(default)]
     pub npages: u64,
-    /// Where the mapping begins: the number of its first page within its page table. Older recordings do not have it.
+    /// Where the mapping begins: the number of its first page within its page table. Older recordings do not have this
+    /// field.
     pub va: Option<u64>,
     #[serde(default)]
     pub(super) prot: String,
-    /// Page touched, of the mapping.
+    /// The touched page, counted in the mapping.
     #[serde(default)]
     pub page: u64,
     /// The kernel's decisions.
     pub calls: Option<Vec<Call>>,
-    /// Folios it inserted, in order.
+    /// Folios that the kernel inserted, in order.
     pub added: Option<Vec<(u64, u32)>>,
-    /// Those that bore the mark afterwards.
+    /// The first pages of the folios that had the mark afterwards.
     pub marks: Option<Vec<u64>>,
-    /// Folios that left. An input.
+    /// Folios that left the cache; an input.
     #[serde(default)]
     pub evicted: Vec<(u64, u32)>,
-    /// The descriptor afterwards.
+    /// The state of the descriptor afterwards.
     pub state: Option<StreamState>,
-    /// The kernel was short of memory in this episode up to here (docs/spec/linux-readahead.md 4.10, end).
+    /// The kernel was short of memory in this episode up to this operation (docs/spec/linux-readahead.md 4.10, end).
     #[serde(default)]
     pub pressure: bool,
 }
 
-/// A word for files, a number for mappings.
+/// A word for files, and a number for mappings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Advice {
@@ -145,26 +146,26 @@ pub enum Call {
         #[serde(skip_serializing_if = "Option::is_none")]
         pre: Option<Pre>,
     },
-    /// A mark was met.
+    /// A mark was reached.
     Async {
         index: u64,
         req: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         pre: Option<Pre>,
     },
-    /// A window, as wanted.
+    /// A window, as planned.
     Window {
         start: u64,
         order: u32,
         size: u64,
         async_size: u64,
     },
-    /// A read page by page.
+    /// A page-by-page read.
     Raw { index: u64, nr: u64, lookahead: u64 },
 }
 
 impl Call {
-    /// The same without the state before it.
+    /// The same call without the state before it.
     pub(crate) fn without_pre(self) -> Call {
         match self {
             Call::Sync { index, req, .. } => Call::Sync {
@@ -182,7 +183,7 @@ impl Call {
     }
 }
 
-/// A descriptor before a decision.
+/// The state of a descriptor before a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pre {
     pub order: u32,
@@ -193,7 +194,7 @@ pub struct Pre {
     pub prev_pos: i64,
 }
 
-/// A descriptor after an operation.
+/// The state of a descriptor after an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamState {
     pub start: u64,
@@ -206,16 +207,16 @@ pub struct StreamState {
 pub enum Act {
     /// A read of `len` bytes from `off`.
     Read,
-    /// A hint that changes the descriptor.
+    /// A hint that changes the state of the descriptor.
     Hint(foreread_core::event::Advice),
     /// A hint that reads: WILLNEED, `readahead(2)`.
     WillNeed,
-    /// A hint that decides nothing; what left the cache is in `evicted`.
+    /// A hint without a decision; the folios that left the cache are in `evicted`.
     Other,
-    /// A new mapping, in place of the descriptor's last.
+    /// A new mapping that replaces the descriptor's previous one.
     Map {
         advice: foreread_core::event::Advice,
-        /// Huge pages were asked for.
+        /// The mapping asks for huge pages.
         huge: bool,
         executable: bool,
     },
@@ -231,13 +232,13 @@ enum RecordingLine {
     Op(Box<Op>),
 }
 
-/// One line that agrees with those before it.
+/// One line, which agrees with the lines before it.
 pub enum Item {
     /// The first line.
     Header(Header),
-    /// A fresh file.
+    /// The start of an episode.
     Episode(Episode),
-    /// An operation and what it does.
+    /// An operation, and its action.
     Op(Box<Op>, Act),
 }
 
@@ -245,12 +246,12 @@ pub struct Lines<R> {
     input: R,
     number: u64,
     header: Option<Header>,
-    /// Descriptors of the episode, once there is one.
+    /// Number of descriptors of the current episode, if there is one.
     fds: Option<u32>,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Nothing read yet.
+    /// A reader of a recording that has read nothing yet.
     pub fn new(input: R) -> Lines<R> {
         Lines {
             input,
@@ -260,12 +261,12 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Number of the line read last, from 1.
+    /// Number of the last line read, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// An error in the line read last.
+    /// An error in the last line read.
     pub fn wrong(&self, what: impl Into<String>) -> CheckError {
         CheckError::Format {
             line: self.number,
@@ -273,8 +274,8 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line; nothing at the end.
-    /// Errors: the line cannot be read, is none of a recording, or disagrees with the header.
+    /// The next line; `None` at the end. Errors: the line cannot be read, is not valid in a recording, or disagrees
+    /// with the header.
     pub fn read(&mut self) -> Result<Option<Item>, CheckError> {
         self.number += 1;
         let mut text = Vec::new();
@@ -289,7 +290,7 @@ impl<R: BufRead> Lines<R> {
             return if self.header.is_some() {
                 Ok(None)
             } else {
-                Err(self.wrong("there is no header"))
+                Err(self.wrong("the header is missing"))
             };
         }
         if text.last() != Some(&b'\n') && got == MAX_LINE {
@@ -362,7 +363,7 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
-    /// Checks an operation and says what it does.
+    /// Checks an operation and returns its action.
     fn act(&self, op: &Op) -> Result<Act, String> {
         let header = self.header.ok_or("an operation before the header")?;
         let fds = self.fds.ok_or("an operation before an episode")?;
@@ -374,7 +375,10 @@ impl<R: BufRead> Lines<R> {
             .checked_add(op.len)
             .is_none_or(|end| end >= MAX_OFFSET)
         {
-            return Err(format!("{} bytes from {}: beyond any file", op.len, op.off));
+            return Err(format!(
+                "{} bytes from {} are beyond the maximum file size",
+                op.len, op.off
+            ));
         }
         if op
             .pgoff
@@ -382,7 +386,7 @@ impl<R: BufRead> Lines<R> {
             .is_none_or(|end| end > MAX_FILE / PAGE)
         {
             return Err(format!(
-                "a mapping of {} pages from page {}: beyond any file",
+                "a mapping of {} pages from page {} is beyond the maximum file size",
                 op.npages, op.pgoff
             ));
         }
@@ -429,7 +433,7 @@ fn act_of(op: &Op, header: &Header) -> Result<Act, String> {
     };
     if !header.mmap && matches!(op.op.as_str(), "mmap" | "touch") {
         return Err(format!(
-            "operation '{}', but the header says that there are no page faults",
+            "operation '{}', but the header says that the recording has no page faults",
             op.op
         ));
     }

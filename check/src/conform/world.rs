@@ -1,5 +1,5 @@
-//! The kernel's state of a file in a recording: folios, descriptors, mappings. Decisions and folio placement
-//! is the policy's own code; here are the read call, the page fault and the page tables around it.
+//! The kernel's state of a file in a recording: folios, descriptors, mappings. Decisions and folio placement use the
+//! policy's own code; this file has the read call, the page fault and the page tables around them.
 //!
 //! ```text
 //!   read   ─► folios from page i ─► none: sync ─► (still none: one folio) ─► marked: async ─► go on behind them
@@ -7,7 +7,7 @@
 //!               ▲──────────── again, until the page is mapped ┴──────────────────────────────────────┘
 //! ```
 //!
-//! It does not use the kernel's answers, only the folios evicted from the cache.
+//! It does not use the kernel's answers, except the folios evicted from the cache.
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
@@ -25,11 +25,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Pages that fault-around looks at: one block, aligned by address (x86's default of 64 KiB).
+/// Pages that fault-around considers: one block, aligned by address (x86's default of 64 KiB).
 pub(crate) const FAULT_AROUND: u64 = 16;
-/// Segments of a request of a loop device: that many folios are one request, more may be several, split anywhere.
+/// Segments of a request of a loop device: this many folios are one request; more may become several, split anywhere.
 const SEGMENTS: usize = 128;
-/// Folios of one file: 4 GiB in single pages. More than any recording has.
+/// Maximum number of folios of one file: 4 GiB in single pages, more than any recording has.
 const MAX_FOLIOS: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -38,29 +38,29 @@ pub struct EpisodeEffects {
     pub calls: Vec<Call>,
     /// Folios inserted, in order.
     pub added: Vec<(u64, u32)>,
-    /// Those of them that bear the mark at its end.
+    /// The first pages of those folios that have the mark at the end of the operation.
     pub marks: Vec<u64>,
-    /// The descriptor at its end.
+    /// The state of the descriptor at the end of the operation.
     pub state: StreamState,
 }
 
-/// A mapping. Pages are the file's.
+/// A mapping. Page numbers are those of the file.
 #[derive(Clone, PartialEq)]
 struct Mapping {
     first: u64,
     end: u64,
-    /// Added to a page of the file it gives a number whose blocks and page tables are those of its address.
+    /// Page number in the file + shift = a number whose blocks and page tables are those of the address.
     shift: u64,
     advice: Advice,
     huge: bool,
     executable: bool,
     mapped: BTreeSet<u64>,
-    /// Page tables that there are, by number.
+    /// Existing page tables, by number.
     tables: BTreeSet<u64>,
 }
 
 impl Mapping {
-    /// Number of the page table that a page is mapped by.
+    /// Number of the page table that maps a page.
     fn table(&self, page: u64) -> u64 {
         (page + self.shift) / TABLE
     }
@@ -71,21 +71,21 @@ pub struct World {
     shape: Shape,
     kernel_probes: bool,
     size: u64,
-    /// Pages at which the file goes on elsewhere on its device.
+    /// Pages at which the file continues elsewhere on its device.
     extents: Rc<[u64]>,
     folios: Folios,
     readers: Vec<KernelReader>,
-    /// Where the latest window of each descriptor was placed. A huge page leaves the `start` of its state alone, but
-    /// what the recording calls the state is taken from the windows.
+    /// The position of each descriptor's latest window. A huge page does not change the `start` in its state, but the
+    /// state in a recording is taken from the windows.
     starts: Vec<u64>,
     maps: Vec<Option<Mapping>>,
     done: EpisodeEffects,
-    /// Which of the possible arrivals of a read the operation under way takes ([`World::arrivals`]), and how many there were.
+    /// Which possible arrival of a read the current operation assumes ([`World::arrivals`]), and the number of these.
     arrival: usize,
     possible: usize,
 }
 
-/// What is cached, with an ear for calls.
+/// The cache, with a hook that records calls.
 struct Watch<'a, S> {
     sight: S,
     heard: &'a Cell<Option<ReadaheadCall>>,
@@ -110,7 +110,7 @@ impl<S: Sight> Sight for Watch<'_, S> {
 }
 
 impl World {
-    /// The file of an episode, nothing of it cached, with fresh descriptors.
+    /// The file of an episode with new descriptors; nothing of it is cached.
     pub fn new(header: &Header, kernel_probes: bool, episode: &Episode) -> World {
         let (size, fds) = (episode.file_size, episode.fds);
         let Header {
@@ -142,7 +142,8 @@ impl World {
         }
     }
 
-    /// Whether an operation may end in more than one way: a touch of an absent page, whose neighbours may arrive later.
+    /// Whether an operation may have more than one outcome: a touch of an absent page, whose neighbours may arrive
+    /// later.
     pub(crate) fn may_vary(&self, op: &Op, act: Act) -> bool {
         let first = self
             .maps
@@ -153,8 +154,8 @@ impl World {
             && first.is_some_and(|first| self.folios.at(first.saturating_add(op.page)).is_none())
     }
 
-    /// Carries out one operation in one of the ways that it may go, from 0. Returns what it did, and how many ways there are.
-    /// Errors: it cannot be carried out, or the file has more folios than there is room for.
+    /// Executes one operation with one of its possible outcomes, numbered from 0. Returns the effects, and the number
+    /// of possible outcomes. Errors: it cannot be executed, or the file has more folios than the maximum.
     pub fn play(
         &mut self,
         op: &Op,
@@ -224,8 +225,8 @@ impl World {
         Ok((done, self.possible))
     }
 
-    /// Whether two worlds of one recording go on alike, also once a descriptor's mapping is replaced. What is cached is the
-    /// recording's in both.
+    /// Whether two worlds of one recording will behave the same, also after a descriptor's mapping is replaced. The
+    /// cached pages are those of the recording in both.
     pub fn is_same(&self, other: &World, but_for_map_of: Option<usize>) -> bool {
         let mut maps = (0..self.maps.len()).filter(|&at| Some(at) != but_for_map_of);
         self.readers == other.readers
@@ -244,7 +245,7 @@ impl World {
         }
     }
 
-    /// The page behind the last of the file.
+    /// The page after the last page of the file.
     fn end(&self) -> u64 {
         self.size.div_ceil(PAGE)
     }
@@ -274,7 +275,7 @@ impl World {
         Ok(())
     }
 
-    /// The last folio of the run from page `i` that a read up to page `end` takes at once.
+    /// The last folio of the run from page `i` that a read up to page `end` takes in one step.
     fn batch(&self, i: u64, end: u64) -> Folio {
         let mut last = self
             .folios
@@ -289,7 +290,7 @@ impl World {
         last
     }
 
-    /// Reads the smallest folio that holds page `i`, if nothing did yet.
+    /// Reads the smallest folio that holds page `i`, if it is not cached yet.
     fn fill(&mut self, i: u64) {
         if self.folios.at(i).is_none() {
             let order = self.shape.min_order;
@@ -301,7 +302,7 @@ impl World {
         }
     }
 
-    /// Refuses to keep more folios than there is room for.
+    /// An error if there are more folios than the maximum.
     fn room(&self) -> Result<(), String> {
         let full = self.folios.len() > MAX_FOLIOS;
         if full {
@@ -318,7 +319,7 @@ impl World {
         }
     }
 
-    /// Puts a question to a descriptor's reader and carries the answer out.
+    /// Asks a descriptor's reader a question and carries out the answer.
     fn decide(
         &mut self,
         fd: usize,
@@ -341,7 +342,7 @@ impl World {
         let before = reader.clone();
         let todo = question(reader, &watch);
         if let Some(ReadaheadCall { hit, index, req }) = heard.get() {
-            // Of what a call finds only the miss counter may have changed since the question.
+            // Of the state before a call, only the miss counter may have changed since the question.
             let pre = Some(pre_of(&before, reader.mmap_miss));
             let call = if hit {
                 Call::Async { index, req, pre }
@@ -401,7 +402,7 @@ impl World {
         self.insert(&placed.folios);
     }
 
-    /// 4.10: a touch of a page of a mapping.
+    /// 4.10: a touch of a page in a mapping.
     fn touch(&mut self, fd: usize, page: u64) -> Result<(), String> {
         let Some(map) = &self.maps[fd] else {
             return Err("a touch without a mapping".to_string());
@@ -422,7 +423,7 @@ impl World {
                 end - first
             ));
         }
-        // Behind the end of the file there is nothing to map: the toucher gets a signal.
+        // After the end of the file there is nothing to map: the process gets a signal.
         if page >= self.end() || map.mapped.contains(&page) {
             return Ok(());
         }
@@ -434,8 +435,8 @@ impl World {
             executable,
         };
         let mut has_read = false;
-        // What is under way while the fault is tried again: of `added`, what an async call of this touch has asked for, from here on;
-        // and the folios of this touch that begin at this page or later.
+        // The folios in flight while the fault is retried: those that an async call of this touch requested, from this
+        // index of `added` on; and the folios of this touch that begin at this page or later.
         let (mut under_way, mut arrived) = (usize::MAX, u64::MAX);
         while !self.fault_around(fd, page, under_way, arrived) {
             let Some(folio) = self.folios.at(page) else {
@@ -447,8 +448,8 @@ impl World {
                 arrived = arrivals[self.arrival.min(self.possible - 1)];
                 continue;
             };
-            // A fault that is tried again after its own read counts no hit and reaches no mark; one that is tried again after
-            // an async call counts its hit a second time (both recorded on 6.18.44).
+            // A fault that is retried after its own read counts no hit and reaches no mark; a fault that is retried
+            // after an async call counts its hit a second time (both recorded on 6.18.44).
             if !has_read {
                 let marked = folio.marked.then_some(folio);
                 let asks = folio.marked && advice != Advice::Random && self.readers[fd].max > 0;
@@ -464,7 +465,8 @@ impl World {
         Ok(())
     }
 
-    /// 4.10, row 1: maps what is cached around a page, except what bears the mark or is still read. True when the page is mapped.
+    /// 4.10, row 1: maps the cached pages around a page, except marked ones and those still being read. Returns true if
+    /// the page is mapped.
     fn fault_around(&mut self, fd: usize, page: u64, under_way: usize, arrived: u64) -> bool {
         let Some(map) = &self.maps[fd] else {
             return true;
@@ -497,11 +499,12 @@ impl World {
         wanted
     }
 
-    /// From which page on the folios that a fault has read may be under way when it is tried again, where fault-around would see them;
-    /// "none are" is the first. The fault waits for its own page alone, and requests are carried out in order: later ones begin
-    /// behind a page that was cached before (a touch of page 55 reads 49 to 55 and 57 to 70, and finds 52 to 56; seen on 6.18.44),
-    /// where an extent of the file begins (a touch of page 15 reads 0 to 31, and does not find 16 to 27 where an extent begins at
-    /// page 16), and anywhere in a run that is longer than a request has to be.
+    /// The first pages from which on the folios that a fault has read may still be in flight when it is retried, if
+    /// fault-around would see them; the first entry stands for none in flight. The fault waits only for its own page,
+    /// and requests are executed in order. A later request begins after a page that was cached before (a touch of page
+    /// 55 reads 49 to 55 and 57 to 70, and finds 52 to 56; seen on 6.18.44), where an extent of the file begins (a
+    /// touch of page 15 reads 0 to 31, and does not find 16 to 27 if an extent begins at page 16), and anywhere in a
+    /// run that is longer than the maximum request.
     fn arrivals(&self, fd: usize, page: u64) -> Vec<u64> {
         let mut arrivals = vec![u64::MAX];
         let Some(map) = &self.maps[fd] else {
@@ -533,8 +536,8 @@ impl World {
         arrivals
     }
 
-    /// The pages that fault-around looks at. Where the mapping begins inside the aligned block, the window begins there and is
-    /// as long as ever (seen on 6.18.44: 37 to 52 for a touch of page 40 of a mapping from page 37).
+    /// The pages that fault-around considers. If the mapping begins inside the aligned block, the window begins there
+    /// and has its usual length (seen on 6.18.44: 37 to 52 for a touch of page 40 of a mapping from page 37).
     fn window(&self, map: &Mapping, page: u64) -> Range<u64> {
         let address = page + map.shift;
         let first = (address / FAULT_AROUND * FAULT_AROUND).max(map.first + map.shift) - map.shift;
@@ -546,8 +549,8 @@ impl World {
                 .min(table_end)
     }
 
-    /// The unmarked folios in that window whose bytes are there (seen on 6.18.44: 2168 to 2175 are not counted where the fault of page 2158, whose
-    /// mark began an async call for 2167 to 2195, is tried again).
+    /// The unmarked folios in that window whose bytes have arrived (seen on 6.18.44: 2168 to 2175 are not counted when
+    /// the fault of page 2158, whose mark began an async call for 2167 to 2195, is retried).
     fn around(&self, map: &Mapping, page: u64, under_way: usize, arrived: u64) -> Vec<Folio> {
         let is_being_read = |folio: &Folio| {
             let at = self
@@ -568,21 +571,23 @@ impl World {
         folios
     }
 
-    /// A folio that the kernel maps whole, also where a fault or fault-around wants a part of it: it is inside the mapping, the
-    /// file and one page table (seen on 6.18.44: pages 96 to 127, one folio, for a touch of page 100; in a file of 4 pages with
-    /// blocks of 64 KiB, page 0 alone).
+    /// Whether the kernel maps a folio as a whole, even if a fault or fault-around needs only a part of it: the folio
+    /// must be inside the mapping, the file and one page table (seen on 6.18.44: pages 96 to 127, one folio, for a
+    /// touch of page 100; in a file of 4 pages with blocks of 64 KiB, only page 0).
     fn is_mapped_whole(&self, map: &Mapping, folio: &Folio) -> bool {
         let inside = map.first <= folio.first && folio.end() <= map.end.min(self.end());
         inside && map.table(folio.first) == map.table(folio.end() - 1)
     }
 
-    /// The folio that holds the file's last page. Fault-around never maps it whole: of pages 98 and 99 of a file of 100 it maps
-    /// page 98 alone where its block ends there (seen on 6.18.44). The end of a fault does.
+    /// Whether the folio holds the file's last page. Fault-around never maps it as a whole: of pages 98 and 99 of a
+    /// file of 100 pages, it maps only page 98 if its block ends there (seen on 6.18.44). The end of a fault does map
+    /// it.
     fn is_last(&self, folio: &Folio) -> bool {
         folio.end() >= self.end()
     }
 
-    /// 4.10, row 4: the end of a fault maps the whole folio of its page, marked or not, unless a page of it is mapped.
+    /// 4.10, row 4: the end of a fault maps the whole folio of its page, whether marked or not, unless one of its pages
+    /// is mapped.
     fn map_at_the_end(&mut self, fd: usize, page: u64, folio: Folio) {
         let Some(map) = &self.maps[fd] else { return };
         let untouched = map.mapped.range(folio.first..folio.end()).next().is_none();

@@ -1,4 +1,5 @@
-//! The worlds that a recording may have been made in. There is one, until something matters that the recording does not say:
+//! The possible worlds in which a recording was made. There is one, until something matters that the recording does not
+//! contain:
 //!
 //! ```text
 //!   mmap without `va`:   each world ──► 16 worlds, the mapping one page further in each
@@ -6,24 +7,25 @@
 //!   any operation:       worlds that differ from the recording go, unless all do: that is a difference
 //!   mmap again:          worlds that differed by the mapping alone are one again
 //! ```
-//! Where a mapping begins within its page table decides what fault-around maps: its blocks are aligned by address
-//! (docs/spec/linux-readahead.md 4.10). Only places within a block are tried, so the ends of page tables may be elsewhere.
-//! Whether the neighbours of a page are there when its fault is tried again is a matter of time ([`World::play`]).
+//! The position of a mapping within its page table decides which pages fault-around maps, because its blocks are
+//! aligned by address (docs/spec/linux-readahead.md 4.10). Only positions within a block are tried, so the ends of page
+//! tables may be elsewhere. Whether the neighbours of a page have arrived when its fault is retried depends on timing
+//! ([`World::play`]).
 
 use super::recording::{Act, Op, TABLE};
 use super::world::{EpisodeEffects, FAULT_AROUND, World};
 use std::borrow::Cow;
 
-/// Worlds at a time. Once there are 64, a touch is played in the first way alone: all has arrived.
+/// Maximum number of worlds. Once there are 64, a touch is only played with its first outcome: everything has arrived.
 const MAX_WORLDS: usize = 64;
 
-/// There is always a first.
+/// The worlds; there is always at least one.
 pub struct Worlds(Vec<World>);
 
-/// What is left of one operation: worlds that agree with the recording, and the first that does not.
+/// The outcome of one operation: worlds that agree with the recording, and the first one that does not.
 #[derive(Default)]
 struct Outcome {
-    /// Worlds that may come to these.
+    /// Maximum number of worlds that may follow from these.
     room: usize,
     agreeing: Vec<World>,
     done: Option<EpisodeEffects>,
@@ -42,8 +44,8 @@ impl Worlds {
         Worlds(vec![world])
     }
 
-    /// Carries out one operation in all of them. Returns what the first that agrees with the recording did; if none does, what
-    /// the first did, and `differs` in words.
+    /// Executes one operation in all worlds. Returns the effects in the first world that agrees with the recording. If
+    /// none does, returns the effects in the first world, and the result of `differs` as text.
     pub fn play(
         &mut self,
         op: &Op,
@@ -87,7 +89,7 @@ impl Worlds {
         }
     }
 
-    /// The operation, or a mapping once for each place that it may have.
+    /// The operation; for a mapping, one variant for each possible position.
     fn placed<'a>(&mut self, op: &'a Op, act: Act) -> Vec<Cow<'a, Op>> {
         let Act::Map { .. } = act else {
             return vec![Cow::Borrowed(op)];
@@ -106,7 +108,7 @@ impl Worlds {
             .collect()
     }
 
-    /// Keeps one of those that go on alike, and not too many of the others.
+    /// Keeps one of several worlds that behave the same, and limits the number of the others.
     fn merge(&mut self, but_for_map_of: Option<usize>) {
         let mut apart: Vec<World> = Vec::new();
         for world in std::mem::take(&mut self.0) {
@@ -123,7 +125,7 @@ impl Worlds {
 }
 
 impl Outcome {
-    /// Carries out the operation in one world, in all ways that it may go there.
+    /// Executes the operation in one world, with all its possible outcomes.
     fn play(
         &mut self,
         mut world: World,

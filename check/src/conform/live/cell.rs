@@ -1,4 +1,5 @@
-//! One file system at one `read_ahead_kb`, read or mapped: recorded by one thread, compared by others at the same time.
+//! One file system with one `read_ahead_kb`, read or mapped: recorded by one thread, and compared by others
+//! concurrently.
 //!
 //! ```text
 //!   recorder, on one CPU ──► Tee ─┬─pipe─► check, level full
@@ -26,32 +27,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, sleep};
 use std::time::{Duration, Instant};
 
-/// What is asked for: all combinations of the first three.
+/// The requested combinations: all of the first three fields.
 #[derive(Clone, Debug)]
 pub struct CellSelection {
     pub file_systems: Vec<FileSystem>,
-    /// At which `read_ahead_kb`.
+    /// The values of `read_ahead_kb`.
     pub read_ahead_kib: Vec<u64>,
-    /// Without mappings (reads and hints), with them (page faults and readahead(2), reads in between).
+    /// Without mappings (reads and hints), or with them (page faults and readahead(2), with reads in between).
     pub mmap: Vec<bool>,
     pub operations: u64,
     pub seed: u64,
     /// A folder for the recordings.
     pub keep: Option<PathBuf>,
-    /// A file system that this machine cannot mount is left out, with a word. Else it is an error.
+    /// Skips file systems that this machine cannot mount, with a message. Otherwise they are errors.
     pub what_there_is: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub file_system: FileSystem,
-    /// At which `read_ahead_kb`.
+    /// The value of `read_ahead_kb`.
     pub read_ahead_kib: u64,
     pub mmap: bool,
 }
 
 impl Cell {
-    /// For progress and differences.
+    /// The name for progress and differences.
     fn name(&self) -> String {
         let Cell {
             file_system,
@@ -62,7 +63,7 @@ impl Cell {
         format!("{} at {read_ahead_kib} KiB{faults}", file_system.name())
     }
 
-    /// What is drawn depends on the seed and on the cell, and on nothing else.
+    /// Random numbers that depend only on the seed and the cell.
     fn rng(&self, seed: u64) -> Rng {
         let salt =
             mix(self.read_ahead_kib ^ (self.file_system as u64) << 32 ^ u64::from(self.mmap) << 40);
@@ -72,28 +73,28 @@ impl Cell {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct CellOutcome {
-    /// As on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
+    /// The name on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
     pub file_system: &'static str,
     pub block_bytes: u64,
-    /// The device's readahead, as it was set; the kernel takes whole pages of it.
+    /// The device's readahead as it was set; the kernel rounds it to whole pages.
     pub read_ahead_kb: u64,
-    /// With page faults and readahead(2).
+    /// Page faults and readahead(2) are included.
     pub mmap: bool,
-    /// The file system makes large folios.
+    /// The file system creates large folios.
     pub large_folios: bool,
-    /// Operations carried out, recorded and compared.
+    /// Number of executed, recorded and compared operations.
     pub operations: u64,
-    /// Decisions of the kernel that were compared.
+    /// Number of compared decisions of the kernel.
     pub decisions: u64,
-    /// Episodes with a difference, at either level, while memory was not short.
+    /// Number of episodes with a difference, at either level, while memory was not short.
     pub divergences: u64,
-    /// Episodes in which the kernel was short of memory.
+    /// Number of episodes in which the kernel was short of memory.
     pub pressure_episodes: u64,
-    /// Of these, those with a difference.
+    /// How many of these have a difference.
     pub pressure_differences: u64,
-    /// The level `pages` was compared as well.
+    /// The level `pages` was compared, too.
     pub pages: bool,
-    /// Episodes that were cut short because something else reached into them.
+    /// Number of episodes that ended early because something else changed their pages.
     pub cut_episodes: u64,
     /// The first difference in words.
     pub first: Option<String>,
@@ -109,8 +110,8 @@ pub struct CellOutcomes {
     pub left_out: Vec<String>,
 }
 
-/// Records and compares everything that is wanted.
-/// Errors: this machine cannot, a file of ours could not be used, or `stop` was set.
+/// Records and compares all requested combinations. Errors: this machine cannot do it, a file of ours could not be
+/// used, or `stop` was set.
 pub fn check(
     wanted: &CellSelection,
     stop: &AtomicBool,
@@ -151,23 +152,23 @@ pub fn check(
     }
 }
 
-/// With and without mappings, as far as there is a helper to map.
+/// With and without mappings, if the helper that maps is available.
 fn mappings(wanted: &CellSelection, left_out: &mut Vec<String>) -> Result<Vec<bool>, LiveError> {
     if !wanted.mmap.contains(&true) || Helper::start()?.is_some() {
         return Ok(wanted.mmap.clone());
     }
     let why = "page faults and readahead(2): they need python3 with ctypes";
     if !wanted.mmap.contains(&false) {
-        return Err(LiveError::Unsupported(format!("{why}; ask for --mmap no")));
+        return Err(LiveError::Unsupported(format!("{why}; use --mmap no")));
     }
     left_out.push(why.to_string());
     Ok(wanted.mmap.iter().copied().filter(|mmap| !mmap).collect())
 }
 
-/// Whether this machine and this user have what it takes, before anything is made.
+/// Checks that this machine and this user have everything needed, before anything is created.
 fn ready(wanted: &CellSelection) -> Result<(), LiveError> {
     if !rustix::process::geteuid().is_root() {
-        let what = "asking the running kernel needs root, for tracepoints and a loop device";
+        let what = "checking the running kernel needs root, for tracepoints and a loop device";
         return Err(LiveError::Cannot(format!(
             "{what}; as a user, compare a recording: conform linux --check REC"
         )));
@@ -184,7 +185,7 @@ fn ready(wanted: &CellSelection) -> Result<(), LiveError> {
     Ok(())
 }
 
-/// Records in another thread, on one CPU, and watches it.
+/// Records in another thread, on one CPU, and monitors it.
 fn compare(
     disk: &Disk,
     cell: Cell,
@@ -219,7 +220,7 @@ fn compare(
     Ok(found)
 }
 
-/// The recording of a cell.
+/// Records one cell.
 fn one<'scope>(
     scope: &'scope Scope<'scope, '_>,
     disk: &Disk,
@@ -233,11 +234,11 @@ fn one<'scope>(
         mmap,
     } = cell;
     let (any, one) = (affinity(None)?, one_cpu());
-    // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
+    // The helper must run on the same CPU as this thread: pages in another CPU's batches could not be dropped.
     affinity(Some(&one))?;
     let helper = if mmap { Helper::start()? } else { None };
     let mut recorder = Recorder::new(disk, helper)?;
-    // Without readahead there would be no large folio to see.
+    // Without readahead no large folio would appear.
     disk.set_read_ahead(128)?;
     let large_folios = recorder.large_folios(file_system.min_order())?;
     let ra_pages = disk.set_read_ahead(read_ahead_kib)?;
@@ -314,7 +315,7 @@ fn header(
 }
 
 impl CellOutcome {
-    /// What the checks of one recording found. A check that failed is why the writing did.
+    /// Evaluates the checks of one recording. If a check failed, that is the reason why writing failed.
     fn take_in(
         &mut self,
         part: &str,
@@ -327,7 +328,7 @@ impl CellOutcome {
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let verdict = match (&written, verdict) {
-                // A recording that ended early proves nothing against itself.
+                // A recording that ended early proves nothing.
                 (Err(LiveError::Ended | LiveError::Cannot(_)), _) => continue,
                 (_, verdict) => verdict?,
             };
@@ -364,7 +365,7 @@ fn kept(folder: &Path, header: &Header, read_ahead_kib: u64, part: &str) -> Path
     ))
 }
 
-/// The largest folio: a huge page, where the kernel has those at all.
+/// The largest folio order: a huge page, if the kernel supports huge pages.
 fn max_order(large: bool) -> u32 {
     if large && !foreread_os::host::Host::here().has_huge_pages() {
         0
@@ -379,7 +380,7 @@ fn one_cpu() -> CpuSet {
     set
 }
 
-/// Sets the CPUs of this thread, and of what it starts; returns those it has.
+/// Sets the CPUs of this thread and its children; returns the previous ones.
 fn affinity(set: Option<&CpuSet>) -> Result<CpuSet, LiveError> {
     let failed = |error: rustix::io::Errno| LiveError::io("sched_setaffinity", error);
     if let Some(set) = set {

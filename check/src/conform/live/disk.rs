@@ -1,11 +1,11 @@
-//! A temporary file system: a loop device in memory, mounted nowhere.
+//! A temporary file system: a loop device in memory, mounted outside the directory tree.
 //!
 //! ```text
 //!   memfd ◄── /dev/loopN (detaches itself) ◄── ext4 or xfs, read-only ◄── a mount without a place, held by a descriptor
 //!   0.5 GiB, sparse     │ read_ahead_kb          5 files of known sizes          reached as /proc/PID/fd/N
 //! ```
-//! The files are written in a first mount and read in a second, read-only one: then no journal, no time stamp and no
-//! write-back has a hand in the cache. Never: an existing device or file.
+//! The files are written in a first mount and read in a second, read-only one, so that no journal, time stamp or
+//! write-back affects the cache. Existing devices and files are never used.
 
 use super::file_system::{BTRFS_UUID, Driver, FileSystem, run};
 use super::{LiveError, RETRY, began};
@@ -26,39 +26,39 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Bytes of the files: less than four pages, 100 pages, one byte over and some bytes over a power of two, a page less
-/// one byte over (docs/spec/linux-readahead.md 7).
+/// File sizes in bytes: less than four pages; 100 pages; 1 MiB and one byte; 24 MiB and some bytes; 128 MiB and a page
+/// less one byte (docs/spec/linux-readahead.md 7).
 pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_221_823];
-/// XFS wants 300 MB; the files take 160.
+/// XFS needs 300 MB; the files take 160.
 const DISK_BYTES: u64 = 512 << 20;
-/// What the loop device's backing file is called, before our process number.
+/// Prefix of the name of the loop device's backing file; our process ID follows.
 const BACKING: &str = "foreread-conform-";
-/// Pages of the largest command of a file system that is on no one device: 128 KiB.
+/// Pages of the largest command of a file system that is not on a single device: 128 KiB.
 const BDI_IO_PAGES: u64 = 32;
-/// How long a device may stay busy, in looks of 20 us to 1 ms.
+/// How often a busy device is checked, every 20 us to 1 ms, before giving up.
 const LOOKS: u32 = 20_000;
 
 /// The device, mounted.
 pub(super) struct Disk {
     mount: OwnedFd,
     stat: File,
-    /// Keeps the device ours from its first moment on.
+    /// Keeps the device ours from the first moment on.
     _device: File,
-    /// What an overlay is over: the file system below it, whose pages the cache has, and the folder beside it.
+    /// For an overlay: the file system below it, whose pages are cached, and the empty second folder.
     _below: Option<(OwnedFd, TempDir)>,
-    /// `loop7`.
+    /// The device name, for example `loop7`.
     name: String,
-    /// Where its readahead is set.
+    /// The path of its readahead setting.
     read_ahead: String,
-    /// Pages of the largest command, where that is not the device's.
+    /// Pages of the largest command, if it is not that of the device.
     io_pages: Option<u64>,
     pub number: DeviceNumber,
-    /// Inode of each file of [`SIZES`].
+    /// The inode of each file of [`SIZES`].
     pub inodes: [u64; SIZES.len()],
 }
 
 impl Disk {
-    /// Makes everything.
+    /// Creates the device and the files.
     pub fn new(kind: FileSystem) -> Result<Disk, LiveError> {
         detach_stale();
         let label = format!(
@@ -67,12 +67,12 @@ impl Disk {
             began(std::process::id()).unwrap_or(0)
         );
         let memory = memfd_create(&label, MemfdFlags::CLOEXEC)
-            .map_err(|e| LiveError::io("no memory file (memfd_create)", e))?;
+            .map_err(|e| LiveError::io("cannot create a memory file (memfd_create)", e))?;
         ftruncate(&memory, DISK_BYTES)
-            .map_err(|e| LiveError::io("no memory file of 512 MiB", e))?;
+            .map_err(|e| LiveError::io("cannot create a memory file of 512 MiB", e))?;
         let path = attach(&shared_descriptor_path(&memory).display().to_string())?;
         let device = File::options().read(true).write(true).open(&path);
-        // Detaching a device that is open only marks it: the kernel detaches it when the last of us closes it.
+        // Detaching an open device only marks it; the kernel detaches it when the last descriptor is closed.
         let marked = run("losetup", &["-d", &path], "mount (util-linux)");
         let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
         marked?;
@@ -134,18 +134,19 @@ impl Disk {
         })
     }
 
-    /// A fresh descriptor of a file.
+    /// A new descriptor of a file.
     pub fn open(&self, nth: usize) -> Result<File, LiveError> {
         open(&self.mount, nth, &format!("/dev/{}", self.name))
     }
 
-    /// The way to a file for another process, as long as this one lives.
+    /// The path of a file for another process, valid while this process lives.
     pub fn path(&self, nth: usize) -> String {
         let path = shared_descriptor_path(&self.mount).join(file_name(nth));
         path.display().to_string()
     }
 
-    /// Sets the device's readahead. Returns the pages that the kernel made of it: it counts whole ones, so 65 KiB are 16.
+    /// Sets the device's readahead. Returns the resulting number of pages: the kernel rounds down to whole pages, so 65
+    /// KiB become 16.
     pub fn set_read_ahead(&self, kib: u64) -> Result<u64, LiveError> {
         let (path, page) = (&self.read_ahead, PAGE / 1024);
         let failed = |error| LiveError::io(path.clone(), error);
@@ -153,7 +154,7 @@ impl Disk {
         let set = read_setting(Path::new(path)).map_err(failed)?;
         if set != kib / page * page {
             return Err(LiveError::Cannot(format!(
-                "{path} is {set} after {kib} was written; is another program at it?"
+                "{path} is {set} after writing {kib}; does another program change it?"
             )));
         }
         Ok(set / page)
@@ -169,7 +170,8 @@ impl Disk {
             })
     }
 
-    /// Waits until nothing is under way: a page that has not arrived cannot be dropped, nor mapped by a neighbour's fault.
+    /// Waits until nothing is in flight: a page that has not arrived can neither be dropped nor mapped by a neighbour's
+    /// fault.
     pub fn settle(&self) -> Result<(), LiveError> {
         let mut text = [0; 512];
         for look in 0..LOOKS {
@@ -177,8 +179,8 @@ impl Disk {
                 .stat
                 .read_at(&mut text, 0)
                 .map_err(|e| LiveError::io("counters of a disk", e))?;
-            // The ninth number: requests that were begun and whose pages have not been told. What the neighbour
-            // 'inflight' counts has left it a moment before that.
+            // The ninth number: requests that were started and whose pages were not reported yet. The neighbouring
+            // number 'inflight' decreases a moment earlier.
             let under_way = text[..got]
                 .split(u8::is_ascii_whitespace)
                 .filter(|word| !word.is_empty())
@@ -193,7 +195,7 @@ impl Disk {
             }
         }
         Err(LiveError::Cannot(format!(
-            "/dev/{} does not come to rest; run this on a machine with less to do",
+            "/dev/{} does not become idle; run this on a machine with less load",
             self.name
         )))
     }
@@ -214,10 +216,10 @@ fn open(mount: &OwnedFd, nth: usize, place: &str) -> Result<File, LiveError> {
     .map_err(|e| LiveError::io(format!("cannot open {} on {place}", file_name(nth)), e))
 }
 
-/// The files in a folder of the machine's, for a file system that is made with its files.
+/// The files in a folder of this machine, for a file system that is created together with its files.
 fn written_folder() -> Result<TempDir, LiveError> {
-    let folder =
-        tempfile::tempdir().map_err(|e| LiveError::io("no folder for 160 MB of files", e))?;
+    let folder = tempfile::tempdir()
+        .map_err(|e| LiveError::io("cannot create a folder for 160 MB of files", e))?;
     let place = folder.path().display().to_string();
     let open = File::open(folder.path()).map_err(|e| LiveError::io(place.clone(), e))?;
     write_all(&OwnedFd::from(open), &place)?;
@@ -230,7 +232,8 @@ fn write_all(folder: &OwnedFd, place: &str) -> Result<(), LiveError> {
     })
 }
 
-/// The number that the trace has for a file of btrfs: its super block's, which `stat` does not tell. The list of locks has it.
+/// The device number of a btrfs file in the trace: that of its super block, which `stat` does not return. The list of
+/// locks contains it.
 fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
     let failed = |e: std::io::Error| LiveError::io("cannot lock a file of ours (flock)", e);
     rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared)
@@ -242,9 +245,11 @@ fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
     })
 }
 
-/// An overlay over a mount that has no place, and an empty folder: an overlay without an upper layer needs two others.
+/// An overlay over a mount outside the tree and an empty folder, because an overlay without an upper layer needs two
+/// lower ones.
 fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
-    let empty = tempfile::tempdir().map_err(|e| LiveError::io("no empty folder", e))?;
+    let empty =
+        tempfile::tempdir().map_err(|e| LiveError::io("cannot create an empty folder", e))?;
     let (upper, lower) = (empty.path(), descriptor_path(below));
     let lower = format!("{}:{}", upper.display(), lower.display());
     let mounted = (|| {
@@ -269,7 +274,7 @@ fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
     }
 }
 
-/// Words that differ from page to page, as data that could be read.
+/// Writes words that differ from page to page, as realistic data.
 fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut file = File::from(openat(
@@ -288,7 +293,7 @@ fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A mount that only its descriptor holds.
+/// A mount that only its descriptor keeps alive.
 fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, LiveError> {
     let name = kind.driver().name();
     let mut tried = 0;
@@ -310,7 +315,7 @@ fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, Liv
             )
         })();
         match mounted {
-            // The mount before this one is still being removed.
+            // The previous mount is still being removed.
             Err(rustix::io::Errno::BUSY) if tried < 1000 => {
                 std::thread::sleep(Duration::from_millis(2))
             }
@@ -352,7 +357,7 @@ fn attach(file: &str) -> Result<String, LiveError> {
     }
 }
 
-/// Detaches devices of runs that were killed in the moment between attaching and marking.
+/// Detaches devices of runs that were killed between attaching and marking.
 fn detach_stale() {
     for device in Host::here().loop_devices() {
         let backing = device.file.unwrap_or_default();
@@ -366,7 +371,7 @@ fn detach_stale() {
     }
 }
 
-/// Whether the process that named something `PID-START` has ended.
+/// Whether the process that used the name `PID-START` has ended.
 fn is_gone(owner: &str) -> bool {
     let Some((pid, start)) = owner.split_once('-') else {
         return false;

@@ -1,6 +1,6 @@
-//! Lines of the trace as decisions, and as pages that came and went.
+//! Parses trace lines into decisions, and into pages that were added to or removed from the cache.
 //!
-//! Never: skips a line that it does not understand. What the kernel lost is an event too.
+//! A line that it does not understand is an error and is never skipped. Events that the kernel lost are reported, too.
 //!
 //! ```text
 //!   foreread-811   [001] .....  91.5: page_cache_ra_order: dev=7:1 ino=c index=0 order=0 size=4 async_size=3 ra_pages=32
@@ -12,11 +12,11 @@ use crate::conform::recording::{Call, Pre};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Decided(Call),
-    /// A folio came into the cache: its page frame, first page and order.
+    /// A folio was added to the cache: its page frame, first page and order.
     Added(u64, u64, u32),
-    /// A folio left it.
+    /// A folio was removed from the cache.
     Deleted(u64, u32),
-    /// The kernel had no room for some events.
+    /// The kernel lost some events because its buffer was full.
     Lost,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct TracedEvent {
     pub event: Event,
 }
 
-/// Reads one line; nothing for an empty one.
+/// Parses one line; `None` if it is empty.
 pub(super) fn parse(line: &str) -> Result<Option<TracedEvent>, String> {
     if line.trim().is_empty() {
         return Ok(None);
@@ -44,7 +44,7 @@ pub(super) fn parse(line: &str) -> Result<Option<TracedEvent>, String> {
 }
 
 fn read(line: &str) -> Option<TracedEvent> {
-    // The command's name may hold anything, so the name of the event is looked for first, and the process before it.
+    // The command's name may contain anything, so the name of the event is found first, and then the process before it.
     let at = line
         .find(": page_cache_")
         .or_else(|| line.find(": mm_filemap_"))?;
@@ -103,7 +103,7 @@ fn read(line: &str) -> Option<TracedEvent> {
     Some(TracedEvent { pid, inode, event })
 }
 
-/// The value behind `key`, which is at the front or behind a space.
+/// The value after `key`, which is at the start or after a space.
 fn field<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
     let begins = |at: &usize| *at == 0 || fields.as_bytes()[at - 1] == b' ';
     let at = fields.match_indices(key).map(|(at, _)| at).find(begins)? + key.len();

@@ -8,7 +8,7 @@ use crate::conform::recording::{PAGE, TABLE};
 use foreread_sim::rng::Rng;
 use std::ops::Range;
 
-/// Their names in a recording.
+/// The names of the patterns in a recording.
 pub(super) const KINDS: [(&str, DrawSteps); 10] = [
     ("mrand", random),
     ("mseq", sequential),
@@ -22,13 +22,13 @@ pub(super) const KINDS: [(&str, DrawSteps); 10] = [
     ("mcount", counted),
 ];
 
-/// What madvise(2) calls them on Linux.
+/// The advice values of madvise(2) on Linux.
 const NORMAL: u32 = 0;
 const RANDOM: u32 = 1;
 const SEQUENTIAL: u32 = 2;
 const HUGE: u32 = 14;
 
-/// Maps a part of the file, or all of it; returns how many pages.
+/// Maps a part of the file, or all of it; returns the number of pages.
 fn map(rng: &mut Rng, story: &mut Story, prot: &'static str, advice: u32) -> u64 {
     let pages = story.pages();
     let (pgoff, npages) = match rng.below(3) {
@@ -42,7 +42,7 @@ fn map(rng: &mut Rng, story: &mut Story, prot: &'static str, advice: u32) -> u64
     npages
 }
 
-/// Half of the mappings are aligned like the file, as those with a huge page in them are, half are anywhere.
+/// Half of the mappings are aligned like the file (as are those with a huge page in them); the others are anywhere.
 fn push_map(rng: &mut Rng, story: &mut Story, pages: Range<u64>, prot: &'static str, advice: u32) {
     let (pgoff, npages) = (pages.start, pages.end - pages.start);
     let va = if rng.below(2) == 0 {
@@ -64,7 +64,7 @@ fn touch(story: &mut Story, page: u64) {
     story.steps.push(Step::Touch { fd: 0, page });
 }
 
-/// Touches anywhere, or mostly near the last one; now and then a read in between.
+/// Touches pages anywhere, or mostly near the last one, with occasional reads in between.
 fn around(rng: &mut Rng, story: &mut Story, pages: u64) {
     let mut last = rng.below(pages);
     while !story.full() {
@@ -81,7 +81,7 @@ fn around(rng: &mut Rng, story: &mut Story, pages: u64) {
     }
 }
 
-/// Touches by a step forward, from drawn places.
+/// Touches pages with a fixed step forward, from random positions.
 fn forward(rng: &mut Rng, story: &mut Story, pages: u64, step: u64) {
     while !story.full() {
         let mut page = if rng.below(2) == 0 {
@@ -151,7 +151,7 @@ fn huge(rng: &mut Rng, story: &mut Story) {
     around(rng, story, pages);
 }
 
-/// Several descriptors, mapped and read, with hints and dropped pages.
+/// Several descriptors that are mapped and read, with hints and dropped pages.
 fn mixed(rng: &mut Rng, story: &mut Story) {
     story.fds = 2;
     let pages = map(rng, story, "r", NORMAL);
@@ -180,9 +180,9 @@ fn mixed(rng: &mut Rng, story: &mut Story) {
     }
 }
 
-/// Folios of many orders; then many misses that map nothing (of the last page alone, dropped each time), so that the miss
-/// counter is high; then touches of those folios near the start of a mapping, each of which lowers the counter by the pages
-/// that it maps. Reads of a byte elsewhere show the counter.
+/// Creates folios of many orders; then causes many misses that map nothing (only of the last page, dropped each time),
+/// so that the miss counter is high; then touches those folios near the start of a mapping. Each touch lowers the
+/// counter by the number of pages that it maps. Reads of a byte elsewhere show the counter.
 fn counted(rng: &mut Rng, story: &mut Story) {
     story.fds = 2;
     let pages = story.pages();
@@ -192,7 +192,7 @@ fn counted(rng: &mut Rng, story: &mut Story) {
     );
     let times = 8 + rng.below(24);
     (0..times).for_each(|nth| story.read(1, base * PAGE + nth * len, len));
-    // The block of the last page, whatever the file system's.
+    // The block of the last page, whatever the block size of the file system.
     let block = (pages - 1) / 16 * 16;
     for _ in 0..20 + rng.below(50) {
         push_map(rng, story, pages - 1..pages, "r", NORMAL);

@@ -5,7 +5,7 @@ use crate::conform::recording::PAGE;
 use std::path::Path;
 use std::process::Command;
 
-/// The readahead of btrfs is not the device's; its folder in sysfs has this name.
+/// btrfs does not use the device's readahead; its folder in sysfs has this name.
 pub(super) const BTRFS_UUID: &str = "7a1c7d5e-0f0b-4e3c-9a52-f0e6ead00001";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +23,11 @@ pub enum FileSystem {
     Overlay,
 }
 
-const EXPANDS: &str =
-    "it reads whole compressed blocks (readahead_expand), so its pages are not the policy's alone";
+const EXPANDS: &str = "it reads whole compressed blocks (readahead_expand), so the policy does not decide all its pages";
 const NO_SERVER: &str =
     "it needs a server, whose settings the kernel's readahead follows, and none is started here";
 
-/// Which part of the kernel it belongs to.
+/// The kernel driver to which a file system belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
     Ext4,
@@ -38,7 +37,7 @@ pub(super) enum Driver {
 }
 
 impl Driver {
-    /// What the kernel and mkfs call it.
+    /// The name that the kernel and mkfs use.
     pub fn name(self) -> &'static str {
         match self {
             Driver::Ext4 => "ext4",
@@ -49,7 +48,7 @@ impl Driver {
     }
 }
 
-/// How a file system is called and made.
+/// The name and the creation parameters of a file system.
 struct Layout {
     name: &'static str,
     about: &'static str,
@@ -58,7 +57,7 @@ struct Layout {
 }
 
 impl FileSystem {
-    /// All, in the order of a table.
+    /// All file systems, in the order in which tables list them.
     pub const ALL: [FileSystem; 11] = [
         FileSystem::Ext4,
         FileSystem::Ext4Small,
@@ -73,7 +72,7 @@ impl FileSystem {
         FileSystem::Overlay,
     ];
 
-    /// Others, which are not asked, and why.
+    /// File systems that are not tested, and why.
     pub const REFUSED: [(&str, &str); 3] = [
         ("squashfs", EXPANDS),
         ("erofs-lz4", EXPANDS),
@@ -105,7 +104,7 @@ impl FileSystem {
         }
     }
 
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.layout().name
     }
@@ -118,7 +117,7 @@ impl FileSystem {
         self.layout().block_kib << 10
     }
 
-    /// Of the file system that is made on the device.
+    /// The driver of the file system on the device.
     pub(super) fn driver(self) -> Driver {
         self.layout().driver
     }
@@ -128,7 +127,7 @@ impl FileSystem {
         (self.block_bytes() / PAGE).max(1).ilog2()
     }
 
-    /// The program that makes it, and its package.
+    /// The program that creates it, and the program's package.
     fn program(self) -> (&'static str, &'static str) {
         match self.driver() {
             Driver::Ext4 => ("mkfs.ext4", "e2fsprogs"),
@@ -138,7 +137,7 @@ impl FileSystem {
         }
     }
 
-    /// Whether it can be made here.
+    /// Whether it can be created here.
     pub(super) fn ready(self) -> Result<(), LiveError> {
         let (program, package) = self.program();
         let version = match self.driver() {
@@ -149,7 +148,7 @@ impl FileSystem {
         run(program, &[version], package).map(|_| ())
     }
 
-    /// Makes it on a device, with the files of a folder where it is made with files.
+    /// Creates it on a device, with the files of a folder if it is created together with its files.
     pub(super) fn make(self, device: &str, folder: Option<&Path>) -> Result<(), LiveError> {
         let (program, package) = self.program();
         let (block, sized) = (
@@ -169,7 +168,7 @@ impl FileSystem {
     }
 }
 
-/// Runs a program and returns what it said.
+/// Runs a program and returns its output.
 pub(super) fn run(program: &str, arguments: &[&str], package: &str) -> Result<String, LiveError> {
     let ran = Command::new(program)
         .args(arguments)
@@ -187,6 +186,6 @@ pub(super) fn run(program: &str, arguments: &[&str], package: &str) -> Result<St
     let said = String::from_utf8_lossy(&ran.stderr);
     let said = said.lines().last().unwrap_or("no reason given").trim();
     Err(LiveError::Cannot(format!(
-        "{program} failed: {said}; there has to be a free loop device (/dev/loop-control)"
+        "{program} failed: {said}; a free loop device is needed (/dev/loop-control)"
     )))
 }

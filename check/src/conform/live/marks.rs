@@ -1,7 +1,7 @@
 //! The mark of a folio, read from the flags of its first page frame.
 //!
 //! The kernel keeps the readahead mark in the bit that also means "reclaim soon" (a page is never both), and shows that
-//! bit to root as number 9 of `/proc/kpageflags` (documented with pagemap as KPF_RECLAIM). Never: guesses a mark.
+//! bit to root as number 9 of `/proc/kpageflags` (documented with pagemap as KPF_RECLAIM). A mark is never guessed.
 
 use super::LiveError;
 use std::fs::File;
@@ -19,7 +19,7 @@ impl Marks {
         match File::open(place) {
             Ok(file) => Ok(Marks(file)),
             Err(error) => {
-                let what = format!("marks cannot be read from {place}: {error}");
+                let what = format!("cannot read marks from {place}: {error}");
                 Err(LiveError::Cannot(format!(
                     "{what}; run as root on a kernel with CONFIG_PROC_PAGE_MONITOR"
                 )))
@@ -27,7 +27,7 @@ impl Marks {
         }
     }
 
-    /// Whether the folio whose first page is in this frame is marked.
+    /// Whether the folio whose first page is in this frame has the mark.
     pub fn at(&self, frame: u64) -> Result<bool, LiveError> {
         let mut word = [0; 8];
         self.0

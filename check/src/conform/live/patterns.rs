@@ -1,7 +1,8 @@
-//! Test operations for the kernel: episodes of some sixty operations, generated from a seed.
+//! Test operations for the kernel: episodes of about sixty operations, generated from a seed.
 //!
-//! An episode has one pattern (the list is that of docs/spec/linux-readahead.md 7), a file of one of five sizes, and a drawn
-//! offset and request size. They do not depend on the kernel's answers, so a seed gives the same operations.
+//! An episode has one pattern (see the list in docs/spec/linux-readahead.md 7), a file of one of five sizes, and a
+//! random offset and request size. They do not depend on the kernel's answers, so the same seed always gives the same
+//! operations.
 
 use super::disk::SIZES;
 use super::faults;
@@ -80,7 +81,7 @@ fn sequential(rng: &mut Rng, story: &mut Story) {
 
 fn interleaved(rng: &mut Rng, story: &mut Story) {
     let streams = 2 + rng.below(4);
-    // One descriptor for all of them, or one for each.
+    // One descriptor for all, or one for each.
     let own = rng.below(2) == 0;
     story.fds = if own { streams as u32 } else { 1 };
     let len = length(rng).min(256 << 10);
@@ -278,8 +279,8 @@ fn context(rng: &mut Rng, story: &mut Story) {
     }
 }
 
-/// Large folios, what is before and behind some of them dropped, and then misses right behind: their history reaches over
-/// whole leaves (64 pages) of the kernel's index.
+/// Creates large folios, drops the pages before and after some of them, and then misses right after them, so that their
+/// history extends over whole leaves (64 pages) of the kernel's index.
 fn leaves(rng: &mut Rng, story: &mut Story) {
     story.fds = 3;
     let leaf = 64 * PAGE;

@@ -1,9 +1,9 @@
-//! Carries steps out: reads and posix_fadvise here, mappings and readahead(2) in a small Python process.
+//! Executes steps: reads and posix_fadvise here, mappings and readahead(2) in a small Python process.
 //!
-//! The lab has no `unsafe`, and touching a mapping of a file needs it. Python is on nearly every system, its ctypes maps
-//! at a chosen address and reads one byte, and one episode is played by one process, so descriptors need not be shared. Without it
-//! those patterns are left out by name.
-//! Never: both players in one episode.
+//! `foreread-check` has no `unsafe`, but touching a mapping of a file needs it. Python is available on nearly every
+//! system, and its ctypes can map at a chosen address and read one byte. One episode is played by a single process, so
+//! descriptors need not be shared. Without Python, those patterns are left out, and the report lists them.
+//! The two players are never used in the same episode.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise
@@ -38,12 +38,12 @@ impl Native {
         }
     }
 
-    /// Fresh descriptors in place of the last ones.
+    /// Replaces the descriptors with new ones.
     pub fn begin(&mut self, files: Vec<File>) {
         self.files = files;
     }
 
-    /// Returns what pread(2) did, otherwise 0.
+    /// Returns the result of pread(2), otherwise 0.
     pub fn play(&mut self, step: &Step) -> Result<u64, LiveError> {
         let file = &self.files[step.fd() as usize];
         match *step {
@@ -65,7 +65,7 @@ impl Native {
     }
 }
 
-/// posix_fadvise(2) by the recording's word; `len` 0 reaches to the end.
+/// Calls posix_fadvise(2) with the hint as named in the recording; `len` 0 reaches to the end.
 pub(super) fn advise(
     file: &File,
     advice: &str,
@@ -92,17 +92,17 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts it; nothing where there is no Python with ctypes.
+    /// Starts the process; `None` if there is no Python with ctypes.
     pub fn start() -> Result<Option<Helper>, LiveError> {
         for python in ["/usr/bin/python3", "python3"] {
             let mut command = Command::new(python);
-            // Isolated: nothing of the user's runs in it.
+            // Isolated mode: no code of the user runs in it.
             command
                 .args(["-I", "-S", "-c", PROGRAM])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null());
-            // A Ctrl-C is for us; it ends when we do.
+            // Ctrl-C is for this process; the helper ends when we end.
             command.process_group(0);
             let mut process = match command.spawn() {
                 Ok(process) => process,
@@ -128,7 +128,7 @@ impl Helper {
         self.process.id()
     }
 
-    /// Fresh descriptors of a file in place of the last ones, and no mapping.
+    /// Replaces the descriptors with new ones of a file, without a mapping.
     pub fn begin(&mut self, path: &str, fds: u32) -> Result<(), LiveError> {
         self.tell(&format!("open {fds} {path}")).map(|_| ())
     }
@@ -158,7 +158,7 @@ impl Helper {
         self.tell(&line)
     }
 
-    /// The pages at which an extent of this file begins, the first extent excepted.
+    /// The pages at which an extent of this file begins, except the first extent.
     pub fn extents(&mut self, path: &str) -> Result<Vec<u64>, LiveError> {
         let line = format!("extents {path}");
         let said = self.say(&line).map_err(|said| failed(&line, &said))?;
@@ -194,7 +194,9 @@ impl Helper {
 }
 
 fn failed(asked: &str, said: &str) -> LiveError {
-    LiveError::Cannot(format!("python3 could not '{asked}': {said}; see dmesg"))
+    LiveError::Cannot(format!(
+        "python3 could not execute '{asked}': {said}; see dmesg"
+    ))
 }
 
 impl Drop for Helper {

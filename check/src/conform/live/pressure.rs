@@ -1,8 +1,8 @@
 //! Detects memory pressure during the test.
 //!
-//! Then the kernel makes smaller folios and reclaims marked pages: differences that are not rules
-//! (docs/spec/linux-readahead.md 4.10, end). Counters of /proc/vmstat rise when it scans for pages to take back, in memory cgroups too,
-//! and when an allocation had to wait or to compact for it.
+//! Under pressure the kernel creates smaller folios and reclaims marked pages. Such differences do not come from its
+//! rules (docs/spec/linux-readahead.md 4.10, end). Counters in /proc/vmstat rise when the kernel scans for pages to
+//! reclaim, in memory cgroups too, and when an allocation had to wait or to compact memory.
 //!
 //! ```text
 //!   counters rise ──► 1 s ──► an episode that begins in it, or in which they rise, is under pressure
@@ -13,14 +13,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Counters begin with one of these. `allocstall_*`: an allocation waited; `pgscan_*`: pages were looked at to be taken back;
+/// Prefixes of the counters. `allocstall_*`: an allocation waited; `pgscan_*`: pages were scanned for reclaim;
 /// `compact_*`: no run of free pages was long enough (documented in the kernel's admin guide, proc(5) and vmstat).
 const RISES: [&str; 4] = ["allocstall", "pgscan", "compact_stall", "compact_fail"];
-/// How long memory stays scarce or scattered after a rise: our own choice.
+/// How long memory is assumed to stay scarce or fragmented after a rise: chosen.
 const AFTERMATH: Duration = Duration::from_secs(1);
 const PLACE: &str = "/proc/vmstat";
 
-/// Watches the counters.
+/// Monitors the counters.
 pub(super) struct Pressure {
     file: File,
     text: Vec<u8>,
@@ -49,7 +49,7 @@ impl Pressure {
         Ok(())
     }
 
-    /// Whether the episode that began last is under pressure, as far as it went.
+    /// Whether the current episode has been under pressure so far.
     pub fn is_felt(&mut self) -> Result<bool, LiveError> {
         self.look()?;
         Ok(self
@@ -67,7 +67,7 @@ impl Pressure {
 
     fn read(&mut self) -> Result<u64, LiveError> {
         let mut end = 0;
-        // The kernel may hand it out in parts.
+        // The kernel may return the text in parts.
         while end < self.text.len() {
             match self
                 .file

@@ -1,11 +1,12 @@
-//! One recording as it is made: plays episodes, listens, reads the marks, and writes lines (docs/spec/linux-readahead.md 5).
+//! Creates a recording: plays episodes, reads the trace and the marks, and writes lines (docs/spec/linux-readahead.md
+//! 5).
 //!
 //! ```text
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of what came ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
-//! An episode disturbed from outside (the kernel reclaimed pages, the trace lost events) is cut before that step
-//! and counted. Never: writes a line that is not wholly the kernel's own answer.
+//! If an episode is disturbed from outside (the kernel reclaimed pages, or the trace lost events), it ends before that
+//! step and is counted. Every written line consists only of the kernel's own answers.
 
 use super::LiveError;
 use super::disk::{Disk, SIZES};
@@ -21,10 +22,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-/// How often an episode's pages are dropped before they count as stuck, with a millisecond in between.
+/// How often an episode's pages are dropped, a millisecond apart, before they count as stuck.
 const DROPS: u32 = 2000;
 
-/// The first line.
+/// The first line of a recording.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "t", rename = "header")]
 pub(super) struct Header {
@@ -48,7 +49,7 @@ struct Episode<'a> {
     kind: &'static str,
     file_size: u64,
     fds: u32,
-    /// Asked for where there are faults: they matter for nothing else.
+    /// Queried only for episodes with faults, because they matter only there.
     #[serde(skip_serializing_if = "<[u64]>::is_empty")]
     extents: &'a [u64],
 }
@@ -65,7 +66,7 @@ struct Op<'a> {
     marks: &'a [u64],
     evicted: &'a [(u64, u32)],
     state: StreamState,
-    /// The kernel was short of memory in this episode up to here.
+    /// The kernel was short of memory in this episode up to this operation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pressure: bool,
 }
@@ -90,11 +91,11 @@ struct Answer {
 pub(super) struct RecordCounts {
     pub operations: u64,
     pub episodes: u64,
-    /// Episodes cut short by a disturbance.
+    /// Number of episodes that ended early because of a disturbance.
     pub cut: u64,
 }
 
-/// Listens to one device while a thread plays on it.
+/// Traces one device while a thread plays on it.
 pub(super) struct Recorder<'a> {
     disk: &'a Disk,
     trace: Trace,
@@ -102,7 +103,7 @@ pub(super) struct Recorder<'a> {
     native: Native,
     helper: Option<Helper>,
     pressure: Pressure,
-    /// This thread, as the trace calls it.
+    /// The ID of this thread in the trace.
     thread: u32,
     text: Vec<u8>,
     /// Folios of the episode's file in the cache: first page and order.
@@ -110,7 +111,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// In the thread that is going to play. Without a helper there are no faults and no readahead(2).
+    /// Must be called in the thread that plays. Without a helper there are no faults and no readahead(2).
     pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid()
             .as_raw_nonzero()
@@ -129,7 +130,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Whether the file system makes folios larger than its smallest here: its sequential reads say so.
+    /// Whether the file system creates folios larger than its smallest: its sequential reads show this.
     pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
         let steps = (0..64)
@@ -155,7 +156,7 @@ impl<'a> Recorder<'a> {
         Ok(large)
     }
 
-    /// Writes a recording of `wanted` operations. `tell` hears how far it is and may end it.
+    /// Writes a recording of `wanted` operations. `tell` is called with the progress and may stop the recording.
     pub fn record(
         &mut self,
         out: &mut dyn Write,
@@ -194,7 +195,7 @@ impl<'a> Recorder<'a> {
         Ok(written)
     }
 
-    /// Plays an episode; how many of its steps were written.
+    /// Plays an episode; returns the number of steps that were written.
     fn episode(
         &mut self,
         out: &mut dyn Write,
@@ -277,7 +278,7 @@ impl<'a> Recorder<'a> {
         Ok((ret, self.listen(script)?))
     }
 
-    /// What happened to the file since the last call.
+    /// The events of the file since the last call.
     fn listen(&mut self, script: &EpisodeScript) -> Result<Answer, LiveError> {
         self.text.clear();
         self.trace.read(&mut self.text)?;
@@ -319,8 +320,8 @@ impl<'a> Recorder<'a> {
         Ok(answer)
     }
 
-    /// Closes the episode's descriptors and drops all pages of its file. A page that another thread holds for a moment stays,
-    /// so what the trace says has gone decides, not what was asked for.
+    /// Closes the episode's descriptors and drops all pages of its file. A page that another thread holds for a moment
+    /// stays, so the trace decides which pages have gone.
     fn drop_all(&mut self, script: &EpisodeScript) -> Result<(), LiveError> {
         self.native.begin(Vec::new());
         if let Some(helper) = &mut self.helper {
@@ -343,7 +344,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// The descriptor's state, as far as the kernel told it: its last window, and where its last read ended.
+/// Updates the descriptor's state from the kernel's calls: its last window, and where its last read ended.
 fn follow(state: &mut StreamState, step: &Step, ret: u64, calls: &[Call]) {
     for call in calls {
         if let Call::Window {

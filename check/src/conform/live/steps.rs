@@ -1,6 +1,6 @@
 //! Operations on a file in the notation of recordings (docs/spec/linux-readahead.md 5).
 //!
-//! Never: does it.
+//! It only describes them; the player executes them.
 
 use serde::Serialize;
 
@@ -19,8 +19,8 @@ pub(super) enum Step {
     },
     /// readahead(2).
     Readahead { fd: u32, off: u64, len: u64 },
-    /// A new mapping in place of the descriptor's last: pages of the file, the number of the first one within its page table,
-    /// and their madvise(2) advice.
+    /// A new mapping that replaces the descriptor's previous one: pages of the file, the number of the first page
+    /// within its page table, and the advice for madvise(2).
     Mmap {
         fd: u32,
         pgoff: u64,
@@ -29,7 +29,7 @@ pub(super) enum Step {
         prot: &'static str,
         advice: u32,
     },
-    /// One byte of a page of the mapping is read.
+    /// Reads one byte of a page of the mapping.
     Touch { fd: u32, page: u64 },
 }
 
@@ -44,7 +44,7 @@ impl Step {
         }
     }
 
-    /// Its outcome depends on which pages have arrived: what is under way has to be waited for first.
+    /// Its outcome depends on which pages have arrived, so all reads in flight must finish first.
     pub(super) fn wants_quiet(&self) -> bool {
         matches!(
             self,
@@ -57,12 +57,12 @@ impl Step {
     }
 }
 
-/// A file with an empty cache and fresh descriptors, and what is done to it.
+/// A file with an empty cache and new descriptors, and the operations on it.
 #[derive(Clone, Debug)]
 pub(super) struct EpisodeScript {
     /// The name of the pattern.
     pub kind: &'static str,
-    /// Which file: an index into [`super::disk::SIZES`].
+    /// The file: an index into [`super::disk::SIZES`].
     pub file: usize,
     pub fds: u32,
     pub steps: Vec<Step>,

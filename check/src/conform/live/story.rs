@@ -1,11 +1,11 @@
-//! An episode as a pattern draws it: its operations so far, and the sizes, places and hints that all patterns draw from.
+//! An episode during generation: its operations so far, and random sizes, positions and hints for all patterns.
 
 use super::player::LONGEST;
 use super::steps::Step;
 use crate::conform::recording::PAGE;
 use foreread_sim::rng::Rng;
 
-/// Request sizes in bytes: within a page, around it, odd ones, and up to the largest.
+/// Request sizes in bytes: within a page, about a page, unusual ones, and up to the maximum.
 const LENGTHS: [u64; 26] = [
     1,
     100,
@@ -38,14 +38,14 @@ const LENGTHS: [u64; 26] = [
 /// A pattern of reads.
 pub(super) type DrawSteps = fn(&mut Rng, &mut Story);
 
-/// An episode as it grows.
+/// An episode during generation.
 pub(super) struct Story {
     pub size: u64,
     pub fds: u32,
     pub steps: Vec<Step>,
-    /// Operations that it should have.
+    /// Number of operations that it should have.
     pub wanted: usize,
-    /// Operations that it has at least, where a pattern is only then worth asking.
+    /// Minimum number of operations, if a pattern is useful only with that many.
     pub least: usize,
 }
 
@@ -72,7 +72,7 @@ impl Story {
     }
 }
 
-/// A request size; long ones are rarer than the list has them, as they cost the most.
+/// A request size; long ones are rarer than in the list, because they cost most.
 pub(super) fn length(rng: &mut Rng) -> u64 {
     let len = LENGTHS[rng.below(LENGTHS.len() as u64) as usize];
     if len >= 1 << 20 && rng.below(4) > 0 {
@@ -82,7 +82,7 @@ pub(super) fn length(rng: &mut Rng) -> u64 {
     }
 }
 
-/// A byte of the file: at its front, on a page, or anywhere.
+/// A byte offset in the file: near its start, at a page boundary, or anywhere.
 pub(super) fn place(rng: &mut Rng, size: u64) -> u64 {
     match rng.below(4) {
         0 => 0,
@@ -91,7 +91,7 @@ pub(super) fn place(rng: &mut Rng, size: u64) -> u64 {
     }
 }
 
-/// A number below 2, 4, ... or 2 to the power of `bits`, each bound as likely as the next.
+/// A number below 2, 4, ... or 2 to the power of `bits`; each of these bounds has the same probability.
 pub(super) fn spread(rng: &mut Rng, bits: u64) -> u64 {
     let power = 1 + rng.below(bits);
     rng.below(1 << power)

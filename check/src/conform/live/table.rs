@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! Formats the results of a check for people.
 //!
 //! A difference is shown as completely as in the JSON.
 
@@ -17,7 +17,7 @@ const COLUMNS: [&str; 9] = [
     "time",
 ];
 
-/// The verdict, the table with its sums, each first difference, and what was left out.
+/// The verdict, the table with totals, the first difference of each cell, and what was left out.
 pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
     let CellOutcomes { cells, left_out } = checked;
     let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>().to_string();
@@ -72,7 +72,7 @@ pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
     )
 }
 
-/// Whether they agree.
+/// The sentence that says whether policy and kernel agree.
 fn verdict(cells: &[CellOutcome]) -> String {
     let operations: u64 = cells.iter().map(|one| one.operations).sum();
     let differ = cells.iter().filter(|one| one.first.is_some()).count();
@@ -113,9 +113,7 @@ fn outside(cells: &[CellOutcome]) -> Vec<String> {
     );
     let differ = sum(|one| one.pressure_differences);
     let cut = (cut > 0).then(|| {
-        format!(
-            "{cut} episodes were cut short: something else took pages of them out of the cache."
-        )
+        format!("{cut} episodes were cut short: something else removed their pages from the cache.")
     });
     let pressed = (pressed > 0).then(|| {
         format!("In {pressed} episodes the kernel was short of memory; {differ} of them differ, which proves nothing.")

@@ -1,4 +1,4 @@
-//! One text to several readers: a recording to the checks that compare it, and to a file where one is wanted.
+//! Writes one text to several readers: a recording to the checks that compare it, and optionally to a file.
 
 use super::{LiveError, RETRY};
 use crate::conform::linux::{self, Level, Verdict};
@@ -13,7 +13,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 /// A check that runs while the recording is made.
 pub(super) type Check<'scope> = ScopedJoinHandle<'scope, Result<Verdict, CheckError>>;
 
-/// One text to several readers.
+/// Writes one text to several readers.
 pub(super) struct Tee {
     pipes: Vec<BufWriter<PipeWriter>>,
     file: Option<GzEncoder<BufWriter<File>>>,
@@ -38,7 +38,7 @@ impl Tee {
         }
         let made = |path: &Path| {
             let what = format!("cannot write the recording {}", path.display());
-            let remedy = "name another folder, or remove the recording that is there";
+            let remedy = "choose another folder, or remove the existing recording";
             foreread_os::output::growing(path, false).map_err(|error| LiveError::Io {
                 what,
                 error,
@@ -83,7 +83,7 @@ impl Write for Tee {
     }
 }
 
-/// A check that has given up says why itself.
+/// A check that has stopped reports the reason itself.
 fn closed(wrote: std::io::Result<()>) -> std::io::Result<()> {
     wrote.or_else(|error| {
         if error.kind() == ErrorKind::BrokenPipe {

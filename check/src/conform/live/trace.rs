@@ -1,4 +1,4 @@
-//! The readahead decisions and the page cache's comings and goings of one device, from a tracing [`Instance`].
+//! The readahead decisions and page cache changes of one device, from a tracing [`Instance`].
 //!
 //! ```text
 //!   tracefs/instances/foreread-PID-TIME/ ── events, filters ──► trace_pipe ──► text, until nothing is left
@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// Trace memory of each CPU: one operation writes at most a few thousand lines of 100 bytes.
 const BUFFER_KIB: &str = "4096";
-/// Decisions, and pages that come and go. Older kernels than 6.18 do not have all of them.
+/// Decisions, and pages that are added and removed. Kernels older than 6.18 do not have all of them.
 const EVENTS: [&str; 6] = [
     "readahead/page_cache_sync_ra",
     "readahead/page_cache_async_ra",
@@ -27,10 +27,10 @@ const EVENTS: [&str; 6] = [
 
 /// The events of one device as text.
 pub(super) struct Trace {
-    /// Before the instance, which cannot be removed while it is open.
+    /// Declared before the instance, which cannot be removed while this is open.
     pipe: File,
     _instance: Instance,
-    /// Holds tracefs where it is mounted nowhere.
+    /// Keeps tracefs available if it is not mounted anywhere.
     _root: Root,
 }
 
@@ -40,13 +40,13 @@ impl Trace {
         let events = root.path().join("events");
         if let Some(event) = EVENTS.iter().find(|event| !events.join(event).is_dir()) {
             return Err(LiveError::Cannot(format!(
-                "this kernel has no tracepoint {event}, as 6.18 has; {RETRY}"
+                "this kernel lacks the tracepoint {event} of Linux 6.18; {RETRY}"
             )));
         }
         let instance = Instance::create(&root).map_err(refused)?;
         let set = |name: &str, value: &str| instance.set(name, value).map_err(refused);
         set("buffer_size_kb", BUFFER_KIB)?;
-        // The kernel writes device numbers with 20 bits for the minor one.
+        // The kernel formats device numbers with 20 bits for the minor number.
         let filter = format!(
             "s_dev == {}",
             u64::from(device.major) << 20 | u64::from(device.minor)
@@ -69,10 +69,10 @@ impl Trace {
         })
     }
 
-    /// Appends all that was written since the last call.
+    /// Appends the text written since the last call.
     pub fn read(&mut self, text: &mut Vec<u8>) -> Result<(), LiveError> {
         loop {
-            // The kernel hands out at most two pages at a time.
+            // The kernel returns at most two pages at a time.
             let begin = text.len();
             text.resize(begin + (16 << 10), 0);
             let got = self.pipe.read(&mut text[begin..]);
