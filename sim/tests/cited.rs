@@ -281,10 +281,10 @@ fn every_comparison_is_stated() {
         let stated = format!("median error {:.1} %", median * 100.0);
         let count = ["no", "one", "two", "three", "four", "five"][rows.len()];
         if !preset.fit_error.contains(&stated)
-            || !preset.fit_error.contains(&format!("beside {count} "))
+            || !preset.fit_error.contains(&format!("against {count} "))
         {
             wrong.push(format!(
-                "{}: {stated} beside {count}: {}",
+                "{}: {stated} against {count}: {}",
                 cited.preset, preset.fit_error
             ));
         }

@@ -52,7 +52,7 @@ pub const DISABLE_AFTER: Param = Param {
     unit: Unit::Bytes,
     default: "0",
     range: SIZES,
-    help: "off once this much has been read; 0 is never",
+    help: "stop readahead once this much has been read; 0 is never",
 };
 
 /// The object size, for policies that depend on objects.

@@ -132,7 +132,7 @@ pub static INFO: Info = Info {
             unit: Unit::Bytes,
             default: "1280K",
             range: SIZES,
-            help: "max_sectors_kb: a larger request may have it whole",
+            help: "max_sectors_kb: a request above max may get a window up to this size",
         },
         Param {
             key: "folios",

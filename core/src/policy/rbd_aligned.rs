@@ -68,7 +68,7 @@ impl Policy for RbdAligned {
 /// `rbd-aligned`: librbd's readahead as it was merged in 2014, with the end of each request moved to a boundary.
 pub static INFO: Info = Info {
     name: "rbd-aligned",
-    summary: "as rbd-plain, with the ends of requests on object and stripe boundaries: what librbd does",
+    summary: "like rbd-plain, but requests end on object and stripe boundaries: what librbd does",
     origin: "Adam Crume, ceph-devel 2014, RBD readahead strategies: aligned; merged into librbd",
     scope: Scope::File,
     page_bytes: None,
@@ -90,7 +90,7 @@ pub static INFO: Info = Info {
             unit: Unit::Count,
             default: "1",
             range: (1, 1 << 16),
-            help: "objects that a stripe goes over",
+            help: "objects in a stripe",
         },
     ],
     build: |v| {

@@ -46,7 +46,7 @@ impl Policy for Eager {
 /// `rbd-eager`: the strategy of the 2014 experiment that reads every object it enters to its end.
 pub static INFO: Info = Info {
     name: "rbd-eager",
-    summary: "as rbd-plain, but each request reads to the end of the object",
+    summary: "like rbd-plain, but each request reads to the end of the object",
     origin: "Adam Crume, ceph-devel 2014, RBD readahead strategies: eager, which was described but never published",
     scope: Scope::File,
     page_bytes: None,

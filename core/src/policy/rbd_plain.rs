@@ -40,7 +40,7 @@ impl Policy for Plain {
 /// The defaults are those of the 2014 experiment, not librbd's (512K, off after 50M).
 pub static INFO: Info = Info {
     name: "rbd-plain",
-    summary: "doubling window after ten exactly sequential reads, one detector a file",
+    summary: "doubling window after ten exactly sequential reads, one detector per file",
     origin: "Adam Crume, ceph-devel 2014, RBD readahead strategies: plain",
     scope: Scope::File,
     page_bytes: None,

@@ -21,7 +21,7 @@ const MIN_BYTES: u64 = READS[1].0 + READS[1].1;
 
 pub static INFO: Info = Info {
     name: "blkid",
-    summary: "two reads of 17 KiB together, by which a small device is recognised",
+    summary: "two reads, 17 KiB in total, that recognise a small device",
     origin: "Wu Fengguang, 'readahead: limit readahead size for small devices', 2010: Linus Torvalds's report on blkid",
     least_bytes: MIN_BYTES,
     cache_bytes: None,

@@ -47,7 +47,7 @@ use foreread_sim::workload::{Info, Request, Workload, too_small};
 pub static INFO: Info = Info {
     name: "boot-ide",
     summary: "boot of a virtual machine from IDE: 57,516 reads, 407 MB, mostly runs of single sectors; needs 1 GiB",
-    origin: "Adam Crume, ceph-devel 2014: made to meet the published counts, not a recording",
+    origin: "Adam Crume, ceph-devel 2014: generated to match the published counts, not a recording",
     least_bytes: MIN_BYTES,
     cache_bytes: None,
     params: &[],

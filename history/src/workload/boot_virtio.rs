@@ -32,7 +32,7 @@ use foreread_sim::workload::Info;
 pub static INFO: Info = Info {
     name: SHAPE.name,
     summary: "boot of a virtual machine from virtio: 11,851 reads, 393 MB, 4 outstanding; needs 1 GiB",
-    origin: "Adam Crume, ceph-devel 2014: made to meet the published counts, not a recording",
+    origin: "Adam Crume, ceph-devel 2014: generated to match the published counts, not a recording",
     least_bytes: SHAPE.least_bytes,
     cache_bytes: None,
     params: &[],

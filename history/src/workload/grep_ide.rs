@@ -31,7 +31,7 @@ use foreread_sim::workload::Info;
 pub static INFO: Info = Info {
     name: SHAPE.name,
     summary: "grep in a virtual machine, IDE: 130,104 reads, 3044 MB, one at a time; needs 5 GiB",
-    origin: "Adam Crume, ceph-devel 2014: made to meet the published counts, not a recording",
+    origin: "Adam Crume, ceph-devel 2014: generated to match the published counts, not a recording",
     least_bytes: SHAPE.least_bytes,
     cache_bytes: None,
     params: &[],

@@ -17,7 +17,7 @@ use foreread_sim::workload::Info;
 
 pub static INFO: Info = Info {
     name: "mmap-console",
-    summary: "page faults of a console's programs; all invented but what it was fitted to: how much of read-around is used",
+    summary: "page faults of a console's programs; fitted to how much of read-around is used, otherwise invented",
     origin: "Wu Fengguang 2010, the posting of readers: 53 and 51 % used at 128 KiB and 1 MiB on the console",
     least_bytes: 64 << 20,
     cache_bytes: None,

@@ -22,7 +22,7 @@ use foreread_sim::workload::Info;
 
 pub static INFO: Info = Info {
     name: "mmap-desktop",
-    summary: "page faults of a desktop's programs; all invented but what it was fitted to: how much of read-around is used",
+    summary: "page faults of a desktop's programs; fitted to how much of read-around is used, otherwise invented",
     origin: "Wu Fengguang 2010, the posting of readers: 62, 55 and 51 % used at 128 KiB, 512 KiB and 1 MiB under X",
     least_bytes: 256 << 20,
     cache_bytes: None,

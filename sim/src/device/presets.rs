@@ -277,7 +277,7 @@ const HDD_7200: Preset = Preset {
     summary: "disk of today: 4 TB, 7200 rpm, 250 MB/s outside to 120 MB/s inside, queue of 32",
     origin: "general knowledge of 7200 rpm drives: seek 1 to 16 ms, nearest first",
     calibrated: false,
-    fit_error: "generic: median error 4.6 % beside two figures of the WD Ultrastar DC HC310, 4 TB, to which it was not fitted \
+    fit_error: "generic: median error 4.6 % against two figures of the WD Ultrastar DC HC310, 4 TB, to which it was not fitted \
                 (OEM specification 1.4, 4.5.1: seek 7.4 ms, latency 4.16 ms; data sheet: 255 MB/s)",
     capacity_bytes: 4_000_000_000_000,
     host_ns_per_kib: 75,
@@ -433,7 +433,7 @@ const SSD_SATA: Preset = Preset {
     summary: "SATA SSD of today: 8 channels of 4 dies, 550 MB/s, queue of 32",
     origin: "general knowledge of TLC drives on SATA",
     calibrated: false,
-    fit_error: "generic: median error 27.0 % beside three figures of the Samsung 870 EVO, 1 TB, to which it was not fitted \
+    fit_error: "generic: median error 27.0 % against three figures of the Samsung 870 EVO, 1 TB, to which it was not fitted \
                 (quoted by KitGuru 2021: 13,000 and 98,000 reads/s of 4 KiB at depth 1 and 32, 560 MB/s)",
     capacity_bytes: 1_000_000_000_000,
     host_ns_per_kib: 75,
@@ -496,7 +496,7 @@ const NVME: Preset = Preset {
     summary: "NVMe drive of today, PCIe 4: 60 us, 3 GB/s a command, 6.5 GB/s in total",
     origin: "general knowledge of TLC drives on PCIe 4",
     calibrated: false,
-    fit_error: "generic: median error 13.5 % beside four figures of the Lexar NM790, 4 TB, to which it was not fitted \
+    fit_error: "generic: median error 13.5 % against four figures of the Lexar NM790, 4 TB, to which it was not fitted \
                 (KitGuru's review: 20,176 reads/s of 4 KiB alone, 87,037 of 4, 132,941 of 8, 479,318 of 32)",
     capacity_bytes: 1_000_000_000_000,
     host_ns_per_kib: 75,
@@ -520,7 +520,7 @@ const OBJECT_NEAR: Preset = Preset {
     summary: "object store, same region, warm connections: first byte after 15 ms, 100 MB/s each",
     origin: "J. Snyder 2023, notes on S3: 15 ms, 100 MB/s an operation; tail (p99 = 5 medians) and link are assumptions",
     calibrated: false,
-    fit_error: "generic: median error 48.7 % beside four figures of S3 in its region, to which it was not fitted \
+    fit_error: "generic: median error 48.7 % against four figures of S3 in its region, to which it was not fitted \
                 (AnyBlob, VLDB 2023: 30 ms and 20 ms/MiB in the median): twice as fast",
     capacity_bytes: 5 << 40,
     host_ns_per_kib: 75,
@@ -543,7 +543,7 @@ const OBJECT_FAR: Preset = Preset {
     name: "object-far",
     summary: "object store, far or slow: first byte after 120 ms, 100 MB/s each",
     origin: "rule of thumb, 100 to 200 ms for small objects; tail (p99 = 5 medians) and link are assumptions",
-    fit_error: "generic: median error 13.1 % beside two figures of AWS's performance guide for S3, to which it was not fitted \
+    fit_error: "generic: median error 13.1 % against two figures of AWS's performance guide for S3, to which it was not fitted \
                 (100 to 200 ms for small objects, 85 to 90 MB/s a connection)",
     model: Model::Net(NetModel {
         rtt_ns: 120 * MS,
@@ -564,7 +564,7 @@ const EBS_GP3: Preset = Preset {
     summary: "AWS EBS gp3 at its baseline: 3,000 requests/s of up to 256 KiB, 125 MiB/s",
     origin: "AWS, documentation of EBS volume types: gp3 baseline; first byte after 1 ms is an assumption",
     calibrated: true,
-    fit_error: "median error 0.0 % beside four documented figures: 3,000 reads/s of 4 and of 16 KiB, 125 MiB/s of 256 KiB and of 1 MiB",
+    fit_error: "median error 0.0 % against four documented figures: 3,000 reads/s of 4 and of 16 KiB, 125 MiB/s of 256 KiB and of 1 MiB",
     capacity_bytes: 1 << 40,
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
@@ -591,7 +591,7 @@ const NFS: Preset = Preset {
     summary: "NFS by AWS EFS, bursting: 250 us, 500 MiB/s a client, 35,000 requests/s",
     origin: "AWS, documentation of EFS: performance summary, reads, bursting throughput; no tail is published",
     calibrated: true,
-    fit_error: "median error 0.2 % beside three documented figures: 250 us (the least), 500 MiB/s a client, 35,000 reads/s",
+    fit_error: "median error 0.2 % against three documented figures: 250 us (the least), 500 MiB/s a client, 35,000 reads/s",
     capacity_bytes: 8 << 40,
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
@@ -618,7 +618,7 @@ const S3_REGION: Preset = Preset {
     summary: "S3 in its region over 100 Gbit/s: first byte after 30 ms, 52 MB/s a request",
     origin: "Durner, Leis, Neumann: Exploiting Cloud Object Storage (AnyBlob), VLDB 2023; the tail (p99 = 5 medians) is an assumption",
     calibrated: true,
-    fit_error: "median error 0.2 % beside five figures: 30, 50, 190, 350 ms for 1 KiB, 1, 8, 16 MiB; 12.5 GB/s of 225 requests at once",
+    fit_error: "median error 0.2 % against five figures: 30, 50, 190, 350 ms for 1 KiB, 1, 8, 16 MiB; 12.5 GB/s of 225 requests at once",
     capacity_bytes: 5 << 40,
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,

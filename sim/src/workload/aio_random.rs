@@ -49,19 +49,19 @@ const PARAMS: &[Param] = &[
         unit: Unit::Word(&["once", "again"]),
         default: "once",
         range: (0, 0),
-        help: "each record at most once, or any page each time, as aio-stress draws",
+        help: "once: each record at most once; again: any page each time, as in aio-stress",
     },
     count(
         "batch",
         "1",
         (1, 1024),
-        "reads that go out together, when this many have ended",
+        "reads submitted together, when this many have ended",
     ),
 ];
 
 pub static INFO: Info = Info {
     name: "aio-random",
-    summary: "large records at random, 64 outstanding, each once",
+    summary: "large random records, 64 outstanding, each once",
     origin: "Suparna Bhattacharya, 'Readahead issues and AIO read speedup', linux-kernel 2003: aio-stress, 1 GiB",
     least_bytes: 64 << 10,
     cache_bytes: None,

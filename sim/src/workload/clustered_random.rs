@@ -40,7 +40,7 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "clustered-random",
-    summary: "one reader, aligned records at random in one cluster, then in another one anywhere",
+    summary: "one reader, random aligned records of one cluster, then of another cluster anywhere",
     origin: "Wu Fengguang 2013, on conservative context readahead: clustered random reads on HDD",
     least_bytes: 256 << 10,
     cache_bytes: None,

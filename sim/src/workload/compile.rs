@@ -43,7 +43,7 @@ const PARAMS: &[Param] = &[
 pub static INFO: Info = Info {
     name: "compile",
     summary: "units of a program, each compiled by a new process: faults in code and a library, small files read whole",
-    origin: "actions/runner-images #13938: builds in little memory at windows of 4 MiB; its shape is made up",
+    origin: "actions/runner-images #13938: builds with little memory and windows of 4 MiB; the shape is invented",
     least_bytes: 256 << 20,
     cache_bytes: None,
     params: PARAMS,

@@ -58,7 +58,7 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "dense-random",
-    summary: "one reader, aligned records at random, some again, until a part of the file has been read",
+    summary: "one reader, random aligned records, some repeatedly, until part of the file has been read",
     origin: "Wu Fengguang 2013, on conservative context readahead: moderately dense random reads on SSD",
     least_bytes: 1,
     cache_bytes: None,

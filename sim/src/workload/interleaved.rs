@@ -15,7 +15,7 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
-    count("streams", "4", (1, 1 << 20), "streams in turn"),
+    count("streams", "4", (1, 1 << 20), "streams that take turns"),
     record("16K"),
 ];
 

@@ -21,8 +21,8 @@ const STEPS: [u64; 6] = [8, 9, 14, 14, 22, 33];
 
 pub static INFO: Info = Info {
     name: "list-of-archive",
-    summary: "one reader, short records forward with gaps between them: the list of an archive",
-    origin: "the list of a tar file; the steps are those of one that was recorded, rounded",
+    summary: "one reader, short forward reads with gaps between them: listing an archive",
+    origin: "listing a tar file; the steps are those of a recording, rounded",
     least_bytes: 1 << 20,
     cache_bytes: None,
     params: PARAMS,

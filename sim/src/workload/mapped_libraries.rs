@@ -20,13 +20,13 @@ const PARAMS: &[Param] = &[
         "waste",
         "500",
         (0, MAX_READS),
-        "pages of the data, touched at random first",
+        "random pages of the data, touched first",
     ),
     count(
         "libraries",
         "20",
         (1, 4096),
-        "libraries, half of all bytes together",
+        "libraries, which have half of all bytes",
     ),
 ];
 /// Pages of a piece, and of the gap before it: the minimum, and the maximum number of additional pages.
@@ -34,8 +34,8 @@ const PIECE: (u64, u64) = (16, 14);
 
 pub static INFO: Info = Info {
     name: "mapped-libraries",
-    summary: "page faults at random in data, then pieces of mapped libraries in order",
-    origin: "the start of a program that maps its data; the figures are ours",
+    summary: "random page faults in data, then pieces of mapped libraries in order",
+    origin: "the start of a program that maps its data; the figures are chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
     params: PARAMS,

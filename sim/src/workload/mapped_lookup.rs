@@ -31,7 +31,7 @@ const PARAMS: &[Param] = &[
 pub static INFO: Info = Info {
     name: "mapped-lookup",
     summary: "one program, look-ups in a mapped tree: a few hot pages, then a leaf anywhere",
-    origin: "ravendb discussion 22410: a database by mappings at windows of 4 MiB; the shape of its tree is ours",
+    origin: "ravendb discussion 22410: a database that maps its files, with windows of 4 MiB; the shape of the tree is chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
     params: PARAMS,

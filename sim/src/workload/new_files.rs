@@ -21,8 +21,8 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "new-files",
-    summary: "one program, files in order one after the other, in no listing",
-    origin: "shards of training data; the figures are ours",
+    summary: "one program reads new files sequentially, one after the other, without a listing",
+    origin: "shards of training data; the figures are chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
     params: PARAMS,

@@ -29,8 +29,8 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "out-of-order",
-    summary: "the whole file in order, but one read of each group comes before the others",
-    origin: "invented here: the most reported case of readahead lost, reads of one stream carried by several threads",
+    summary: "the whole file sequentially, but one read of each group comes before the others",
+    origin: "invented here: the most reported case of lost readahead, reads of one stream sent by several threads",
     least_bytes: 1,
     cache_bytes: None,
     params: PARAMS,

@@ -37,15 +37,15 @@ const fn processes(key: &'static str, help: &'static str) -> Param {
 
 pub static INFO: Info = Info {
     name: "processes",
-    summary: "processes at once that read in order, at random, and through a tree of small files",
-    origin: "the case that one setting for the whole machine has to serve; made up",
+    summary: "concurrent processes that read sequentially, randomly, and through a tree of small files",
+    origin: "a machine with one setting for different programs; invented",
     least_bytes: 16 << 20,
     cache_bytes: None,
     params: &[
-        processes("sequential", "processes that read a file in order"),
+        processes("sequential", "processes that read a file sequentially"),
         processes(
             "random",
-            "processes that read records of one file at random",
+            "processes that read random records of one file",
         ),
         processes("grep", "processes that read small files whole"),
     ],

@@ -27,7 +27,7 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "random",
-    summary: "one reader, aligned records at random, each at most once",
+    summary: "one reader, random aligned records, each at most once",
     origin: "the case that readahead must not make slower",
     least_bytes: 1,
     cache_bytes: None,

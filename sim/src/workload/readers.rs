@@ -27,15 +27,15 @@ pub(super) const BYTES: Param = bytes(
     "bytes",
     "0",
     (0, MAX_OFFSET),
-    "bytes of each file; 0: all of them share the whole size",
+    "bytes of each file; 0: the files divide the whole size",
 );
 pub(super) const fn streams(default: &'static str) -> Param {
-    count("streams", default, (1, MAX_STREAMS), "readers, a file each")
+    count("streams", default, (1, MAX_STREAMS), "readers, one file each")
 }
 
 pub static INFO: Info = Info {
     name: "readers",
-    summary: "sequential readers at once, a file each",
+    summary: "concurrent sequential readers, one file each",
     origin: "Wu Fengguang, 'readahead: bump up the default readahead size', 2010: measurements by Vivek Goyal",
     least_bytes: 4 * (32 << 10),
     cache_bytes: None,

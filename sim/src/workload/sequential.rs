@@ -18,7 +18,7 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "sequential",
-    summary: "one reader, the whole file in order",
+    summary: "one reader, the whole file sequentially",
     origin: "the common case",
     least_bytes: 1,
     cache_bytes: None,

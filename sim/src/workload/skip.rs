@@ -17,12 +17,12 @@ use foreread_core::policy::spec::SpecError;
 const PARAMS: &[Param] = &[
     record("4K"),
     count("read", "399", (1, MAX_READS), "reads in a row"),
-    count("skip", "99", (0, MAX_READS), "records left out then"),
+    count("skip", "99", (0, MAX_READS), "records skipped after that"),
 ];
 
 pub static INFO: Info = Info {
     name: "skip",
-    summary: "one reader, in order with parts left out: reads 399 records, skips 99",
+    summary: "one reader, sequential with gaps: reads 399 records, skips 99",
     origin: "the pattern that users of mountpoint-s3 report; the size of a record is chosen here",
     least_bytes: 1,
     cache_bytes: None,

@@ -31,8 +31,8 @@ const PARAMS: &[Param] = &[
 
 pub static INFO: Info = Info {
     name: "small-files-random",
-    summary: "one program, records at random places of one small file after the other",
-    origin: "indexes and small databases; the figures are ours",
+    summary: "one program, random records of one small file after the other",
+    origin: "indexes and small databases; the figures are chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
     params: PARAMS,

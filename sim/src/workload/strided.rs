@@ -23,7 +23,7 @@ const PARAMS: &[Param] = &[
         "stride",
         "512K",
         (1, MAX_OFFSET),
-        "bytes from one read to the next, no less than the record",
+        "bytes from one read to the next, at least the record",
     ),
 ];
 

@@ -22,7 +22,7 @@ use super::{Info, think};
 pub static INFO: Info = Info {
     name: "thrash",
     summary: "slow sequential readers whose windows do not fit into its cache of 16 MiB",
-    origin: "Wu Fengguang 2010, the posting of readers: it names readahead thrashing and measures none; made up",
+    origin: "Wu Fengguang 2010, the posting of readers: it mentions readahead thrashing without measurements; invented",
     least_bytes: 96 * (32 << 10),
     cache_bytes: Some(16 << 20),
     params: &[streams("96"), RECORD, BYTES, think("500000")],

@@ -25,7 +25,7 @@ const PARAMS: &[Param] = &[
         "files",
         "5000",
         (1, MAX_IDS as u64),
-        "files; fewer where the size has no room for them",
+        "files; fewer if the size has no room for them",
     ),
     bytes(
         "median",
