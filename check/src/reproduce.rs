@@ -154,7 +154,7 @@ impl Row {
     ) -> Result<Row, ReproduceError> {
         let id = figure.id(paper);
         let target = Target::parse(&figure.holds)
-            .ok_or_else(|| asked(format!("{id}: no target is '{}'", figure.holds)))?;
+            .ok_or_else(|| asked(format!("{id}: '{}' is not a valid target", figure.holds)))?;
         let (published, ours) = (figure.value(), experiments.value(&figure.ours)?);
         let apart = match target {
             Target::Overlap(_) => experiments.apart(&figure.ours)?,

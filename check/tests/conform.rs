@@ -391,7 +391,7 @@ fn a_file_has_only_so_many_extents() {
     assert!(episode(4096).is_ok());
     let error = episode(4097).expect_err("a limit");
     assert!(
-        matches!(&error, CheckError::Format { line: 2, what } if what == "4097 extents: more than 4096"),
+        matches!(&error, CheckError::Format { line: 2, what } if what == "4097 extents, but the maximum is 4096"),
         "{error}"
     );
 }

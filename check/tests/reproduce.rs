@@ -117,7 +117,7 @@ fn the_command_has_text_json_and_a_page() {
         out.contains("[Wu 2010b] marks") && !out.contains("MISSED"),
         "{out}"
     );
-    assert!(out.contains("Missed, on record: [Wu 2010b]"), "{out}");
+    assert!(out.contains("Missed (known): [Wu 2010b]"), "{out}");
     let dir = tempfile::tempdir().expect("a folder");
     let page = dir.path().join("page.html");
     let got = foreread([

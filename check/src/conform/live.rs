@@ -59,9 +59,9 @@ pub enum LiveError {
         remedy: &'static str,
     },
     /// The recording could not be compared; this is a bug of the recorder.
-    #[error("the recording made here is wrong: {0}")]
+    #[error("the recorder wrote an invalid recording: {0}")]
     Recording(#[from] super::recording::CheckError),
-    #[error("ended by a signal before it was done; nothing is left mounted or attached")]
+    #[error("stopped by a signal before the end; nothing is left mounted or attached")]
     Ended,
 }
 

@@ -34,10 +34,10 @@ const MAX_OFFSET: u64 = 1 << 62;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// Reading failed.
-    #[error("line {line}: {error}; the file is cut short or damaged")]
+    #[error("line {line}: {error}; the file is truncated or damaged")]
     Io { line: u64, error: std::io::Error },
     /// A line does not match the format.
-    #[error("line {line}: {what}; the file is no recording of version 1, or it is cut short")]
+    #[error("line {line}: {what}; the file is not a recording of version 1, or it is truncated")]
     Format { line: u64, what: String },
     /// The recording contains something that this level does not cover.
     #[error("line {line}: {what}; use the level 'full'")]
@@ -294,7 +294,7 @@ impl<R: BufRead> Lines<R> {
             };
         }
         if text.last() != Some(&b'\n') && got == MAX_LINE {
-            return Err(self.wrong(format!("longer than {MAX_LINE} bytes")));
+            return Err(self.wrong(format!("the line is longer than {MAX_LINE} bytes")));
         }
         let line = serde_json::from_slice(&text).map_err(|error| self.wrong(error.to_string()))?;
         let item = match line {
@@ -321,16 +321,18 @@ impl<R: BufRead> Lines<R> {
             return Err("a second header".to_string());
         }
         if v != 1 || page_size != PAGE {
-            return Err(format!("version {v} with pages of {page_size} bytes"));
+            return Err(format!(
+                "version {v} with pages of {page_size} bytes is not supported"
+            ));
         }
         if ra_pages > MAX_WINDOW || io_pages > MAX_WINDOW {
             return Err(format!(
-                "ra_pages {ra_pages}, io_pages {io_pages}: more than {MAX_WINDOW}"
+                "ra_pages {ra_pages}, io_pages {io_pages}: the maximum is {MAX_WINDOW}"
             ));
         }
         if max_order > MAX_ORDER || min_order > max_order {
             return Err(format!(
-                "folios of order {min_order} to {max_order}: not within 0 to {MAX_ORDER}"
+                "folios of order {min_order} to {max_order} are not within 0 to {MAX_ORDER}"
             ));
         }
         self.header = Some(header);
@@ -348,14 +350,16 @@ impl<R: BufRead> Lines<R> {
             return Err("an episode before the header".to_string());
         }
         if fds > MAX_FDS {
-            return Err(format!("{fds} descriptors: more than {MAX_FDS}"));
+            return Err(format!("{fds} descriptors, but the maximum is {MAX_FDS}"));
         }
         if file_size > MAX_FILE {
-            return Err(format!("a file of {file_size} bytes: more than {MAX_FILE}"));
+            return Err(format!(
+                "a file of {file_size} bytes, but the maximum is {MAX_FILE}"
+            ));
         }
         if extents.len() > MAX_EXTENTS {
             return Err(format!(
-                "{} extents: more than {MAX_EXTENTS}",
+                "{} extents, but the maximum is {MAX_EXTENTS}",
                 extents.len()
             ));
         }

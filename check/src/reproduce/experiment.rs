@@ -176,7 +176,7 @@ impl<'a> Experiments<'a> {
         let tables = compare::run(&plan, self.progress)?;
         let rows = tables.into_iter().flat_map(|table| table.policies);
         let runs = rows.into_iter().next().map(|row| row.runs);
-        runs.ok_or_else(|| asked(format!("no run of {}", of.workload)))
+        runs.ok_or_else(|| asked(format!("there are no runs of {}", of.workload)))
     }
 }
 

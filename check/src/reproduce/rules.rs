@@ -36,7 +36,8 @@ pub(super) fn value(words: &[&str]) -> Result<Option<f64>, ReproduceError> {
         ["buffer_kib", policy] => buffer_kib(policy)?,
         ["default", policy, key] => default(policy, key)?,
         ["cap_kib", form, capacity] => {
-            let form = Cap::named(form).ok_or_else(|| asked(format!("no limit is {form}")))?;
+            let form =
+                Cap::named(form).ok_or_else(|| asked(format!("there is no limit '{form}'")))?;
             form.bytes(bytes(capacity)?)
                 .map_or(0.0, |cap| cap as f64 / 1024.0)
         }

@@ -2,7 +2,7 @@
 //! tables.
 //!
 //! ```text
-//!   460 of 481 checks hold: 21 missed before, on record
+//!   460 of 481 checks hold: 21 known misses
 //!   kind                    rows   ok  missed/off   median   worst
 //!   predicted blind           12    2          10   20.7 %   213 %
 //!   ...
@@ -64,8 +64,8 @@ pub fn verdict(done: &Reproduction) -> String {
     let (missed, new) = (done.missed().count(), done.new_misses().count());
     let record = match (missed, new) {
         (0, _) => "none missed".to_string(),
-        (all, 0) => format!("{all} missed before, on record"),
-        (all, new) => format!("{new} MISSED, {} missed before, on record", all - new),
+        (all, 0) => format!("{all} known misses"),
+        (all, new) => format!("{new} newly MISSED, {} known misses", all - new),
     };
     format!("{} of {checks} checks hold: {record}.", checks - missed)
 }
@@ -85,10 +85,10 @@ fn title(table: &Table) -> String {
 }
 
 fn missed(table: &Table, row: &Row) -> String {
-    let on_record = if row.known_miss { ", on record" } else { "" };
+    let known = if row.known_miss { " (known)" } else { "" };
     let [published, ours] = [row.published, row.ours].map(|value| or_dash(value, figure));
     format!(
-        "Missed{on_record}: {}, {}, {}: published {published}, ours {ours}.",
+        "Missed{known}: {}, {}, {}: published {published}, ours {ours}.",
         title(table),
         row.row,
         row.column

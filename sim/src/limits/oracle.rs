@@ -341,7 +341,7 @@ impl<'a> Oracle<'a> {
             self.idle_events += 1;
             assert!(
                 self.idle_events <= self.max_idle_events,
-                "the oracle makes no progress: {} events and no reader got on",
+                "the oracle makes no progress: {} events without progress of any reader",
                 self.max_idle_events
             );
             if self.device.next_time().is_some_and(|t| t <= now) {
@@ -489,7 +489,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the oracle makes no progress: 4096 events and no reader got on")]
+    #[should_panic(
+        expected = "the oracle makes no progress: 4096 events without progress of any reader"
+    )]
     fn a_run_without_progress_ends_in_a_word() {
         with_oracle("hdd-theory", 3, |mut oracle| {
             oracle.device = Box::new(Mute(0));

@@ -61,7 +61,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let room = size.saturating_sub(code).saturating_sub(library);
     let texts = sizes(&mut rng, HEADERS + units, TEXT_BYTES, room);
     if (texts.len() as u64) < HEADERS + units {
-        let why = format!("has no room for code, library and {} files", HEADERS + units);
+        let why = format!("is too small for code, library and {} files", HEADERS + units);
         return Err(too_small(INFO.name, size, why));
     }
     let mut workload = Workload::on_files(INFO.name, [vec![code, library], texts].concat());
@@ -137,7 +137,7 @@ mod tests {
         let error = refused("compile", 161 << 20, 1);
         assert_eq!(
             error,
-            "compile: size=168820736 has no room for code, library and 1100 files"
+            "compile: size=168820736 is too small for code, library and 1100 files"
         );
     }
 }

@@ -46,7 +46,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let [waste, libraries] = given(values);
     let (data, library) = (size / 2, size / 2 / libraries / PAGE_BYTES);
     if library < 2 * (PIECE.0 + PIECE.1) {
-        let why = format!("leaves {library} pages for a library");
+        let why = format!("leaves only {library} pages for each library");
         return Err(too_small(INFO.name, size, why));
     }
     check_reads(

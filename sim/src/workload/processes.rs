@@ -58,7 +58,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let database = size / 4 / SMALL_RECORD * SMALL_RECORD;
     let lookups = (long / 4 / SMALL_RECORD).min(database / SMALL_RECORD);
     if lookups == 0 {
-        let why = "is too little for all processes".to_string();
+        let why = "is too small for all processes".to_string();
         return Err(too_small(INFO.name, size, why));
     }
     if sequential + random + grep == 0 {
@@ -66,7 +66,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
             name: INFO.name.to_string(),
             key: "sequential".to_string(),
             value: sequential.to_string(),
-            why: "leaves no process at all".to_string(),
+            why: "leaves no process".to_string(),
         });
     }
     let reads = (sequential * long + grep * size / 4) / RECORD + random * lookups;
@@ -159,11 +159,11 @@ mod tests {
             assert_eq!(built(text, 64 << 20, 1).files.len(), files, "{text}");
         }
         let error = refused("processes:sequential=0, random=0,grep=0", 64 << 20, 1);
-        assert_eq!(error, "processes: sequential=0 leaves no process at all");
+        assert_eq!(error, "processes: sequential=0 leaves no process");
         let error = refused("processes:sequential=64", 1 << 20, 1);
         assert_eq!(
             error,
-            "processes: size=1048576 is too little for all processes"
+            "processes: size=1048576 is too small for all processes"
         );
     }
 }

@@ -64,7 +64,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     }
     let sizes = sizes(&mut Rng::new(seed), files, (median, p99), size);
     if sizes.is_empty() {
-        let why = "has no room for the first file".to_string();
+        let why = "is too small for the first file".to_string();
         return Err(too_small(INFO.name, size, why));
     }
     let mut workload = Workload {
@@ -152,7 +152,7 @@ mod tests {
             workload.bytes()
         );
         let error = refused("tree", 100, 1);
-        assert_eq!(error, "tree: size=100 has no room for the first file");
+        assert_eq!(error, "tree: size=100 is too small for the first file");
         let error = refused("tree:p99=1K", 1 << 30, 1);
         assert_eq!(error, "tree: p99=1024 is less than median=4096");
     }

@@ -370,7 +370,7 @@ impl ModelFile {
             1 => Ok(()),
             _ => refuse(
                 "figures",
-                "there must be one table of [disk], [lanes], [hdd], [array], [ssd] and [net]",
+                "exactly one of the tables [disk], [lanes], [hdd], [array], [ssd] and [net] is required",
             ),
         }
     }
@@ -381,7 +381,7 @@ impl ModelFile {
                 .iter()
                 .all(|e| e.is_finite())
         {
-            return refuse("fit", "an error is not a number");
+            return refuse("fit", "an error value is not finite");
         }
         Ok(())
     }
@@ -412,7 +412,7 @@ fn slopes(key: &str, slopes: &[Slope]) -> Result<(), Refusal> {
         return refuse(key, &format!("there must be 1 to {MAX_ROWS}"));
     }
     if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
-        return refuse(key, "from_bytes must begin at 0 and rise");
+        return refuse(key, "from_bytes must start at 0 and increase");
     }
     slopes
         .iter()
@@ -470,7 +470,10 @@ fn array(f: &ArrayFile) -> Result<(), Refusal> {
             .overhead
             .is_sorted_by(|a, b| a.from_readers < b.from_readers)
     {
-        return refuse("array.overhead", "from_readers must begin at 1 and rise");
+        return refuse(
+            "array.overhead",
+            "from_readers must start at 1 and increase",
+        );
     }
     f.overhead
         .iter()
