@@ -17,8 +17,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `cells.rs` | the 290 cells of `baseline`, the cells of the other designs, the predictable workloads, the runs of a
-//! design |
+//! | `cells.rs` | the 290 cells of `baseline`, cells of the other designs, predictable workloads, the runs of a design |
 //! | `workloads.rs` | workloads of this evaluation only, in addition to those of [`foreread_sim::workload`] |
 //! | `devices.rs` | devices whose figures change over time, in addition to the presets |
 //! | `drawn.rs` | devices drawn at random by a seed, for the validation set |

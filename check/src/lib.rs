@@ -2,10 +2,10 @@
 //! It is a separate binary, `foreread-check`, which `foreread` runs for `check`, `reproduce`, `conform` and `bench`.
 //!
 //! ```text
-//!   command/ ──► reproduce    the tables of publications, made again
-//!            ├─► conform      decisions beside a kernel's and librbd's
+//!   command/ ──► reproduce    the tables of publications, reproduced
+//!            ├─► conform      decisions compared with a kernel's and librbd's
 //!            ├─► store        tests of a real object store
-//!            └─► bench        reads a second; policies beside opponents in many cells ──► evaluation
+//!            └─► bench        reads per second; policies against opponents in many cells ──► evaluation
 //! ```
 //! It measures with the lab, and uses `foreread-cli` for errors, output, progress and signals.
 

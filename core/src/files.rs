@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   List 4   List 5 after 4   List 6 after 5        4 ──► 5 ──► 6
-//!   Forget 5                                        4     6          a number that is used again has no order
+//!   Forget 5                                        4     6          a reused number has no order
 //! ```
 //!
 //! Example: a folder has 5,000 files of 12 KiB. With its listing, a policy that sees files 4 and 5 opened one after the

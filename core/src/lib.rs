@@ -31,7 +31,7 @@
 //!            events in                                     actions out
 //!   read, done, failed, ...  ──►  machine  ──►  submit a fetch, serve a read, drop pages, ...
 //!                                 │     │
-//!                      what next? │     │ what is here?
+//!                      what next? │     │ what is cached?
 //!                              policy  cache
 //! ```
 #![no_std]

@@ -8,11 +8,11 @@
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
 //!     each page        on_page     page_serial policies only      (2003)
 //!     absent           on_miss     the kernel's sync readahead
-//!     marked           on_mark     the kernel's async readahead, in order, maybe several in one read
-//!     all looked at    on_read_end the kernel's previous position
+//!     marked           on_mark     the kernel's async readahead, in page order; one read may reach several marks
+//!     all looked up    on_read_end the kernel's previous position
 //!   a page fault       on_fault / on_fault_hit
 //!   a hint             on_advice
-//!   the fate of it     on_outcome
+//!   its outcome        on_outcome
 //! ```
 //!
 //! The policies of this crate serve reads. A policy may also be outside this crate: it implements [`Policy`], has an

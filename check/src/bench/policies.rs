@@ -1,7 +1,7 @@
 //! `foreread check bench policies`: runs the grid of the cells of [`crate::evaluation`], and gives a verdict.
 //!
 //! ```text
-//!   options ──► keys ──► grid::run: less those of the file, on all threads ──► verdict, targets ──► Results ──► text, JSON, page
+//!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON, page
 //! ```
 //! Example: the fractional design has 123 cells, 8 opponents and `auto`: about 3,200 runs. If it is stopped after 1,000
 //! of them, 38 cells are complete and are reported. The same command with the same `--resume FILE` then measures the

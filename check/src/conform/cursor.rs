@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   page number   8   9  10  11  12 ..          a probe that begins at page 9, inside the folio of page 8
-//!   slot          8   8   9  10  11 ..          looks at the slot of page 8, one page out of step,
+//!   slot          8   8   9  10  11 ..          checks the slot of page 8, one page out of step,
 //!                     ▲ begins here             until the slots cross a multiple of 64
 //! ```
 //!

@@ -12,8 +12,8 @@
 //!
 //! ```text
 //!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode
-//!        │  └── evicted ──►  └─► a line of predictions, all the same
-//!        └─────── what the kernel answered, as far as it is there
+//!        │  └── evicted ──►  └─► a line of predictions in any case
+//!        └─────── the kernel's answers, if recorded
 //! ```
 
 use super::pages::PageMachine;

@@ -9,15 +9,15 @@
 //!                                                   │ tracepoints, in an instance of our own     │ page flags
 //!                         record ◄── trace, events ─┘◄────────────────────────────────── marks ──┘
 //!                           └── JSON lines ──pipe──► conform::linux::check (a thread) ──► Verdict
-//!                                     └────────────► a file, where one is wanted
+//!                                     └────────────► a file, if requested
 //! ```
 //!
-//! | left behind after SIGKILL | why not |
+//! | resource | why SIGKILL leaves nothing behind |
 //! |---|---|
-//! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
-//! | the backing file | memory, held by a descriptor and by the loop device |
-//! | the loop device | detaches itself once no process has it open; `read_ahead_kb` is the default again from then on |
-//! | the tracing instance | a guard process removes it ([`foreread_observe::tracefs::instance`]); where that was killed too, the next run does |
+//! | a mount | it is not in the directory tree: our descriptor holds it, and the kernel closes the descriptor |
+//! | the backing file | it is in memory, and only a descriptor and the loop device hold it |
+//! | the loop device | it detaches itself once no process has it open; then `read_ahead_kb` is the default again |
+//! | the tracing instance | a guard process removes it ([`foreread_observe::tracefs::instance`]); if the guard was killed too, the next run removes it |
 
 pub mod cell;
 mod disk;

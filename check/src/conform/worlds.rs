@@ -4,8 +4,8 @@
 //! ```text
 //!   mmap without `va`:   each world ──► 16 worlds, the mapping one page further in each
 //!   touch that reads:    each world ──► one for each arrival of its neighbours that fault-around would see
-//!   any operation:       worlds that differ from the recording go, unless all do: that is a difference
-//!   mmap again:          worlds that differed by the mapping alone are one again
+//!   any operation:       worlds that differ from the recording are dropped; if all do, that is a difference
+//!   mmap again:          worlds that differed only in the mapping become one
 //! ```
 //! The position of a mapping within its page table decides which pages fault-around maps, because its blocks are
 //! aligned by address (docs/spec/linux-readahead.md 4.10). Only positions within a block are tried, so the ends of page

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   drawn-SEED-N ──► keyed random numbers ──► a network, in three of four cases                a cache of 16M to 1G
-//!                                         └─► a disk with an arm, in one of four
+//!                                         └─► a mechanical disk, in one of four
 //! ```
 //! Each figure is drawn uniformly on a log scale: latency 0.05 to 300 ms; its 99th percentile 1.5 to 30 times that;
 //! rate of one connection 5 to 2,000 MB/s; rate of the shared link from that of one connection (at least 20 MB/s) to

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
-//!             164, 655, 2621 KiB a stream     wanted: all that the disk gives, 164 MB/s, 16 MB/s
+//!             164, 655, 2621 KiB per stream   demand: all that the disk delivers, 164 MB/s, 16 MB/s
 //! ```
 //! Example: with 16 MiB and no pauses, windows of 4 MiB do not fit 100 times: they are refused, or evicted unread.
 //!

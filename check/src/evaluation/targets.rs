@@ -1,7 +1,7 @@
 //! The targets of a policy, each as one number with its limit.
 //!
 //! ```text
-//!   Report ──rows of the policy──► the worst value of the cells that a target is about ──► at most (or at least) the limit
+//!   Report ──rows of the policy──► the worst value of the cells of a target ──► at most (or at least) the limit
 //! ```
 //! Example: `random`, `dense-random` and `processes` may fetch at most 1.02 bytes for each demanded byte. The worst of
 //! 42 such cells has 1.031, so the target is missed, and the report names that cell.

@@ -3,9 +3,9 @@
 //! ```text
 //!   opponents on choosing seeds ──overfetch <= 1.25, least mean time──► the best of the cell
 //!   ratio = geometric mean over judging seeds of (time of the policy / time of the best)
-//!   lost  = ratio > 1.05, and where there are several judging seeds: paired t test against 1.05 x best, Holm's correction
+//!   lost  = ratio > 1.05, and with several judging seeds: paired t test against 1.05 x best, Holm's correction
 //!           over all cells of the policy, below 0.05
-//!   share of the oracle's gain = ln(none / policy) / ln(none / oracle), over cells the sum of the first over the sum of the second
+//!   share of the oracle's gain = ln(none / policy) / ln(none / oracle); over several cells: sum / sum
 //! ```
 //! Example: the best opponent of the cell takes 2.0 s, the policy 2.2 s, none 8 s, the oracle 1.6 s. The ratio is 1.1,
 //! so the cell is lost; the share is ln(3.64) / ln(5) = 0.80. With a second cell that gains 0.1 of 0.2, the share of

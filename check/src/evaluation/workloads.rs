@@ -4,14 +4,14 @@
 //!
 //! ```text
 //!   fsspec-*          the seven patterns of the fsspec comparison: 64 KiB or 1 MiB reads on 64 MiB
-//!   cursors, overlap  8 cursors in one open file; the same in overlapping parts (mountpoint-s3's benchmarks)
-//!   seeks             runs of 8 MiB in order, each at another place
-//!   miss-hit-miss     every other read is of a few hot pages (PostgreSQL's read stream)
-//!   limit             100 streams, each read only for its first 256 KiB (a query with LIMIT)
-//!   phases            in order, at random, in order
-//!   half-rate         a reader that thinks 1.3 ms between reads of 128 KiB: half of a link of 200 MB/s
-//!   antagonist        a random reader beside a scan: the latency that counts is the random reader's
-//!   streams-100       100 readers at once, a file each (AMP, FAST 2007)
+//!   cursors, overlap  8 cursors in one open file; 8 cursors in overlapping parts (mountpoint-s3's benchmarks)
+//!   seeks             sequential runs of 8 MiB, each at another position
+//!   miss-hit-miss     every second read is of one of a few hot pages (PostgreSQL's read stream)
+//!   limit             100 streams, of which only the first 256 KiB are read (a query with LIMIT)
+//!   phases            sequential, random, sequential
+//!   half-rate         a reader with 1.3 ms between reads of 128 KiB: half the rate of a 200 MB/s link
+//!   antagonist        a random reader next to a scan; only the random reader's latency counts
+//!   streams-100       100 concurrent readers, one file each (AMP, FAST 2007)
 //! ```
 //! All others are those of [`foreread_sim::workload`]. Sources: the named projects; sizes chosen so that a run takes
 //! well under a second.

@@ -3,7 +3,7 @@
 //! ```text
 //!   PAPER.csv        table, row, column, published, ours, kind, holds, known, reason
 //!   experiments.csv  experiment, workload, policy, device, cache, size, runs      `$1` is the first argument of a row
-//!   reasons.csv      reason, text                                  those that several rows have
+//!   reasons.csv      reason, text                                  reasons that several rows share
 //!
 //!   sequential readers on HP EVA | 4 readers, 128K | KB/s | 132351 | kib_s readers 4 128K eva | fit | 0.06
 //! ```

@@ -4,8 +4,8 @@
 //! ```text
 //!   blind      a rule or a model that does not use the paper's figures
 //!   left-out   a model fitted to other rows of the same table; this row was left out of the fit
-//!   formula    our model is the published formula or rule: only our own mistakes would show
-//!   order      which of two is larger, or that neither is; the size of the ratio is beside it
+//!   formula    our model is the published formula or rule: only our mistakes could differ
+//!   order      which of two is larger, or that neither is; the ratio is also shown
 //! ```
 //! These four have verdicts. Kinds are never added up: agreement with a formula says nothing about predictions.
 //!

@@ -4,7 +4,7 @@
 //! table on every machine. It is never iterated, because its order has no meaning.
 //!
 //! ```text
-//!   table:  [ - | 7 | - | 2 | 9 | - ]     9 hashed to the place of 2 and took the next one
+//!   table:  [ - | 7 | - | 2 | 9 | - ]     9 has the hash of 2, so it is in the next entry
 //!   groups:   slot 7 = (file 0, 12)  ...
 //! ```
 

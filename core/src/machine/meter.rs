@@ -6,10 +6,10 @@
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
 //!   tail      the value that three of the last 64 first-byte times exceed, less the transfer time of the bytes before each
-//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took; of the last
-//!             256 fetches of a busy source, since a reader that asks for little shows no lower rate
-//!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
-//!   busy      fetches while four or more were in flight, long ones by their MiB: only these show the source's maximum rate
+//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / time in flight; over the last
+//!             256 fetches of a busy source, because a slow reader does not mean a slow source
+//!   single    greatest rate of one fetch after its first bytes, for sources that deliver in parts
+//!   busy      number of fetches while four or more were in flight, long ones counted by MiB: only these show the source's maximum rate
 //! ```
 //! Example: four fetches of 1 MiB are submitted together and arrive after 15, 20, 25 and 30 ms. Their samples are 67,
 //! 100, 120 and 133 MB/s, so the rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are

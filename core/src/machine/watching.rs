@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   Answer ──► Planned ──► Submitted ──► Touched (used; late while in flight)
-//!                                   └──► Left    (unused, or used before) ──► Thrashed, if demanded after all
+//!                                   └──► Left    (unused, or used before) ──► Thrashed, if demanded later
 //! ```
 
 use super::{Machine, Question};

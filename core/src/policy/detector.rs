@@ -9,7 +9,7 @@
 //!   ├──────────────────┤├─────────────┼─────────────┤
 //!                      ▲              ▲             ▲
 //!                  last_end        fire_at       ra_pos
-//!                                  the reader's end here sends the next one, twice as long
+//!                                  when the reader reaches it, a request of twice the length is sent
 //! ```
 //!
 //! Source: docs/spec/rbd-readahead.md 2, 3 and 5. There is no feedback from the cache, and only one stream is followed.

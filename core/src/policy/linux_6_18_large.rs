@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   KernelReader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file
-//!                    ▲ probes, marks: what is cached, index ◄─────────┴─► one range to read, its mark
+//!                    ▲ probes, marks: cached pages, index   ◄─────────┴─► one range to read, its mark
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 4.

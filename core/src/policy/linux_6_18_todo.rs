@@ -2,7 +2,7 @@
 //! a policy.
 //!
 //! ```text
-//!   600 pages from page 5, folios of 4 pages at least:   5 ├── 512 pages ──┤ 516     520 ├── 88 pages ──┤ 607
+//!   600 pages from page 5, folios of at least 4 pages:   5 ├── 512 pages ──┤ 516     520 ├── 88 pages ──┤ 607
 //!                                                              folios to 519 ┘
 //! ```
 //!

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   initial      FileStart  Sequential  Triggered  Elsewhere     the first window of a stream
-//!   subsequent   NextWindow  WindowEnd  NextFile                 the window after its own latest one, or the next file
-//!   context      Context  FoundMark  Thrashed                    a stream found again by cached pages
+//!   subsequent   NextWindow  WindowEnd  NextFile                 the window after the latest one, or the next file
+//!   context      Context  FoundMark  Thrashed                    a stream found again from cached pages
 //!   around       Around  Code                                    a page fault
 //!   hint         Asked                                           WILLNEED, readahead(2), a prefetch of the caller
 //!   oversize     Large                                           a read larger than the largest window

@@ -8,7 +8,7 @@
 //!       object          │         object          │         object
 //!   reads ├─── first ───┤├──────── next ──────────┤
 //!         ▲      ▲       ▲           ▲
-//!    last_end  fire_at   ra_pos      └─ the reader's end here sends the one after
+//!    last_end  fire_at   ra_pos      └─ when the reader reaches it, the next request is sent
 //! ```
 //!
 //! Source: [Crume 2014] (Crume, 2014; strategy "eager"), as interpreted in docs/spec/rbd-readahead.md 6: the strategy

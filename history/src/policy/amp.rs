@@ -7,11 +7,11 @@
 //! ```text
 //!      pos                    tag = end - 4K - g       end
 //!   ┄┄┄┼──────────────────────────────┼────────────────┤
-//!      reader     p, read ahead       ▲◄────── g ─────►│  a read of the tag asks for the next p
+//!      reader     p, read ahead       ▲◄────── g ─────►│  a read of the tag requests the next p
 //!
 //!   the last page of a part is read, nothing of it was evicted   p += size of the read
 //!   a read waits for the first page of a part                    g += size of the read
-//!   unread pages are evicted                                     p -= them, down to the size of a read; g stays below p
+//!   unread pages are evicted                                     p -= their size, but at least a read; g stays below p
 //! ```
 //! Example: sequential reads of 128 KiB. The second read starts the stream: p = 128 KiB, and the tag is 12 KiB before
 //! the end. The third read reaches the tag and the end of the part: p = 256 KiB. It waits for the part, so g = 136 KiB.

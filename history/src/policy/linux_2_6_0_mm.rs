@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   look(first) look(first+1) .. look(last-1)   then   page, wait, page, wait, ..
-//!   ├── windows that these start ──┤                   while it is off: all of them alone
+//!   ├── windows that these start ──┤                   while it is off: each page alone
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch fixes). A known fault

@@ -8,10 +8,10 @@
 //!
 //! ```text
 //!   waited                      distance x 2, up to max             hold-off = blocks of max
-//!   a request, no wait          distance as it is                   hold-off = blocks of max
+//!   a request, no wait          distance unchanged                  hold-off = blocks of max
 //!   no request (cached)         hold-off > 0: hold-off - 1, else distance - 1
 //!
-//!   pos ├──── distance ────┤    a request is sent when a whole one of the combine size fits before the end of the distance
+//!   pos ├──── distance ────┤    a request is sent if one of the full combine size fits within the distance
 //!       ├─16─┤├─16─┤├─16─┤
 //! ```
 //! Example: sequential reads of 128 KiB (16 blocks). The first read waits for requests of 1, 2, 4, 8 and 1 blocks, so

@@ -8,7 +8,7 @@
 //! ```text
 //!   start            start+size = astart        astart+asize
 //!     ├──────────────────────┤├──────────────────────┤
-//!       current: walked now   ahead: read when the walk in the current one began
+//!       current: being read   ahead: requested when reading of the current one began
 //! ```
 //!
 //! A version decides when the windows see a page: [`WindowVariant`]. Hints are the same in all three (1.4): WILLNEED

@@ -7,7 +7,7 @@
 //! There are no other reads.
 //!
 //! ```text
-//!   |--1024--|  512  |------------------- 16384 -------------------|   not wanted, in part read ahead ...
+//!   |--1024--|  512  |------------------- 16384 -------------------|   not needed, partly read ahead ...
 //! ```
 
 use foreread_core::event::Advice;

@@ -6,8 +6,8 @@
 //! ```text
 //!   T(S) = c * ceil(S / M) + seg(S)
 //!
-//!   c    overhead of each transfer: command, seek, rotation, whatever does not depend on S
-//!   M    the longest transfer; a longer command is several of them, and its bytes arrive as they end
+//!   c    overhead of each transfer: command, seek, rotation; all that does not depend on S
+//!   M    the longest transfer; a longer command has several, and bytes arrive at the end of each
 //!   seg  time of the bytes themselves, piecewise linear over the whole command
 //!
 //!        seg │               ___---   a flatter slope further on: a longer request

@@ -7,8 +7,8 @@
 //!
 //!              link (FIFO)                 lanes
 //!   waiting   ┌──┬──┬──┬──┐      ┌──────── T(S) ────────┐
-//!   FIFO  ──► │1 │2 │3 │4 │ ───► │ lane 1               │──► done: when T is over since the link let it in,
-//!   (a lane   └──┴──┴──┴──┘      ├──────────────────────┤    and G since the link was free
+//!   FIFO  ──► │1 │2 │3 │4 │ ───► │ lane 1               │──► done: T after the link let it in, and
+//!   (a lane   └──┴──┴──┴──┘      ├──────────────────────┤    G after the link was free
 //!   is free)   G  G  G  G        │ lane 2               │
 //!                                └──────────────────────┘
 //! ```

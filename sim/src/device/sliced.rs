@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   reader 0   ████████░                          ████████        █ its commands, one after the other
-//!   reader 1           ████████░                                  ░ idle for its next one, at most `idle_ns`
+//!   reader 1           ████████░                                  ░ idle until its next command, at most `idle_ns`
 //!   reader 2                    ████████░
 //!              ├ slice ┤├────── it waits ───────┤
 //! ```

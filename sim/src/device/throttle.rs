@@ -5,7 +5,7 @@
 //! `burst_requests` tokens and is full at the start.
 //!
 //! ```text
-//!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s, no more than burst_requests at rest
+//!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s added, at most burst_requests held
 //! ```
 //! Example: 3,000 requests per second, 256 KiB each, no burst. A read of 4 KiB may start every 333 us. After a read of
 //! 1 MiB, which takes four tokens, the next read waits 1.33 ms.

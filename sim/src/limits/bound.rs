@@ -1,9 +1,9 @@
 //! A lower bound for the time of any run, whatever it fetches and when: a consistency check for the simulator.
 //!
 //! ```text
-//!   bound = max( device: the least time in which the model gives the distinct pages that are read or touched
-//!                readers: the thinking and copying of the chain of jobs that has most of it,
-//!                path: the least time until a read has its bytes, and what its reader thinks and copies then )
+//!   bound = max( device: the minimum time in which the model reads the distinct pages
+//!                readers: thinking and copying of the slowest chain of jobs,
+//!                path: the minimum time until a read has its bytes, plus the later thinking and copying )
 //! ```
 //!
 //! The device must deliver each page at least once, at best with a single command. A reader must think and copy even if

@@ -18,7 +18,7 @@
 //! Unless `places=again`, no record is read twice, and the rest of the file after the last whole record is not read.
 //!
 //! ```text
-//!   |   |-2-|   |   |-65|   |-1-|   |-4-|   |-3-| ...      1 to 64 go out together, 65 when the first of them ends
+//!   |   |-2-|   |   |-65|   |-1-|   |-4-|   |-3-| ...      1 to 64 are submitted together, 65 when the first of them ends
 //! ```
 
 use super::random::distinct;

@@ -6,7 +6,7 @@
 //! each fault in the compiler's code or in a library evicted pages that the next unit needs.
 //!
 //! ```text
-//!   unit n   code     ..##...####.....##...     executable: the same stretches, a quarter of it, in order
+//!   unit n   code     ..##...####.....##...     executable: a quarter of it, the same stretches each time, in order
 //!            library  .#......#..........#.     runs of 4 pages at `touches` places, drawn anew
 //!            headers  |h7| |h2| |h31| ...       `headers` of 1,000 files, each read whole; the first of them most often
 //!            source   |-n-|                     read whole, once

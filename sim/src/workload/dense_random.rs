@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   |      |--2---|--4---|      |--1,5-|      |      |--3---|      | rest |
-//!             └── ? ──┘  is 4 the second read of a stream, or chance
+//!             └── ? ──┘  is 4 the second read of a stream, or only chance?
 //! ```
 //!
 //! **With replacement**: the workload models the queries of a database (Taobao's, in Wu Fengguang's posting of 2013).

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   data        |4|      |1|     |3|  |2|                `waste` pages, drawn
-//!   library n   |--1--|        |--2--|     |---3---|     pieces of 64 to 116 KiB, in order, gaps as long
+//!   library n   |--1--|        |--2--|     |---3---|     pieces of 64 to 116 KiB, in order, with gaps of the same range
 //! ```
 
 use super::{

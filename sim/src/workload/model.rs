@@ -6,7 +6,7 @@
 //! open at the same time unless a job keeps them open.
 //!
 //! ```text
-//!   process 1   job ──after──► job ──after──► job       an open description each, or one for all of them
+//!   process 1   job ──after──► job ──after──► job       one open description for each job, or one for all
 //!   process 2   job ──after──► job
 //!                 └ request, request, ...               read, touch of a mapped page, hint
 //! ```

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   file 0   |  |4|     |1|   |3|  |2|  |        `percent` of its records, in any order
-//!   file 1   |    |2| |3|        |1|    |        each file is of `file` bytes, the last one of what is left
+//!   file 1   |    |2| |3|        |1|    |        each file has `file` bytes, the last one has the rest
 //! ```
 //!
 //! Readers of indexes, dictionaries and small databases behave like this.

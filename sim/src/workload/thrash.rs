@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!   cache   |──window A──|──window B──|──window C──| ... |──window Z──|
-//!            ▲ leaves for the next of Z, before A has come to it
+//!            ▲ evicted for the next window of Z, before A has read it
 //! ```
 //!
 //! No two readers share a file, and all reads are sequential.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   recorder, on one CPU ──► Tee ─┬─pipe─► check, level full
-//!                                 ├─pipe─► check, level pages     (where there are neither large folios nor faults)
+//!                                 ├─pipe─► check, level pages     (if there are neither large folios nor faults)
 //!                                 └──────► DIR/ext4-128-SEED-reads.jsonl.gz
 //! ```
 //! A recording is never kept in memory.

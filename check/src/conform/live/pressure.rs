@@ -5,7 +5,7 @@
 //! reclaim, in memory cgroups too, and when an allocation had to wait or to compact memory.
 //!
 //! ```text
-//!   counters rise ──► 1 s ──► an episode that begins in it, or in which they rise, is under pressure
+//!   counters rise ──► 1 s ──► an episode that begins within 1 s, or in which they rise, is under pressure
 //! ```
 
 use super::LiveError;

@@ -2,7 +2,7 @@
 //! 5).
 //!
 //! ```text
-//!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of what came ──► one JSON line
+//!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of new folios ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
 //! If an episode is disturbed from outside (the kernel reclaimed pages, or the trace lost events), it ends before that

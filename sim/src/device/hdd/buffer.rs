@@ -9,8 +9,8 @@
 //!                                      asked       the head, if it is live
 //!
 //!   a command within a segment                    is a hit
-//!   one that begins in the live one               takes what the head reads on
-//!   one that begins in another, or in a full one  takes that and the rest from the platter
+//!   one that begins in the live segment           takes the bytes that the head reads on
+//!   one that begins in another, or in a full one  takes its bytes, and the rest from the platter
 //! ```
 
 use super::platter::Platter;

@@ -11,7 +11,7 @@
 //!
 //!   pass(p)   the time the head needs to read from byte 0 to p without a break
 //!   angle(p)  pass(p) + phase, modulo one turn: tracks are skewed so that reading on never loses a turn
-//!   wait      what is missing at a moment until an angle comes by
+//!   wait      the time from a moment until an angle is under the head
 //! ```
 
 /// Number of zones. Chosen: a step from one zone to the next is about 5 %, and a lookup is still fast.
