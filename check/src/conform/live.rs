@@ -17,7 +17,7 @@
 //! | a mount | it is not in the directory tree: our descriptor holds it, and the kernel closes the descriptor |
 //! | the backing file | it is in memory, and only a descriptor and the loop device hold it |
 //! | the loop device | it detaches itself once no process has it open; then `read_ahead_kb` is the default again |
-//! | the tracing instance | a guard process removes it ([`foreread_observe::tracefs::instance`]); if the guard was killed too, the next run removes it |
+//! | the tracing instance | a guard process ([`foreread_observe::tracefs::instance`]) or, failing that, the next run removes it |
 
 pub mod cell;
 mod disk;
