@@ -143,7 +143,7 @@ mod tests {
             .collect()
     }
 
-    /// The drawing of the header, and a listing that has another order than the one before.
+    /// The drawing in the header, and a second listing with a different order.
     #[test]
     fn an_order_is_a_chain() {
         let mut table = FileTable::default();
@@ -160,7 +160,7 @@ mod tests {
             })
         );
         assert_eq!(table.before(FileId(5)), Some(FileId(4)));
-        // Known files keep their size; 6 has a new place.
+        // Known files keep their size; file 6 gets a new position.
         table.list(FileId(6), 99, Some(FileId(4)), false);
         assert_eq!(
             (order(&table, 4), order(&table, 5)),

@@ -356,7 +356,7 @@ impl Answer {
         self.why = None;
     }
 
-    /// Whether the answer plans, refreshes and drops nothing.
+    /// Whether the answer has no effect, except perhaps on the mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()

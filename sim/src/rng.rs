@@ -131,7 +131,8 @@ mod tests {
         for _ in 0..100_000 {
             seen[rng.below(10) as usize] += 1;
         }
-        // 10,000 expected in each, standard deviation 95: five of them on either side.
+        // 10,000 are expected in each class, with a standard deviation of 95; five of these are allowed in both
+        // directions.
         assert!(
             seen.iter().all(|n| (9_525..=10_475).contains(n)),
             "{seen:?}"
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(rng.lognormal(15.0, 15.0), 15.0);
     }
 
-    /// The same key gives the same numbers; any other key gives others.
+    /// The same key gives the same numbers, and any other key gives other numbers.
     #[test]
     fn keyed_draws_depend_on_the_whole_key_only() {
         let first = |seed, file, byte, nth| keyed(seed, file, byte, nth).bits();

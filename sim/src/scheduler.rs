@@ -348,7 +348,7 @@ mod tests {
     use crate::workload::{Link, Request};
     use foreread_core::event::Advice;
 
-    /// Runs the jobs with a service time for each request, and writes down each step as "time: step".
+    /// Runs the jobs with a service time for each request, and logs each step as "time: step".
     fn log(jobs: &[Job], service_ns: impl Fn(&Issue) -> Option<u64>) -> Vec<String> {
         let (mut scheduler, mut now, mut log) = (JobScheduler::new(jobs), 0, Vec::new());
         loop {
@@ -395,7 +395,7 @@ mod tests {
             .collect()
     }
 
-    /// The worked example in the head of this file.
+    /// The example in the header of this file.
     #[test]
     fn a_slot_thinks_after_it_was_served() {
         let jobs = [Job {
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(steps, expected);
     }
 
-    /// Three may be outstanding and go out two at a time; the last one goes out alone.
+    /// Three requests may be outstanding, and they are issued two at a time; the last one is issued alone.
     #[test]
     fn a_batch_goes_out_together() {
         let jobs = [Job {
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(issues, expected);
     }
 
-    /// Requests of a timed job go out at their times while fewer than `depth` are outstanding, and late after that.
+    /// Requests of a timed job are issued at their times while fewer than `depth` are outstanding, otherwise late.
     #[test]
     fn a_timed_job_keeps_its_times_as_far_as_its_depth_goes() {
         let jobs = [Job {
@@ -465,8 +465,8 @@ mod tests {
         assert_eq!(steps, expected);
     }
 
-    /// A hint takes no time, the job after it begins when its first request is issued, and the one after that when the
-    /// other has ended; an open description that they share is closed once.
+    /// A hint takes no time. The second job begins when the hint's job issues its first request, and the third when the
+    /// other job has ended. An open description that they share is closed once.
     #[test]
     fn jobs_begin_when_what_they_wait_for_has_happened() {
         let hint = Request::hint(Advice::Random, 0, 1);

@@ -222,7 +222,7 @@ mod tests {
         );
     }
 
-    /// The case of 0.429 s against 0.105 s: no significant difference, and nothing like equality.
+    /// 0.429 s against 0.105 s: the difference is not significant, but the times are far from equal.
     #[test]
     fn equality_needs_a_narrow_interval() {
         let (slow, fast) = ([0.143, 0.859, 0.285], [0.104, 0.106, 0.105]);
@@ -242,7 +242,7 @@ mod tests {
         ] {
             assert_eq!(equivalent(&[1.0; 3], &[time; 3]), Some(is_equal), "{time}");
         }
-        // The runs differ, the pairs do not.
+        // The runs differ, but each pair is equal.
         assert_eq!(equivalent(&[1.0, 3.0], &[1.0, 3.0]), Some(true));
         assert_eq!(
             (equivalent(&[1.0], &[1.0]), equivalent(&[0.0; 2], &[0.0; 2])),
@@ -262,7 +262,7 @@ mod tests {
         ] {
             near(t_quantile(n, 0.975).expect("defined"), t, 0.001);
         }
-        // "Student t at 99.73 %" of the evaluation notes, the honest replacement of 3 sigma.
+        // "Student t at 99.73 %" in the evaluation notes, the correct replacement for 3 sigma.
         for (n, t) in [(3, 19.2), (5, 6.6), (10, 4.1), (30, 3.3)] {
             near(t_quantile(n, 1.0 - 0.0027 / 2.0).expect("defined"), t, 0.05);
         }
@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn the_paired_test_looks_at_pairs() {
-        // A drift of the storage that hides the difference from an unpaired look: each pair differs by about 0.1.
+        // A drift of the storage hides the difference from an unpaired comparison; within each pair the difference is
+        // about 0.1.
         let (a, b) = ([1.0, 2.0, 3.0, 4.0], [1.1, 2.11, 3.09, 4.1]);
         assert!(paired_t_test(&a, &b).expect("defined") < 0.001);
         // Differences 1, 2, 3: t = 2 / (1 / sqrt 3) = 3.4641 with 2 degrees of freedom.
@@ -324,7 +325,7 @@ mod tests {
     #[test]
     fn holm_by_hand() {
         let got = holm(&[Some(0.01), None, Some(0.04), Some(0.03), Some(0.005)]);
-        // Sorted: 0.005 x 4, 0.01 x 3, 0.03 x 2, then 0.04 x 1 raised to the one before it.
+        // Sorted: 0.005 x 4, 0.01 x 3, 0.03 x 2, then 0.04 x 1, raised to the value before it.
         let want = [Some(0.03), None, Some(0.06), Some(0.06), Some(0.02)];
         for (got, want) in got.iter().zip(want) {
             match (got, want) {
@@ -361,7 +362,8 @@ mod tests {
         assert_eq!((low, high), (0.5, 0.5));
     }
 
-    /// A drift that both rows of a pair share does not widen it, as it would if the rows were drawn apart.
+    /// A drift that both rows of a pair share does not widen the interval, as it would if the rows were drawn
+    /// separately.
     #[test]
     fn pairs_stay_together() {
         let a: Vec<f64> = (1..=20).map(f64::from).collect();
@@ -390,7 +392,7 @@ mod tests {
         }
     }
 
-    /// How often the interval holds the true ratio: nearly as often as it says with 30 pairs, less often with 5.
+    /// How often the interval contains the true ratio: nearly as often as stated with 30 pairs, less often with 5.
     #[test]
     fn its_coverage_is_known() {
         let covers = |pairs: usize| {

@@ -491,7 +491,7 @@ mod tests {
             html.contains("auto loses 0 of 2 cells and misses 1 target"),
             "{html}"
         );
-        // A policy that is faster than the oracle is named.
+        // A policy that is faster than the oracle is reported.
         let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";
         assert!(words(&lost).contains(beaten) && words(&lost).contains("is faster in 2 cells."));
         assert!(!words(&fine).contains("no bound"));

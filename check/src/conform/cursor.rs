@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Forward: as many pages too late as the probe begins behind the first of its folio (4.9).
+    /// Forward: the result is as many pages too late as the probe begins after the first page of its folio (4.9).
     #[test]
     fn the_kernels_hole_is_late() {
         let index = Folios::of([(8, 3), (16, 2), (21, 0), (48, 4), (64, 1), (128, 6)]);
@@ -164,7 +164,7 @@ mod tests {
             (None, Some(21)),
             "the limit counts page numbers"
         );
-        // Past page 64 number and slot agree, and the pages skipped with that are never seen: 64, 65 and 66.
+        // After page 64, number and slot agree, and the skipped pages 64, 65 and 66 are never seen.
         assert_eq!(
             (
                 kernel.hole(49, 32),
@@ -190,12 +190,12 @@ mod tests {
             ),
             (Some(66), None, Some(160))
         );
-        // A folio of 64 pages fills a leaf; there is nothing to be out of step with.
+        // A folio of 64 pages fills a leaf, so the cursor cannot be out of step.
         assert_eq!(
             (kernel.hole(129, 99), kernel.hole(190, 99)),
             (Some(192), Some(192))
         );
-        // One of 512 fills eight: seven leaves behind, the last seven pages look beyond it.
+        // A folio of 512 pages fills eight leaves: after seven of them, the last seven pages look beyond the folio.
         let huge = Folios::of([(7168, 9)]);
         let kernel = cursor(&huge);
         assert_eq!(
@@ -275,7 +275,7 @@ mod tests {
         );
     }
 
-    /// Over a multiple of 4096 it lands that much too low (both recorded on 6.18.44).
+    /// Across a multiple of 4096 it lands that much too low (both recorded on 6.18.44).
     #[test]
     fn the_kernels_history_over_a_node() {
         let mut index = Folios::of([(4138, 1), (4140, 2)]);
@@ -293,8 +293,8 @@ mod tests {
         assert_eq!(cursor(&index).history(28_928, 256), (192, false));
     }
 
-    /// Over a multiple of 64: one page out of step catches up; more lands 64 pages too low, and before page 0 it ends
-    /// without having seen the start.
+    /// Across a multiple of 64: with one page out of step it catches up; with more it lands 64 pages too low, and
+    /// before page 0 it ends without having seen the start.
     #[test]
     fn the_kernels_history_over_a_leaf() {
         let one = Folios::of([(60, 1), (62, 1), (64, 1)]);

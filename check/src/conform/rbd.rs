@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(differ(&one, &miscounted).as_deref(), Some(told));
     }
 
-    /// Published totals, so that our side of the check is itself checked.
+    /// Published totals, so that our side of the check is checked, too.
     #[test]
     fn ours_are_the_published_ones() {
         let cases = published();

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// 7 x 21 x 2 less the two workloads of 5 and 6 GiB that do not fit a stick of 4 GB.
+    /// 7 x 21 x 2, less the two workloads of 5 and 6 GiB, which do not fit on a stick of 4 GB.
     #[test]
     fn the_baseline_has_290_cells() {
         let cells = Design::Baseline.cells();
@@ -312,7 +312,7 @@ mod tests {
         assert!(traces.len() == 14 && traces.iter().all(|c| !c.predictable()));
     }
 
-    /// Of each size two caches, on a device that no other cell has.
+    /// Each file size has two caches, and each cell has its own device.
     #[test]
     fn small_files_are_read_on_24_devices() {
         let cells = Design::cells_of_small_files(5);
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Each recording has two devices that no other has, and other ones with another seed.
+    /// Each recording has its own two devices, and other devices with another seed.
     #[test]
     fn no_two_recordings_share_a_device() {
         let cells = |draw| Design::Validation.cells_of_traces(["a", "b"], draw);
@@ -339,7 +339,8 @@ mod tests {
         assert!(judge.len() == 24 && choose.iter().all(|seed| !judge.contains(seed)));
     }
 
-    /// At most 3,400 runs; every workload and every device is there, and the runs of a cell follow each other.
+    /// There are at most 3,400 runs; every workload and every device is included, and the runs of a cell follow each
+    /// other.
     #[test]
     fn the_fractional_design_is_small_and_covers_everything() {
         let cells = Design::Fractional.cells();

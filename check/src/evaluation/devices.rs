@@ -208,7 +208,7 @@ mod tests {
         );
     }
 
-    /// 50 at once, and then one each 10 ms.
+    /// 50 requests at once, and then one every 10 ms.
     #[test]
     fn a_throttle_lets_a_burst_through_and_then_its_rate() {
         let mut device = find("throttle").expect("a device").build(1, 0);

@@ -195,7 +195,7 @@ mod tests {
         assert!(measure(&key("oracel", "fsspec-seq-64K", "rbd")).is_err());
     }
 
-    /// Reads that readahead cannot help cost next to nothing, and what is lost stays within the credit.
+    /// If readahead cannot help, it costs almost nothing, and the waste stays within the credit.
     #[test]
     fn auto_loses_no_more_than_its_credit() {
         for (workload, most) in [
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Patterns on which `auto` took many times as long as a fixed window, or as no readahead.
+    /// Patterns on which `auto` once took many times as long as a fixed window, or as no readahead.
     #[test]
     fn auto_has_no_cliffs() {
         let small = "small-files-random:file=4M,record=64K,percent=25";
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Whatever is allowed, no more is wasted, and at 1 nothing is read ahead.
+    /// Whatever overfetch is allowed, no more is wasted, and with 1 nothing is read ahead.
     #[test]
     fn auto_holds_each_bound() {
         let workloads = [

@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Two cells of each kind; the second one is the worse.
+    /// Two cells of each kind; the second one is worse.
     #[test]
     fn the_worst_cell_is_the_value() {
         let mut runs = Runs::new();
@@ -270,7 +270,7 @@ mod tests {
         for (what, value, met, device) in [
             ("overfetch of random,", 1.16, false, on("hdd-7200")),
             ("p99 of these three", 2.0, false, on("hdd-7200")),
-            // boot-ide on nvme is 4.5 times as slow as rbd-plain, and is not what the target is about.
+            // boot-ide on nvme is 4.5 times as slow as with rbd-plain, but the target does not include that device.
             ("time of boot-ide", 1.5, false, on("rbd")),
             ("unused bytes of these three", 0.4, true, on("rbd")),
             ("time of both greps", 1.0, true, on("rbd")),
@@ -278,7 +278,7 @@ mod tests {
         ] {
             let expected = (Some(value), Some(met), device.clone());
             assert_eq!(find(false, what), expected, "{what}");
-            // Of a part of the cells only a miss is known.
+            // If only a part of the cells was run, only a miss is certain.
             let expected = (Some(value), (!met).then_some(false), device);
             assert_eq!(find(true, what), expected, "{what}");
         }

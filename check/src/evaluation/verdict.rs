@@ -471,7 +471,8 @@ pub(crate) mod tests {
         of_cell.insert(policy.to_string(), seeds.collect());
     }
 
-    /// Policies in one cell of the fractional design: times on the choosing seed and the two judging ones, and the overfetch.
+    /// Policies in one cell of the fractional design: times on the choosing seed and on the two judging seeds, and the
+    /// overfetch.
     fn fractional(rows: &[(&str, [f64; 3], f64)]) -> Runs {
         let mut runs = Runs::new();
         for (policy, times, overfetch) in rows {
@@ -490,7 +491,8 @@ pub(crate) mod tests {
         value.is_some_and(|value| (value - expected).abs() < 1e-9)
     }
 
-    /// A policy that reads twice the bytes is compared with the fastest that reads as much, and beside it with the lean one.
+    /// A policy that reads twice the bytes is compared with the fastest opponent that reads as much, and additionally
+    /// with the lean one.
     #[test]
     fn validation_compares_policies_at_equal_bytes() {
         let mut runs = Runs::new();
@@ -524,7 +526,8 @@ pub(crate) mod tests {
         assert_eq!(means, (row.ratio, row.lean_ratio));
     }
 
-    /// The fastest on the choosing seed reads too much; the next one is the best and is judged on other seeds.
+    /// The opponent that is fastest on the choosing seed reads too much, so the next one is the best; it is judged on
+    /// other seeds.
     #[test]
     fn the_best_is_chosen_and_judged_on_different_seeds() {
         let runs = fractional(&[
@@ -552,7 +555,7 @@ pub(crate) mod tests {
         assert!(is_close(total.overfetch, 1.0) && is_close(total.against_max_4m, 1.5));
     }
 
-    /// The example of the head of this file; in a third cell the policy takes half of the oracle's time.
+    /// The example in the header of this file; in a third cell the policy takes half of the oracle's time.
     #[test]
     fn shares_are_of_sums_and_an_oracle_may_lose() {
         let mut runs = Runs::new();
@@ -574,7 +577,7 @@ pub(crate) mod tests {
         assert!(is_close(total.least_oracle_ratio, 0.5));
     }
 
-    /// 1 GiB of a cache of 1 MiB was never used; the same waste of another policy breaks no rule.
+    /// 1 GiB of readahead was never used, with a cache of 1 MiB. The same waste by another policy violates no rule.
     #[test]
     fn a_run_beyond_the_credit_is_named() {
         let mut runs = fractional(&[("none", [8.0; 3], 1.0), (JUDGED, [4.0; 3], 1.0)]);

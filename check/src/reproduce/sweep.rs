@@ -195,7 +195,8 @@ fn part_of_marks<'s>(sweeps: impl Iterator<Item = &'s Sweep>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The marks of all five devices leave 97.7 to 98.6 %; those of a sweep with its mark at the second row would leave none.
+    /// The marks of all five devices allow shares of 97.7 to 98.6 %; a sweep with its mark at the second row would
+    /// allow none.
     #[test]
     fn the_marks_bound_their_own_rule() {
         let mut sweeps = all();

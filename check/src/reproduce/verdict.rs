@@ -219,7 +219,7 @@ mod tests {
             ("below 1.01", "", 1.009, 1.01),
             ("same 0.05", "", 0.96, 0.94),
             ("overlap 0.25", "", 1.25, 1.26),
-            // 15 % of the ratio would take no effect at all for an effect of 5 %.
+            // A tolerance of 15 % of the ratio would accept no effect at all for an effect of 5 %.
             ("effect 0.5", "0.946", 0.97, 0.997),
             ("effect 0.5", "2.0", 1.5, 1.3),
         ] {

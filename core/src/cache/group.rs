@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(mask_of(1, 0, 1 << 60), u64::MAX);
     }
 
-    /// A life only goes forward, whatever the order of the arrows.
+    /// The life of a page only moves forward, in whatever order the methods are called.
     #[test]
     fn lives_move_forward() {
         let mut group = Group::default();

@@ -117,7 +117,7 @@ impl Index {
 mod tests {
     use super::*;
 
-    /// Thousands of files of one group each, as under a mount: look-ups stay short.
+    /// Thousands of files with one group each, as in a mount: look-ups stay short.
     #[test]
     fn the_first_groups_of_many_files_spread() {
         let mut index = Index::new();

@@ -295,7 +295,7 @@ fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
 
-    /// Reclaims, and returns the bits that left; all in one group.
+    /// Reclaims pages, and returns the bits that left. All pages are in one group.
     fn out(lists: &mut PageLists, wanted: u64) -> Vec<u32> {
         let mut left = Vec::new();
         lists.reclaim(wanted, |_| (0, 0), |_, _| true, |_, bit| left.push(bit));
@@ -344,7 +344,8 @@ mod tests {
         lists.read(0, 0b00100);
         assert_eq!(out(&mut lists, 2), [2, 3]);
         assert_eq!((lists.active.len, lists.inactive.len), (2, 1));
-        // The active list is the longer one: its oldest page goes over, unless it is code that was touched again.
+        // The active list is the longer one, so its oldest page moves to the inactive list, unless it is code that was
+        // touched again.
         lists.access(0, 0b00001, true);
         assert_eq!(out(&mut lists, 1), [4]);
     }
@@ -355,7 +356,7 @@ mod tests {
         lists.read(0, 0b11_1000_0000);
         lists.read(0, 0b11_1000_0000);
         assert_eq!(out(&mut lists, 4), [0, 1, 2, 3]);
-        // Three others left after page 0, and three are active.
+        // Three other pages left after page 0, and three are active.
         lists.insert(0, (0, 0), 0b1001);
         assert_eq!(lists.marks[0].active & 0b1111, 0b1001);
         let mut lists = self::lists(8);

@@ -61,7 +61,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
 
-    /// Both published tables, and each row up to the byte before the next.
+    /// Both published tables; each row is tested up to the last byte before the next row.
     #[test]
     fn published_tables() {
         let first = [
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// The device that it all began with, what is smaller than a unit, nothing, and the largest there is.
+    /// The device that led to the patch, capacities below one unit, zero, and the largest capacity.
     #[test]
     fn edges() {
         for capacity in [505_000, 505 * KIB, 2 * MIB - 1, SECTOR, SECTOR - 1, 0] {

@@ -253,7 +253,7 @@ mod tests {
     };
     const END: u64 = 4000;
 
-    /// `index:order`, marked ones with an m, the part read page by page, the order used.
+    /// Folios as `index:order`, with an m if marked; the part that is read page by page; and the order that was used.
     fn told(placed: &Placement) -> String {
         let folio = |f: &Folio| {
             format!(
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The end of the file limits the folios; nothing is placed behind it.
+    /// The end of the file limits the folios; no folio is placed after it.
     #[test]
     fn the_end_of_the_file() {
         let empty = Folios::default();
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(place(SINGLE, &empty, 11, (11, 4, 2, 0)), "o0");
     }
 
-    /// A cached page ends the placement; the rest is read page by page, and a mark that is cached is lost.
+    /// A cached page ends the placement. The rest is read page by page, and a mark on a cached page is lost.
     #[test]
     fn what_is_cached() {
         assert_eq!(
@@ -364,7 +364,8 @@ mod tests {
         );
     }
 
-    /// Blocks of four pages: whole blocks, from the one that the window begins in. If that is cached, nothing is read.
+    /// Blocks of four pages: whole blocks are read, starting with the block in which the window begins. If it is
+    /// cached, nothing is read.
     #[test]
     fn smallest_folios() {
         let empty = Folios::default();

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::policy::folios_index::Folios;
 
-    /// Section 4.10: after many misses it takes 900 hits until a miss reads around again.
+    /// Section 4.10: after many misses, it takes 900 hits until a miss reads around the page again.
     #[test]
     fn the_miss_counter_stops_at_a_thousand() {
         let mut reader = KernelReader::new(32, 320);

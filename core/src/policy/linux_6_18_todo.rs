@@ -67,7 +67,8 @@ impl Todo {
 mod tests {
     use super::*;
 
-    /// Section 4.7: the next piece begins at the aligned end of the last, and what is left does not shrink with that.
+    /// Section 4.7: the next piece begins at the aligned end of the last one, and this does not reduce the remaining
+    /// pages.
     #[test]
     fn pieces_of_a_forced_read() {
         let pieces = |todo: Todo, order| todo.pieces(order).collect::<alloc::vec::Vec<_>>();

@@ -106,7 +106,8 @@ pub static INFO: Info = Info {
 mod tests {
     use super::*;
 
-    /// Strict comparisons: half of the window is too far, and an end in the middle of two boundaries goes up.
+    /// Comparisons are strict: a distance of half the window is too far, and an end halfway between two boundaries
+    /// moves up.
     #[test]
     fn the_nearer_boundary_and_the_upper_one_on_a_tie() {
         let rows = [

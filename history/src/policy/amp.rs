@@ -253,7 +253,7 @@ mod tests {
         stream
     }
 
-    /// The example of the header: the third read waits for the part and ends it.
+    /// The example in the header: the third read waits for the part and ends it.
     #[test]
     fn degree_and_trigger_distance_grow() {
         let mut late = stream(128 * KIB, FIRST_G);
@@ -262,7 +262,7 @@ mod tests {
         let mut early = stream(128 * KIB, FIRST_G);
         early.advance(128 * KIB, 256 * KIB, false, 64 << 20);
         assert_eq!((early.p, early.g), (256 * KIB, 8 * KIB));
-        // Half of a part: nothing ends, and a second wait for the same first page counts no more.
+        // Half of a part: no part ends, and a second wait for the same first page does not count.
         let mut half = stream(512 * KIB, FIRST_G);
         half.advance(128 * KIB, 256 * KIB, true, 64 << 20);
         half.advance(256 * KIB, 384 * KIB, true, 64 << 20);
@@ -274,10 +274,10 @@ mod tests {
         let mut stream = stream(64 * KIB, 60 * KIB);
         stream.shrink(16 * KIB);
         assert_eq!((stream.p, stream.g), (48 * KIB, 44 * KIB));
-        // The part is old now, so its end raises nothing.
+        // Pages of the part were evicted, so its end does not increase `p`.
         stream.advance(128 * KIB, 192 * KIB, false, 64 << 20);
         assert_eq!((stream.p, stream.g), (48 * KIB, 44 * KIB));
-        // No less than a read.
+        // The minimum is the size of a read.
         stream.shrink(1 << 30);
         assert_eq!((stream.p, stream.g), (48 * KIB, 44 * KIB));
         stream.len = PAGE;

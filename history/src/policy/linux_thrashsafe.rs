@@ -151,11 +151,11 @@ pub static INFO: Info = Info {
 mod tests {
     use super::*;
 
-    /// The second example of 2.7: what is left of the window is refreshed, and the window halved.
+    /// The second example of 2.7: the rest of the window is refreshed, and the window is halved.
     #[test]
     fn a_thrashed_window_is_refreshed_and_halved() {
         let pages = |from: u64, pages: u64| ByteRange::between(from * PAGE, (from + pages) * PAGE);
-        // Window of 64 from 1000; the page missed, what is refreshed, and the window then.
+        // A window of 64 from 1000: the missed page, the refreshed range, and the resulting window.
         let rows = [
             ((1000, 64, 1011), Some((1011, 53)), 32),
             ((1000, 64, 936), Some((936, 128)), 32),

@@ -173,7 +173,7 @@ pub static INFO: Info = Info {
 mod tests {
     use super::*;
 
-    /// The example of the header.
+    /// The example in the header.
     #[test]
     fn distance_and_combine_size_are_two_numbers() {
         let mut stream = ReadStream::new(2 << 20, 128 << 10);
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((stream.distance, stream.combine, stream.max), (32, 16, 256));
         stream.waited(16);
         assert_eq!((stream.distance, stream.combine), (64, 16));
-        // Requests without a wait leave the distance as it is and let the combine size grow.
+        // Requests without a wait do not change the distance, but the combine size grows.
         let mut early = ReadStream::new(2 << 20, 128 << 10);
         (0..3).for_each(|_| early.sent());
         assert_eq!((early.distance, early.combine), (1, 8));
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(stream.distance, 256);
     }
 
-    /// Miss, hit, miss: the hits between do not lower the distance. 256 hits in a row are the hold-off.
+    /// Miss, hit, miss: the hits in between do not lower the distance. The hold-off is 256 consecutive hits.
     #[test]
     fn the_distance_is_held_for_a_whole_largest_distance() {
         let mut stream = ReadStream::new(2 << 20, 128 << 10);

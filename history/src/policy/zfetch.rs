@@ -193,7 +193,7 @@ mod tests {
     const KIB: u64 = 1024;
     const MIB: u64 = 1 << 20;
 
-    /// The example of the header.
+    /// The example in the header.
     #[test]
     fn the_distance_doubles_and_then_waits_for_lateness() {
         let mut stream = ZfetchStream {

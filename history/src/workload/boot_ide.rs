@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// What a detector sees: where the reads break, and how many follow each other.
+    /// What a detector sees: where sequences end, and how many reads follow each other.
     #[test]
     fn sequences_are_those_of_the_tables() {
         let reads = reads(MIN_BYTES, 5);
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(long, STREAMS);
     }
 
-    /// Order of the runs, order on the disk and sizes within groups are drawn.
+    /// The order of the runs, the order on the disk and the sizes within groups are random.
     #[test]
     fn nothing_is_in_the_order_of_the_tables() {
         let (one, two) = (reads(MIN_BYTES, 1), reads(MIN_BYTES, 2));
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn extents_never_touch() {
         let extents = [vec![1; 9], vec![8], vec![3], vec![256; 2]];
-        // No block free but the one behind each of them: 2 + 1, 1 + 1, 1 + 1 and 64 + 1 blocks.
+        // The only free blocks are those after each extent: 2 + 1, 1 + 1, 1 + 1 and 64 + 1 blocks.
         let starts = place(&extents, FIRST_SECTOR + 72 * BLOCK, &mut Rng::new(1));
         let mut placed: Vec<(u64, u64)> = starts
             .into_iter()

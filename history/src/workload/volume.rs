@@ -300,7 +300,8 @@ mod tests {
             found
         };
         assert_eq!(of_length(|n| n > 10), [(11, 4), (13, 8), (15, 4), (20, 8)]);
-        // 200 - 59 reads in groups: three times the 38 of the table, and 27 more, of which the last 8 find 7.
+        // 200 - 59 reads in groups: three times the 38 reads of the table, and 27 more, of which the last group has 7
+        // instead of 8.
         let mut expected = [GROUPS.repeat(3), vec![1, 1, 1, 2, 2, 3, 4, 6, 7]].concat();
         expected.sort_unstable();
         assert_eq!(
@@ -312,7 +313,7 @@ mod tests {
         );
     }
 
-    /// The order of the extents and the sizes within groups are drawn.
+    /// The order of the extents and the sizes within groups are random.
     #[test]
     fn nothing_is_in_the_order_of_the_tables() {
         let lengths =
@@ -334,8 +335,8 @@ mod tests {
         assert_ne!(sizes_of_tens(&one), sizes_of_tens(&two));
     }
 
-    /// Streams in batches of the depth, about half of the groups too, the rest one after the other; each batch after
-    /// the last.
+    /// Streams are in batches of the depth, and so are about half of the groups; the rest is one read after the other.
+    /// Each batch begins after the previous one.
     #[test]
     fn batches_follow_each_other() {
         let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
@@ -374,7 +375,7 @@ mod tests {
         );
     }
 
-    /// Blocks read one after the other are within a zone, and the zones are all over the file.
+    /// Blocks that are read one after the other are within a zone, and the zones are spread over the file.
     #[test]
     fn zones_keep_together_what_is_read_together() {
         let needs = [1000, 1048, 2048, 5000, 1, 2];

@@ -183,7 +183,7 @@ mod tests {
         slices: None,
     };
 
-    /// How long each of `commands`, (file, KiB it begins at), took: 1 KiB each, all submitted at once.
+    /// The duration of each of `commands` (file, first KiB): 1 KiB each, all submitted at the same time.
     fn spans(commands: &[(u32, u64)]) -> Vec<u64> {
         let mut array = Array::new(MODEL);
         for (id, &(file, kib)) in commands.iter().enumerate() {
@@ -212,7 +212,8 @@ mod tests {
         let mut commands = vec![(1, 0), (2, 0)];
         commands.extend((0..66).map(|kib| (0, kib)));
         let spans = spans(&commands);
-        // Commands 1 and 2 were the others; the 65th after the second is the first that no longer sees either.
+        // Commands 1 and 2 belong to the other readers; the 65th command after the second is the first that sees
+        // neither.
         let alone = spans.iter().skip(2).position(|ns| *ns == 101_000);
         assert_eq!(alone, Some(62), "the first stream leaves with command 65");
         assert!(spans[2..64].iter().all(|ns| *ns == 301_000));

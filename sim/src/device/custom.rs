@@ -151,7 +151,7 @@ mod tests {
         ModelFile::of_preset(presets::find(name).expect("a preset")).to_toml()
     }
 
-    /// What `text` with `from` instead of `to` is refused for.
+    /// The error for the model's text with `from` replaced by `to`.
     fn refused(name: &str, from: &str, to: &str) -> String {
         let text = text_of(name);
         assert!(text.contains(from), "{from} is not in\n{text}");
@@ -288,7 +288,7 @@ mod tests {
         std::fs::create_dir(&sub).expect("a directory");
         assert!(error(&sub).contains("not a regular file"));
         let path = dir.path().join("long.toml");
-        // As long as allowed is read, and is no model; one more byte is not.
+        // A file of the maximum size is read, but is not a model; with one more byte it is not read.
         std::fs::write(&path, " ".repeat(MAX_FILE_BYTES as usize)).expect("written");
         assert!(error(&path).contains("missing field"));
         std::fs::write(&path, " ".repeat(MAX_FILE_BYTES as usize + 1)).expect("written");

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::device::run_dry;
 
-    /// 100 us for each transfer of at most 8 KiB, 1 us for each KiB up to 4 KiB and half of that from there on.
+    /// 100 us for each transfer of at most 8 KiB, 1 us for each KiB up to 4 KiB, and 0.5 us for each KiB after that.
     const MODEL: DiskModel = DiskModel {
         command_ns: 100_000,
         max_transfer_bytes: Some(8192),
@@ -387,7 +387,7 @@ mod tests {
             .map(|(at, a)| (at, a.id))
             .collect();
         assert_eq!(at, [(104_000, 1), (208_000, 2), (308_000, 3)]);
-        // Idle since 308 us: the next one begins when it comes, not when the disk fell idle.
+        // The disk is idle since 308 us. The next command begins when it is submitted, not when the disk became idle.
         disk.submit(1_000_000, command(4, 4096));
         assert_eq!(disk.next_time(), Some(1_104_000));
     }
@@ -403,7 +403,8 @@ mod tests {
         assert_eq!(out.iter().map(|a| a.id).collect::<Vec<_>>(), [1, 2]);
     }
 
-    /// The coefficients that are found for what these ones make of commands of so many KiB.
+    /// Generates times of commands with these sizes in KiB from the given coefficients, and returns the fitted
+    /// coefficients.
     fn found(form: &Form, put_in: &[f64], sizes: &[u64]) -> Option<Vec<f64>> {
         let terms: Vec<Vec<f64>> = sizes.iter().map(|kib| form.terms(kib << 10)).collect();
         let ns = |terms: &Vec<f64>| terms.iter().zip(put_in).map(|(t, c)| t * c).sum();
@@ -431,7 +432,7 @@ mod tests {
         assert!(got.iter().zip(put_in).all(is_near), "{got:?}");
     }
 
-    /// A straight line through points that would put its foot below 0 goes through 0.
+    /// If a straight line through the points would begin below 0, the fitted line goes through 0.
     #[test]
     fn no_coefficient_is_negative() {
         let line = with_knees(&[]);

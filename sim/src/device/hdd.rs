@@ -233,7 +233,8 @@ mod tests {
     const KIB: u64 = 1024;
     const TURN: u64 = 10 * MS;
 
-    /// 10 ms a turn, 100 MB/s everywhere (1 MB a track), 0.1 ms a command, a move of 1 ms and more, no buffer, no choice.
+    /// 10 ms per revolution, 100 MB/s everywhere (1 MB per track), 0.1 ms per command, seeks of 1 ms or more, no
+    /// buffer, and a queue depth of 1.
     const PLAIN: HddModel = HddModel {
         capacity_bytes: 1_000_000_000,
         rpm: 6_000,
@@ -257,7 +258,7 @@ mod tests {
         queue_depth: 1,
         patience_ns: u64::MAX,
     };
-    /// The same with a buffer of two segments of 256 KiB, a hit of 0.05 ms and 1 GB/s.
+    /// Like [`PLAIN`], with a buffer of two segments of 256 KiB, and hits of 0.05 ms at 1 GB/s.
     const BUFFERED: HddModel = HddModel {
         buffer: BufferModel {
             segments: 2,
@@ -268,7 +269,7 @@ mod tests {
         ..PLAIN
     };
 
-    /// When `commands`, (time, file, start, len), end: by their order.
+    /// The end times of `commands` (time, file, start, len), in their order.
     fn ends(model: HddModel, commands: &[(u64, u32, u64, u64)]) -> Vec<u64> {
         let mut disk = Hdd::new(model, 7);
         let mut ends = vec![0; commands.len()];
@@ -286,8 +287,8 @@ mod tests {
         ends
     }
 
-    /// Command, move and wait: the end is when the platter has the last byte under the head, so the same place ends a
-    /// whole number of turns later, and the wait is never a turn.
+    /// Overhead, seek and wait: a command ends when its last byte is under the head. So the same position ends whole
+    /// revolutions later, and the wait is always less than one revolution.
     #[test]
     fn a_command_is_overhead_move_wait_and_bytes() {
         let commands = [
@@ -317,7 +318,7 @@ mod tests {
             (150 * MS + away..150 * MS + away + TURN).contains(&third),
             "a move back is a move: {third}"
         );
-        // 160 MB are 160 tracks: both places have the same angle.
+        // 160 MB are 160 tracks, so both positions have the same angle.
         assert_eq!((third - second) % TURN, 0);
     }
 
@@ -339,7 +340,7 @@ mod tests {
                 .map(|pair| pair[1] - pair[0])
                 .collect::<Vec<_>>()
         };
-        // 10,000 bytes are 0.1 ms: they have just gone by when the next command is understood.
+        // 10,000 bytes are 0.1 ms: they have just passed when the next command starts.
         assert_eq!(chase(PLAIN), [TURN + 100_000; 3]);
         assert_eq!(
             chase(BUFFERED),
@@ -348,8 +349,8 @@ mod tests {
         );
     }
 
-    /// Windows as long as a segment, each asked for when the last has come: the head never stops. Late ones find it
-    /// stopped, and lose what is left of the turn, once.
+    /// Windows of the length of a segment, each requested when the last one has arrived, keep the head reading. With a
+    /// delay the head has stopped, and the rest of a revolution is lost once.
     #[test]
     fn windows_of_a_whole_segment_stream() {
         let window = 256 * KIB;
@@ -395,16 +396,16 @@ mod tests {
             next(len + 256 * KIB, KIB) > 100_000 + 10 * KIB,
             "one further is not there"
         );
-        // What is held and what is not: the platter decides.
+        // Bytes that are in the buffer and bytes that are not: the latter take platter time.
         assert!(next(len + 255 * KIB, 2 * KIB) > 100_000 + 10 * KIB);
-        // Read on again behind a hit in a full segment, after the wait for the turn.
+        // Reading continues after a hit in a full segment, once the position comes by again.
         let again = [
             (0, 0, 0, len),
             (late, 0, len, 100 * KIB),
             (late + 100 * MS, 0, len + 300 * KIB, KIB),
         ];
         assert_eq!(ends(BUFFERED, &again)[2], late + 100 * MS + hit(KIB));
-        // A hit is not before the head was there.
+        // A hit cannot end before the head has read the bytes.
         let early = ends(BUFFERED, &[(0, 0, 0, len), (0, 0, len, 100_000)]);
         assert_eq!(early[1] - early[0], MS);
     }
@@ -418,7 +419,7 @@ mod tests {
         ];
         let took = ends(BUFFERED, &together)[2] - 100 * MS;
         assert!(took > 1000 * 10 + 100_000 + 8 * MS, "moved back: {took}");
-        // A segment of the past is kept, until two others have come.
+        // An older segment is kept until two others have been used.
         let past = [
             (0, 0, 0, 10_000),
             (100 * MS, 0, 500_000_000, 10),
@@ -432,13 +433,13 @@ mod tests {
             (300 * MS, 0, 0, 1000),
         ];
         assert!(ends(BUFFERED, &gone)[3] - 300 * MS > MS);
-        // Bytes of another file are not bytes of this one, wherever it is.
+        // Bytes of another file do not count as bytes of this one, whatever the position.
         assert!(
             ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000
         );
     }
 
-    /// Two files that lie in one place are still two.
+    /// Two files at the same position are still two files.
     #[test]
     fn a_hit_needs_the_same_file() {
         let place = Hdd::new(BUFFERED, 7).place(1, 0);
@@ -452,7 +453,7 @@ mod tests {
         assert!(took(0, place) > 100_000);
     }
 
-    /// 0.2 MB behind the end of a long read is 2 ms away, without a move: the arm is where the read ended.
+    /// A position 0.2 MB after the end of a long read is 2 ms away, without a seek: the arm is where the read ended.
     #[test]
     fn the_arm_ends_at_the_last_byte() {
         let ends = ends(
@@ -477,7 +478,7 @@ mod tests {
             order
         };
         assert_eq!(order(PLAIN), [0, 1, 2, 3]);
-        // At 0.3 of a turn, at 0.9 of it, and one that cannot be reached within this turn.
+        // Positions at 0.3 and 0.9 of a revolution, and one that cannot be reached within this revolution.
         assert_eq!(
             order(HddModel {
                 queue_depth: 4,
@@ -502,7 +503,7 @@ mod tests {
         );
     }
 
-    /// Near ones come without end; the far one goes when its patience is over, and not before.
+    /// Near commands keep coming. The far command is served when its patience has expired, and not before.
     #[test]
     fn no_reader_starves() {
         let model = HddModel {

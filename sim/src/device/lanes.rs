@@ -123,7 +123,7 @@ mod tests {
 
     const US: u64 = 1000;
 
-    /// 50 us and 1 us for each KiB alone; the link takes half a us for each KiB; 3 at once.
+    /// A single command takes 50 us and 1 us for each KiB; the link takes 0.5 us for each KiB; 3 lanes.
     const MODEL: LanesModel = LanesModel {
         latency_ns: 50 * US,
         ps_per_kib: 1_000_000,
@@ -131,7 +131,7 @@ mod tests {
         link_ps_per_kib: 500_000,
     };
 
-    /// When each of `kib`, all given at `at`, is done.
+    /// The end times of commands of `kib` KiB, all submitted at `at`.
     fn ends(model: LanesModel, at: u64, kib: &[u64]) -> Vec<u64> {
         let commands: Vec<_> = kib.iter().map(|kib| (0, 0, kib << 10)).collect();
         ends_of(&mut Lanes::new(model), at, &commands)
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_link_lets_them_in_one_by_one_and_lanes_are_few() {
-        // In at 0, 2 and 4 us; the fourth when the first is done, at 54.
+        // Three commands enter at 0, 2 and 4 us; the fourth when the first has ended, at 54 us.
         let all = ends(MODEL, 0, &[4, 4, 4, 4]);
         assert_eq!(all, [54 * US, 56 * US, 58 * US, 108 * US]);
         let wide = LanesModel { lanes: 64, ..MODEL };

@@ -237,7 +237,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 1 ms, 10 ns a byte on a connection, 5 ns on the link.
+    /// 1 ms, 10 ns per byte on a connection, 5 ns per byte on the link.
     const MODEL: NetModel = NetModel {
         rtt_ns: MS,
         rtt_p99_ns: None,
@@ -251,7 +251,7 @@ mod tests {
         Command::new(id, 0, id << 20, len)
     }
 
-    /// When each command was done, by id.
+    /// The end time of each command, with its id.
     fn ends(device: &mut Net) -> Vec<(u64, u64)> {
         let done = run_dry(device).into_iter().filter(|(_, a)| a.done);
         let mut ends: Vec<(u64, u64)> = done.map(|(at, a)| (a.id, at)).collect();
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(run_dry(&mut net), expected);
     }
 
-    /// Two fill the link, four must share it, and all of them end within one round of chunks.
+    /// Two transfers fill the link. Four must share it, and all end within one round of chunks.
     #[test]
     fn transfers_share_the_link_fairly() {
         let len = 10 * CHUNK_BYTES;
@@ -325,7 +325,7 @@ mod tests {
         assert!(ends[0].1 + round_ns > ends[3].1, "{ends:?}");
     }
 
-    /// As one message each: the short read waits for all of the long one, and nothing of that comes early.
+    /// With one message per reply, the short read waits for all of the long one, and no byte of it comes early.
     #[test]
     fn whole_answers_do_not_take_turns() {
         let model = NetModel {
@@ -362,7 +362,7 @@ mod tests {
         );
     }
 
-    /// A short read that comes while a long one runs waits for one chunk of it at most.
+    /// A short read that is submitted while a long one is running waits for at most one of its chunks.
     #[test]
     fn a_short_read_overtakes_a_long_one() {
         let model = NetModel {
@@ -394,10 +394,10 @@ mod tests {
             ends(&mut net),
             [(1, MS + 1000), (2, 2 * MS + 2000), (3, 3 * MS + 3000)]
         );
-        // One that comes when the connection has long been idle begins at once.
+        // A command that is submitted when the connection has long been idle begins at once.
         net.submit(9 * MS, command(4, 100));
         assert_eq!(ends(&mut net), [(4, 10 * MS + 1000)]);
-        // Also when its owner has not let the device catch up.
+        // This also holds if the owner has not advanced the device before.
         net.submit(20 * MS, command(5, 100));
         net.submit(30 * MS, command(6, 100));
         assert_eq!(ends(&mut net), [(5, 21 * MS + 1000), (6, 31 * MS + 1000)]);
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(ends(&mut net)[2], (3, 2 * MS + 2000));
     }
 
-    /// The round trip belongs to the bytes and to how often they were fetched, not to what else was asked before.
+    /// The round trip depends on the bytes and on how often they were fetched, not on earlier requests for other bytes.
     #[test]
     fn luck_is_keyed() {
         let model = NetModel {

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(turns, [(0, 101), (1, 101), (0, 99), (1, 99)]);
     }
 
-    /// A reader that comes back at once keeps its turn; one that stays away loses it after 8 ms.
+    /// A reader that submits its next command at once keeps its turn; without a command it loses the turn after 8 ms.
     #[test]
     fn the_array_idles_for_the_reader_whose_turn_it_is() {
         let mut sliced = SlicedArray::new(MODEL, Slices::CFQ);
@@ -225,7 +225,7 @@ mod tests {
             (1, None),
             "nothing is left to wait for"
         );
-        // Alone again: no one else waits, so the slice does not matter.
+        // Only one reader is left: no other waits, so the slice does not matter.
         sliced.submit(500 * MS, command(3, 1));
         sliced.advance(501 * MS, &mut out);
         assert_eq!(out.len(), 4);

@@ -271,7 +271,8 @@ mod tests {
 
     const US: u64 = 1000;
 
-    /// 2 channels of 2 dies, pages of 4000 bytes: 10 us a command, 50 us a page, 10 ns a byte on a channel, 2 on the link.
+    /// 2 channels with 2 dies each, pages of 4000 bytes; 10 us per command, 50 us per page, 10 ns per byte on a
+    /// channel, 2 ns on the link.
     const MODEL: SsdModel = SsdModel {
         channels: 2,
         dies_per_channel: 2,
@@ -284,7 +285,7 @@ mod tests {
         tail: None,
     };
 
-    /// When each of `commands`, (start, len) of file 0 and all given at 0, is done.
+    /// The end times of `commands` (start, len) of file 0, all submitted at 0.
     fn ends(model: SsdModel, commands: &[(u64, u64)]) -> Vec<u64> {
         let commands: Vec<_> = commands
             .iter()
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn page_ranges_overlap_if_they_share_a_page() {
         let alone = 108 * US;
-        // Two channels: they meet on the link.
+        // Two channels: the pages wait for each other only on the link.
         assert_eq!(ends(MODEL, &[(0, 8000)]), [alone + 8 * US]);
         // Two dies of one channel: the second waits for the channel.
         assert_eq!(
@@ -322,21 +323,21 @@ mod tests {
             ends(MODEL, &[(0, 4000), (16_000, 4000)]),
             [alone, alone + 50 * US]
         );
-        // A command that crosses a page is two.
+        // A command that crosses a page boundary has two pages.
         assert_eq!(
             ends(MODEL, &[(3900, 200)]),
             [10 * US + 50 * US + US + 2 * 200]
         );
     }
 
-    /// The first ready transfer goes first, whatever the order of arrival.
+    /// The transfer that is ready first goes first, whatever the order of arrival.
     #[test]
     fn channels_serve_by_readiness() {
         let [_, second_die, short] = ends(MODEL, &[(0, 4000), (16_000, 4000), (8000, 400)])[..]
         else {
             panic!("three")
         };
-        // Over the channel at 104 us, and then behind the first page on the link, which is free at 108 us.
+        // It leaves the channel at 104 us, and then waits for the first page on the link, which is free at 108 us.
         assert_eq!(short, 108 * US + 800);
         assert_eq!(second_die, 10 * US + 100 * US + 40 * US + 8 * US);
     }
@@ -346,7 +347,7 @@ mod tests {
         let rate = |bytes: u64| bytes as f64 / ends(MODEL, &[(0, bytes)])[0] as f64;
         let rates = [4000, 8000, 16_000, 64_000, 1_000_000].map(rate);
         assert!(rates.is_sorted_by(|a, b| a < b), "{rates:?}");
-        // Four dies give 4 pages in 50 us, two channels 2 in 40 us: the channels are the narrowest.
+        // Four dies read 4 pages in 50 us, two channels transfer 2 in 40 us: the channels are the bottleneck.
         assert!((0.19..0.2).contains(&rates[4]), "{rates:?}");
         let pages: Vec<_> = (0..8).map(|n| (n * 4000, 4000)).collect();
         let last = |depth| {
@@ -392,7 +393,7 @@ mod tests {
         let median = times[10_000];
         assert!(median.abs_diff(60_500) < 1000, "{median}");
         let slow = times.iter().filter(|t| **t > 200 * US).count();
-        // One in fifty collides; 8 of 10 of the programs and 97 of 100 of the erases last longer than 150 us.
+        // One in fifty collides; 8 of 10 program operations and 97 of 100 erase operations last longer than 150 us.
         assert!((290..430).contains(&slow), "{slow}");
         assert!(
             (3500 * US..4300 * US).contains(&times[19_999]),

@@ -106,7 +106,8 @@ mod tests {
 
     const US: u64 = 1000;
 
-    /// When each of `kib`, all given at 0, is done, in microseconds and without the time of the device itself.
+    /// The end times of commands of `kib` KiB, all submitted at 0, in microseconds and without the time of the device
+    /// itself.
     fn ends(throttle: Throttle, kib: &[u64]) -> Vec<u64> {
         let model = NetModel {
             rtt_ns: 1_000_000_000,
@@ -122,7 +123,7 @@ mod tests {
         ends.iter().map(|at| (at - model.rtt_ns) / US).collect()
     }
 
-    /// The example of the header, and a bucket of two tokens.
+    /// The example in the header, and a bucket of two tokens.
     #[test]
     fn a_command_waits_for_its_tokens() {
         let volume = Throttle {

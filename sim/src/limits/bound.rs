@@ -212,7 +212,7 @@ mod tests {
         let preset = presets::find("x25-m").expect("a preset");
         let of = |w: &Workload| Bound::of(w, preset, 512);
         assert_eq!(of(&workload(1, &[0, 1000, 5000])).readers_ns, 7200);
-        // Two at once: half of three copies and of three times the least pause.
+        // Two requests outstanding: half of three copies and of three times the shortest pause.
         assert_eq!(
             of(&workload(2, &[300, 1000, 5000])).readers_ns,
             (1200 + 900) / 2
@@ -234,7 +234,8 @@ mod tests {
         assert_eq!(Bound::of(&w, preset, 512).device_ns, once.device_ns);
     }
 
-    /// By hand, 400 ns for each KiB: touches of a page of 512 bytes are 200 ns, the first of each block of 64 KiB alone.
+    /// Computed by hand, with 400 ns for each KiB: a touch of a page of 512 bytes takes 200 ns, and only the first
+    /// touch in each block of 64 KiB counts.
     #[test]
     fn touches_are_charged_where_they_surely_are_the_first() {
         const FAR: u64 = 64 << 10;
@@ -256,7 +257,7 @@ mod tests {
         };
         assert_eq!(of(vec![job(0, None, &[0, 511, FAR, 512, 0])], 512), 400);
         assert_eq!(of(vec![job(0, None, &[0, 511, 512, 0])], 1024), 400);
-        // One mapping along a chain, one for each job of it, and one that two readers share.
+        // One mapping along a chain, one mapping for each job of a chain, and one mapping shared by two readers.
         assert_eq!(
             of(vec![job(0, None, &[0]), job(0, Some(0), &[0, FAR])], 512),
             400
@@ -269,14 +270,14 @@ mod tests {
             of(vec![job(0, None, &[0]), job(0, None, &[0, FAR])], 512),
             0
         );
-        // A branch of a chain is another reader too.
+        // A branch of a chain is also another reader.
         let branched = vec![
             job(1, None, &[0]),
             job(0, Some(0), &[0]),
             job(0, Some(0), &[FAR]),
         ];
         assert_eq!(of(branched, 512), 200);
-        // The end of the file is no whole page.
+        // The last page of the file is not a whole page.
         let last = Workload {
             files: vec![600],
             jobs: vec![job(0, None, &[599])],
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(Bound::of(&last, preset, 512).readers_ns, 34, "88 bytes");
     }
 
-    /// Pauses before requests that are made at once are no pauses, and those after the last read do not count.
+    /// Pauses before requests that are issued at once do not count, and pauses after the last read do not count.
     #[test]
     fn pauses_count_up_to_the_last_read() {
         let preset = presets::find("rbd").expect("a preset that charges no copies");

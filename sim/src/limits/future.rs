@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn jobs_are_merged_by_the_time_they_would_take() {
-        // The second job reads twice as much in one request: its second comes after two of the first.
+        // The second job reads twice as much in each request, so its second request comes after two of the first job.
         let f = future(&[
             &[(0, 512), (512, 512), (1024, 512)],
             &[(5120, 1024), (6144, 512)],
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(starts, [0, 2, 4, 1, 3]);
     }
 
-    /// The second job of a chain begins behind the first; a touch is of its page; a hint is of nothing.
+    /// The second job of a chain begins after the first. A touch is of its page, and a hint touches nothing.
     #[test]
     fn a_chain_comes_in_its_order() {
         let mut w = workload(&[&[(0, 512), (512, 512)], &[(1024, 512)], &[(2048, 512)]]);

@@ -448,7 +448,7 @@ mod tests {
     use crate::device::{Arrival, Command};
     use foreread_core::units::PageSize;
 
-    /// It always has something to say, and never says it.
+    /// A device that always has a next event, but no arrivals.
     struct Mute(u64);
 
     impl Device for Mute {
@@ -499,7 +499,7 @@ mod tests {
         });
     }
 
-    /// More events than a standstill may have, and a reader that gets on between them.
+    /// More events than are allowed without progress, but a reader makes progress between them.
     #[test]
     fn a_long_run_is_not_a_stall() {
         let run = with_oracle("hdd-theory", 200, |mut oracle| {
@@ -509,8 +509,8 @@ mod tests {
         assert_eq!(run.stats.demand_reads, 200);
     }
 
-    /// One fetch at a time, and one that was asked for is in the list of those still when it has come and gone: it is
-    /// not fetched again without a reader.
+    /// With one fetch at a time, a requested extent is still in the list after it has arrived and left; it is not
+    /// fetched again without a reader.
     #[test]
     fn requested_bytes_are_fetched_once() {
         for ahead in [false, true] {
@@ -527,7 +527,7 @@ mod tests {
         }
     }
 
-    /// As much as the cache holds, to the page, and one flight takes all of it, however many lanes there are.
+    /// One fetch takes exactly as many pages as the cache holds, whatever the number of lanes.
     #[test]
     fn one_flight_fills_the_cache() {
         for model in ["hdd-theory", "rbd"] {

@@ -127,7 +127,7 @@ mod tests {
                 .all(|r| r.offset % 4096 == 0 && r.offset + r.len <= 1 << 30)
         );
         assert!(requests.iter().any(|r| r.offset % 65_536 != 0));
-        // As much as the file holds, thrown at it at random: 1 - 1/e of it is met.
+        // As many random reads as the file has records cover 1 - 1/e of it.
         let part = workload.distinct_bytes(4096) as f64 / (1u64 << 30) as f64;
         assert!((part - 0.632).abs() < 0.01, "{part}");
         assert!(

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn half_of_each_cluster_and_each_once() {
         let workload = built("clustered-random", 64 << 20, 1);
-        // 256 clusters, a tenth of them rounded up, 32 records of each.
+        // 256 clusters, of which a tenth (rounded up) is visited, with 32 records each.
         assert_eq!(workload.reads(), 26 * 32);
         assert_eq!(
             workload.distinct_bytes(4096),
@@ -103,7 +103,7 @@ mod tests {
             .filter(|w| w[0].offset + w[0].len == w[1].offset)
             .count();
         assert!(next < reads.len() / 20, "{next} follow each other");
-        // The places within the clusters are not the same in each.
+        // The positions within a cluster differ from cluster to cluster.
         let firsts: HashSet<u64> = reads
             .chunks(32)
             .map(|of| of[0].offset % (256 << 10))

@@ -131,7 +131,8 @@ mod tests {
         assert!(reads.iter().all(|r| r.think_ns == 3000));
         let part = reads.iter().filter(|r| r.offset < 16 << 20).count() as f64 / reads.len() as f64;
         assert!((part - 0.25).abs() < 0.02, "{part} in the first quarter");
-        // Half of the records after 0.693 reads for each: 28 % of the reads are of one that was read before.
+        // Half of the records have been read after 0.693 reads for each; 28 % of the reads are of a record that was
+        // read before.
         let again = 1.0 - workload.distinct_bytes(4096) as f64 / workload.bytes() as f64;
         assert!((again - 0.279).abs() < 0.01, "{again} again");
     }

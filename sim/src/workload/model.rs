@@ -387,7 +387,7 @@ mod tests {
         workload.files.push(1 << 20);
         workload.jobs.push(Job::new(1, 1, vec![read(20_000, 10)]));
         assert_eq!(workload.distinct_bytes(4096), 3 * 4096 + 3136 + 4096);
-        // Reads inside a longer one add nothing; the same bytes of another file do.
+        // Reads inside a longer read add nothing; the same bytes of another file do.
         workload.jobs[0].requests = vec![read(0, 4096)];
         workload.jobs[1].requests = vec![read(0, 4096), read(512, 512), read(1024, 512)];
         assert_eq!(workload.distinct_bytes(512), 2 * 4096);
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(workload.distinct_bytes(512), 2 * 4096 + 512);
     }
 
-    /// A touch demands its page, a hint demands nothing.
+    /// A touch demands its page; a hint demands nothing.
     #[test]
     fn touches_count_and_hints_do_not() {
         let hint = Request::hint(Advice::WillNeed, 0, 40_000);

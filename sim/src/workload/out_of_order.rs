@@ -56,7 +56,7 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
 mod tests {
     use crate::workload::{MAX_READS, built, parse, refused};
 
-    /// The records of a file of `size` bytes in the order they are read.
+    /// The records of a file of `size` bytes in the order in which they are read.
     fn order(text: &str, size: u64) -> Vec<u64> {
         let workload = built(text, size, 0);
         assert_eq!(

@@ -98,7 +98,7 @@ mod tests {
                     .all(|w| w[0].offset + w[0].len == w[1].offset && w[0].len == 32_768)
             );
         }
-        // Whole records when they share; the rest is not read.
+        // If the files divide the size, each has whole records; the rest is not read.
         let workload = built("readers:streams=3", 1 << 20, 0);
         assert_eq!(
             (workload.files.as_slice(), workload.reads()),

@@ -101,7 +101,7 @@ mod tests {
                 .ends_with("record=1 makes 33554433 reads of this size, more than 33554432")
         );
         assert!(parse("skip:read=0").is_err());
-        // What is skipped is not counted.
+        // Skipped records do not count.
         assert!(
             parse("skip:record=1,read=1,skip=33554432")
                 .expect("valid")

@@ -76,7 +76,7 @@ mod tests {
         let default = built("strided", 64 << 20, 0);
         assert_eq!((default.reads(), default.bytes()), (128, 8 << 20));
         assert_eq!(built("strided", 0, 0).reads(), 0);
-        // Reads may touch.
+        // Reads may be adjacent.
         assert_eq!(built("strided:record=4K, stride=4K", 8192, 0).bytes(), 8192);
     }
 

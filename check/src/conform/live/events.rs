@@ -118,7 +118,7 @@ mod tests {
         parse(line).expect("well formed").expect("not empty").event
     }
 
-    /// As Linux 6.18 writes them.
+    /// Events as Linux 6.18 formats them.
     #[test]
     fn every_event_is_read() {
         let head = "           <...>-28338   [001] .....  4711.123456: ";
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(event("CPU:1 [LOST 12 EVENTS]"), Event::Lost);
     }
 
-    /// A command may be called anything, and a line of another form is not passed over.
+    /// A command may have any name, and a line with an unknown format is an error.
     #[test]
     fn odd_lines() {
         let line = " a-b [1] c: d-77  [000] d..2.  1.5: mm_filemap_delete_from_page_cache: dev 7:1 ino 1f pfn=0x1 ofs=0 order=0";

@@ -95,7 +95,7 @@ fn sum(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Lines as Linux 6.18 has them.
+    /// Lines as in Linux 6.18.
     #[test]
     fn the_counters_that_rise() {
         let text = "nr_free_pages 700\npgscan_kswapd 1\nallocstall_normal 20\npgsteal_file 7\npgscan_file 300\ncompact_fail 4000\n";
@@ -103,12 +103,12 @@ mod tests {
         assert!(sum(&std::fs::read_to_string(PLACE).expect("this system's")) < u64::MAX / 2);
     }
 
-    /// A rise holds for an episode that begins up to a second later.
+    /// A rise counts for an episode that begins up to a second later.
     #[test]
     fn a_rise_has_an_aftermath() {
         let mut pressure = Pressure::open().expect("opened");
         let now = Instant::now();
-        // Whatever this machine does meanwhile: the latest rise is the one that is set here, or a later one.
+        // Whatever this machine does meanwhile, the latest rise is the one set here, or a later one.
         (pressure.risen, pressure.episode) = (Some(now), now + AFTERMATH);
         assert!(pressure.is_felt().expect("read"));
         (pressure.risen, pressure.episode) = (Some(now), now + 600 * AFTERMATH);

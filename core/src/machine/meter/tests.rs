@@ -1,4 +1,4 @@
-//! Tests of the meter: fetches that go out and arrive at given times, and the figures that they show.
+//! Tests of the meter: fetches are submitted and arrive at given times, and the figures are checked.
 
 use super::*;
 
@@ -20,8 +20,8 @@ fn four_fetches_together() {
     );
 }
 
-/// Three of 8 MiB go out together and land whole after 120 ms, while one of 4 KiB is in flight for 0.2 ms: 209 MB/s, and not 126 GB/s. The
-/// classes of `ArrivalHistogram` make up to a third more or less of it.
+/// Three fetches of 8 MiB are submitted together and land whole after 120 ms, while a fetch of 4 KiB is in flight for
+/// 0.2 ms. The rate is 209 MB/s, not 126 GB/s. The classes of `ArrivalHistogram` change it by up to a third.
 #[test]
 fn a_short_fetch_beside_long_ones_shows_no_higher_rate() {
     let mut meter = Meter::default();
@@ -34,7 +34,8 @@ fn a_short_fetch_beside_long_ones_shows_no_higher_rate() {
     meter.arrived(&mut short, 4096, MS / 5);
     meter.ended(&short, MS / 5);
     assert_eq!(meter.rate() / 1_000_000, 270);
-    // In parts, each under way since the one before: 1 MiB in 5 ms, of which the short fetch sees one.
+    // Bytes arrive in parts, each in flight since the previous one: 1 MiB every 5 ms. The short fetch sees one of these
+    // parts.
     let mut meter = Meter::default();
     let mut long = meter.sent(0, 8 << 20);
     for n in 1..=8 {
@@ -58,7 +59,7 @@ fn the_rate_of_one_fetch_counts_from_its_first_bytes() {
     assert_eq!(meter.rate(), (1 << 20) * 50);
 }
 
-/// Bytes that were there before say nothing of the source, and are not waited for.
+/// Bytes that were read earlier show nothing about the source, and the meter does not wait for them.
 #[test]
 fn what_is_left_out_changes_no_figure() {
     let mut meter = Meter::default();
@@ -73,7 +74,7 @@ fn what_is_left_out_changes_no_figure() {
     );
 }
 
-/// A request that was no fetch has a latency until a fetch has one.
+/// The latency of a request that is not a fetch counts until a fetch has been measured.
 #[test]
 fn another_answer_counts_until_a_fetch_is_measured() {
     let mut meter = Meter::default();
@@ -86,7 +87,8 @@ fn another_answer_counts_until_a_fetch_is_measured() {
     assert_eq!(meter.latency_ns(), 30 * MS);
 }
 
-/// Behind four others 8 MiB in parts of 1 MiB count as 16, and show a rate before their end; landed whole they count as one.
+/// After four others, a fetch of 8 MiB in parts of 1 MiB counts as 16 and shows a rate before its end; if it lands
+/// whole, it counts as one.
 #[test]
 fn a_long_fetch_counts_by_its_pieces() {
     let count = |parts: u64| {
@@ -103,7 +105,8 @@ fn a_long_fetch_counts_by_its_pieces() {
     assert_eq!(count(1), ((0, false), 1));
 }
 
-/// Eight fetches in a row that take 30 times as long are another latency; seven may be chance. So are eight quick ones.
+/// Eight consecutive fetches that take 30 times as long show a new latency; seven may be chance. The same applies to
+/// eight fast ones.
 #[test]
 fn a_step_of_the_latency_is_followed() {
     let mut meter = Meter::default();
@@ -121,7 +124,7 @@ fn a_step_of_the_latency_is_followed() {
     assert_eq!((0..8).map(|_| fetch(2 * MS)).last(), Some(2 * MS));
 }
 
-/// Six requests of 128 KiB wait for each other on a link of 62.5 MB/s: each takes 12.6 ms, of which 0.7 are latency.
+/// Six requests of 128 KiB wait for each other on a link of 62.5 MB/s. Each takes 12.6 ms, of which 0.7 ms are latency.
 #[test]
 fn a_queue_is_not_latency() {
     let mut meter = Meter::default();
@@ -142,7 +145,7 @@ fn a_queue_is_not_latency() {
         (meter.latency_ns(), meter.rate() / 1_000_000),
         (latency, 59)
     );
-    // The path gets 100 ms longer: no queue explains that.
+    // The path becomes 100 ms longer, which no queue explains.
     for _ in 0..200 {
         let mut sent = queue.pop_front().expect("six");
         meter.arrived(&mut sent, len, after + 100 * MS);
@@ -156,7 +159,8 @@ fn a_queue_is_not_latency() {
     );
 }
 
-/// 15 ms are in the middle of what fetches behind others take, of which some take 5 ms: that is no lower latency. 4 to 9 ms are one.
+/// Queued fetches take 15 ms in the median, and some take 5 ms: the latency is not lower. If they take 4 to 9 ms, it
+/// is.
 #[test]
 fn the_minimum_is_not_the_latency() {
     let mut meter = Meter::default();
@@ -173,7 +177,7 @@ fn the_minimum_is_not_the_latency() {
     assert!(fetch(8, 5 * MS) < 8 * MS);
 }
 
-/// 4 KiB at a time show 40 kB/s and say nothing of the 10 MB/s of before.
+/// Reads of 4 KiB at a time show 40 kB/s, which does not change the earlier rate of 10 MB/s.
 #[test]
 fn a_source_that_is_not_busy_keeps_its_rate() {
     let mut meter = Meter::default();
@@ -188,7 +192,8 @@ fn a_source_that_is_not_busy_keeps_its_rate() {
     assert_eq!(fetch(0, 4096), 10_485_760);
 }
 
-/// The first fetch of an object costs no request, and eight readers follow at once: 30 ms are the latency, and no queue of 52 MB/s.
+/// The first fetch of an object costs no request, and eight readers follow at once. 30 ms are the latency, and not a
+/// queue at 52 MB/s.
 #[test]
 fn without_an_idle_moment_the_least_time_is_the_latency() {
     let mut meter = Meter::default();
@@ -201,7 +206,7 @@ fn without_an_idle_moment_the_least_time_is_the_latency() {
     assert_eq!(meter.latency_ns(), 30 * MS);
 }
 
-/// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.
+/// A rate that is not reached again is forgotten after two rounds, and a busy source updates its latency.
 #[test]
 fn old_figures_are_forgotten() {
     let mut meter = Meter::default();
@@ -214,6 +219,6 @@ fn old_figures_are_forgotten() {
     assert_eq!(fetch(0, 1 << 20, MS), (MS, 1_048_576_000));
     let mut last = (0, 0);
     (0..64 * 20).for_each(|_| last = fetch(8, 1 << 20, 100 * MS));
-    // A MiB takes 1 ms of it at the rate of before.
+    // At the earlier rate, a MiB takes 1 ms of the time.
     assert_eq!(last, (99 * MS, 10_485_760));
 }

@@ -171,7 +171,7 @@ mod tests {
         full_ns: 12 * MS,
     };
 
-    /// 1.6 GB, 10 ms a turn, 100 MB/s outside and 25 MB/s inside.
+    /// 1.6 GB, 10 ms per revolution, 100 MB/s at the outer edge and 25 MB/s at the inner edge.
     fn platter(phase: u64) -> Platter {
         Platter::new(
             1_600_000_000,
@@ -208,7 +208,7 @@ mod tests {
         );
     }
 
-    /// A track of the first zone is 1 MB: no move within it.
+    /// A track of the first zone is 1 MB; there is no seek within it.
     #[test]
     fn a_track_needs_no_move() {
         let platter = platter(0);
@@ -238,7 +238,8 @@ mod tests {
         platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(at))
     }
 
-    /// A place comes by once a turn, the next byte right behind it, also in the next track; the phase moves all alike.
+    /// A position comes by once per revolution, and the next byte directly after it, even in the next track; the phase
+    /// shifts all positions equally.
     #[test]
     fn every_place_comes_by_once_a_turn() {
         let platter = platter(0);
