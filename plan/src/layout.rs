@@ -146,7 +146,7 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
     done.map_err(|error| {
         if is_lfs_pointer(source) {
             return LayoutError::Other {
-                what: "a pointer of Git LFS, not the file itself",
+                what: "a Git LFS pointer, not the file itself",
                 remedy: "fetch it: git lfs pull",
             };
         }

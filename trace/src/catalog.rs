@@ -1,8 +1,8 @@
 //! The list of all formats. Finds a format by name or by the first bytes of a file.
 //!
-//! The notation is `NAME` or `NAME:key=value,...`, as for policies and workloads: `csv:unit=us`. Detection uses only the
-//! first bytes of a file. It never guesses: a file that fits two formats with
-//! different units is an error that names both. `formats` contains the list.
+//! The notation is `NAME` or `NAME:key=value,...`, as for policies and workloads: `csv:unit=us`. Detection uses only
+//! the first bytes of a file. It never guesses: if a file fits two formats with different units, the error names both.
+//! The list itself is in `formats`.
 
 use super::error::TraceError;
 use super::format::{Fit, Format, Pairs};
@@ -10,7 +10,7 @@ pub use super::formats::ALL;
 use foreread_core::notation::Spec;
 use std::path::Path;
 
-/// A format by name, and its key=value pairs.
+/// Finds a format by its name, and parses its key=value pairs.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
     let whole = |what: String, remedy: String| TraceError::whole(path, what, remedy);
     let spec = Spec::parse(text)
@@ -23,7 +23,7 @@ pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceE
     Ok((format, Pairs::of(spec.pairs)))
 }
 
-/// The format of a file that starts with `head`.
+/// Detects the format of a file that starts with `head`.
 pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
     let fits = |least: Fit| {
         ALL.iter()
@@ -54,7 +54,8 @@ fn names(formats: &[&Format], between: &str) -> String {
     names.join(between)
 }
 
-/// Files that are mistaken for traces: what they are, and what to do. In a Darshan log the magic number follows the version.
+/// Files that are often mistaken for traces: what they are, and what to do. In a Darshan log the magic number follows
+/// the version.
 fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const DARSHAN: u64 = 6_567_223;
     let number = head.get(8..16).and_then(|bytes| bytes.try_into().ok());
@@ -62,19 +63,19 @@ fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
         .is_some_and(|n| u64::from_le_bytes(n) == DARSHAN || u64::from_be_bytes(n) == DARSHAN);
     match head {
         _ if is_darshan => Some((
-            "a binary log of Darshan",
+            "a binary Darshan log",
             "print its DXT records: darshan-dxt-parser FILE.darshan > FILE.txt",
         )),
         _ if head.starts_with(b"version https://git-lfs.github.com/spec/") => Some((
-            "a pointer of Git LFS, not the file itself",
+            "a Git LFS pointer, not the file itself",
             "fetch the file: git lfs pull",
         )),
         _ if head.starts_with(b"PERFILE2") => Some((
-            "a binary recording of perf",
+            "a binary perf recording",
             "print it: perf trace -i perf.data > FILE.txt",
         )),
         _ if head.starts_with(b"\x17\x08Dtracing") => Some((
-            "a binary recording of trace-cmd",
+            "a binary trace-cmd recording",
             "print it: trace-cmd report trace.dat > FILE.txt",
         )),
         _ => None,
@@ -97,19 +98,19 @@ mod tests {
         for (head, what) in [
             (
                 &darshan[..],
-                "a binary log of Darshan: t; print its DXT records: darshan-dxt-parser",
+                "a binary Darshan log: t; print its DXT records: darshan-dxt-parser",
             ),
             (
                 lfs,
-                "a pointer of Git LFS, not the file itself: t; fetch the file: git lfs pull",
+                "a Git LFS pointer, not the file itself: t; fetch the file: git lfs pull",
             ),
             (
                 b"PERFILE2\x68\0\0\0\0\0\0\0",
-                "a binary recording of perf: t; print it: perf trace",
+                "a binary perf recording: t; print it: perf trace",
             ),
             (
                 b"\x17\x08Dtracing6\0",
-                "a binary recording of trace-cmd: t; print it: trace-cmd report",
+                "a binary trace-cmd recording: t; print it: trace-cmd report",
             ),
             (b"hello", "not a known trace format: t; name its format"),
         ] {

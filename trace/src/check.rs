@@ -1,7 +1,7 @@
 //! Checks that apply to all formats: the limits of a record, and the order of times.
 //!
-//! It runs between an importer and its caller, so that all formats give the same errors in the same
-//! words. It does not repair or reorder records (importers of unsorted formats sort first).
+//! The checks run between an importer and its caller, so all formats report the same errors in the same words. They do
+//! not repair or reorder records (importers of unsorted formats sort first).
 
 use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 /// Maximum size of a file: offsets are signed on every traced system.
 pub const MAX_END: u64 = i64::MAX as u64;
-/// Files of one trace.
+/// Maximum number of files in a trace.
 pub const MAX_FILES: u64 = 1 << 20;
-/// Bytes of a name: a path is shorter (`PATH_MAX`).
+/// Maximum size of a file name in bytes; `PATH_MAX` limits paths to this.
 pub const MAX_NAME_BYTES: usize = 4096;
 /// Maximum number of dependencies of a record.
 pub const MAX_AFTER: usize = 1 << 10;
 
-/// Passes on valid items, and ends at the first invalid one.
+/// Passes on valid items, and stops at the first invalid one.
 pub struct CheckedItems {
     items: Items,
     path: PathBuf,
@@ -47,11 +47,11 @@ impl CheckedItems {
                 if self.files > MAX_FILES {
                     Some(("more than 1048576 files", "cut the trace in parts"))
                 } else if file.name.len() > MAX_NAME_BYTES {
-                    Some(("a file name of over 4096 bytes", "shorten it"))
+                    Some(("a file name longer than 4096 bytes", "shorten it"))
                 } else if file.name.contains('\0') {
-                    Some(("a file name with a zero byte", "take it out"))
+                    Some(("a file name with a zero byte", "remove it"))
                 } else if file.size.is_some_and(|size| size > MAX_END) {
-                    Some(("a file of over 2^63 bytes", DAMAGED))
+                    Some(("a file larger than 2^63 bytes", DAMAGED))
                 } else {
                     None
                 }
@@ -80,7 +80,10 @@ impl CheckedItems {
             return Some(("a record that ends beyond 2^63 bytes", DAMAGED));
         }
         if u64::from(record.file) >= self.files {
-            return Some(("a record of a file that was not named before it", DAMAGED));
+            return Some((
+                "a record refers to a file that was not named before",
+                DAMAGED,
+            ));
         }
         if record.start_ns.is_some_and(|start| start < self.latest_ns) {
             return Some(("time goes backwards", "sort the trace by time"));
@@ -89,17 +92,17 @@ impl CheckedItems {
             .end_ns
             .is_some_and(|end| record.start_ns.is_none_or(|start| end < start))
         {
-            return Some(("a record that ends before it begins", DAMAGED));
+            return Some(("a record ends before it starts", DAMAGED));
         }
         if record.after.len() > MAX_AFTER {
-            return Some(("a record that waits for more than 1024 others", DAMAGED));
+            return Some(("a record waits for more than 1024 others", DAMAGED));
         }
         if record
             .after
             .iter()
             .any(|after| after.record >= self.records - 1)
         {
-            return Some(("a record that waits for a later one", DAMAGED));
+            return Some(("a record waits for a later record", DAMAGED));
         }
         None
     }
@@ -172,19 +175,19 @@ mod tests {
             ),
             (
                 with(|r| r.file = 1),
-                "a record of a file that was not named before it",
+                "a record refers to a file that was not named before",
             ),
             (
                 with(|r| r.end_ns = Some(9)),
-                "a record that ends before it begins",
+                "a record ends before it starts",
             ),
             (
                 with(|r| r.after = vec![after(1)]),
-                "a record that waits for a later one",
+                "a record waits for a later record",
             ),
             (
                 with(|r| r.after = many.clone()),
-                "a record that waits for more than 1024 others",
+                "a record waits for more than 1024 others",
             ),
         ] {
             let damaged = "t, record 2; the file is damaged or of another format; see --format";
@@ -200,12 +203,12 @@ mod tests {
         };
         assert_eq!(
             first_error(vec![Item::File(bad)]),
-            "a file name with a zero byte: t, record 1; take it out"
+            "a file name with a zero byte: t, record 1; remove it"
         );
         let large = FileInfo {
             name: "a".to_string(),
             size: Some(MAX_END + 1),
         };
-        assert!(first_error(vec![Item::File(large)]).starts_with("a file of over 2^63 bytes"));
+        assert!(first_error(vec![Item::File(large)]).starts_with("a file larger than 2^63 bytes"));
     }
 }

@@ -1,6 +1,6 @@
-//! Errors of traces: one line that says which record, what is wrong with it, and what to do.
+//! Errors of traces. An error is one line that says which record is wrong, why, and what to do.
 //!
-//! The error does not quote a whole record, which may be megabytes of a user's data.
+//! The error does not quote a whole record, which may contain megabytes of user data.
 
 use foreread_os::failure::Failure;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ pub enum TracePosition {
     Whole,
     /// A line of text, counted from 1.
     Line(u64),
-    /// The record number, counted from 1, that begins at this byte of the decompressed data.
+    /// The record that starts at this byte of the decompressed data.
     Byte {
-        /// Which record.
+        /// Number of the record, counted from 1.
         record: u64,
-        /// Where it begins.
+        /// Its first byte.
         byte: u64,
     },
     /// A record, counted from 1, without its position.

@@ -4,11 +4,12 @@
 //!   enter ──► pending ──► pages seen meanwhile ──► exit ──► record, in the order of starts
 //!                         name the file            returned bytes move the position
 //! ```
-//! The kernel's events name a file by device and inode, and only in page cache lookups (`filemap:*`) and direct I/O
-//! (`iomap:*`); descriptors are tracked from `open` on. So a description gets its file at its first read, and all events are
-//! processed **twice**: the second pass uses the files found by the first, so that a hint before the first read has its
-//! file too. Page cache events also verify the tracked positions. Positions are never guessed: a read whose
-//! offset is known only to the page is recorded by pages, and counted.
+//! The kernel names a file by device and inode, and only in page cache lookups (`filemap:*`) and direct I/O
+//! (`iomap:*`). Descriptors are tracked from `open` on, so the file of an open description is known only at its first
+//! read. Therefore all events are processed **twice**: the second pass uses the files that the first pass found, so the
+//! file of a hint before the first read is known too. Page cache events also verify the tracked positions. Positions
+//! are never guessed: if only the page of a read's offset is known, the record covers whole pages, and the read is
+//! counted in `by_page`.
 
 pub mod call;
 mod data;
@@ -44,9 +45,9 @@ pub type Names = Box<dyn Fn(FileKey) -> FileInfo + Send>;
 pub struct OpenBefore {
     /// Its number.
     pub descriptor: i32,
-    /// Its file, where it is one.
+    /// Its file, if it is a regular file.
     pub place: Option<FileKey>,
-    /// Where the next read begins.
+    /// File position: the offset of the next read.
     pub position: Option<u64>,
     /// O_DIRECT: bypasses the page cache.
     pub direct: bool,
@@ -55,11 +56,11 @@ pub struct OpenBefore {
 /// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Calls that read.
+    /// System calls that read.
     pub reads: u64,
-    /// Bytes that they got.
+    /// Bytes that these calls returned.
     pub read_bytes: u64,
-    /// Touches of mapped pages.
+    /// Accesses to mapped pages.
     pub faults: u64,
     /// Hints.
     pub hints: u64,
@@ -69,9 +70,9 @@ pub struct Counts {
     pub by_page: u64,
     /// Tracked positions that page cache events contradicted.
     pub contradicted: u64,
-    /// Places at which events were lost.
+    /// Number of times that events were lost.
     pub gaps: u64,
-    /// The kernel's own decisions.
+    /// Readahead decisions of the kernel.
     pub decisions: u64,
 }
 
@@ -90,7 +91,7 @@ struct Pending {
 #[derive(Clone, Copy)]
 pub(super) struct CacheAccess {
     place: FileKey,
-    /// Byte of the first page, and behind the last.
+    /// First byte of the first page, and the byte after the last page.
     start: u64,
     end: u64,
     /// Direct I/O: the bytes are exact.
@@ -105,9 +106,9 @@ struct FileUse {
     hints: u64,
 }
 
-/// Follows the events of a trace, in the order of their times.
+/// Converts the events of a trace, in order of their times.
 pub struct Follow {
-    /// A page of the machine whose events they are: pages in events are counted in these.
+    /// Page size of the traced machine; events count in these pages.
     page_bytes: u64,
     pub(super) tables: Tables,
     spaces: Spaces,
@@ -120,7 +121,7 @@ pub struct Follow {
     places: Vec<FileKey>,
     /// How each file is used.
     uses: Vec<FileUse>,
-    /// The only files whose writes and hints become records, in the second pass.
+    /// In the second pass: the files whose writes and hints become records.
     read: Option<HashSet<FileKey>>,
     /// Files with page cache lookups: all their reads appear there.
     paged: HashSet<u32>,
@@ -139,12 +140,12 @@ pub struct Follow {
 
 pub(super) const FAILED: &str = "calls that failed";
 const NO_FILE: &str =
-    "calls on what is no file of a page cache (pipes, sockets, terminals, /proc, tmpfs)";
+    "calls on descriptors without a page cache file (pipes, sockets, terminals, /proc, tmpfs)";
 const UNKNOWN: &str = "reads from an unknown position";
-const UNREAD: &str = "writes to files that were not read";
+const UNREAD: &str = "writes to files that are never read";
 const UNFINISHED: &str = "calls that did not return";
-const UNMAPPED: &str = "hints about memory, or about mappings made before the recording began";
-const NO_HINT: &str = "hints of files that were not read, and hints without meaning for readahead";
+const UNMAPPED: &str = "hints about anonymous memory, or about mappings made before the recording";
+const NO_HINT: &str = "hints of files that are never read, and hints that do not affect readahead";
 
 /// The results of the first pass over the events.
 pub struct LearnedRun {
@@ -152,7 +153,7 @@ pub struct LearnedRun {
     pub files: LearnedFiles,
     /// The files that are read.
     pub read: Vec<FileKey>,
-    /// Counters without the writes and hints of other files.
+    /// Counters, without the writes and hints for other files.
     pub counts: Counts,
 }
 
@@ -219,8 +220,8 @@ impl Follow {
         self.settled_ns = at_ns;
     }
 
-    /// Ignores writes and hints for other files than these. For example, the standard output of a command
-    /// is a file that was open before the first event and is never read.
+    /// Ignores writes and hints for files not in `read`. For example, the standard output of a command is a file that
+    /// was open before the first event and is never read.
     pub fn only_of(&mut self, read: &[FileKey]) {
         self.read = Some(read.iter().copied().collect());
     }
@@ -253,7 +254,7 @@ impl Follow {
         }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
@@ -265,7 +266,7 @@ impl Follow {
         self.places.len()
     }
 
-    /// The next event.
+    /// Processes the next event.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         if matches!(event.what, What::Lost) {
             self.lost();
@@ -390,7 +391,7 @@ impl Follow {
         Ok(())
     }
 
-    /// A decision of the kernel.
+    /// A readahead decision of the kernel.
     fn ahead(
         &mut self,
         thread: u32,
@@ -413,7 +414,7 @@ impl Follow {
         });
     }
 
-    /// A file system reads its own data.
+    /// A file system reads its own metadata.
     fn metadata(
         &mut self,
         thread: u32,
@@ -446,7 +447,7 @@ impl Follow {
         self.metadata.begin(thread, place, pages, ticket);
     }
 
-    /// There are no more events.
+    /// Call this after the last event.
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.touches.finish_all(&mut self.held, &mut self.counts);
         self.metadata.came_all(&mut self.held);
@@ -493,7 +494,7 @@ impl Follow {
         file
     }
 
-    /// A record that is complete.
+    /// Adds a complete record.
     pub(super) fn put(&mut self, record: Record) {
         let ticket = self.held.open(Some(record));
         self.held.done(ticket, |_| ());
@@ -600,7 +601,7 @@ impl Follow {
         Ok(())
     }
 
-    /// A touch of a mapped page: a fault that found its page there.
+    /// An access to a page that was in the page cache: the fault only mapped it.
     fn mapped(
         &mut self,
         thread: u32,
@@ -641,8 +642,7 @@ impl Follow {
             .found(thread, place, page, last, self.held.open(Some(record)));
     }
 
-    /// The page of a thread's fault, if its address is in a known mapping and the page is `right`:
-    /// then it is known which file that is.
+    /// The page of a thread's fault, if its address is in a known mapping and that page is `right`. This identifies the file.
     fn mapped_page(
         &mut self,
         thread: u32,
@@ -709,7 +709,7 @@ impl Follow {
 mod tests {
     use super::*;
 
-    /// Descriptor 1 is a file, as of a command whose output is redirected; descriptor 3 is read and written.
+    /// Descriptor 1 is a file, as for a command whose output is redirected; descriptor 3 is read and written.
     fn followed(
         known: LearnedFiles,
         read: Option<&[FileKey]>,
@@ -755,7 +755,7 @@ mod tests {
         (follow, out.into())
     }
 
-    /// The first time it is not known what will be read; the second time only that has records.
+    /// The first pass does not know what will be read; the second pass only emits files that have records.
     #[test]
     fn a_write_only_file_is_not_in_the_trace() {
         let (first, _) = followed(LearnedFiles::new(), None, LeftOut::default());

@@ -1,8 +1,8 @@
 //! The description of a trace format: name, keys, detection, and the functions that read and write it.
 //!
-//! A file of `formats/` has a `static FORMAT: Format`; `catalog` lists them all. Example: the row of `csv` has the name
-//! "csv", its keys, a `detect` that says [`Fit::Maybe`] for a line of numbers, and an importer. An importer takes the keys
-//! that it knows out of its [`Pairs`] and refuses the rest.
+//! Each file of `formats/` has a `static FORMAT: Format`; `catalog` lists them all. Example: the row of `csv` has the
+//! name "csv", its keys, a `detect` that returns [`Fit::Maybe`] for a line of numbers, and an importer. An importer
+//! removes the keys that it knows from its [`Pairs`] and refuses the rest.
 
 use super::error::TraceError;
 use super::input::Input;
@@ -15,7 +15,7 @@ use std::path::Path;
 pub enum Fit {
     /// Not this format.
     No,
-    /// Possibly this format, possibly another with other units: used only if it is named.
+    /// Possibly this format, possibly another one with other units: used only if the user names it.
     Maybe,
     /// Certainly this format: a magic number, a header line, or a unique structure.
     Sure,
@@ -32,7 +32,7 @@ impl Fit {
 pub struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
-    /// Those of a parsed `NAME:key=value,...`.
+    /// Wraps the pairs of a parsed `NAME:key=value,...`.
     pub(crate) fn of(pairs: Vec<(String, String)>) -> Pairs {
         Pairs(pairs)
     }
@@ -64,10 +64,10 @@ impl Pairs {
     }
 }
 
-/// Opens a trace: its inputs (several only if the format has one file for each CPU), and the keys of `--format`.
+/// Opens a trace. Arguments: its inputs (several only if the format has one file for each CPU), and the keys of `--format`.
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
-/// Writes a trace: its header, the keys of `--format`, its items, and the destination.
+/// Writes a trace. Arguments: its header, the keys of `--format`, its items, and the destination.
 pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
 
 /// The destination of a trace.
@@ -83,22 +83,22 @@ pub struct Output {
 pub struct ExportReport {
     /// Records written.
     pub records: u64,
-    /// What the format cannot express and was left out or changed, with counts ("hints", 3).
+    /// Data that was left out or changed because the format cannot express it, with counts ("hints", 3).
     pub left_out: Vec<(&'static str, u64)>,
 }
 
-/// A format of traces.
+/// A trace format.
 pub struct Format {
-    /// What it is called.
+    /// Name of the format.
     pub name: &'static str,
     /// A one-line description with its units.
     pub summary: &'static str,
     /// The keys of `NAME:key=value`, each with its meaning.
     pub keys: &'static [(&'static str, &'static str)],
-    /// How well these first bytes fit.
+    /// Detects whether the first bytes of a file fit.
     pub detect: fn(&[u8]) -> Fit,
-    /// Reads it.
+    /// Reads a trace.
     pub import: ImportFn,
-    /// Writes it.
+    /// Writes a trace; `None` if the format is read-only.
     pub export: Option<ExportFn>,
 }

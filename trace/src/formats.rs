@@ -1,7 +1,7 @@
 //! The trace formats, and code shared by several of them.
 //!
-//! A new format is one file here and two lines below, `mod` and its row in [`ALL`]. A published table with columns that
-//! `preset` knows is a row of `published` and one in [`ALL`]. No format is known by name outside this list.
+//! A new format needs one file here and two lines below: `mod` and its row in [`ALL`]. A published table whose columns
+//! `preset` can describe needs a row in `published` and a row in [`ALL`]. No other code refers to a format by name.
 
 mod biosnoop;
 mod blkparse;

@@ -1,8 +1,8 @@
 //! The recorded system calls, by the names of their tracepoints.
 //!
-//! Other calls are not needed: descriptors of `pipe` and `socket` stay unknown, files of `creat` are
-//! write-only, and reads by io_uring appear in the page cache. Each row changes some trace
-//! (`tests.rs` removes each in turn).
+//! Other calls are not needed: descriptors of `pipe` and `socket` stay unknown, `creat` opens files write-only, and
+//! reads by io_uring appear as page cache events. Every row is needed by some trace (`tests.rs` removes each row in
+//! turn).
 
 use crate::FileInfo;
 
@@ -12,55 +12,55 @@ pub const MAX_CALL_BYTES: u64 = 0x7fff_f000;
 /// A recorded call, with the positions of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// `open`: flags are the second.
+    /// `open`: the second argument is the flags.
     Open,
-    /// `openat`: flags are the third.
+    /// `openat`: the third argument is the flags.
     OpenAt,
     /// `openat2`: the flags are in the program's memory.
     OpenAt2,
-    /// Descriptor.
+    /// `close`: descriptor.
     Close,
-    /// First, last, flags.
+    /// `close_range`: first, last, flags.
     CloseRange,
-    /// From (to, flags).
+    /// `dup`, `dup2`: from (to).
     Dup,
     /// `dup3`: from, to, flags.
     Dup3,
-    /// Descriptor, command, value.
+    /// `fcntl`: descriptor, command, value.
     Fcntl,
     /// `ioctl`: descriptor, command.
     Ioctl,
     /// `unshare`: flags.
     Unshare,
-    /// Descriptor, offset, whence.
+    /// `lseek`: descriptor, offset, whence.
     Seek,
-    /// Descriptor, buffer, bytes.
+    /// `read`: descriptor, buffer, bytes.
     Read,
-    /// The same with an offset.
+    /// `pread64`: descriptor, buffer, bytes, offset.
     ReadAt,
-    /// Descriptor, vector, buffers.
+    /// `readv`: descriptor, vector, buffers.
     ReadVector,
-    /// The same with an offset.
+    /// `preadv`: descriptor, vector, buffers, offset.
     ReadVectorAt,
     /// `preadv2`: an offset of -1 is the position.
     ReadVectorAt2,
-    /// As [`Call::Read`].
+    /// Like [`Call::Read`], but writes.
     Write,
-    /// As [`Call::ReadAt`].
+    /// Like [`Call::ReadAt`], but writes.
     WriteAt,
-    /// As [`Call::ReadVector`].
+    /// Like [`Call::ReadVector`], but writes.
     WriteVector,
-    /// As [`Call::ReadVectorAt`].
+    /// Like [`Call::ReadVectorAt`], but writes.
     WriteVectorAt,
-    /// As [`Call::ReadVectorAt2`].
+    /// Like [`Call::ReadVectorAt2`], but writes.
     WriteVectorAt2,
-    /// Out, in, pointer to an offset, bytes.
+    /// `sendfile`: out, in, pointer to an offset, bytes.
     Sendfile,
-    /// In, pointer to an offset, out, pointer to an offset, bytes.
+    /// `copy_file_range`, `splice`: in, pointer to an offset, out, pointer to an offset, bytes.
     Copy,
-    /// Descriptor, offset, bytes, advice.
+    /// `fadvise64`: descriptor, offset, bytes, advice.
     Advise,
-    /// Descriptor, offset, bytes.
+    /// `readahead`: descriptor, offset, bytes.
     Readahead,
     /// `mmap`: address, bytes, protection, flags, descriptor, offset.
     Map,
@@ -76,11 +76,11 @@ pub enum Call {
 pub struct Entry {
     /// The name in the tracepoint `sys_enter_NAME`.
     pub name: &'static str,
-    /// What it is.
+    /// The call.
     pub call: Call,
     /// Whether its return value is needed.
     pub exit: bool,
-    /// A filter for the needed calls, in the kernel's syntax.
+    /// The kernel's filter expression that selects the needed calls, if not all are.
     pub filter: Option<&'static str>,
 }
 
@@ -135,18 +135,19 @@ pub static ENTRIES: &[Entry] = &[
     row("splice", Call::Copy),
     row("fadvise64", Call::Advise),
     row("readahead", Call::Readahead),
-    // Files, and what is put in place of something (MAP_FIXED). Memory (MAP_ANONYMOUS) else goes where nothing is.
+    // Records files, and anything that replaces a mapping (MAP_FIXED). Other anonymous memory (MAP_ANONYMOUS) goes to
+    // free addresses.
     Entry {
         filter: Some("flags & 0x10 || !(flags & 0x20)"),
         ..row("mmap", Call::Map)
     },
-    // As close: the place is free when it begins.
+    // Like close: the address range is free as soon as the call starts.
     Entry {
         exit: false,
         ..row("munmap", Call::Unmap)
     },
     row("mremap", Call::Remap),
-    // NORMAL, RANDOM, SEQUENTIAL, WILLNEED. Of a file DONTNEED leaves the page cache as it is.
+    // NORMAL, RANDOM, SEQUENTIAL, WILLNEED. For a file mapping, DONTNEED leaves the page cache as it is.
     Entry {
         filter: Some("behavior <= 3"),
         ..row("madvise", Call::AdviseMapped)
@@ -154,7 +155,7 @@ pub static ENTRIES: &[Entry] = &[
 ];
 
 impl Call {
-    /// Whether it can become a record.
+    /// Whether the call can become a record.
     pub fn is_data(self) -> bool {
         use Call::{
             Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2,
@@ -180,24 +181,24 @@ impl Call {
     }
 }
 
-// One event of a thread, as the kernel's tracepoints tell it: in binary (`foreread record`) or as text (`formats/ftrace.rs`).
+// One event of a thread, as the kernel's tracepoints report it: in binary (`foreread record`) or as text (`formats/ftrace.rs`).
 //
-// What it means for a file or a descriptor is [`super::Follow`]'s to say.
+// [`super::Follow`] decides what it means for a file or a descriptor.
 
-/// A file as the kernel names it: the number of its device (major << 20 | minor) and of its inode.
+/// A file as the kernel identifies it: by device number (major << 20 | minor) and inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileKey {
-    /// The device.
+    /// Device number.
     pub dev: u32,
-    /// The inode.
+    /// Inode number.
     pub ino: u64,
 }
 
-/// Bits of the number of a device that are the minor one.
+/// Number of low bits of a device number that hold the minor number.
 const MINOR_BITS: u32 = 20;
 
 impl FileKey {
-    /// The file of an inode on the device of these numbers.
+    /// The file with this inode on the device with these numbers.
     pub fn new(major: u32, minor: u32, ino: u64) -> FileKey {
         FileKey {
             dev: (major << MINOR_BITS) | minor,
@@ -205,12 +206,12 @@ impl FileKey {
         }
     }
 
-    /// Major and minor number of its device.
+    /// Major and minor number of the file's device.
     pub fn device(self) -> (u32, u32) {
         (self.dev >> MINOR_BITS, self.dev & ((1 << MINOR_BITS) - 1))
     }
 
-    /// What a trace calls a file of which no name is known.
+    /// The description of a file whose name is unknown.
     pub fn nameless(self) -> FileInfo {
         let (major, minor) = self.device();
         FileInfo {
@@ -223,52 +224,52 @@ impl FileKey {
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in nanoseconds of some clock.
+    /// Time in nanoseconds; the clock is not specified.
     pub at_ns: u64,
-    /// Whose.
+    /// The thread that caused it.
     pub thread: u32,
-    /// What.
+    /// The event itself.
     pub what: What,
 }
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A call began.
+    /// A call starts, with its arguments.
     Enter(Call, [u64; 6]),
-    /// It returned.
+    /// A call returns this value.
     Exit(Call, i64),
-    /// A read looks for these pages, from the first to the last, in the page cache.
+    /// A read looks up these pages in the page cache: the first and the last.
     Pages(FileKey, u64, u64),
-    /// A fault found these pages there and mapped them.
+    /// A page fault found these pages in the page cache and mapped them.
     Mapped(FileKey, u64, u64),
-    /// A fault of this page went to the file.
+    /// A page fault on this page has to read the file.
     Fault(FileKey, u64),
-    /// A folio of several pages came into the page cache: its first page, its pages.
+    /// A folio of several pages was added to the page cache: its first page, and the number of pages.
     Folio(FileKey, u64, u64),
-    /// A file system reads its own data, these pages of its block device: first page, pages.
+    /// A file system reads its own metadata from its block device: first page, number of pages.
     Metadata(FileKey, u64, u64),
-    /// A fault of this address begins.
+    /// A page fault on this address starts.
     Address(u64),
-    /// Bytes past the page cache: offset, length; the size of the file.
+    /// Direct I/O, bypassing the page cache: offset, length, and the size of the file.
     Direct(FileKey, u64, u64, u64),
-    /// A thread was begun, with these flags of clone(2).
+    /// A thread was created, with these flags of clone(2).
     Born(u32, u64),
     /// The thread ended.
     Gone,
-    /// It runs another program; before that it was this thread.
+    /// The thread executes another program; its number was this one before.
     Exec(u32),
-    /// The kernel reads ahead: first page, pages.
+    /// The kernel reads ahead: first page, number of pages.
     Ahead(FileKey, u64, u64),
-    /// It does so page by page: by its own decision, or because the file system has no other way to carry out the last one.
+    /// The kernel reads ahead page by page, either by its own decision or because the file system cannot do otherwise.
     AheadByPage(FileKey, u64, u64),
     /// Events were lost here.
     Lost,
 }
 
-/// Flags of clone(2): memory and descriptors are shared.
+/// Flag of clone(2): memory is shared.
 pub const CLONE_VM: u64 = 0x100;
-/// See there.
+/// Flag of clone(2): descriptors are shared.
 pub const CLONE_FILES: u64 = 0x400;
-/// The kernel's own: of a thread that it begins to work for io_uring, too.
+/// Flag of clone(2) for threads that the kernel itself creates, also those that work for io_uring.
 pub const CLONE_UNTRACED: u64 = 0x80_0000;

@@ -1,6 +1,6 @@
-//! Calls that read, write or give hints.
+//! System calls that read, write or give hints.
 //!
-//! There are no records of pipes, sockets, terminals, or files that the kernel never named.
+//! Pipes, sockets, terminals, and files that the kernel never named get no records.
 
 use super::call::{Call, MAX_CALL_BYTES};
 use super::fds::Description;
@@ -16,19 +16,19 @@ use std::collections::VecDeque;
 struct RequestedCall {
     op: Op,
     descriptor: i32,
-    /// Where the offset is from.
+    /// The origin of the offset.
     from: From,
-    /// Bytes; nothing where they are in the program's memory.
+    /// Number of bytes; `None` if the number is in the program's memory.
     len: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// The position, which moves.
+    /// The file position, which the call advances.
     Position,
-    /// An argument.
+    /// An argument of the call.
     At(u64),
-    /// The program's memory: only the page cache's events show it, by the page.
+    /// The offset is in the program's memory: only page cache events show it, to the page.
     Memory,
 }
 
@@ -79,7 +79,7 @@ fn asked(call: Call, args: [u64; 6]) -> RequestedCall {
     }
 }
 
-/// `POSIX_FADV_*`; the fifth, NOREUSE, says nothing about what is read ahead.
+/// `POSIX_FADV_*`. The fifth, NOREUSE, does not concern readahead.
 fn advice(number: u64) -> Option<Advice> {
     [
         Advice::Normal,
@@ -162,7 +162,7 @@ impl Follow {
             } else {
                 Flags::default()
             },
-            // A hint of all that follows has no length, or one beyond all files.
+            // A hint for the rest of a file has length 0, or a length beyond any file.
             ..Record::read(
                 file,
                 offset.min(MAX_END),
@@ -171,7 +171,7 @@ impl Follow {
         }))
     }
 
-    /// A hint about addresses: of each file that is mapped there; the first is given back.
+    /// A hint for addresses applies to every file mapped there; returns the first one.
     fn advised(
         &mut self,
         thread: u32,
@@ -180,7 +180,7 @@ impl Follow {
         out: &mut VecDeque<Item>,
     ) -> Option<Record> {
         let [address, len, number, ..] = pending.args;
-        // A text may have DONTNEED, which leaves the page cache as it is.
+        // A text trace may contain DONTNEED, which leaves the page cache as it is.
         let Some(advice) = advice(number).filter(|advice| *advice != Advice::DontNeed) else {
             return self.pass(NO_HINT);
         };
@@ -253,7 +253,7 @@ impl Follow {
         }
     }
 
-    /// The description behind a descriptor; one whose open is not in the trace begins here, without a position.
+    /// The open description of a descriptor. If its open is not in the trace, it is created here, without a position.
     pub(super) fn description(
         &mut self,
         thread: u32,
@@ -279,7 +279,7 @@ impl Follow {
         }
     }
 
-    /// The file of a call, as the page cache says or as it was learned; a description that it contradicts is corrected.
+    /// The file of a call, from page cache events or from the first pass. If they contradict the description, it is corrected.
     #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
     fn bind(
         &mut self,
@@ -297,7 +297,8 @@ impl Follow {
             .name
             .or_else(|| learned.map(|place| self.file(place, out)));
         let Some(seen) = seen.filter(|_| asked.op == Op::Read) else {
-            // A file of the page cache is asked there for every byte: a call that got bytes without it had another file.
+            // A read of a page cache file causes a lookup for every byte: a call that returned bytes without one read
+            // another file.
             let other = asked.op == Op::Read && came > 0 && !before.direct;
             let other = other && file.is_some_and(|file| self.paged.contains(&file));
             if other {
@@ -309,7 +310,7 @@ impl Follow {
         let number = self.file(seen.place, out);
         self.paged.insert(number);
         self.learned.entry(open).or_insert(seen.place);
-        // The first pages of a read are not told where a later one had to be waited for.
+        // The lookups of a read's first pages are not reported if it had to wait for a later page.
         let unit = if seen.direct { 1 } else { self.page_bytes };
         let page = |byte: u64| byte / unit;
         let elsewhere = match (asked.from, before.position) {
@@ -329,7 +330,7 @@ impl Follow {
         Some(number)
     }
 
-    /// What is copied moves the position of the other side too.
+    /// A copy also moves the position of the destination.
     fn moved_out(&mut self, thread: u32, pending: &Pending, came: u64) {
         let to = match pending.call {
             Call::Sendfile => pending.args[0],
@@ -342,8 +343,8 @@ impl Follow {
     }
 }
 
-/// Pages that hold `came` bytes of which the page cache told pages only: the first of them are not told where a later
-/// one had to be waited for, so they are counted from the end too.
+/// Pages of a read that returned `came` bytes, if only pages are known. The lookups of the first pages are not reported
+/// if the read had to wait for a later page, so pages are also counted back from the end.
 fn by_page(counts: &mut Counts, page_bytes: u64, seen: CacheAccess, came: u64) -> (u64, u64) {
     if seen.direct {
         return (seen.start, seen.end - seen.start);
@@ -354,13 +355,13 @@ fn by_page(counts: &mut Counts, page_bytes: u64, seen: CacheAccess, came: u64) -
     (start, (seen.end - start).min(most + page_bytes))
 }
 
-// Calls that open, close, share or seek descriptors.
+// System calls that open, close, share or seek descriptors.
 //
 // Failed calls do not move the position.
 
-/// `O_CLOEXEC` and `O_DIRECT` of x86-64 and of arm64, as open(2) has them in the headers of each.
+/// `O_CLOEXEC` and `O_DIRECT` for x86-64 and arm64, from the kernel headers of each.
 const O_CLOEXEC: u64 = 0o2_000_000;
-/// See there.
+/// Bypasses the page cache; see open(2).
 pub const O_DIRECT: u64 = if cfg!(target_arch = "aarch64") {
     0o200_000
 } else {
@@ -381,12 +382,12 @@ const MREMAP_DONTUNMAP: u64 = 4;
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
 impl Follow {
-    /// Calls that take effect when they start.
+    /// Handles calls that take effect when they start.
     pub(super) fn begun(&mut self, thread: u32, call: Call, args: [u64; 6]) -> bool {
         let fd = args[0] as i32;
         match call {
             Call::Close => self.tables.close(thread, fd),
-            // A text may hold any of them.
+            // A text trace may contain any command.
             Call::Ioctl if !matches!(args[1], FIONCLEX | FIOCLEX) => {}
             Call::Ioctl => self
                 .tables
@@ -446,7 +447,7 @@ impl Follow {
                     .map(thread, value as u64, args[1], open, args[5])?;
             }
             Call::Remap => {
-                // With length 0 it makes a second mapping.
+                // With length 0, mremap creates a second mapping.
                 let keep = args[3] & MREMAP_DONTUNMAP != 0 || args[1] == 0;
                 self.spaces
                     .remap(thread, (args[0], args[1]), (value as u64, args[2]), keep)?;

@@ -1,29 +1,29 @@
-//! Which descriptor of which thread is which open description, as the kernel keeps them.
+//! Tracks which open file description each descriptor of each thread refers to, as the kernel does.
 //!
 //! ```text
 //!   thread ──► table (shared by threads, copied by fork) ──► descriptor ──► open description (shared by dup and fork)
 //!                                                            close-on-exec   file, position, O_DIRECT
 //! ```
 //!
-//! Never: more threads or descriptors than the limits say; a guessed position.
+//! The numbers of threads and descriptors are limited. Positions are never guessed.
 
 use crate::error::Fault;
 use std::collections::HashMap;
 
-/// Threads at one time.
+/// Maximum number of threads at one time.
 pub const MAX_THREADS: usize = 1 << 12;
-/// Descriptors of all of them together.
+/// Maximum number of descriptors over all threads.
 pub const MAX_DESCRIPTORS: usize = 1 << 18;
 
 const MANY: &str = "trace fewer processes, or cut the trace in parts";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The name of what is open: its number among the names, nothing where it is not known.
+    /// Number of the open file's name; `None` if it is unknown.
     pub name: Option<u32>,
-    /// Where the next read begins, where it is known.
+    /// File position, if it is known.
     pub position: Option<u64>,
-    /// Past the page cache.
+    /// Opened with O_DIRECT: bypasses the page cache.
     pub direct: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Description {
 pub struct Tables {
     threads: HashMap<u32, u32>,
     tables: HashMap<u32, DescriptorTable>,
-    /// Each with how many descriptors it has.
+    /// Open descriptions, each with the number of its descriptors.
     open: HashMap<u32, (Description, u32)>,
     next_table: u32,
     next_open: u32,
@@ -55,7 +55,7 @@ impl Tables {
         self.threads.contains_key(&thread)
     }
 
-    /// A thread of which nothing is known.
+    /// Adds a thread about which nothing is known.
     pub fn begin(&mut self, thread: u32) -> Result<(), Fault> {
         self.room(0)?;
         let table = self.table(HashMap::new());
@@ -65,15 +65,15 @@ impl Tables {
 
     fn room(&self, descriptors: usize) -> Result<(), Fault> {
         if self.threads.len() >= MAX_THREADS {
-            return Err(("over 4096 threads at one time", MANY));
+            return Err(("more than 4096 threads at one time", MANY));
         }
         if self.descriptors + descriptors > MAX_DESCRIPTORS {
-            return Err(("over 262144 descriptors at one time", MANY));
+            return Err(("more than 262144 descriptors at one time", MANY));
         }
         Ok(())
     }
 
-    /// Nothing is known any more of any descriptor, and of no thread which ones it shares.
+    /// Forgets all descriptors, and which threads share them.
     pub fn forget(&mut self) {
         let next_open = self.next_open;
         *self = Tables {
@@ -100,7 +100,7 @@ impl Tables {
         self.next_table
     }
 
-    /// A thread begins another, that shares its descriptors or gets a copy of them.
+    /// A thread creates another, which shares its descriptors or gets a copy of them.
     pub fn fork(&mut self, parent: u32, child: u32, share: bool) -> Result<(), Fault> {
         self.exit(child);
         let Some(&table) = self.threads.get(&parent) else {
@@ -126,7 +126,7 @@ impl Tables {
         Ok(())
     }
 
-    /// From now on a thread has its own table.
+    /// Gives a thread its own descriptor table.
     pub fn unshare(&mut self, thread: u32) -> Result<(), Fault> {
         let Some(&table) = self.threads.get(&thread) else {
             return Ok(());
@@ -136,7 +136,7 @@ impl Tables {
         };
         let copy = shared.descriptors.clone();
         if self.descriptors + copy.len() > MAX_DESCRIPTORS {
-            return Err(("over 262144 descriptors at one time", MANY));
+            return Err(("more than 262144 descriptors at one time", MANY));
         }
         shared.users -= 1;
         let own = self.table(copy);
@@ -181,7 +181,7 @@ impl Tables {
         self.tables.get_mut(self.threads.get(&thread)?)
     }
 
-    /// The open description behind a descriptor, with its number.
+    /// The open description of a descriptor, with its number.
     pub fn get(&mut self, thread: u32, descriptor: i32) -> Option<(u32, &mut Description)> {
         let open = self.own(thread)?.descriptors.get(&descriptor)?.open;
         self.open
@@ -210,7 +210,7 @@ impl Tables {
         Ok(open)
     }
 
-    /// A further descriptor of the same description.
+    /// Creates a further descriptor of the same description.
     pub fn dup(&mut self, thread: u32, from: i32, to: i32, cloexec: bool) -> Result<(), Fault> {
         if from == to {
             return Ok(());
@@ -233,7 +233,7 @@ impl Tables {
 
     fn put(&mut self, thread: u32, number: i32, descriptor: Descriptor) -> Result<(), Fault> {
         if self.descriptors >= MAX_DESCRIPTORS {
-            return Err(("over 262144 descriptors at one time", MANY));
+            return Err(("more than 262144 descriptors at one time", MANY));
         }
         self.open
             .entry(descriptor.open)
@@ -271,7 +271,7 @@ impl Tables {
             .for_each(|descriptor| self.release(descriptor));
     }
 
-    /// Whether a descriptor is closed by [`Tables::exec`].
+    /// Sets whether [`Tables::exec`] closes a descriptor.
     pub fn set_close_on_exec(&mut self, thread: u32, descriptor: i32, closed: bool) {
         if let Some(d) = self
             .own(thread)
@@ -315,7 +315,7 @@ mod tests {
             (position(&mut tables, 2, 3), position(&mut tables, 2, 4)),
             (None, Some(7))
         );
-        // A copy closes for itself, a shared table for all.
+        // Closing in a copy affects only the copy; in a shared table it affects all threads.
         tables.close(2, 4);
         tables.fork(1, 5, true).expect("room");
         tables.close(5, 3);
@@ -350,7 +350,7 @@ mod tests {
         assert!(
             tables
                 .begin(9999)
-                .is_err_and(|(what, _)| what.starts_with("over 4096 threads"))
+                .is_err_and(|(what, _)| what.starts_with("more than 4096 threads"))
         );
         assert!(tables.fork(0, 9999, true).is_err() && tables.fork(0, 9999, false).is_err());
         tables.exit(0);
@@ -362,7 +362,7 @@ mod tests {
         assert!(
             tables
                 .open(0, most, FILE, false)
-                .is_err_and(|(what, _)| what.starts_with("over 262144 descriptors"))
+                .is_err_and(|(what, _)| what.starts_with("more than 262144 descriptors"))
         );
         tables.exit(1);
         assert!(tables.fork(0, 1, false).is_err());

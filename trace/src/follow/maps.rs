@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of mappings over all processes.
 const MAX_MAPPINGS: usize = 1 << 18;
 const MANY: Fault = (
-    "over 262144 mappings at one time",
+    "more than 262144 mappings at one time",
     "trace fewer processes, or cut the trace in parts",
 );
 
-/// The address spaces of all threads. Of a thread that is not here nothing is known: whose memory it shares neither.
+/// The address spaces of all threads. For a thread that is not listed, neither its mappings nor the threads that share
+/// its memory are known.
 pub(super) struct Spaces {
     page_bytes: u64,
     threads: HashMap<u32, u32>,
@@ -27,7 +28,7 @@ pub(super) struct Spaces {
 #[derive(Default)]
 struct Space {
     users: u32,
-    /// By the first address; none overlaps another.
+    /// Mappings by first address; they do not overlap.
     mappings: BTreeMap<u64, Mapping>,
 }
 
@@ -38,7 +39,7 @@ struct Mapping {
     offset: u64,
 }
 
-/// Bytes of an open description that are mapped in one piece.
+/// A contiguous mapped range of an open description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub open: u32,
@@ -47,7 +48,7 @@ pub(super) struct Piece {
 }
 
 impl Spaces {
-    /// Of a machine with these pages.
+    /// Creates the tracker for a machine with this page size.
     pub fn new(page_bytes: u64) -> Spaces {
         Spaces {
             page_bytes,
@@ -58,13 +59,13 @@ impl Spaces {
         }
     }
 
-    /// Mappings end with a page.
+    /// The end of a mapping, rounded up to a page.
     fn end_of(&self, start: u64, len: u64) -> u64 {
         let whole = len.checked_next_multiple_of(self.page_bytes);
         start.saturating_add(whole.unwrap_or(u64::MAX))
     }
 
-    /// A thread with its own address space, of which only later events are known.
+    /// Adds a thread with its own address space, whose earlier mappings are unknown.
     pub fn begin(&mut self, thread: u32) {
         self.exit(thread);
         self.give(thread, BTreeMap::new());
@@ -125,7 +126,7 @@ impl Spaces {
             .map(|space| &mut space.mappings)
     }
 
-    /// An open description is mapped, replacing earlier mappings.
+    /// Maps an open description, replacing earlier mappings.
     pub fn map(
         &mut self,
         thread: u32,
@@ -180,7 +181,7 @@ impl Spaces {
         self.mappings = self.mappings + after - before;
     }
 
-    /// A mapping is moved or resized; with `keep` the old one remains too.
+    /// Moves or resizes a mapping; with `keep` the old one remains too.
     pub fn remap(
         &mut self,
         thread: u32,
@@ -255,7 +256,7 @@ mod tests {
             .remap(1, (108 * PAGE, 4 * PAGE), (200 * PAGE, 2 * PAGE), false)
             .expect("room");
         assert_eq!(at(&mut spaces, 1, 107, 200), [(7, 57, 1), (8, 0, 2)]);
-        // Something unknown is mapped over something known.
+        // An unknown mapping replaces a known one.
         spaces
             .remap(1, (500 * PAGE, PAGE), (200 * PAGE, PAGE), false)
             .expect("room");
@@ -281,7 +282,7 @@ mod tests {
         );
         spaces.begin(3);
         assert_eq!((at(&mut spaces, 3, 1, 1).len(), spaces.mappings), (0, 0));
-        // After a loss: it is not known which threads share memory, until one gets its own.
+        // After a loss it is unknown which threads share memory, until a thread gets its own address space.
         spaces.forget();
         spaces.fork(1, 4, true).expect("room");
         spaces.map(4, PAGE, PAGE, 7, 0).expect("room");

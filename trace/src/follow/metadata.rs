@@ -4,7 +4,7 @@
 //!   add 7 ──► add 8 ──► add 40 ──► exit        one thread, page by page; it waits for the last of those that follow one another
 //!   read 7..9 of the device      read 40..41   each ends with the next event of the thread
 //! ```
-//! A system call that looks at a name or a date has no other event. Cached metadata causes no event.
+//! These are the only events of a system call that looks up a name or reads a date. Cached metadata causes no event.
 //!
 //! Source: `sb_bread` and `sb_breadahead` of Linux read through the page cache of the block device.
 
@@ -14,7 +14,7 @@ use crate::order::HeldRecords;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Pages that a thread has begun to read.
+/// Pages that a thread has started to read.
 struct Wait {
     place: FileKey,
     pages: Range<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Waits {
 type Slots = HeldRecords<Option<Record>>;
 
 impl Waits {
-    /// Of a machine with these pages.
+    /// Creates the tracker for a machine with this page size.
     pub(super) fn new(page_bytes: u64) -> Waits {
         let threads = HashMap::new();
         Waits {
@@ -38,7 +38,7 @@ impl Waits {
         }
     }
 
-    /// Whether these pages follow those that the thread has begun to read; then they are of that read.
+    /// Whether these pages follow those that the thread has started to read, and so belong to the same read.
     pub(super) fn goes_on(&mut self, thread: u32, place: FileKey, pages: &Range<u64>) -> bool {
         let before = self
             .threads
@@ -47,7 +47,7 @@ impl Waits {
         before.map(|before| before.pages.end = pages.end).is_some()
     }
 
-    /// The thread has begun to read.
+    /// The thread starts to read.
     pub(super) fn begin(&mut self, thread: u32, place: FileKey, pages: Range<u64>, ticket: u64) {
         self.threads.insert(
             thread,
@@ -59,7 +59,7 @@ impl Waits {
         );
     }
 
-    /// The thread goes on: what it has read is there.
+    /// The thread continues: its read is complete.
     pub(super) fn came(&mut self, thread: u32, at_ns: u64, held: &mut Slots) {
         if !self.threads.is_empty()
             && let Some(wait) = self.threads.remove(&thread)
@@ -68,7 +68,7 @@ impl Waits {
         }
     }
 
-    /// No more is known of any thread.
+    /// Ends all reads, for example after lost events.
     pub(super) fn came_all(&mut self, held: &mut Slots) {
         let page_bytes = self.page_bytes;
         self.threads
@@ -94,7 +94,7 @@ mod tests {
     use crate::{FileInfo, Flags, Item, LeftOut, Op};
     use std::collections::VecDeque;
 
-    /// The example at the head of this file, beside another thread and another device.
+    /// Tests the example in the header of this file, next to another thread and another device.
     #[test]
     fn consecutive_pages_are_one_read_until_the_next_event() {
         let place = |ino| FileKey { dev: 3, ino };

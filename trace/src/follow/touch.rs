@@ -5,13 +5,12 @@
 //!           ──► fault ──► mapped (the same page: the fault was retried)         a wait between the two
 //!                     └── anything else                                         the page was cached
 //! ```
-//! A fault maps more than its page: those of 64 KiB around it (`fault_around_bytes`), which are 16 of 4 KiB, or all of a large folio. Later
-//! touches of those make no fault, so a record reaches from its page to the end of what was mapped with it. Example: with
-//! a readahead of 128 KiB a scan faults once in each folio of 32 pages, and each record has 128 KiB. The pages in front of
-//! the touched one are in no record. What of the range was read is `replay/scans.rs`'s to say.
-//! Where the kernel fills a mapping by itself (MAP_POPULATE, MADV_POPULATE_READ, mlock) no exception has an address: each event is of all
-//! pages that it names.
-//! Never: a page as the touched one that the address does not name.
+//! A fault maps more than its own page: the pages in the 64 KiB around it (`fault_around_bytes`), or a whole large
+//! folio. Later accesses to these pages cause no fault, so a record reaches from its page to the end of the pages
+//! mapped with it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages, and each record
+//! has 128 KiB. Pages before the touched page are in no record. `replay/scans.rs` determines which part of the range
+//! was read. If the kernel fills a mapping by itself (MAP_POPULATE, MADV_POPULATE_READ, mlock), there is no fault
+//! address: each event covers all pages that it names. Only the fault address decides which page was touched.
 
 use super::Counts;
 use super::call::FileKey;
@@ -20,44 +19,44 @@ use crate::check::MAX_END;
 use crate::order::HeldRecords;
 use std::collections::{BTreeMap, HashMap};
 
-/// What is mapped around a fault at most: the kernel's `fault_around_bytes`, unless it was changed.
+/// Maximum number of bytes mapped around a fault: the kernel's default of `fault_around_bytes`.
 const AROUND_BYTES: u64 = 64 << 10;
 
-/// Large folios that are kept at most; then all are forgotten, and a fault reaches no further than what is around it until its
-/// folio is brought in again.
+/// Maximum number of large folios remembered. At the limit all are forgotten; then a fault covers only the pages around
+/// it until its folio is read in again.
 const MAX_FOLIOS: usize = 1 << 18;
 
 pub struct Touches {
     page_bytes: u64,
     threads: HashMap<u32, Touch>,
     folios: Folios,
-    /// This machine says which address a fault is about.
+    /// Whether this machine reports fault addresses.
     sees_addresses: bool,
 }
 
 #[derive(Default)]
 struct Touch {
     address: Option<u64>,
-    /// The address was of a fault that is done or open.
+    /// The address belongs to a fault that is already recorded or still open.
     is_used: bool,
-    /// Of a mapping that the kernel fills: the file, and the first page that it has not come to.
+    /// A mapping that the kernel fills by itself: the file, and the first page not yet filled.
     filled: Option<(FileKey, u64)>,
     open: Option<Open>,
-    /// The page was not there: it may be waited for.
+    /// The page was not cached, so the thread may wait for it.
     went: bool,
 }
 
-/// A fault that is not done.
+/// A fault that is not complete.
 #[derive(Clone, Copy)]
 struct Open {
     place: FileKey,
     page: u64,
-    /// The page behind the last that was mapped with it.
+    /// The page after the last one that was mapped with it.
     end: u64,
     ticket: u64,
 }
 
-/// Folios of several pages, by their first page: how many.
+/// Folios of several pages: the number of pages, by first page.
 #[derive(Default)]
 struct Folios {
     files: HashMap<FileKey, BTreeMap<u64, u64>>,
@@ -78,7 +77,7 @@ impl Folios {
         );
     }
 
-    /// The page behind the folio that this page is in.
+    /// The page after the end of the folio that contains `page`.
     fn end(&self, place: FileKey, page: u64) -> Option<u64> {
         let (first, pages) = self.files.get(&place)?.range(..=page).next_back()?;
         first.checked_add(*pages).filter(|end| *end > page)
@@ -88,7 +87,7 @@ impl Folios {
 type Slots = HeldRecords<Option<Record>>;
 
 impl Touches {
-    /// Of a machine with these pages.
+    /// Creates the tracker for a machine with this page size.
     pub fn new(page_bytes: u64) -> Touches {
         Touches {
             page_bytes,
@@ -113,7 +112,7 @@ impl Touches {
         self.threads.get(&thread)?.address
     }
 
-    /// The kernel fills a mapping for this thread: gives the first of these pages that it has not come to.
+    /// The kernel fills a mapping for this thread: returns the first of these pages that was not filled before.
     pub fn filled_from(&self, thread: u32, place: FileKey, first: u64) -> Option<u64> {
         let touch = self.threads.get(&thread);
         let has_address = touch.is_some_and(|touch| touch.address.is_some() && !touch.is_used);
@@ -128,13 +127,13 @@ impl Touches {
         self.folios.add(place, first, pages);
     }
 
-    /// A thread is gone, or makes a call: what it touches there by itself has no address.
+    /// A thread ended or started a system call: pages that the call touches have no fault address.
     pub fn gone(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
 
-    /// The page of `first..=last` that was touched, if the address says which. The kernel maps an aligned window, cut at
-    /// the ends of the mapping.
+    /// Returns the page of `first..=last` that was touched, if the address shows it. The kernel maps an aligned window,
+    /// cut at the ends of the mapping.
     pub fn page(&self, thread: u32, first: u64, last: u64) -> Option<u64> {
         let around = (AROUND_BYTES / self.page_bytes).max(1);
         let within = (self.threads.get(&thread)?.address? / self.page_bytes) % around;
@@ -151,7 +150,7 @@ impl Touches {
         }
     }
 
-    /// A fault that found its page, and mapped those up to `last` with it.
+    /// A fault found its page cached, and mapped the pages up to `last` with it.
     pub fn found(&mut self, thread: u32, place: FileKey, page: u64, last: u64, ticket: u64) {
         let end = last.saturating_add(1);
         let filled = end.max(self.folios.end(place, page).unwrap_or(0));
@@ -165,7 +164,7 @@ impl Touches {
         });
     }
 
-    /// A fault that went to the file.
+    /// A fault has to read its page from the file.
     pub fn begin(&mut self, thread: u32, place: FileKey, page: u64, ticket: u64) {
         let touch = self.threads.entry(thread).or_default();
         (touch.is_used, touch.filled) = (true, Some((place, page.saturating_add(1))));
@@ -180,7 +179,7 @@ impl Touches {
         );
     }
 
-    /// Whether the open fault of a thread now goes to the file for its page, or does so again.
+    /// Whether the open fault of a thread now reads its page from the file, or does so again.
     pub fn went(&mut self, thread: u32, place: FileKey, page: u64) -> bool {
         let Some(touch) = self.threads.get_mut(&thread) else {
             return false;
@@ -192,7 +191,7 @@ impl Touches {
         same
     }
 
-    /// Whether pages that were mapped are those that the thread waited for: then its fault is done.
+    /// If the mapped pages include the one that the thread waited for, its fault is complete.
     #[expect(
         clippy::too_many_arguments,
         reason = "an event's parts and where they go"
@@ -228,7 +227,7 @@ impl Touches {
         true
     }
 
-    /// A fault is over: its record ends where the last page is that was mapped with its own, or that shares its folio.
+    /// Completes a fault: its record ends with the last page that was mapped with its own page or shares its folio.
     fn done(&self, open: Open, at_ns: Option<u64>, held: &mut Slots, counts: &mut Counts) {
         counts.faults += 1;
         let end = self
@@ -246,7 +245,7 @@ impl Touches {
         });
     }
 
-    /// Something else follows: the fault of a thread is done, and waited for nothing.
+    /// Another event follows: completes the thread's fault, which did not wait.
     pub fn finish(&mut self, thread: u32, held: &mut Slots, counts: &mut Counts) {
         if let Some(open) = self
             .threads
@@ -257,7 +256,7 @@ impl Touches {
         }
     }
 
-    /// The same for all threads.
+    /// Like [`Touches::finish`], but for all threads.
     pub fn finish_all(&mut self, held: &mut Slots, counts: &mut Counts) {
         let threads: Vec<u32> = self.threads.keys().copied().collect();
         threads
@@ -288,7 +287,7 @@ mod tests {
                     .and_then(|(record, _)| record)
                     .map(|record| record.len / PAGE_BYTES)
             };
-        // Found: to the end of the range that the kernel reports. Alone: its page.
+        // Found in the cache: the record reaches the end of the range that the kernel reports. Without a range: one page.
         assert_eq!(
             len(&mut touches, 35, &|t, ticket, _, _| t
                 .found(1, place, 35, 47, ticket)),
@@ -299,7 +298,7 @@ mod tests {
                 .begin(1, place, 64, ticket)),
             Some(1)
         );
-        // It came in by the fault itself: to the end of its folio, or of what was mapped when the fault was taken again.
+        // Read by the fault: to the end of its folio, or of the range that was mapped when the fault was retried.
         let brought = |t: &mut Touches, ticket, held: &mut Slots, counts: &mut Counts| {
             t.begin(1, place, 64, ticket);
             t.folio(place, 64, 32);
@@ -343,12 +342,12 @@ mod tests {
         assert_eq!(page(0x7f00_0000_3123, 100, 104), Some(103));
         assert_eq!(page(0x7f00_0000_f123, 100, 104), Some(104));
         assert_eq!(page(0x7f00_0000_c123, 100, 104), Some(101));
-        // Either would do, so neither does.
+        // Two pages match, so neither is chosen.
         assert_eq!(page(0x7f00_0000_8123, 100, 111), None);
         assert_eq!(Touches::new(PAGE_BYTES).page(1, 100, 115), None);
     }
 
-    /// Four pages of 16 KiB are mapped around a fault, and one of 64 KiB.
+    /// A fault maps four pages of 16 KiB around it, or one page of 64 KiB.
     #[test]
     fn larger_pages_are_fewer_around_a_fault() {
         let page = |page_bytes, first, last| {

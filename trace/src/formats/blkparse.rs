@@ -8,8 +8,9 @@
 //!     8,16   5     3 0.000002000 18615  P   N [java]                         no sector
 //! ```
 //!
-//! Empty lines and lines that begin with `#` are comments, which published traces have. The first other line that does
-//! not begin with a device ends the trace: a summary follows. A line that begins with a device must be complete. Process names are ignored, because they may contain anything.
+//! Empty lines and lines that start with `#` are comments; published traces have them. The first other line that does
+//! not start with a device ends the trace: blkparse's summary follows it. A line that begins with a device must be
+//! complete. Process names are ignored, because they may contain anything.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
@@ -34,7 +35,7 @@ const DAMAGED: &str =
     "the trace is damaged or not blkparse's default format; cut it before this line";
 const CUT: Fault = ("an incomplete line of blkparse", DAMAGED);
 
-/// Certainly complete lines of the head, without comments.
+/// The lines of the head that are certainly complete, without comments.
 fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     scan::whole_lines(head).filter(|line| !is_comment(line))
 }
@@ -146,7 +147,7 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     }
 }
 
-/// The sectors of a request and the text behind them.
+/// Parses the sectors of a request; `rest` is the text after the action.
 fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
     let remap = matches!(event.action, Action::Remap { .. });
     if !remap && rest.last() != Some(&b']') {
@@ -154,7 +155,7 @@ fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
     }
     let mut tail = rest;
     let Some(sector) = scan::number(scan::word(&mut tail)) else {
-        // A flush has none: the process or the errno follows at once.
+        // A flush has no sectors: the process or the errno follows at once.
         event.kind = BlockKind::Nothing;
         return if rest.starts_with(b"[") {
             Ok(event)
@@ -165,7 +166,7 @@ fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
     event.sector = sector;
     match scan::word(&mut tail) {
         b"+" => {}
-        // The bytes of a command stand in parentheses.
+        // The bytes of a command are in parentheses.
         [b'(', ..] => {
             return Ok(Event {
                 kind: BlockKind::Command,

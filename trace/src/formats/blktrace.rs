@@ -1,12 +1,12 @@
-//! The files of blktrace, as the kernel writes them: one for each CPU.
+//! `blktrace`: the binary files that the kernel writes, one for each CPU.
 //!
 //! ```text
 //!   0 magic|version u32 · 4 sequence u32 · 8 ns u64 · 16 sector u64 · 24 bytes u32 · 28 action u32
 //!   32 pid u32 · 36 device u32 (major << 20 | minor) · 40 cpu u32 · 44 error u16 · 46 payload length u16 · payload
 //! ```
 //!
-//! In the byte order of the traced host, which the magic number shows; a remap's payload is always big-endian. The
-//! files are merged by time, and time starts at the first event. Versions other than 7 are refused (records may be
+//! The byte order is that of the traced host, and the magic number shows it; a remap's payload is always big-endian.
+//! The files are merged by time, and time starts at the first event. Versions other than 7 are refused (records may be
 //! longer); process names and messages among the events are ignored.
 
 use super::super::error::{Fault, TraceError};
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub static FORMAT: Format = Format {
     name: "blktrace",
-    summary: "binary files of blktrace, all CPUs' at once; ns, 512 B sectors, either byte order",
+    summary: "binary files of blktrace, one for each CPU; ns, 512 B sectors, either byte order",
     keys: block::KEYS,
     detect,
     import,
@@ -43,7 +43,7 @@ mod category {
     pub const DISCARD: u32 = 1 << 13;
 }
 
-/// Whether the first word of a record is big-endian, and its version.
+/// Whether the first word of a record is big-endian, and the version.
 fn order_of(word: &[u8]) -> Option<(bool, u8)> {
     match *word {
         [version, t, a, e, ..] if [e, a, t] == MAGIC => Some((false, version)),
@@ -53,7 +53,7 @@ fn order_of(word: &[u8]) -> Option<(bool, u8)> {
 }
 
 fn detect(head: &[u8]) -> Fit {
-    // A version below 32 is no letter: text that begins with "eat" is not meant.
+    // A version below 32 is not a letter, so text that starts with "eat" does not match.
     match order_of(head) {
         Some((_, version)) if version < 32 => Fit::Sure,
         _ => Fit::No,
@@ -90,7 +90,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     Ok(Import::new(header, step::items(merge), left_out))
 }
 
-/// The actions of the whole records at the beginning of a file.
+/// The actions of the complete records at the start of a file.
 fn actions(mut head: &[u8], big: bool, to: &mut Vec<Action>) {
     while let Some(record) = head.first_chunk::<RECORD>() {
         let fields = Fields { record, big };
@@ -125,7 +125,7 @@ impl Fields<'_> {
         u64::from_le_bytes(self.bytes(at))
     }
 
-    /// The event; `None` for a message of the tracer.
+    /// The event; `None` if it is a message of the tracer.
     fn event(&self, payload: &[u8]) -> Option<Event> {
         let (action, bytes, device) = (self.u32(28), self.u32(24), self.u32(36));
         let category = action >> 16;
@@ -217,7 +217,7 @@ impl Source {
 
 struct Merge {
     sources: Vec<Source>,
-    /// The next event of each file, by its time and the number of the file.
+    /// The next event of each file, sorted by time and file number.
     next: BTreeMap<(u64, usize), Event>,
     begun: bool,
     /// The time of the first event.
@@ -245,7 +245,7 @@ impl Merge {
         done.map_err(|fault| self.error(file, fault))
     }
 
-    /// An error about the latest record of a file.
+    /// An error in the latest record of a file.
     fn error(&self, file: usize, (what, remedy): Fault) -> TraceError {
         let input = &self.sources[file].input;
         input.record_error(RECORD as u64, what, remedy)

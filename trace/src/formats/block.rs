@@ -6,10 +6,10 @@
 //!                └── action=Q starts here       └── or D     └── ends the requests that it covers, by device and sector
 //! ```
 //!
-//! Either Q or D creates a request: Q is the request to the block layer, D the request to the device. A completion
-//! may cover several requests (they were merged) or a part of one (it was split). Where a mapped device and the one
-//! below it were both traced, the request of the lower one is skipped. Requests without bytes, failed
-//! requests and duplicates are left out.
+//! Either Q or D creates a request: Q is the request to the block layer, D the request to the device. A completion may
+//! cover several requests (they were merged) or a part of one (it was split). If a mapped device and the device below
+//! it were both traced, the request of the lower device is skipped. Requests without bytes, failed requests and
+//! duplicates are left out.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;
@@ -19,7 +19,7 @@ use super::scan::{self, SECTOR};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 
-/// Remaps whose request has not come yet: it follows at once, on the same CPU.
+/// Maximum number of remaps whose request has not arrived yet: it follows at once, on the same CPU.
 const MAX_REMAPS: usize = 64;
 /// Number of earlier requests checked for an overlap with a completion.
 const LOOK_BACK: usize = 8;
@@ -37,9 +37,9 @@ pub enum Action {
     Complete {
         failed: bool,
     },
-    /// R: it goes back and is issued again.
+    /// R: the request goes back to the queue and is issued again.
     Requeue,
-    /// A: a request of another device becomes one of this.
+    /// A: a request of another device is mapped to this one.
     Remap {
         from: Device,
     },
@@ -56,8 +56,8 @@ pub enum BlockKind {
     Nothing,
 }
 
-/// The kernel's letters of a request: an F of a flush before it, R, W, D or N, then F (FUA), A (readahead), S (in sync), M (metadata). Whether it is
-/// readahead.
+/// Parses the kernel's letters of a request: an F for a flush before it; R, W, D or N; then F (FUA), A (readahead), S
+/// (synchronous), M (metadata). Returns the kind, and whether it is readahead.
 pub fn rwbs(text: &[u8]) -> (BlockKind, bool) {
     let ahead = text.contains(&b'A');
     let after_flush = text.strip_prefix(b"F").unwrap_or(text);
@@ -83,7 +83,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Itself, if its bytes can be counted: said where its place in the trace is known, which is before it is sorted.
+    /// Returns the event if its end can be computed. Called before the events are sorted, while their position in the
+    /// trace is known.
     pub fn checked(self) -> Result<Event, Fault> {
         let end = self
             .sector
@@ -93,7 +94,7 @@ impl Event {
     }
 }
 
-/// Which action makes a request.
+/// The action that creates a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAction {
     /// Q.
@@ -104,10 +105,10 @@ pub enum RequestAction {
 
 pub const KEYS: &[(&str, &str)] = &[(
     "action",
-    "Q, requests as they were queued (the default where there are any), or D, as the device got them",
+    "Q: requests as queued (the default if there are any); D: requests as issued to the device",
 )];
 
-/// Takes the keys; without one, Q is wanted if there is one among the first events, else D.
+/// Takes the key `action`. Without it, requests start at Q if the first events contain a Q, otherwise at D.
 pub fn wanted(
     pairs: &mut Pairs,
     format: &str,
@@ -122,11 +123,11 @@ pub fn wanted(
         None if first.contains(&Action::Queue) => Ok(RequestAction::Queue),
         None if first.contains(&Action::Issue) => Ok(RequestAction::Issue),
         None => {
-            let what = "neither queued (Q) nor issued (D) requests at the beginning";
+            let what = "no queued (Q) or issued (D) requests at the beginning";
             Err(TraceError::whole(
                 path,
                 what,
-                format!("say {format}:action=Q or {format}:action=D"),
+                format!("choose --format {format}:action=Q or {format}:action=D"),
             ))
         }
     }
@@ -135,10 +136,10 @@ pub fn wanted(
 pub fn header(format: &str, wanted: RequestAction) -> Header {
     let note = match wanted {
         RequestAction::Queue => {
-            "requests as they were queued (Q); an end is the completion, so time in the queue is in it"
+            "requests start when they are queued (Q) and end at completion, so the time includes queueing"
         }
         RequestAction::Issue => {
-            "requests as they were issued to the device (D), merged or split; an end is the completion"
+            "requests start when they are issued to the device (D), after merging and splitting, and end at completion"
         }
     };
     let lacks = Lacks {
@@ -154,12 +155,12 @@ pub fn header(format: &str, wanted: RequestAction) -> Header {
 type Key = (u32, bool, u64, u64);
 
 struct Open {
-    /// Its last byte and one.
+    /// The byte after its last one.
     end: u64,
     left: u64,
 }
 
-/// Turns events in order of time into records in order of time.
+/// Converts events to records, both in order of time.
 pub struct Requests {
     wanted: RequestAction,
     devices: HashMap<Device, u32>,
@@ -237,7 +238,7 @@ impl Requests {
             .position(|remap| *remap == (event.device, event.sector))
         {
             self.remaps.remove(at);
-            return self.pass("requests of a mapped device, seen again below it");
+            return self.pass("requests of a mapped device, traced again on the device below");
         }
         let next = u32::try_from(self.devices.len()).map_err(|_| FAR)?;
         let device = *self.devices.entry(event.device).or_insert_with(|| {
@@ -279,7 +280,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Each completed byte counts for one request only: for the earlier of two on the same sectors.
+    /// Each completed byte counts for one request only: if two requests cover the same sectors, for the earlier one.
     fn complete(&mut self, event: &Event, failed: bool) -> Result<(), Fault> {
         let Some(&device) = self.devices.get(&event.device) else {
             return Ok(());
@@ -347,7 +348,7 @@ impl Requests {
             self.open.remove(&key);
             self.held.cancel(key.3);
             self.left_out
-                .count("requests that went back to the queue, to be issued again");
+                .count("requests that were requeued, to be issued again");
         }
     }
 }

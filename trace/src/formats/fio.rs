@@ -207,7 +207,7 @@ impl Lines for Log {
             b"wait" => {
                 return Err((
                     "a wait in a log that has times",
-                    "take it out, or make it a version 2 log",
+                    "remove it, or make it a version 2 log",
                 ));
             }
             _ => return Err(UNKNOWN),
@@ -383,7 +383,7 @@ impl FioWriter {
         }
         let Some(name) = self.files.get(record.file as usize).cloned() else {
             return Err(self.refuse(
-                "a record of a file that was not named before it",
+                "a record refers to a file that was not named before",
                 "the trace is damaged",
             ));
         };

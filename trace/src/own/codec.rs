@@ -176,7 +176,7 @@ impl Bytes<'_> {
         }
         let len = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if len > MAX_NAME_BYTES {
-            return Err("a file name of over 4096 bytes");
+            return Err("a file name longer than 4096 bytes");
         }
         let name = self.all.get(self.at..self.at + len).ok_or(CUT)?;
         self.at += len;
@@ -263,7 +263,7 @@ impl Bytes<'_> {
     fn after(&mut self, number: u64) -> Result<Vec<After>, Fault> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if count > MAX_AFTER {
-            return Err("a record that waits for more than 1024 others");
+            return Err("a record waits for more than 1024 others");
         }
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {

@@ -80,8 +80,7 @@ fn a_line_that_is_wrong_is_named() {
             what,
         );
     }
-    let none =
-        "neither queued (Q) nor issued (D) requests at the beginning: t; say blkparse:action=Q or ";
+    let none = "no queued (Q) or issued (D) requests at the beginning: t; choose --format blkparse:action=Q or ";
     refused("blkparse", LINE.replace(" Q ", " G "), none);
 }
 
@@ -153,11 +152,7 @@ fn binary_records_that_are_wrong_are_named() {
     refused("blktrace:action=C", bytes, unknown);
     // Notes of the tracer only: nothing to choose an action by.
     let names = trace(&cpus("le")[0])[..64].to_vec();
-    refused(
-        "blktrace",
-        names,
-        "neither queued (Q) nor issued (D) requests",
-    );
+    refused("blktrace", names, "no queued (Q) or issued (D) requests");
 }
 
 /// blkparse's own text of a binary trace and our reading of the binary agree, and both with its summary. The files of several

@@ -56,7 +56,7 @@ fn a_line_that_is_wrong_is_named() {
 #[test]
 fn threads_and_unfinished_calls_have_limits() {
     let begun = |pid: u32| format!("{pid} 1700000000.0 read(3</a>, <unfinished ...>\n");
-    let many = "over 4096 threads at one time: t, line 4097; ";
+    let many = "more than 4096 threads at one time: t, line 4097; ";
     refused("strace", (1..=4097).map(begun).collect::<String>(), many);
     let long = "x".repeat(60_000);
     let begun =
