@@ -82,7 +82,7 @@ fn invalid_traces_are_one_line_and_leave_no_file() {
     assert!(
         foreread(["trace", "info", "/"])
             .is_refused()
-            .contains("a directory is no trace")
+            .contains("a directory is not a trace")
     );
     assert!(
         foreread(["trace", "info", text(&cut), "--format", "nope"])

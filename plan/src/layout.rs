@@ -47,9 +47,9 @@ impl ReadAt for File {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Tensors of Hugging Face.
+    /// Hugging Face's tensor files.
     Safetensors,
-    /// Models of llama.cpp.
+    /// Model files of llama.cpp.
     Gguf,
     /// Tables, by row group and column.
     Parquet,
@@ -69,7 +69,7 @@ pub const FORMATS: [(&str, Format); 5] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its name; `header` for the part that lists the others.
+    /// Name of the part; `header` for the part that lists the others.
     pub name: String,
     pub range: Range<u64>,
 }
@@ -79,10 +79,10 @@ pub struct Part {
 pub enum LayoutError {
     #[error("cannot read the header: {0}")]
     Io(#[from] io::Error),
-    /// It is another format, or it is damaged.
+    /// The file has another format, or is damaged.
     #[error("{0}")]
     Damaged(String),
-    /// It is another known kind of file.
+    /// The file is of another known kind.
     #[error("{what}")]
     Other {
         what: &'static str,
@@ -90,7 +90,7 @@ pub enum LayoutError {
     },
     #[error("no part of the file has a name like {0}")]
     NoSuchName(String),
-    /// It exceeds the memory budget of a plan.
+    /// The header exceeds the memory budget of a plan.
     #[error("{0}")]
     TooLarge(#[from] Full),
 }

@@ -4,8 +4,9 @@
 //!   recorded runs ──► runs    first touches of each run, merged ───────┐
 //!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a human-readable file
 //! ```
-//! Example: two recorded starts of a program read the first 64 KiB of `a.so`, 20 ms later 8 KiB of `b.conf`, and one of them a
-//! log file. With "at least 2/2" the plan has the first two ranges, the second due 20 ms after the first.
+//! Example: in two recorded runs, a program reads the first 64 KiB of `a.so`, and 20 ms later 8 KiB of `b.conf`; in one
+//! run it also reads a log file. With "at least 2/2" the plan has the first two ranges, the second due 20 ms after the
+//! first.
 //!
 //! This crate does not read the planned bytes, check the identity of files (the caller does), or use a clock.
 
@@ -19,16 +20,16 @@ use std::path::PathBuf;
 
 pub const MAX_FILES: usize = 1 << 20;
 pub const MAX_RANGES: usize = 1 << 21;
-/// Bytes of a path, as PATH_MAX of Linux.
+/// Maximum size of a path in bytes, as PATH_MAX of Linux.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// The last byte of a file plus one, as the kernel has it.
+/// Maximum size of a file, as in the kernel.
 pub const MAX_END: u64 = i64::MAX as u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanFile {
-    /// Its path; for a plan of a mount or an export, its name there.
+    /// Path of the file; for a plan of a mount or an export, the name within it.
     pub path: PathBuf,
-    /// In bytes, when the plan was made.
+    /// Size in bytes when the plan was made.
     pub size: u64,
     /// Modification time in nanoseconds since 1970. `None` if only the size identifies the file.
     pub mtime_ns: Option<i64>,
@@ -57,7 +58,7 @@ impl PlanFile {
         }
     }
 
-    /// Whether it is a block device, whose reads are metadata of a file system.
+    /// Whether the file is a block device, whose reads are metadata of a file system.
     pub fn is_device(&self) -> bool {
         self.mtime_ns.is_none() && self.path.starts_with("/dev")
     }
@@ -69,15 +70,15 @@ pub struct PlanRange {
     pub file: u32,
     pub offset: u64,
     pub len: u64,
-    /// When it was first needed, in nanoseconds since the start of the program; `None` without a recorded run.
+    /// The time when a program first needed it, in nanoseconds since the start of the program; `None` without a recorded run.
     pub at_ns: Option<u64>,
-    /// The number of the range that the same thread needed before.
+    /// The number of the range that the same thread needed before this one.
     pub after: Option<u32>,
-    /// The time from that range's arrival to this need.
+    /// The time from the arrival of that range to the need for this one.
     pub gap_ns: Option<u64>,
-    /// The number of runs that read it.
+    /// The number of runs that read the range.
     pub runs: u32,
-    /// How long the program waited for it; 0 if unknown.
+    /// How long the program waited for the range; 0 if unknown.
     pub stall_ns: u64,
 }
 
@@ -97,7 +98,7 @@ impl PlanRange {
         }
     }
 
-    /// The end (exclusive).
+    /// End of the range (exclusive).
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -106,12 +107,12 @@ impl PlanRange {
 /// What a program will read, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What it was made from, for people.
+    /// A description of the sources, for people.
     pub made_from: Vec<String>,
     /// The number of recorded runs; 0 for a plan from headers.
     pub runs: u32,
     pub files: Vec<PlanFile>,
-    /// The ranges in the order of need.
+    /// Ranges in the order in which they are needed.
     pub ranges: Vec<PlanRange>,
 }
 

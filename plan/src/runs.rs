@@ -8,7 +8,8 @@
 //!   run 2   a 0..64K at 5 ms     b 0..8K at 45 ms     d 0..4K at 46 ms     c 0..4K at 60 ms
 //!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
 //! ```
-//! Metadata reads of a block device are merged by offset. `at_least` drops ranges that too few runs have, `max_bytes` those that save the least waiting for a byte.
+//! Metadata reads of a block device are merged by offset. `at_least` drops ranges that occur in too few runs.
+//! `max_bytes` drops the ranges that save the least waiting time per byte.
 
 use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use std::collections::{BTreeMap, HashMap};
@@ -17,8 +18,8 @@ use std::path::Path;
 
 /// Ranges consist of whole pages, the unit of the kernel's cache.
 const PAGE_BYTES: u64 = 4096;
-/// Consecutive touches in a file become one range of at most this size. Chosen value: a range is fetched as a whole, and the
-/// program waits for all of it if it is late.
+/// Consecutive touches in a file become one range of at most this size. The value is a choice: a range is fetched as a
+/// whole, and if it is late, the program waits for all of it.
 const MAX_RANGE_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Default for Selection {
     }
 }
 
-/// Runs during the merge.
+/// The recorded runs, while they are being merged.
 #[derive(Debug, Default)]
 pub struct Runs {
     files: Vec<PlanFile>,
@@ -72,15 +73,16 @@ pub struct Touch {
     /// The number returned by [`Runs::file`].
     pub file: u32,
     pub range: Range<u64>,
-    /// When, since the start of the run.
+    /// Time since the start of the run.
     pub at_ns: u64,
     pub thread: u32,
-    /// How long the program waited.
+    /// How long the program waited for the read.
     pub stall_ns: u64,
 }
 
 impl Runs {
-    /// The number of a file; `None` if there are too many. `known` has the numbers so far and belongs to the caller.
+    /// The number of a file; `None` if there are too many files. `known` maps files to the numbers so far and belongs
+    /// to the caller.
     pub fn file(&mut self, file: PlanFile) -> Option<u32> {
         if self.files.len() >= MAX_FILES {
             return None;
@@ -96,7 +98,7 @@ impl Runs {
             .map(|file| file.path.as_path())
     }
 
-    /// The next read of the current run, in the order of their times.
+    /// Adds a read of the current run; reads must be in the order of their times.
     pub fn touch(&mut self, touch: Touch) {
         let Some(file) = self.files.get(touch.file as usize) else {
             return;
@@ -153,7 +155,7 @@ impl Runs {
         }
     }
 
-    /// The items of a file that have bytes of `range`, in order.
+    /// The items of a file that overlap `range`, in order.
     fn overlapping(&self, file: u32, range: &Range<u64>) -> Vec<usize> {
         let places = &self.places[file as usize];
         let before = places.range(..range.start).next_back();
@@ -233,7 +235,7 @@ impl Runs {
         items
     }
 
-    /// The plan of all finished runs.
+    /// Makes the plan from all finished runs.
     pub fn plan(mut self, selection: &Selection) -> Plan {
         let [wanted, of] = [selection.at_least.0, selection.at_least.1].map(u64::from);
         let mut items = std::mem::take(&mut self.items);
@@ -259,12 +261,12 @@ impl Runs {
     }
 }
 
-/// Whether two ranges are adjacent and not too long together.
+/// Whether two ranges are adjacent and together not too long.
 fn goes_on(last: &Range<u64>, next: &Range<u64>) -> bool {
     last.end == next.start && next.end - last.start <= MAX_RANGE_BYTES
 }
 
-/// Keeps as many ranges as fit into `max` bytes, ranked by wait for each byte, then by time.
+/// Keeps as many ranges as fit into `max` bytes, ranked by waiting time per byte, then by time.
 fn most_valuable(mut items: Vec<Item>, max: u64) -> Vec<Item> {
     let len = |item: &Item| item.range.end - item.range.start;
     let worth = |item: &Item, other: &Item| u128::from(item.stall_ns) * u128::from(len(other));
@@ -335,7 +337,7 @@ fn linked(items: &[Item], sizes: &[u64]) -> Vec<PlanRange> {
 pub struct Intervals(BTreeMap<u64, u64>);
 
 impl Intervals {
-    /// Adds a range and gives the parts that are new, in order.
+    /// Adds a range and returns the new parts, in order.
     pub fn add(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut new = Vec::new();
         if range.is_empty() {
@@ -423,7 +425,7 @@ mod tests {
     #[test]
     fn what_is_new_is_what_no_earlier_range_has() {
         let mut set = Intervals::default();
-        // Small numbers, so that all ways of touching occur; a plain set of bytes is the judge.
+        // Small numbers, so that ranges touch in all possible ways; a plain set of bytes is the reference.
         let mut bytes = [false; 64];
         let mut seed: u64 = 1;
         for _ in 0..20_000 {

@@ -70,12 +70,12 @@ fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_string(), |value| value.to_string())
 }
 
-/// Whether a file begins like a plan of any version.
+/// Whether a file starts like a plan of any version.
 pub fn looks_like_one(head: &[u8]) -> bool {
     head.starts_with(MAGIC.as_bytes()) && head.get(MAGIC.len()) == Some(&b' ')
 }
 
-/// Whether the file at `path` begins like a plan of any version. A file that cannot be read does not.
+/// Whether the file at `path` starts like a plan of any version. False if it cannot be read.
 pub fn is_one(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = foreread_os::open::regular(path)
@@ -89,7 +89,7 @@ pub fn open(path: &Path) -> Result<Plan, Failure> {
     read(&mut BufReader::new(file), path)
 }
 
-/// Reads a plan; `path` is what errors name.
+/// Reads a plan; errors name `path`.
 pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     let mut lines = Lines {
         from,
@@ -111,7 +111,7 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
         let line = lines.next()?;
         let range = range(&line).ok_or_else(|| lines.bad("this line is not a range of a plan"))?;
         let Some(file) = plan.files.get(range.file as usize) else {
-            return Err(lines.bad("the range refers to a file that the plan does not have"));
+            return Err(lines.bad("the range refers to a file that is not in the plan"));
         };
         let end = range.offset.checked_add(range.len);
         if range.len == 0 || end.is_none_or(|end| end > file.size) {
@@ -218,7 +218,7 @@ impl Lines<'_> {
                 _ => {}
             }
         }
-        Err(self.bad("the head does not end"))
+        Err(self.bad("the end of the head is missing"))
     }
 }
 

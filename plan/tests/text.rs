@@ -108,7 +108,7 @@ fn damaged_plans_are_refused_with_their_line() {
         (
             "r 0 0 6",
             "r 2 0 6",
-            "refers to a file that the plan does not have",
+            "refers to a file that is not in the plan",
         ),
         ("r 0 0 65536", "r 0 0 1048577", "outside its file"),
         ("0 65536", "18446744073709551615 2", "outside its file"),
@@ -130,7 +130,7 @@ fn damaged_plans_are_refused_with_their_line() {
         assert!(got.contains(expected), "{from} -> {to}: {got}");
     }
     let endless = format!("foreread-plan 1\n{}", "x: y\n".repeat(2000));
-    assert!(error(&endless).contains("the head does not end"));
+    assert!(error(&endless).contains("the end of the head is missing"));
 }
 
 #[test]

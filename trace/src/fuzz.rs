@@ -1,7 +1,7 @@
 //! Requirements of every importer for arbitrary bytes: no panic, a one-line error without control characters, termination.
 //!
-//! The mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` both come in here. Never: judges what
-//! the items mean; that is the golden files' matter.
+//! Both the mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. It does not judge
+//! what the items mean: the golden files do.
 
 use super::catalog;
 use super::format::{Format, Pairs};
@@ -11,23 +11,24 @@ use super::{Import, check::CheckedItems};
 use std::io::Cursor;
 use std::path::Path;
 
-/// Items after which a trace has proved that it is read in pieces; a bomb of a terabyte need not be read to its end.
+/// Number of items after which reading stops: the trace is evidently read in pieces, and a bomb of a terabyte need not
+/// be read to its end.
 pub const MAX_ITEMS: u64 = 1 << 18;
-/// Longest error line, in bytes: a place and a remedy, and a piece of the trace where it helps.
+/// Maximum length of an error line in bytes: a position, a remedy, and possibly an excerpt of the trace.
 pub const MAX_LINE_BYTES: usize = 600;
 
-/// How the reading of some bytes ended.
+/// The result of reading arbitrary bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All were read: this many items.
+    /// All bytes were read, and gave this many items.
     Whole(u64),
     /// There were more than [`MAX_ITEMS`].
     Many,
-    /// They were refused in this line.
+    /// The bytes were refused with this error line.
     Refused(String),
 }
 
-/// Reads `data` as `format`, with these keys.
+/// Reads `data` in `format`, with these keys.
 pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     let outcome = read(format, pairs, data)?;
     if let Outcome::Refused(line) = &outcome {
@@ -41,14 +42,14 @@ pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String
     Ok(outcome)
 }
 
-/// The format that `text` names, with its keys.
+/// Finds the format that `text` names, and parses its keys.
 pub fn by_name(text: &str) -> Result<(&'static Format, Pairs), String> {
     catalog::parse(text, Path::new("t")).map_err(|error| error.to_string())
 }
 
 fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     let path = Path::new("t");
-    // What its detector makes of any bytes is part of it.
+    // The detector must accept arbitrary bytes too.
     let _ = (format.detect)(data);
     let opened = Input::of(path, Box::new(Cursor::new(data.to_vec())))
         .and_then(|input| (format.import)(vec![input], pairs));
@@ -66,7 +67,7 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
             Some(Err(error)) => {
                 return match items.next() {
                     None => Ok(Outcome::Refused(error.to_string())),
-                    Some(_) => Err("items behind an error".to_string()),
+                    Some(_) => Err("items after an error".to_string()),
                 };
             }
             Some(Ok(_)) if taken == MAX_ITEMS => return Ok(Outcome::Many),
@@ -77,7 +78,8 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     Ok(Outcome::Whole(taken))
 }
 
-/// A file of our own format around `plain`, as one block that claims `items`: bytes that no checksum keeps away.
+/// A file in foreread's own format that contains `plain` as one block, and claims `items`: this gets arbitrary bytes
+/// past the checksums.
 #[must_use]
 pub fn sealed(plain: &[u8], items: u32) -> Vec<u8> {
     own::around(plain, items)

@@ -5,14 +5,14 @@
 //!                      ├─ chains of reads (streams)
 //!                      └─ blocks read again (reuse)
 //! ```
-//! One pass, in memory that does not grow with the trace; each part says what it estimates when there is too much.
-//! Figures that the trace does not contain are null.
+//! One pass over the trace, in bounded memory; each part documents what it estimates if the trace exceeds its limits.
+//! Values that the trace does not contain are null.
 
 use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Different opens, or threads, that are counted and followed. Beyond that there are "at least" this many.
+/// Maximum number of opens, or threads, that are counted and tracked. Beyond that the count is a lower bound.
 pub const MAX_FOLLOWED: usize = 1 << 16;
 
 /// A count of records and their bytes.
@@ -20,88 +20,89 @@ pub const MAX_FOLLOWED: usize = 1 << 16;
 pub struct Count {
     /// How many.
     pub records: u64,
-    /// Bytes that they asked for.
+    /// Bytes that they requested.
     pub bytes: u64,
 }
 
-/// What is in a trace. Times in nanoseconds, sizes in bytes; null is what the trace does not tell.
+/// The properties of a trace. Times are in nanoseconds, sizes in bytes; null means that the trace does not contain the value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
     /// `foreread.trace-info/1`.
     pub schema: &'static str,
-    /// The format that it was first read from.
+    /// The format that the trace was first imported from.
     pub format: String,
-    /// The unit of its times there.
+    /// The unit of times in that format.
     pub time_unit: String,
-    /// The unit of its offsets there.
+    /// The unit of offsets in that format.
     pub offset_unit: String,
     /// `program`, `below-cache` or `unknown`.
     pub level: &'static str,
     /// Files.
     pub files: u64,
-    /// Open descriptions; null where it does not tell. A lower bound from [`MAX_FOLLOWED`] on.
+    /// Number of open descriptions; null if the trace does not identify them. A lower bound from [`MAX_FOLLOWED`] on.
     pub opens: Option<u64>,
-    /// Threads; the same.
+    /// Number of threads; null if the trace does not identify them. A lower bound from [`MAX_FOLLOWED`] on.
     pub threads: Option<u64>,
-    /// By what was done: `read`, `write`, `fault`, `hint`.
+    /// Counts by operation: `read`, `write`, `fault`, `hint`.
     pub by_op: BTreeMap<&'static str, Count>,
-    /// Of the reads: readahead.
+    /// Reads that are readahead.
     pub ahead: Count,
-    /// Of the reads: the file system's own data (inodes, folders). They are in no figure but `by_op` and the span of time.
+    /// Reads of the file system's own metadata (inodes, folders). Only `by_op` and the time span include them.
     pub metadata: Count,
     /// Records that wait for others.
     pub dependent: u64,
     /// Sizes of reads.
     pub read_bytes: Option<Summary>,
-    /// Reads of at least one byte that begin where an earlier read of the same file and open ended.
+    /// Reads of at least one byte that start where an earlier read of the same file and open ended.
     pub sequential: Count,
-    /// The same as a share of these reads.
+    /// The share of sequential reads in all reads of at least one byte.
     pub sequential_share: Option<f64>,
-    /// Streams.
+    /// Streams: chains of sequential reads.
     pub streams: StreamInfo,
-    /// Reuse.
+    /// Reuse: blocks that are read again.
     pub reuse: ReuseInfo,
     /// From the first start to the last end or start.
     pub span_ns: Option<u64>,
     /// The sum over files of the highest byte that a record reaches.
     pub span_bytes: u64,
-    /// From start to end of a read.
+    /// Time from start to end of a read.
     pub read_latency_ns: Option<Summary>,
-    /// From the end of what a thread did last to its next read; of an open where threads are not told.
+    /// Time from the end of a thread's last operation to the start of its next read; if threads are unknown, of an open
+    /// description.
     pub think_ns: Option<Summary>,
-    /// Reads that begin before what their thread did last has ended: they have no think time.
+    /// Reads that start before the last operation of their thread has ended: they have no think time.
     pub overlapping: u64,
-    /// What was left out on the way here, by reason.
+    /// Entries that were left out during conversion, by reason.
     pub left_out: BTreeMap<String, u64>,
-    /// What the importer noted.
+    /// Notes of the importer.
     pub notes: Vec<String>,
-    /// What it lacks and what follows from that, a sentence each.
+    /// What the trace lacks and what follows from that, one sentence each.
     pub lacks: Vec<String>,
 }
 
-/// Chains of at least two reads, each of which begins where the one before it ended.
+/// Chains of at least two reads, each of which starts where the one before it ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamInfo {
-    /// How long they are; null where there is none.
+    /// Bytes of each stream; null if there is none.
     pub bytes: Option<Summary>,
-    /// The most reads of one.
+    /// Number of reads in the longest stream.
     pub longest_reads: u64,
-    /// Chains that could not be followed further, since 65536 others were read since.
+    /// Chains that could not be tracked further, because 65536 others were read since.
     pub forgotten: u64,
 }
 
-/// What is read again, in blocks of 4 KiB.
+/// Data that is read again, in blocks of 4 KiB.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReuseInfo {
-    /// Bytes of the different blocks.
+    /// Total size of the distinct blocks.
     pub distinct_bytes: u64,
-    /// Share of the blocks that had been read before; null where nothing was read.
+    /// Share of the block reads that read a block again; null if nothing was read.
     pub again_share: Option<f64>,
-    /// Which share of all blocks was followed: less than 1 is an estimate.
+    /// Share of the blocks that was tracked; below 1 the figures are estimates.
     pub followed_share: f64,
 }
 
-/// Reads a whole trace.
+/// Reads a whole trace and describes it.
 pub fn of(import: Import) -> Result<Info, TraceError> {
     let Import {
         header,
@@ -140,7 +141,7 @@ struct Counter {
     latency: Spread,
     think: Spread,
     overlapping: u64,
-    /// When each thread, or open, was done last.
+    /// When each thread, or open, finished its last operation.
     done_ns: HashMap<u32, u64>,
 }
 
@@ -148,7 +149,7 @@ fn add(count: &mut Count, bytes: u64) {
     (count.records, count.bytes) = (count.records + 1, count.bytes.saturating_add(bytes));
 }
 
-/// Counts `one` while there is room.
+/// Adds `one` to the set while there is room.
 fn follow(all: &mut HashSet<u32>, one: u32) {
     if all.len() < MAX_FOLLOWED {
         all.insert(one);
@@ -171,7 +172,7 @@ impl Counter {
         follow(&mut self.opens, record.open);
         follow(&mut self.threads, record.thread);
         self.dependent += u64::from(!record.after.is_empty());
-        // A hint without a length means all of the file, and reaches nothing.
+        // A hint without a length applies to the whole file, so it does not extend the file.
         if let Some(end) = self.ends.get_mut(record.file as usize) {
             *end = (*end).max(record.offset.saturating_add(record.len));
         }
@@ -206,7 +207,7 @@ impl Counter {
         };
         let Some(end) = record.end_ns else { return };
         self.with_end += 1;
-        // A file system's own read is no read of the thread, which waits for it all the same.
+        // A file system's own read does not count as a read of the thread, although the thread waits for it.
         let is_read =
             matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::METADATA);
         if is_read {
@@ -294,13 +295,13 @@ fn mix(mut bits: u64) -> u64 {
 #[cfg(test)]
 mod tests;
 
-// What a trace lacks, in a sentence each, and what follows from that.
+// Describes what a trace lacks and what follows from that, one sentence each.
 
-/// What a trace lacks, and what follows from that. `starts` and `ends`: whether any record had one.
+/// What a trace lacks, and what follows from that. `starts` and `ends`: whether any record had a start or an end time.
 pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
     let l = header.lacks;
-    let below = "taken below a cache: hits are missing and someone's readahead is already in it";
-    let unknown = "it does not say where it was taken: below a cache hits would be missing";
+    let below = "taken below a cache: hits are missing, and upper layers' readahead is included";
+    let unknown = "where it was taken is unknown: if below a cache, cache hits are missing";
     let all = [
         (
             !starts && !ends,
@@ -308,17 +309,17 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
         ),
         (
             starts && !ends,
-            "no end times: no think time is known, so compare runs it as fast as possible",
+            "no end times: think times are unknown, so compare runs it as fast as possible",
         ),
         (
             l.opens,
-            "not which open file it was: several readers of one file look like one that jumps",
+            "no open descriptions: several readers of one file look like one that jumps",
         ),
         (
             l.threads,
-            "not which thread it was: what ran side by side looks like one after the other",
+            "no threads: parallel reads look like sequential calls",
         ),
-        (l.ops, "not what was done: everything counts as a read"),
+        (l.ops, "no operations: everything counts as a read"),
         (header.level == Level::BelowCache, below),
         (header.level == Level::Unknown, unknown),
     ];
@@ -335,34 +336,34 @@ impl Info {
     }
 }
 
-// Reuse: how much of what is read has been read before, in blocks of 4 KiB.
+// Reuse: how many of the blocks of 4 KiB that are read have been read before.
 //
 // ```text
 //   (file, 64 blocks) ──► a bit for each block, exact for MAX_GROUPS groups
 //                         beyond that: of all groups those whose hash ends in this many zeros, and one zero more each time
 // ```
-// A read that goes on within the block in which the one before it ended does not read that block again. Never: more
-// than [`MAX_GROUPS`] groups, or work without bound for one hostile record.
+// If a read continues within the block in which the previous read ended, the block does not count as read again. At
+// most [`MAX_GROUPS`] groups are kept, and the work for a single record is limited.
 
-/// What is counted: a page.
+/// Size of a block: a page.
 pub const BLOCK: u64 = 4096;
-/// Groups of 64 blocks whose bits are kept: exact up to 32 GiB that are read in order, or 512 MiB at random.
+/// Number of groups of 64 blocks whose bits are kept: exact for up to 32 GiB of sequential reads, or 512 MiB of random reads.
 pub const MAX_GROUPS: usize = 1 << 17;
-/// Of one read this much is followed.
+/// Maximum number of bytes counted of one read.
 pub const MAX_LEN: u64 = 1 << 30;
 
 /// Counts blocks.
 #[derive(Debug, Default)]
 pub struct Reuse {
     groups: HashMap<(u32, u64), u64>,
-    /// One of 2^this groups is followed.
+    /// One of 2^level groups is tracked.
     pub level: u32,
-    /// Blocks that were read, again or not.
+    /// Number of block reads, first and repeated.
     pub touched: u64,
 }
 
 impl Reuse {
-    /// A read of at least one byte; `continues` one that ended where it begins.
+    /// Counts a read of at least one byte; `continues` means that it starts where another read ended.
     pub fn read(&mut self, file: u32, offset: u64, len: u64, continues: bool) {
         let len = len.min(MAX_LEN);
         let half = u64::from(continues && !offset.is_multiple_of(BLOCK));
@@ -388,27 +389,28 @@ impl Reuse {
         }
     }
 
-    /// Different blocks: exact at level 0, an estimate above.
+    /// Number of distinct blocks: exact at level 0, an estimate above.
     pub fn distinct(&self) -> u64 {
         let kept: u64 = self
             .groups
             .values()
             .map(|bits| u64::from(bits.count_ones()))
             .sum();
-        // Nothing can be more often different than it was read.
+        // There cannot be more distinct blocks than block reads.
         kept.saturating_mul(1 << self.level.min(63))
             .min(self.touched)
     }
 }
 
-// How values are spread: every value counted while there are few different ones, then rounded ones.
+// Distribution of values: all values are counted exactly while there are few distinct ones, then rounded values.
 //
-// Never: more than [`MAX_VALUES`] counters, or a rounded figure that is called exact.
+// There are at most [`MAX_VALUES`] counters, and rounded figures are marked as not exact.
 
-/// Different values that are counted exactly. Beyond that each is rounded down to its 8 highest bits: at most 0.8 % off.
+/// Number of distinct values that are counted exactly. Beyond that each value is rounded down to its 8 highest bits, an
+/// error of at most 0.8 %.
 pub const MAX_VALUES: usize = 1 << 14;
 const KEPT_BITS: u32 = 8;
-/// Values that are named as the commonest.
+/// Number of most common values in a summary.
 const COMMONEST: usize = 3;
 
 /// Counts values.
@@ -422,7 +424,7 @@ pub struct Spread {
     sum: u128,
 }
 
-/// What they come to.
+/// A summary of values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// How many values.
@@ -439,14 +441,14 @@ pub struct Summary {
     pub max: u64,
     /// Their mean, always exact.
     pub mean: f64,
-    /// The commonest values, the commonest first, each with its count.
+    /// The most common values, the most common first, each with its count.
     pub commonest: Vec<(u64, u64)>,
-    /// False where there were too many different ones: percentiles and the commonest are up to 0.8 % low then.
+    /// False if there were too many distinct values: then percentiles and most common values are up to 0.8 % too low.
     pub exact: bool,
 }
 
 impl Spread {
-    /// One more value.
+    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         (self.least, self.most) = match self.number {
             0 => (value, value),
@@ -466,7 +468,7 @@ impl Spread {
         }
     }
 
-    /// Nothing where there was no value.
+    /// The summary; `None` if there were no values.
     pub fn summary(&self) -> Option<Summary> {
         if self.number == 0 {
             return None;
@@ -474,7 +476,7 @@ impl Spread {
         let mut sorted: Vec<(u64, u64)> =
             self.counts.iter().map(|(value, n)| (*value, *n)).collect();
         sorted.sort_unstable();
-        // The nearest rank: the smallest value that this many are not above.
+        // Nearest-rank percentile: the smallest value for which this share of all values is not larger.
         let at = |percent: u64| {
             let wanted = (u128::from(self.number) * u128::from(percent)).div_ceil(100);
             let mut seen = 0_u128;
@@ -501,7 +503,7 @@ impl Spread {
     }
 }
 
-/// Its highest bits.
+/// The value rounded down to its highest bits.
 fn rounded(value: u64) -> u64 {
     let bits = u64::BITS - value.leading_zeros();
     let drop = bits.saturating_sub(KEPT_BITS);
@@ -514,9 +516,9 @@ fn rounded(value: u64) -> u64 {
 //   ends that were reached lately, by file and open ──► a read that begins at one continues its chain,
 //                                                       any other begins a chain; from 2 reads on that is a stream
 // ```
-// Never: more than [`MAX_CHAINS`] chains; the one that was longest not continued is forgotten, and counted.
+// At most [`MAX_CHAINS`] chains are tracked; the chain that was not continued for the longest time is forgotten, and counted.
 
-/// Chains that may be continued.
+/// Maximum number of chains that may be continued.
 pub const MAX_CHAINS: usize = 1 << 16;
 
 type Key = (u32, u32, u64);
@@ -525,7 +527,7 @@ type Key = (u32, u32, u64);
 struct Chain {
     reads: u64,
     bytes: u64,
-    /// Which touch this was, to tell old entries of the queue.
+    /// The number of this touch, to recognise outdated entries of the queue.
     touch: u64,
 }
 
@@ -537,16 +539,16 @@ pub struct Streams {
     touches: u64,
     /// Reads that continued a chain, and their bytes.
     pub continued: (u64, u64),
-    /// Streams that have ended: how many bytes each had.
+    /// Bytes of each stream that has ended.
     ended: Spread,
-    /// The most reads of one stream.
+    /// Number of reads in the longest stream.
     pub longest_reads: u64,
     /// Chains that were forgotten.
     pub forgotten: u64,
 }
 
 impl Streams {
-    /// The next read of at least one byte; whether it continues a chain.
+    /// Adds a read of at least one byte; returns whether it continues a chain.
     pub fn read(&mut self, record: &Record) -> bool {
         let bytes = record.returned.unwrap_or(record.len);
         let key = |at| (record.file, record.open, at);
@@ -562,7 +564,7 @@ impl Streams {
             touch: self.touches,
         };
         let end = key(record.offset.saturating_add(bytes));
-        // Two chains that meet go on as one.
+        // If two chains reach the same end, they continue as one.
         if let Some(other) = self.chains.insert(end, chain) {
             self.close(other);
         }
@@ -601,7 +603,7 @@ impl Streams {
         }
     }
 
-    /// Bytes of the streams, once the trace has ended.
+    /// Bytes of the streams, to be called at the end of the trace.
     pub fn end(&mut self) -> Option<Summary> {
         let left: Vec<Chain> = self.chains.drain().map(|(_, chain)| chain).collect();
         left.into_iter().for_each(|chain| self.close(chain));
@@ -617,7 +619,7 @@ mod part_tests {
     #[test]
     fn blocks_are_counted_once() {
         let mut reuse = Reuse::default();
-        // 512 bytes at a time, in order: no block is read again.
+        // Sequential reads of 512 bytes: no block is read again.
         (0..80).for_each(|i| reuse.read(0, i * 512, 512, i > 0));
         assert_eq!((reuse.touched, reuse.distinct()), (10, 10));
         reuse.read(0, 4095, 2, false);
@@ -632,7 +634,7 @@ mod part_tests {
     #[test]
     fn a_large_trace_is_estimated_in_bounded_memory() {
         let (mut reuse, mut rng) = (Reuse::default(), Rng::new(1));
-        // 2^21 blocks of which half a million are drawn: 2^21 * (1 - exp(-1/4)) are different.
+        // Half a million random reads of 2^21 blocks: 2^21 * (1 - exp(-1/4)) of the blocks are distinct.
         for _ in 0..1 << 19 {
             reuse.read(0, rng.below(1 << 21) * 64 * BLOCK, 1, false);
             assert!(reuse.groups.len() <= MAX_GROUPS);
@@ -695,11 +697,11 @@ mod part_tests {
                 };
                 assert_eq!(streams.read(&record), i > 0);
             }
-            // Random reads: none continues another.
+            // Random reads: no read continues another.
             assert!(!streams.read(&Record::read(1, i * 1000, 10)));
         }
         assert_eq!(streams.continued, (297, 2970));
-        // A short read goes on where it stopped.
+        // After a short read, the next read continues where it stopped.
         streams.read(&Record {
             returned: Some(4),
             ..Record::read(2, 0, 10)
@@ -717,7 +719,7 @@ mod part_tests {
         );
     }
 
-    /// One chain that never moves must not keep the queue from being cleared.
+    /// A single chain that is never continued must not keep the queue from being cleared.
     #[test]
     fn an_idle_chain_costs_nothing() {
         let mut streams = Streams::default();

@@ -1,7 +1,7 @@
 //! The bytes of a trace: a file, plain or compressed ([`unpack`]), read in pieces of bounded size.
 //!
-//! A line or a record has a maximum size, so a decompression bomb costs time but no memory. Never: the whole of a
-//! file, or a byte skipped without being counted.
+//! A line or a record has a maximum size, so a decompression bomb costs time but no memory. A file is never held as a
+//! whole, and every skipped byte is counted.
 
 use super::error::{TraceError, TracePosition};
 use std::fs::File;
@@ -9,18 +9,18 @@ use std::io;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Longest line. Lines of strace with long file names and those of blkparse stay far below.
+/// Maximum length of a line. Lines of strace with long file names and lines of blkparse are far shorter.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// What a detector sees of a file: at most this many of its first bytes, decompressed.
+/// Number of bytes at the start of a file that a detector gets, decompressed.
 pub const HEAD_BYTES: usize = 64 << 10;
 
-/// Opens what may be a trace: a file, or a pipe.
+/// Opens a file or pipe that may be a trace.
 pub(crate) fn opened(path: &Path) -> Result<File, TraceError> {
     if path.is_dir() {
         return Err(TraceError::whole(
             path,
-            "a directory is no trace",
+            "a directory is not a trace",
             "name a file in it",
         ));
     }
@@ -28,13 +28,13 @@ pub(crate) fn opened(path: &Path) -> Result<File, TraceError> {
         .map_err(|error| TraceError::io(path, TracePosition::Whole, &error))
 }
 
-/// A trace's bytes from the first one on.
+/// The bytes of a trace, from the start.
 pub struct Input {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
-    /// Bytes taken so far.
+    /// Number of bytes taken so far.
     taken: u64,
-    /// Lines, or records, taken so far.
+    /// Number of lines or records taken so far.
     number: u64,
     /// The latest line.
     line: Vec<u8>,
@@ -46,10 +46,10 @@ impl Input {
         Input::of(path, Box::new(opened(path)?))
     }
 
-    /// Reads from `bytes`; `path` is what errors call them.
+    /// Reads from `bytes`; errors name `path`.
     pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
         let plain = unpack(bytes).map_err(|error| match error.kind() {
-            // It names the compression and the command that unpacks it.
+            // The error names the compression and the command to unpack the file.
             std::io::ErrorKind::Unsupported => {
                 let what = error.to_string();
                 let (what, remedy) = what.split_once("; ").unwrap_or((&what, "unpack it first"));
@@ -67,7 +67,7 @@ impl Input {
         })
     }
 
-    /// The only one of `inputs`, for formats that are one file.
+    /// Returns the single element of `inputs`, for formats that consist of one file.
     pub fn only(inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
         let mut inputs = inputs.into_iter();
         match (inputs.next(), inputs.next()) {
@@ -80,26 +80,26 @@ impl Input {
         }
     }
 
-    /// What errors call it.
+    /// The path that errors name.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its first bytes, at most [`HEAD_BYTES`], still to be taken. May be fewer than there are.
+    /// The first bytes, at most [`HEAD_BYTES`], which stay in the input. May be fewer than the file has.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
         self.reader
             .fill_buf()
             .map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))
     }
 
-    /// The place of the line that was taken last.
+    /// The position of the last line.
     #[must_use]
     pub fn at_line(&self) -> TracePosition {
         TracePosition::Line(self.number)
     }
 
-    /// The next line without its end, nothing after the last one.
+    /// The next line without its line end; `None` after the last one.
     pub fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         self.line.clear();
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
@@ -116,8 +116,8 @@ impl Input {
             self.line.pop();
         } else if got > MAX_LINE_BYTES {
             return Err(self.error(
-                "a line of over 64 KiB",
-                "this is no trace of this format; see --format",
+                "a line longer than 64 KiB",
+                "the trace has another format; see --format",
             ));
         }
         if self.line.last() == Some(&b'\r') {
@@ -126,13 +126,14 @@ impl Input {
         Ok(Some(&self.line))
     }
 
-    /// An error about the line that was taken last.
+    /// An error in the last line.
     #[must_use]
     pub fn error(&self, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
         TraceError::new(&self.path, self.at_line(), what, remedy)
     }
 
-    /// Fills `buf` with the next record; false if there is none any more. It is an error if the input ends in the middle.
+    /// Fills `buf` with the next record; returns false at the end of the input. If the input ends within the record,
+    /// that is an error.
     pub fn record(&mut self, buf: &mut [u8]) -> Result<bool, TraceError> {
         self.number += 1;
         match self.fill(buf)? {
@@ -141,7 +142,7 @@ impl Input {
         }
     }
 
-    /// Fills `buf` with the rest of the record that was begun last.
+    /// Fills `buf` with the rest of the current record.
     pub fn rest(&mut self, buf: &mut [u8]) -> Result<(), TraceError> {
         let got = self.fill(buf)?;
         self.whole(got, buf.len())
@@ -159,7 +160,7 @@ impl Input {
         ))
     }
 
-    /// An error about the record that was taken last, `len` bytes of which have been taken.
+    /// An error in the current record, of which `len` bytes have been taken.
     #[must_use]
     pub fn record_error(
         &self,
@@ -174,8 +175,8 @@ impl Input {
         TraceError::new(&self.path, place, what, remedy)
     }
 
-    /// Fills as much of `buf` as there is, and says how much that is: less than all of it only at the end. For formats
-    /// that say themselves what a cut means.
+    /// Fills as much of `buf` as possible and returns the number of bytes, which is less than its length only at the
+    /// end. For formats that report a truncated file themselves.
     pub fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
         let mut got = 0;
         while got < buf.len() {
@@ -197,27 +198,27 @@ impl Input {
     }
 }
 
-// Unpacks a file that is compressed: gzip, zstd, xz and bzip2, recognised by their first bytes and never by a name.
+// Unpacks compressed files: gzip, zstd, xz and bzip2. The compression is recognised by the first bytes, never by the file name.
 //
 // ```text
 //   bytes ──► its head ──► a magic that is read here      ──► decoder ──► plain bytes
 //                     ├──► a magic that is known, not read ──► error: "compressed by lz4; unpack it first: lz4 -d FILE"
 //                     └──► anything else                   ──► the bytes as they are
 // ```
-// Used for traces, recordings of decisions, and event logs. A decoder's memory has a limit, so a bomb costs time and
-// never memory; how much comes out is for the caller to limit. Sources of the magic numbers: RFC 1952 (gzip), RFC 8878
-// (zstd), the .xz file format 1.2.1, and the file formats of bzip2, lz4, 7-Zip, zip and compress.
+// Used for traces, recordings of decisions, and event logs. The memory of a decoder is limited, so a bomb costs time
+// and never memory; the caller has to limit the size of the output. Sources of the magic numbers: RFC 1952 (gzip), RFC
+// 8878 (zstd), the .xz file format 1.2.1, and the file formats of bzip2, lz4, 7-Zip, zip and compress.
 
-/// Bytes that are read before the kind is known. A magic needs seven; a detector of formats looks at all of them.
+/// Number of bytes read before the compression is known. A magic number needs seven; format detectors use all of them.
 const PACKED_HEAD_BYTES: u64 = 64 << 10;
 
-/// Largest window of a zstd frame, as a power of two: 8 MiB, what the command zstd writes up to level 19.
+/// Maximum window of a zstd frame, as a power of two: 8 MiB, which the command zstd uses up to level 19.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;
 
-/// Most memory of an xz block's dictionary: xz -9 writes 64 MiB, and the decoder needs a little more.
+/// Maximum memory for the dictionary of an xz block: xz -9 uses 64 MiB, and the decoder needs a little more.
 const MAX_XZ_KIB: u32 = 80 << 10;
 
-/// What is recognised and not read: its first bytes, its name, the command that unpacks it.
+/// Compressions that are recognised but not supported: first bytes, name, and the command to unpack.
 const UNREAD: &[(&[u8], &str, &str)] = &[
     (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -d FILE"),
     (b"PK\x03\x04", "zip", "unzip FILE"),
@@ -226,7 +227,7 @@ const UNREAD: &[(&[u8], &str, &str)] = &[
     (b"LZIP", "lzip", "lzip -d FILE"),
 ];
 
-/// The plain bytes of `bytes`, whatever they are wrapped in. Damage inside is an error of a later read.
+/// The decompressed bytes of `bytes`. Damage inside causes an error in a later read.
 pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = Vec::new();
     (&mut bytes)
@@ -234,7 +235,7 @@ pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send
         .read_to_end(&mut head)?;
     if let Some((_, name, command)) = UNREAD.iter().find(|(magic, ..)| head.starts_with(magic)) {
         let what = format!(
-            "it is compressed by {name}, which is not read here; unpack it first: {command}"
+            "it is compressed by {name}, which is not supported; unpack it first: {command}"
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, what));
     }
@@ -264,7 +265,7 @@ impl Compression {
             [0x1f, 0x8b, 8, ..] => Compression::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
-            // The level, then the magic of a block, or of the end where there is none.
+            // The level, followed by the magic number of a block, or of the end if there is no block.
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, ..] => Compression::Bzip2,
             [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, ..] => Compression::Bzip2,
             _ => Compression::Plain,
@@ -320,7 +321,7 @@ mod tests {
         );
         let error = input.line().expect_err("too long").to_string();
         assert!(
-            error.starts_with("a line of over 64 KiB: t, line 2; "),
+            error.starts_with("a line longer than 64 KiB: t, line 2; "),
             "{error}"
         );
         let mut input = of(vec![7; 10]);
@@ -333,7 +334,7 @@ mod tests {
         assert!(!of(Vec::new()).record(&mut buf).expect("at its end"));
     }
 
-    /// A frame that asks for a gigabyte of window is refused before it gets it.
+    /// A frame that requests a window of 1 GiB is refused before the memory is allocated.
     #[test]
     fn a_zstd_window_has_a_limit() {
         let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("memory");
@@ -349,7 +350,7 @@ mod tests {
         Ok(plain)
     }
 
-    /// Two parts, one behind the other, as `cat a.gz b.gz` makes them.
+    /// Two concatenated parts, as from `cat a.gz b.gz`.
     #[test]
     fn four_wrappings_and_none_give_the_same_bytes() {
         let text: Vec<u8> = (0..100_000_u32)
@@ -411,7 +412,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "it is compressed by lz4, which is not read here; unpack it first: lz4 -d FILE"
+            "it is compressed by lz4, which is not supported; unpack it first: lz4 -d FILE"
         );
         for (magic, name, command) in UNREAD {
             let error = plain(&[*magic, &[0; 20]].concat())
@@ -419,7 +420,7 @@ mod tests {
                 .to_string();
             assert!(error.contains(name) && error.ends_with(command), "{error}");
         }
-        // Text that begins as bzip2's name does, and no more.
+        // Text that starts with bzip2's magic letters, but is not bzip2.
         assert_eq!(plain(b"BZh9 is a name").expect("text"), b"BZh9 is a name");
     }
 }

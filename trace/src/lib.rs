@@ -1,8 +1,8 @@
 //! Traces: recorded reads of programs.
 //!
-//! Whatever the format of a file, it becomes a stream of [`Item`]s: files as they first appear, and records. An importer
-//! turns one format into items, an exporter turns items into one format, and neither ever holds more than a few of
-//! them: a trace may be larger than memory.
+//! A file of any format is converted to a stream of [`Item`]s: records, and files when they first appear. An importer
+//! converts one format to items, and an exporter converts items to one format. Both hold only a few items at a time, so
+//! a trace may be larger than memory.
 //!
 //! ```text
 //!   input (unpacked)        ──► catalog::detect ─► importer ──items──► check ──► exporter, info, replay
@@ -36,32 +36,33 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What was done.
+/// The operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Bytes were asked for by a call, or by a request to a device.
+    /// A call, or a request to a device, read bytes.
     Read,
-    /// Bytes were written. Kept so that a trace survives conversion; a replay passes over it.
+    /// Bytes were written. Kept so that conversion does not lose them; a replay skips them.
     Write,
-    /// A page of a mapping was touched.
+    /// A page of a mapping was accessed.
     Fault,
-    /// It was said how the file would be read.
+    /// A program announced how it would read the file.
     Hint(Advice),
 }
 
-/// Bits about a record.
+/// Flags of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// Readahead, not a demand: RWBS `A` of a block trace.
+    /// Readahead, not a read that a program waits for: RWBS `A` of a block trace.
     pub const AHEAD: Flags = Flags(1);
-    /// Past the page cache (`O_DIRECT`).
+    /// Bypasses the page cache (`O_DIRECT`).
     pub const DIRECT: Flags = Flags(2);
-    /// The mapping that was touched is one of code.
+    /// The accessed mapping contains code.
     pub const EXECUTABLE: Flags = Flags(4);
-    /// A file system has read its own data (inodes, folders) from its block device, which is the file. Always with `AHEAD`: no program
-    /// has asked for these bytes, and a reader that does not know this bit passes over them.
+    /// A file system read its own metadata (inodes, folders) from its block device, which is the file of the record.
+    /// Always set together with `AHEAD`: no program requested these bytes, and tools that do not know this flag skip
+    /// them.
     pub const METADATA: Flags = Flags(8);
 
     /// Whether all bits of `other` are set.
@@ -70,54 +71,54 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// With the bits of `other`.
+    /// Returns these flags together with those of `other`.
     #[must_use]
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 }
 
-/// Something earlier that a record waits for: only traces that say so have it (rbd-replay).
+/// Something earlier that a record waits for. Only formats with dependencies have this (rbd-replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     /// The number of the earlier record, counted from 0 over all records of the trace.
     pub record: u64,
-    /// It waits for the end of that one; otherwise for its start.
+    /// True if the record waits for the end of the earlier record, false if for its start.
     pub end: bool,
-    /// How long after that it starts, in nanoseconds.
+    /// Delay after that time, in nanoseconds.
     pub delay_ns: u64,
 }
 
-/// One thing that a program did.
+/// One operation of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// To which file: the number of its [`Item::File`], counted from 0.
+    /// The file: the number of its [`Item::File`], counted from 0.
     pub file: u32,
-    /// Through which open description: any number, the same for the same one. Where a format does not tell
-    /// ([`Lacks::opens`]), the number of the file.
+    /// The open description: an arbitrary number, equal for the same description. The number of the file if a format
+    /// does not identify descriptions ([`Lacks::opens`]).
     pub open: u32,
-    /// By which thread: any number. 0 where a format does not tell ([`Lacks::threads`]).
+    /// The thread: an arbitrary number. 0 if a format does not identify threads ([`Lacks::threads`]).
     pub thread: u32,
     /// First byte.
     pub offset: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub len: u64,
-    /// Bytes that came, where it is known and may differ.
+    /// Bytes returned, if known; may differ from the requested length.
     pub returned: Option<u64>,
-    /// When it began, in nanoseconds since the trace did.
+    /// Start time, in nanoseconds since the start of the trace.
     pub start_ns: Option<u64>,
-    /// When it ended. Never without a start, never before it.
+    /// End time. Present only together with a start time, and not before it.
     pub end_ns: Option<u64>,
-    /// Bits about it.
+    /// Flags.
     pub flags: Flags,
-    /// What it waits for. Empty in nearly all traces.
+    /// Records that this one waits for. Empty in nearly all traces.
     pub after: Vec<After>,
 }
 
 impl Record {
-    /// A read of `len` bytes from `offset` of `file`, of which nothing else is known.
+    /// A read of `len` bytes from `offset` of `file`; all other fields are unknown.
     #[must_use]
     pub fn read(file: u32, offset: u64, len: u64) -> Record {
         Record {
@@ -136,47 +137,47 @@ impl Record {
     }
 }
 
-/// A file, image, volume or device that records go to.
+/// A file, image, volume or device that records refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileInfo {
-    /// As the trace names it. Not to be trusted: it may hold anything but a zero byte.
+    /// Name in the trace. Untrusted: it may contain anything but a zero byte.
     pub name: String,
-    /// In bytes, where the trace says.
+    /// Size in bytes, if the trace gives it.
     pub size: Option<u64>,
 }
 
-/// One step of a trace.
+/// An element of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// The next file: the first one is number 0. It comes before the first record that refers to it.
+    /// The next file; the first file has number 0. It precedes all records that refer to it.
     File(FileInfo),
     /// The next record.
     Record(Record),
 }
 
-/// A stream of them. It ends after the first error.
+/// A stream of items. It ends after the first error.
 pub type Items = Box<dyn Iterator<Item = Result<Item, TraceError>> + Send>;
 
-/// What a format does not tell of its records. In JSON a list of names.
+/// Which information a format lacks about its records. In JSON this is a list of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Vec<String>", try_from = "Vec<String>")]
 pub struct Lacks {
-    /// When a record began: it can only be replayed as fast as possible.
+    /// Start times: without them a trace can only be replayed as fast as possible.
     pub starts: bool,
-    /// When it ended: no think time can be computed.
+    /// End times: without them think times cannot be computed.
     pub ends: bool,
-    /// Which open description it went through.
+    /// The open description of a record.
     pub opens: bool,
-    /// Which thread it was.
+    /// The thread of a record.
     pub threads: bool,
-    /// Whether it was a read or a write.
+    /// Whether a record is a read or a write.
     pub ops: bool,
 }
 
 type NamedLack = (&'static str, fn(&mut Lacks) -> &mut bool);
 
 impl Lacks {
-    /// Nothing but offsets and lengths is known.
+    /// Only offsets and lengths are known.
     pub const ALL: Lacks = Lacks {
         starts: true,
         ends: true,
@@ -184,7 +185,7 @@ impl Lacks {
         threads: true,
         ops: true,
     };
-    /// A request to a device is known without its open description and its thread.
+    /// Requests to a device: the open description and the thread are unknown.
     pub(crate) const REQUEST: Lacks = Lacks {
         starts: false,
         ends: false,
@@ -217,7 +218,7 @@ impl TryFrom<Vec<String>> for Lacks {
         let mut lacks = Lacks::default();
         for name in &names {
             let named = Lacks::NAMED.into_iter().find(|(known, _)| known == name);
-            let unknown = || format!("'{name}' is nothing that a trace lacks");
+            let unknown = || format!("'{name}' is not known information that a trace may lack");
             let (_, field) = named.ok_or_else(unknown)?;
             *field(&mut lacks) = true;
         }
@@ -225,35 +226,35 @@ impl TryFrom<Vec<String>> for Lacks {
     }
 }
 
-/// Where a trace was taken.
+/// Where the trace was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// The format does not tell.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Calls of a program: every read is there.
+    /// Calls of a program: every read is included.
     Program,
-    /// Requests to a device or volume, below a cache: hits are missing, and the readahead of the layers above
-    /// is already in it. Good for device models, biased for judging readahead.
+    /// Requests to a device or volume, below a cache: cache hits are missing, and the readahead of the layers above is
+    /// included. Good for device models, but biased for evaluating readahead.
     BelowCache,
 }
 
-/// What holds for the whole of a trace.
+/// Properties of a whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Name of the format that it was first read from.
+    /// Name of the format that the trace was first imported from.
     #[serde(rename = "origin")]
     pub format: String,
-    /// The unit of its times there ("us", "100 ns since 1601", "none").
+    /// Unit of times in that format ("us", "100 ns since 1601", "none").
     pub time_unit: String,
-    /// The unit of its offsets there ("bytes", "512 B sectors").
+    /// Unit of offsets in that format ("bytes", "512 B sectors").
     pub offset_unit: String,
-    /// Where it was taken.
+    /// Where the trace was taken.
     pub level: Level,
-    /// What it lacks.
+    /// Information that the trace lacks.
     pub lacks: Lacks,
-    /// What a reader must know, a sentence each ("the 3 trims were left out").
+    /// Notes for the user, one sentence each ("the 3 trims were left out").
     pub notes: Vec<String>,
 }
 
@@ -276,13 +277,13 @@ impl Header {
     }
 }
 
-/// A trace that is being read.
+/// An opened trace.
 pub struct Import {
-    /// What holds for all of it.
+    /// Properties of the whole trace.
     pub header: Header,
-    /// Its files and records.
+    /// Files and records.
     pub items: Items,
-    /// What was left out, by reason. Whole when the items have ended.
+    /// Numbers of entries left out, by reason. Complete once the items have ended.
     pub left_out: LeftOut,
 }
 
@@ -296,7 +297,7 @@ impl Import {
     }
 }
 
-/// How many entries of a trace were passed over, by reason ("trims"). Shared by an importer and the report.
+/// Number of skipped entries of a trace, by reason ("trims"). Shared by the importer and the report.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut(Arc<Mutex<Reasons>>);
 
@@ -307,19 +308,19 @@ struct Reasons {
 }
 
 impl LeftOut {
-    /// One more entry is passed over for `reason`, a plural ("trims", "records without a reply").
+    /// Counts one more entry that is skipped for `reason`, a plural ("trims", "records without a reply").
     pub fn count(&self, reason: &'static str) {
         self.count_many(reason, 1);
     }
 
-    /// `n` more.
+    /// Counts `n` more entries.
     pub fn count_many(&self, reason: &'static str, n: u64) {
         let mut reasons = self.reasons();
         let sum = reasons.now.entry(reason).or_default();
         *sum = sum.saturating_add(n);
     }
 
-    /// How many for each reason, so far.
+    /// The counts for each reason, so far.
     #[must_use]
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
         self.reasons()
@@ -329,14 +330,15 @@ impl LeftOut {
             .collect()
     }
 
-    /// `n` entries were passed over for `reason` when this file was made of another one: our own format keeps that.
+    /// Adds `n` entries that were skipped for `reason` when this file was converted from another one: foreread's own
+    /// format records this.
     pub fn earlier(&self, reason: String, n: u64) {
         let mut reasons = self.reasons();
         let sum = reasons.earlier.entry(reason).or_default();
         *sum = sum.saturating_add(n);
     }
 
-    /// How many for each reason, by this reading and by earlier ones.
+    /// The counts for each reason, from this import and earlier ones.
     #[must_use]
     pub fn in_all(&self) -> BTreeMap<String, u64> {
         let reasons = self.reasons();

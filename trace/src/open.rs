@@ -4,7 +4,7 @@
 //!   paths ──► Input (unpacked) ──► named or detected ──► importer ──► Checked ──► Import
 //! ```
 //!
-//! Never: mixes formats, or takes several files where one would do (each importer says whether it takes several).
+//! Formats are never mixed. Each importer decides whether it accepts several files.
 
 use super::check::CheckedItems;
 use super::error::TraceError;
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Files of one trace: a tracer writes one for each CPU, and no machine has more.
+/// Maximum number of files of one trace: a tracer writes one for each CPU, and no machine has more.
 pub const MAX_INPUTS: usize = 4096;
 
-/// Opens the trace in `paths`, in the format that is named (`NAME` or `NAME:key=value,...`), or in the one that it
-/// looks like. Its items have passed [`CheckedItems`].
+/// Opens the trace in `paths`, in the given format (`NAME` or `NAME:key=value,...`) or the detected one. Its items have
+/// passed [`CheckedItems`].
 pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceError> {
     open_watched(paths, format, &Watch::default())
 }
 
-/// The same, and `watch` reports progress.
+/// Like [`open`], but `watch` reports progress.
 pub fn open_watched(
     paths: &[PathBuf],
     format: Option<&str>,
@@ -37,14 +37,14 @@ pub fn open_watched(
         return Err(TraceError::whole(
             &paths[0],
             what,
-            "name those of one trace",
+            "give only the files of one trace",
         ));
     }
     let inputs = paths.iter().map(|path| watch.input(path));
     read(inputs.collect::<Result<_, _>>()?, format)
 }
 
-/// The same for what is open already.
+/// Like [`open`], for inputs that are already open.
 pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
     let path = inputs.first().ok_or_else(none)?.path().to_path_buf();
     let (format, pairs) = match format {
@@ -57,10 +57,14 @@ pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, Trac
 }
 
 fn none() -> TraceError {
-    TraceError::whole(Path::new("nothing"), "no trace is named", "name a file")
+    TraceError::whole(
+        Path::new("nothing"),
+        "no trace file is given",
+        "give a file",
+    )
 }
 
-/// The one format that all of them look like.
+/// Detects the format that all inputs share.
 fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
     let mut found: Option<&'static Format> = None;
     for input in inputs {
@@ -73,7 +77,7 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
                 return Err(TraceError::whole(
                     &path,
                     what,
-                    "name the files of one trace",
+                    "give only the files of one trace",
                 ));
             }
             _ => found = Some(this),
@@ -82,12 +86,12 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
     found.ok_or_else(none)
 }
 
-/// How many bytes of the files of a trace have been read, as they are on disk. Clones share one count.
+/// Number of bytes read from the files of a trace, counted as stored on disk. Clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<AtomicU64>);
 
 impl Watch {
-    /// Bytes so far.
+    /// Bytes read so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -5,44 +5,44 @@
 //!                     queue, late ones      a queue: its front leaves when it is done, or when too many wait behind it
 //! ```
 //!
-//! A [`Sorter`] is for nearly sorted input: events of several CPUs in one file, or, by [`by_start`],
-//! records written at their end. [`HeldRecords`] is for records whose end is a later entry of the trace: they keep
-//! the position of their start until it is known. The number of held entries is limited, and no entry is lost (one that is
-//! too late is an error).
+//! A [`Sorter`] is for nearly sorted input: events of several CPUs in one file, or, with [`by_start`], records that
+//! were written when they ended. [`HeldRecords`] is for records whose end is a later entry of the trace: they keep the
+//! position of their start until the end is known. The number of held entries is limited, and no entry is lost: an
+//! entry that comes too late is an error.
 
 use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// Events of a tracer that are held: the tracers' own buffers hold fewer for each CPU.
+/// Maximum number of events held: the tracers' own buffers hold fewer for each CPU.
 pub const MAX_DISORDER: usize = 1 << 12;
-/// Records of a table that are held, some 8 MB: completions of one queue are out of place by its depth, merged hosts by
-/// more.
+/// Maximum number of table records held, some 8 MB. Completions of one queue are displaced by at most its depth, merged
+/// logs of several hosts by more.
 pub const MAX_RECORDS_DISORDER: usize = 1 << 16;
-/// Records that wait for their end, and those behind them: more than any device or program has in flight.
+/// Maximum number of records that wait for their end, or for a record before them: more than any device or program has in flight.
 pub const MAX_HELD: usize = 1 << 16;
 
-/// Sorts what is nearly sorted.
+/// Sorts nearly sorted entries.
 pub struct Sorter<T> {
     most: usize,
-    /// What came in order, so that a sorted trace costs next to nothing.
+    /// Entries that came in order, so that a sorted trace costs almost nothing.
     queue: VecDeque<(Key, T)>,
     late: BTreeMap<Key, T>,
     pushed: u64,
     latest: u64,
 }
 
-/// The time of an entry, and its number: equals keep their order.
+/// The time of an entry, and its number: entries with equal times keep their order.
 type Key = (u64, u64);
 
-/// An entry is earlier than one that has left already.
+/// An entry is earlier than one that has already left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
-/// What a format of events says of that.
+/// The error of event formats for this.
 pub const TOO_LATE: (&str, &str) = (
-    "time goes backwards by over 4096 entries",
+    "time goes backwards by more than 4096 entries",
     "sort the trace by time",
 );
 
@@ -65,7 +65,7 @@ impl<T> Sorter<T> {
         }
     }
 
-    /// Takes an entry, and gives the earliest once there are too many. It is an error if a later one has left already.
+    /// Takes an entry, and returns the earliest one if too many are held. It is an error if a later entry has already left.
     pub fn push(&mut self, at: u64, what: T) -> Result<Option<T>, TooLate> {
         if at < self.latest {
             return Err(TooLate);
@@ -81,12 +81,12 @@ impl<T> Sorter<T> {
         Ok(if full { self.pop() } else { None })
     }
 
-    /// The time of the latest that came in order.
+    /// The time of the latest entry that came in order.
     fn last(&self) -> u64 {
         self.queue.back().map_or(self.latest, |((at, _), _)| *at)
     }
 
-    /// The earliest that is left: for the end of the trace.
+    /// The earliest remaining entry, to be called at the end of the trace.
     pub fn pop(&mut self) -> Option<T> {
         let late = self.late.first_key_value();
         let is_late = match (self.queue.front(), late) {
@@ -107,23 +107,23 @@ struct ByStart {
     items: Items,
     path: PathBuf,
     sorter: Sorter<Record>,
-    /// Records taken in.
+    /// Number of records taken.
     taken: u64,
-    /// When the first one began that went out.
+    /// Start of the first record that left.
     base_ns: Option<u64>,
-    /// Nothing more comes in; what is held goes out, then this error.
+    /// Set when no more records arrive; the held records leave, then this error.
     ended: Option<Option<TraceError>>,
 }
 
-/// A time that may be before the origin of its clock, for [`by_start`] alone: the order is kept, and so is each difference.
+/// A time that may be before the origin of its clock, only for [`by_start`]: order and differences are kept.
 #[must_use]
 pub fn signed(at_ns: i64) -> u64 {
     at_ns.cast_unsigned() ^ (1 << 63)
 }
 
-/// The records of `items` by their starts, the first of which becomes 0; either all times are [`signed`] or none. `path` is
-/// what errors name. A record without a start keeps its place behind the one before it, files pass at once. Not for records
-/// that name others: their numbers change.
+/// Sorts the records of `items` by their starts; the first start becomes 0. Either all times are [`signed`] or none.
+/// Errors name `path`. A record without a start stays after the record before it, and files pass at once. Not for
+/// records that refer to others, because record numbers change.
 #[must_use]
 pub fn by_start(items: Items, path: &Path) -> Items {
     Box::new(within(MAX_RECORDS_DISORDER, items, path))
@@ -141,7 +141,7 @@ fn within(most: usize, items: Items, path: &Path) -> ByStart {
 }
 
 impl ByStart {
-    /// Takes a record; one may leave.
+    /// Takes a record; another one may leave.
     fn push(&mut self, record: Record) -> Result<Option<Record>, TraceError> {
         self.taken += 1;
         let at = record.start_ns.unwrap_or_else(|| self.sorter.last());
@@ -189,10 +189,10 @@ impl Iterator for ByStart {
     }
 }
 
-/// Records in the order of their starts, some of them still without their end.
+/// Records in the order of their starts, some of them without a known end.
 pub struct HeldRecords<T> {
     slots: VecDeque<Slot<T>>,
-    /// The ticket of the front.
+    /// The ticket of the first record.
     first: u64,
 }
 
@@ -212,7 +212,7 @@ impl<T> Default for HeldRecords<T> {
 }
 
 impl<T> HeldRecords<T> {
-    /// Takes a record that is to stand here; the ticket finds it again.
+    /// Adds a record at this position; the returned ticket identifies it.
     pub fn open(&mut self, what: T) -> u64 {
         self.slots.push_back(Slot::Open(what));
         self.first + self.slots.len() as u64 - 1
@@ -223,7 +223,7 @@ impl<T> HeldRecords<T> {
             .get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
     }
 
-    /// Lets `change` complete a record; it may leave from now on. Nothing where it is complete or has left already.
+    /// Lets `change` complete a record, which may then leave. Does nothing if it is complete or has already left.
     pub fn done(&mut self, ticket: u64, change: impl FnOnce(&mut T)) {
         let Some(slot) = self.slot(ticket) else {
             return;
@@ -237,7 +237,7 @@ impl<T> HeldRecords<T> {
         };
     }
 
-    /// Takes a record out for good; nothing where it has left already.
+    /// Removes a record for good. Returns `None` if it has already left.
     pub fn cancel(&mut self, ticket: u64) -> Option<T> {
         match std::mem::replace(self.slot(ticket)?, Slot::Gone) {
             Slot::Open(what) | Slot::Done(what) => Some(what),
@@ -245,8 +245,8 @@ impl<T> HeldRecords<T> {
         }
     }
 
-    /// The next record that may leave, with its ticket if it is not complete: the front once it is done, or as it is when
-    /// more than [`MAX_HELD`] are held, or always when `all` are to leave.
+    /// The next record that may leave, with its ticket if it is not complete. The first record leaves once it is
+    /// complete; incomplete if more than [`MAX_HELD`] are held, or if `all` records are to leave.
     pub fn next(&mut self, all: bool) -> Option<(T, Option<u64>)> {
         loop {
             let full = all || self.slots.len() > MAX_HELD;
@@ -271,13 +271,13 @@ mod tests {
     #[test]
     fn a_sorter_holds_so_many_and_not_one_more() {
         let mut sorter = Sorter::new(MAX_DISORDER);
-        // Backwards, as many as it holds; the next one pushes the earliest out.
+        // As many entries in reverse order as it holds; the next one pushes the earliest out.
         for at in (1..=MAX_DISORDER as u64).rev() {
             assert_eq!(sorter.push(at, at), Ok(None));
         }
         assert_eq!(sorter.push(9000, 9000), Ok(Some(1)));
         assert_eq!(sorter.push(0, 0), Err(TooLate));
-        // As late as what has left is late enough, and equals keep their order.
+        // An entry as late as the last one that left is accepted, and equal times keep their order.
         assert_eq!(sorter.push(1, 77), Ok(Some(77)));
         assert_eq!(sorter.push(2, 78), Ok(Some(2)));
         let rest: Vec<u64> = std::iter::from_fn(|| sorter.pop()).collect();
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(held.next(false), None);
     }
 
-    /// Start and offset of what comes out, and the error at its end.
+    /// Start and offset of each record that leaves, and the final error.
     fn of(starts: &[Option<u64>], window: usize) -> (Vec<(u64, u64)>, Option<String>) {
         let record = |(i, start_ns): (usize, &Option<u64>)| Record {
             start_ns: *start_ns,
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!((out, error.as_deref()), (vec![(0, 0)], Some(late)));
     }
 
-    /// What has no start stays behind the one before it, also where that one has left.
+    /// A record without a start stays after the record before it, even if that one has left.
     #[test]
     fn a_record_without_a_start_keeps_its_place() {
         let offsets = |starts: &[Option<u64>], window| {

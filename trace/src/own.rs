@@ -1,13 +1,13 @@
-//! `foreread`: foreread's own format, which keeps everything that an importer can express. `docs/trace-format.md` specifies it
-//! to the byte, with an example.
+//! `foreread`: foreread's own format, which stores everything that an importer can express. `docs/trace-format.md`
+//! specifies it to the byte, with an example.
 //!
 //! ```text
 //!   magic + version   header (JSON)   block  block  block ...  end (JSON: counts)
 //!                     length, crc     └─ head: length packed and plain, items, crc; then a zstd frame of items
 //! ```
-//! A block is decoded independently but for the numbers of files and records, and is small, so reading takes as much memory for a
-//! terabyte as for a kilobyte. A truncated file has no end, and is refused where it stops. Never: a length that is
-//! believed before it is compared with its limit, or an item that was not under a checksum.
+//! Blocks are decoded independently, except for the numbers of files and records. Blocks are small, so reading a
+//! terabyte takes as much memory as reading a kilobyte. A truncated file has no end marker, and is refused where it
+//! stops. Every length is compared with its limit before it is used, and every item is covered by a checksum.
 
 use super::format::{Fit, Format};
 pub use read::import;
@@ -20,20 +20,20 @@ mod codec;
 mod read;
 mod write;
 
-/// The first bytes of every file: no text, and damaged by whatever changes line ends; the last one is the version.
+/// The first bytes of every file. They are not text, conversion of line ends damages them, and the last one is the version.
 pub const MAGIC: [u8; 8] = [0x89, b'F', b'R', b'T', b'\r', b'\n', 0x1a, VERSION];
-/// The version that is written, and the only one that is read.
+/// The version that is written, and the only one that can be read.
 pub const VERSION: u8 = 1;
-/// The header and the end have at most this many bytes of JSON.
+/// Maximum size of the JSON in the header and in the end, in bytes.
 pub const MAX_JSON_BYTES: usize = 64 << 10;
-/// A block has at most this many bytes when it is unpacked.
+/// Maximum size of an unpacked block in bytes.
 pub const MAX_BLOCK_BYTES: usize = 1 << 20;
-/// A block has at most this many bytes as it is stored: what zstd makes of a full one that cannot be packed.
+/// Maximum size of a stored block in bytes: the size of a full block that zstd cannot compress.
 pub const MAX_STORED_BYTES: usize = MAX_BLOCK_BYTES + (MAX_BLOCK_BYTES >> 8);
-/// A block has at most this many items.
+/// Maximum number of items in a block.
 pub const MAX_BLOCK_ITEMS: usize = 1 << 16;
 
-/// The format.
+/// The description of the format.
 pub static FORMAT: Format = Format {
     name: "foreread",
     summary: "foreread's own: all that a trace can say, packed; ns and bytes",
@@ -43,7 +43,7 @@ pub static FORMAT: Format = Format {
     export: Some(export),
 };
 
-/// By its magic number, of any version: another version is ours to refuse.
+/// Detects the magic number with any version: the importer refuses other versions.
 fn detect(head: &[u8]) -> Fit {
     if head.starts_with(&MAGIC[..7]) {
         Fit::Sure
@@ -57,7 +57,7 @@ mod tests;
 
 // The parts of a file that are not items: the end as JSON (the header is [`crate::Header`]), and the head of a block.
 //
-// JSON may get more keys within one version, and an older reader passes over them. Never: a key changes its meaning.
+// The JSON may get more keys within one version, and older readers ignore them. A key never changes its meaning.
 
 /// A block of items.
 pub(crate) const BLOCK: [u8; 4] = *b"blok";
@@ -66,29 +66,29 @@ pub(crate) const DONE: [u8; 4] = *b"done";
 /// Bytes of a [`BlockHead`].
 pub(crate) const HEAD_BYTES: usize = 20;
 
-/// The head of a block, and of the end. All numbers little-endian.
+/// The head of a block, and of the end. All numbers are little-endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockHead {
     /// [`BLOCK`] or [`DONE`].
     pub tag: [u8; 4],
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub stored: u32,
-    /// Bytes that they unpack to. Of the end, which is not packed, the same.
+    /// Number of bytes after decompression. The end is not compressed, so there it equals `stored`.
     pub plain: u32,
-    /// Items in them. Of the end: 0.
+    /// Number of items; 0 for the end.
     pub items: u32,
-    /// CRC-32 of the four fields above and of the bytes that follow.
+    /// CRC-32 of the four fields above and the bytes that follow.
     pub crc: u32,
 }
 
 impl BlockHead {
-    /// With the checksum of `body`.
+    /// Sets the checksum for `body`.
     pub fn sealed(mut self, body: &[u8]) -> BlockHead {
         self.crc = self.sum(body);
         self
     }
 
-    /// The checksum that it should have.
+    /// The expected checksum.
     pub fn sum(&self, body: &[u8]) -> u32 {
         let mut crc = flate2::Crc::new();
         crc.update(&self.bytes()[..HEAD_BYTES - 4]);
@@ -96,7 +96,7 @@ impl BlockHead {
         crc.sum()
     }
 
-    /// As it is in the file.
+    /// Encodes the head.
     pub fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&self.tag);
@@ -107,7 +107,7 @@ impl BlockHead {
         bytes
     }
 
-    /// Back again.
+    /// Decodes a head.
     pub fn of(bytes: &[u8; HEAD_BYTES]) -> BlockHead {
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let number = |at: usize| u32::from_le_bytes(word(at));
@@ -123,11 +123,11 @@ impl BlockHead {
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// Files of the trace.
+    /// Number of files of the trace.
     pub files: u64,
-    /// Records of the trace.
+    /// Number of records of the trace.
     pub records: u64,
-    /// What was left out when the file was made, by reason.
+    /// Entries that were left out when the file was made, by reason.
     #[serde(default)]
     pub left_out: BTreeMap<String, u64>,
 }

@@ -1,14 +1,14 @@
-//! A file in memory for the tests of this crate: one clone is written, another is looked at afterwards.
+//! A file in memory for the tests of this crate: one clone is written, another is inspected afterwards.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-/// The bytes that were written so far.
+/// The bytes written so far.
 #[derive(Clone, Default)]
 pub struct SharedBytes(Arc<Mutex<Vec<u8>>>);
 
 impl SharedBytes {
-    /// A copy of them.
+    /// A copy of the bytes.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("whole").clone()
     }

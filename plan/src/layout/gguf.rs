@@ -1,4 +1,4 @@
-//! GGUF: metadata as typed keys and values, the tensors' names, shapes and offsets, the tensors.
+//! GGUF: typed metadata, then the tensors' names, shapes and offsets, then the tensors.
 //!
 //! ```text
 //!   "GGUF", version u32, tensors u64, pairs u64
@@ -21,7 +21,7 @@ const MAX_NAME_BYTES: u64 = 1 << 16;
 
 pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
     let size = source.size()?;
-    let beyond = || damaged("a header that is longer than the file, or than 100 MB");
+    let beyond = || damaged("the header is longer than the file, or than 100 MB");
     let mut head = Window::new(source, size.min(MAX_HEADER_BYTES), CHUNK_BYTES, beyond);
     if head.take(4)? != b"GGUF" {
         return Err(damaged("wrong magic"));
@@ -29,7 +29,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     let version = head.u32()?;
     if (2..=3).contains(&version.swap_bytes()) {
         return Err(LayoutError::Other {
-            what: "a GGUF file with big-endian numbers, which is not read",
+            what: "a GGUF file with big-endian numbers, which is not supported",
             remedy: "convert it: gguf_convert_endian.py FILE little, of llama.cpp's gguf-py",
         });
     }
@@ -68,8 +68,8 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
         .sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
     let mut end = size;
     for part in parts.list.iter_mut().rev() {
-        let start =
-            at(part.range.start).ok_or_else(|| damaged("a tensor that begins beyond the file"))?;
+        let start = at(part.range.start)
+            .ok_or_else(|| damaged("a tensor starts beyond the end of the file"))?;
         part.range = start..end;
         end = start;
     }

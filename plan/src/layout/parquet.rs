@@ -1,4 +1,5 @@
-//! Parquet: the footer names the chunks of each column in each row group. Their order is that of a scan: row group by row group.
+//! Parquet: the footer lists the chunk of each column in each row group. The parts are in the order of a scan: row
+//! group by row group.
 //!
 //! ```text
 //!   footer, length u32, "PAR1"       the footer is a struct of Thrift's compact protocol:
@@ -34,7 +35,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     }
     if len > MAX_HEADER_BYTES.min(size - TAIL_BYTES) {
         return Err(damaged(
-            "a footer that is longer than the file, or than 100 MB",
+            "the footer is longer than the file, or than 100 MB",
         ));
     }
     let start = size - TAIL_BYTES - len;
@@ -140,7 +141,7 @@ impl<'a> Walk<'a> {
                 return Ok(number);
             }
         }
-        Err(damaged("a number of over 64 bits"))
+        Err(damaged("a number of more than 64 bits"))
     }
 
     /// Signed: 0, -1, 1, -2, ... are written as 0, 1, 2, 3, ...
@@ -196,13 +197,13 @@ impl<'a> Walk<'a> {
     fn path(&mut self) -> Result<String, LayoutError> {
         let (count, kind) = self.list()?;
         if kind != BINARY {
-            return Err(damaged("a path that is not UTF-8"));
+            return Err(damaged("a path is not UTF-8"));
         }
         let mut path = String::new();
         for nth in 0..count {
             let bytes = self.number()?;
             let text = std::str::from_utf8(self.take(bytes)?)
-                .map_err(|_| damaged("a path that is not UTF-8"))?;
+                .map_err(|_| damaged("a path is not UTF-8"))?;
             path.push_str(if nth > 0 { "." } else { "" });
             path.push_str(text);
         }

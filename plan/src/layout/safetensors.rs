@@ -1,4 +1,4 @@
-//! safetensors: 8 bytes of length, a header in JSON, the tensors one behind the other.
+//! safetensors: the header's length in 8 bytes, a header in JSON, then the tensors one after the other.
 //!
 //! ```text
 //!   {"__metadata__":{...},"a":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]},...}      offsets from the end of the header
@@ -19,14 +19,16 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     let damaged = |what: &dyn fmt::Display| LayoutError::damaged("safetensors", what);
     let size = source.size()?;
     if size < 8 {
-        return Err(damaged(&"shorter than the length of a header"));
+        return Err(damaged(
+            &"the file is shorter than the 8-byte header length field",
+        ));
     }
     let mut len = [0; 8];
     source.read_at(&mut len, 0)?;
     let len = u64::from_le_bytes(len);
     if len > MAX_HEADER_BYTES.min(size - 8) {
         return Err(damaged(
-            &"a header that is longer than the file, or than 100 MB",
+            &"the header is longer than the file, or than 100 MB",
         ));
     }
     let mut header = vec![0; len as usize];

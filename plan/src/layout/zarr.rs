@@ -19,7 +19,7 @@ use std::{fs, io};
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 /// Maximum depth of folders.
 const MAX_DEPTH: usize = 64;
-/// The metadata of version 2 beside `.zarray`, and of version 3.
+/// The metadata files of version 2 besides `.zarray`, and of version 3.
 const METADATA: [&str; 5] = [".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
 #[derive(Default)]
 struct ZarrContent {
     metadata: Vec<ZarrFile>,
-    /// With the chunk's position in the array.
+    /// Chunks, each with its position in the array.
     chunks: Vec<(Vec<u64>, ZarrFile)>,
     account: Account,
 }

@@ -1,4 +1,4 @@
-//! zip: the directory at the end names the entries; each has a header before its bytes.
+//! zip: the directory at the end lists the entries; each entry has a header before its bytes.
 //!
 //! ```text
 //!   [header, name, extra][bytes] ...   [46 bytes, name, extra, comment] for each   [zip64: end, locator]   [end: 22 bytes, comment]
@@ -43,7 +43,7 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
             return Err(damaged("an entry without a header"));
         }
         let data = part.range.start + 30 + number(header, 26..28) + number(header, 28..30);
-        // Until now it had the length of its data.
+        // So far the part had the length of the entry's data.
         let len = part.range.end - part.range.start;
         part.range.end = data
             .checked_add(len)
@@ -71,7 +71,7 @@ fn number(bytes: &[u8], at: Range<usize>) -> u64 {
 struct Directory {
     range: Range<u64>,
     entries: u64,
-    /// Bytes in front of the archive.
+    /// Number of bytes before the archive.
     shift: u64,
 }
 
@@ -110,7 +110,7 @@ impl Directory {
         let start = found
             .at
             .checked_sub(found.bytes)
-            .ok_or_else(|| damaged("a directory that is longer than the file"))?;
+            .ok_or_else(|| damaged("the directory is longer than the file"))?;
         let shift = start
             .checked_sub(found.offset)
             .ok_or_else(|| damaged("a directory outside the file"))?;
@@ -127,7 +127,7 @@ struct DirectoryEnd {
     entries: u64,
     bytes: u64,
     offset: u64,
-    /// Where the directory ends.
+    /// End of the directory.
     at: u64,
 }
 
@@ -190,7 +190,7 @@ fn without_end_64(source: &dyn ReadAt, end: DirectoryEnd) -> Result<DirectoryEnd
         end.offset = end.at.saturating_sub(end.bytes);
     }
     if end.entries == ELSEWHERE_16 {
-        // The directory determines their number.
+        // The directory determines the number of entries.
         end.entries = 0;
     }
     Ok(end)
@@ -256,7 +256,7 @@ fn entries(
     Ok(())
 }
 
-/// The zip64 part of an extra field: parts of a tag, a length, and bytes of that length.
+/// Finds the zip64 field of an extra field, whose fields have a tag, a length, and bytes of that length.
 fn wide_fields(mut extra: &[u8]) -> &[u8] {
     while let Some((head, rest)) = extra.split_at_checked(4) {
         let Some((body, rest)) = rest.split_at_checked(number(head, 2..4) as usize) else {

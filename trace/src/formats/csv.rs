@@ -1,9 +1,9 @@
 //! `csv`: reads and writes tables with named columns.
 //!
-//! A header with unambiguous names needs no options (see [`columns`]); otherwise each column is named:
-//! `csv:offset=off,len=size,start=ts,unit=us`. A table without a header has its columns by number (`header=no,offset=#3`).
-//! Records are sorted by start, and the first start becomes 0, unless they refer to each other (`after`).
-//! Units are never guessed.
+//! A header with unambiguous names needs no options (see [`columns`]); otherwise the options name each column:
+//! `csv:offset=off,len=size,start=ts,unit=us`. In a table without a header, columns are given by number
+//! (`header=no,offset=#3`). Records are sorted by start, and the first start becomes 0, unless they refer to each other
+//! (`after`). Units are never guessed.
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
 use self::read::{Table, Words};
@@ -36,29 +36,35 @@ pub static FORMAT: Format = Format {
             "offset",
             "column of the first byte: its name, or its number (#1)",
         ),
-        ("len", "column of the bytes asked for"),
-        ("returned", "column of the bytes that came"),
-        ("start", "column of the time when it began"),
-        ("end", "column of the time when it ended, or"),
-        ("dur", "column of how long it took"),
-        ("op", "column of what was done"),
+        ("len", "column of the number of bytes requested"),
+        ("returned", "column of the number of bytes returned"),
+        ("start", "column of the start time"),
+        ("end", "column of the end time, or"),
+        ("dur", "column of the duration"),
+        ("op", "column of the operation"),
         ("file", "column of the file's name"),
         ("file-size", "column of the file's size in bytes"),
         ("thread", "column of the thread's number"),
         ("open", "column of the open description's number"),
-        ("unit", "of times: ns, us, ms or s"),
-        ("offset-unit", "bytes, sectors or a number of bytes (bytes)"),
-        ("len-unit", "the same for lengths"),
+        ("unit", "unit of times: ns, us, ms or s"),
+        (
+            "offset-unit",
+            "unit of offsets: bytes, sectors or a number of bytes (bytes)",
+        ),
+        (
+            "len-unit",
+            "unit of lengths: bytes, sectors or a number of bytes (bytes)",
+        ),
         (
             "reads",
-            "what op calls reads (r, read, pread); several: A|B",
+            "names of reads in op (r, read, pread); several: A|B",
         ),
-        ("writes", "what op calls writes (w, write, pwrite)"),
+        ("writes", "names of writes in op (w, write, pwrite)"),
         ("delimiter", "comma, semicolon, tab or space (comma)"),
         ("header", "yes, or no: the first line is a row (yes)"),
         (
             "level",
-            "where it was taken: unknown, program or below-cache (unknown)",
+            "where the trace was taken: unknown, program or below-cache (unknown)",
         ),
     ],
     detect,
@@ -115,7 +121,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
     let mut names = names(&first, delimiter).ok_or_else(|| {
         whole(
-            "a first line that names no columns".to_string(),
+            "the first line names no columns".to_string(),
             "see --format csv:header=no",
         )
     })?;
@@ -191,8 +197,9 @@ fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
 //   ,,vm@base,1048576,1,0,read,4096,512,,,0e0 0s2000
 // ```
 //
-// Columns without data are omitted. `after` lists what a record waits for: nanoseconds after the end (`e`) or the
-// start (`s`) of a record, counted from 0. Two files of the same name become one, which is reported.
+// Columns without data are omitted. `after` lists what a record waits for: nanoseconds after the end (`e`) or the start
+// (`s`) of another record; records are counted from 0. Two files with the same name are merged into one, which is
+// reported.
 
 pub fn export(
     header: &Header,
@@ -239,7 +246,7 @@ pub fn export(
         match item? {
             Item::File(file) => {
                 if !names.insert(file.name.clone()) {
-                    left_out.count("files that became one with another of their name");
+                    left_out.count("files that were merged with another file of the same name");
                 }
                 writer.files.push(file);
             }
@@ -281,7 +288,7 @@ struct Writer {
     to: ::csv::Writer<Box<dyn std::io::Write + Send>>,
     lacks: Lacks,
     files: Vec<FileInfo>,
-    /// The field that is being written.
+    /// The field being written.
     text: String,
 }
 

@@ -7,10 +7,10 @@
 //!    X_POSIX       0   read        0               0       262144      0.0048      0.0049
 //! ```
 //! The text is ordered by file and rank, so all of it is read before the first record is emitted, in order of start. A
-//! rank becomes a thread, and a rank's use of a file an open description: DXT does not say how often it was opened.
-//! Requests of MPI-IO appear again as the POSIX requests that they cause, so `module=posix` is the default.
-//! Times are seconds since the start of the job with four decimals or more. Columns after the end time are ignored.
-//! Source: the darshan-util documentation, "darshan-dxt-parser".
+//! rank becomes a thread, and a rank's use of a file becomes an open description: DXT does not record how often the
+//! file was opened. Requests of MPI-IO appear again as the POSIX requests that they cause, so `module=posix` is the
+//! default. Times are seconds since the start of the job with four decimals or more. Columns after the end time are
+//! ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
 
 use super::published::lines_fit;
 use super::scan::{self, Names, SECOND_NS, decimal_ns};
@@ -26,15 +26,15 @@ pub static FORMAT: Format = Format {
     summary: "text of darshan-dxt-parser (DXT); seconds with decimals, bytes",
     keys: &[(
         "module",
-        "posix, what reached the file system (the default), or mpiio, what the program asked MPI-IO for",
+        "posix: requests to the file system (the default); mpiio: requests of the program to MPI-IO",
     )],
     detect,
     import,
     export: None,
 };
 
-/// Maximum number of requests held for sorting, 48 bytes each: 192 MiB. Darshan keeps 2 MiB per process unless it is configured to
-/// keep more, some 40,000 requests.
+/// Maximum number of requests held for sorting, 48 bytes each: 192 MiB. By default Darshan keeps 2 MiB per process,
+/// which is some 40,000 requests.
 pub const MAX_REQUESTS: usize = 4 << 20;
 
 const REMEDY: &str = "the file is damaged or not of darshan-dxt-parser; see --format";
@@ -43,7 +43,7 @@ const BAD: Fault = (
     REMEDY,
 );
 
-/// Comments of DXT, and nothing but comments and requests.
+/// Matches DXT comments, if the head has nothing but comments and requests.
 fn detect(head: &[u8]) -> Fit {
     let fit = lines_fit(head, |_, line| {
         let line = line.trim_ascii();
@@ -87,7 +87,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     Ok(Import::new(header, items(darshan), left_out))
 }
 
-/// A request, as small as it can be held.
+/// A request in a compact form.
 #[derive(Clone, Copy)]
 struct Request {
     start_ns: u64,
@@ -175,7 +175,10 @@ impl Darshan {
             size: None,
         };
         let file = self.files.file(name, &mut self.items, named);
-        file.ok_or(("file names of over 64 MiB together", "print fewer files"))
+        file.ok_or((
+            "more than 64 MiB of file names in total",
+            "print fewer files",
+        ))
     }
 
     fn leave(&mut self, request: Request, out: &mut VecDeque<Item>) {
@@ -217,7 +220,7 @@ fn request(line: &[u8]) -> Result<(&[u8], Request), Fault> {
     let seconds = |text| decimal_ns(text, SECOND_NS).ok_or(BAD);
     let (start_ns, end_ns) = (seconds(start)?, seconds(end)?);
     if end_ns < start_ns {
-        return Err(("a request that ends before it starts", REMEDY));
+        return Err(("a request ends before it starts", REMEDY));
     }
     Ok((
         module,

@@ -1,16 +1,16 @@
-//! The log of fio's I/O: versions 2 and 3, in and out.
+//! `fio`: reads and writes fio's I/O log, versions 2 and 3.
 //!
 //! ```text
 //!   2:     FILE add|open|close          FILE read|write|trim|sync|datasync|wait OFFSET LENGTH
 //!   3:  US FILE add|open|close       US FILE read|write|trim|sync|datasync      OFFSET LENGTH
 //! ```
 //!
-//! Times of version 3 are microseconds since the start of the run. Version 2 has only waits: fio 3.33 waits until this many
-//! milliseconds after its start (measured; its manual says microseconds from the line before). fio's reader of version 3
-//! forgets the first gap if the log starts at 0 (measured), so written logs start at 1 or later. fio splits fields at spaces and
-//! stores lengths in 32 bits: anything else is refused in both directions.
+//! Times of version 3 are microseconds since the start of the run. Version 2 has only waits: fio 3.33 waits until this
+//! many milliseconds after its start (measured; its manual says microseconds since the line before). If a version 3 log
+//! starts at 0, fio skips the first gap (measured), so foreread's logs start at 1 or later. fio splits fields at spaces
+//! and stores lengths in 32 bits, so names with spaces and longer requests are refused in both directions.
 //!
-//! Names with spaces and empty requests (fio 3.33 ends its replay at one) are refused, and no times are invented.
+//! Empty requests are refused too, because fio 3.33 ends its replay at an empty request. No times are invented.
 
 use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::{ExportReport, Fit, Format, Output, Pairs};
@@ -23,15 +23,15 @@ use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
 use std::io::{BufWriter, Write};
 
-/// Bytes of a file name that fio reads whole.
+/// Maximum bytes of a file name that fio does not truncate.
 pub const MAX_NAME: usize = 255;
 
 pub static FORMAT: Format = Format {
     name: "fio",
-    summary: "fio's iolog, version 2 (no times) and 3 (us); offsets in bytes",
+    summary: "fio's iolog, versions 2 (no times) and 3 (us); offsets in bytes",
     keys: &[(
         "version",
-        "export: 3, or 2 (the default where there are no times)",
+        "for export: 3, or 2 (the default if there are no times)",
     )],
     detect,
     import,
@@ -41,14 +41,14 @@ pub static FORMAT: Format = Format {
 const MAGIC: &[u8] = b"fio version ";
 const SPACES: Fault = (
     "a line with too many or too few fields",
-    "fio cannot have spaces in file names; rename the file",
+    "fio does not allow spaces in file names; rename the file",
 );
 const SEVERAL: Fault = (
-    "a second log in the file: fio wrote those of several jobs to it",
+    "a second log in the file: fio wrote the logs of several jobs to it",
     "give each job its own write_iolog and import one of them; or cut the file before this line",
 );
 const UNKNOWN: Fault = (
-    "an action that fio does not have",
+    "an action unknown to fio",
     "the file is damaged; cut it before this line",
 );
 
@@ -109,7 +109,7 @@ fn is_wait(mut line: &[u8]) -> bool {
 
 struct Log {
     version: u8,
-    /// The time of the log, in a version 2 without waits nothing.
+    /// The current time of the log; `None` in a version 2 log before the first wait.
     clock_ns: Option<u64>,
     names: Names,
     /// For each file the number of its latest open.
@@ -126,13 +126,13 @@ impl Log {
             (b"add", None) => {
                 if name.len() > MAX_NAME {
                     return Err((
-                        "a file name of over 255 bytes",
+                        "a file name longer than 255 bytes",
                         "fio cannot read it either; rename the file",
                     ));
                 }
                 self.names
                     .add(name)
-                    .ok_or(("file names of over 64 MiB together", "cut the log in parts"))?;
+                    .ok_or(("more than 64 MiB of file names in total", "split the log"))?;
                 self.opens.push(self.next_open);
                 self.next_open = self.next_open.wrapping_add(1);
                 let name = String::from_utf8_lossy(name).into_owned();
@@ -152,11 +152,11 @@ impl Log {
 
     fn wait(&mut self, until_ms: u64) -> Result<(), Fault> {
         let long = (
-            "a wait of over 500 years",
+            "a wait of more than 500 years",
             "the file is damaged; cut it before this line",
         );
         let late = (
-            "the first wait comes late",
+            "the first wait is not at the start",
             "record it again with fio 3.31 or later, whose logs have times",
         );
         let clock = self.clock_ns.ok_or(late)?;
@@ -190,7 +190,7 @@ impl Lines for Log {
         if offset.is_empty() {
             return self.file(name, action, out).map(|()| true);
         }
-        let digits = ("an offset or a length that is no number", SPACES.1);
+        let digits = ("an offset or a length is not a number", SPACES.1);
         let (offset, len) = (
             scan::number(offset).ok_or(digits)?,
             scan::number(len).ok_or(digits)?,
@@ -214,7 +214,7 @@ impl Lines for Log {
         };
         if len > u64::from(u32::MAX) {
             return Err((
-                "a length of over 32 bits",
+                "a length of more than 32 bits",
                 "fio cannot read it either; cut the request in parts",
             ));
         }
@@ -268,14 +268,14 @@ fn export(
 struct FioWriter {
     path: std::path::PathBuf,
     to: BufWriter<Box<dyn Write + Send>>,
-    /// Version 3.
+    /// Whether the log is version 3, which has times.
     timed: bool,
     /// The time of the latest line: us in version 3, ms of the latest wait in version 2.
     now: u64,
     /// Shift of all times in us, so that the first request is not at 0.
     shift: Option<u64>,
     names: Names,
-    /// The name of each file; those with the same name are the same for fio.
+    /// The name of each file; fio treats files with the same name as one file.
     files: Vec<String>,
     records: u64,
     left_out: LeftOut,
@@ -318,7 +318,7 @@ impl FioWriter {
         if self.names.get(name.as_bytes()).is_some() {
             self.left_out.count("files with the name of another one");
         } else {
-            let many = "file names of over 64 MiB together";
+            let many = "more than 64 MiB of file names in total";
             self.names
                 .add(name.as_bytes())
                 .ok_or_else(|| TraceError::whole(&self.path, many, "cut the trace"))?;
@@ -391,7 +391,7 @@ impl FioWriter {
             (record.end_ns.is_some(), "times of completion"),
             (
                 record.returned.is_some_and(|n| n != len),
-                "lengths that came",
+                "lengths that were returned",
             ),
             (record.flags != Flags::default(), "flags"),
             (!record.after.is_empty(), "dependencies"),

@@ -5,9 +5,9 @@
 //!   comm pid [cpu] secs.usec: syscalls:sys_enter_read: fd: 0x00000003, ...           perf
 //!   ... filemap:mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=0-98303
 //! ```
-//! A process name may contain anything, so a line is parsed from its `[cpu]` on. Files are named by device and inode: the text
-//! has no more. Pages added to the page cache are the kernel's work, and get the readahead flag. Units are never
-//! guessed (`ofs` is bytes, inodes are hexadecimal, and so are arguments that begin with 0x).
+//! A process name may contain anything, so a line is parsed from its `[cpu]` on. Files are named by device and inode,
+//! because the text has no paths. The kernel adds pages to the page cache, so their records get the readahead flag.
+//! Units are fixed: `ofs` is in bytes, inodes are hexadecimal, and so are arguments that start with 0x.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 pub static FORMAT: Format = Format {
     name: "ftrace",
     summary: "text of ftrace, or of perf script: system calls and filemap tracepoints; us, bytes",
-    keys: &[("page", "bytes of a page of the machine (4096)")],
+    keys: &[("page", "page size of the machine in bytes (4096)")],
     detect,
     import,
     export: None,
@@ -56,7 +56,7 @@ fn is_loss(line: &[u8]) -> bool {
     line.starts_with(b"CPU:") && line.ends_with(b"EVENTS]")
 }
 
-/// The page size of the machine, which the text does not contain: it counts pages of a folio.
+/// The page size of the machine, which the trace does not contain; folio sizes are given in pages.
 fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
     let Some(input) = inputs.first() else {
         return Ok(DEFAULT_PAGE_BYTES);
@@ -70,7 +70,7 @@ fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
         .filter(|page| page.is_power_of_two() && *page <= MAX_PAGE_BYTES);
     page.ok_or_else(|| {
         let what = format!("'page={text}' is not the size of a page");
-        let remedy = "take what `getconf PAGESIZE` says on the machine of the trace";
+        let remedy = "run `getconf PAGESIZE` on the traced machine";
         TraceError::whole(input.path(), what, remedy)
     })
 }
@@ -112,7 +112,7 @@ impl Lines for Ftrace {
             return Ok(true);
         }
         if is_loss(line) {
-            // It has no time: the gap is at this line. The kernel omits the number if it does not fit.
+            // The line has no time: the gap is at this line. The kernel omits the number if it does not fit.
             let number = line
                 .trim_ascii()
                 .rsplit(|b| *b == b' ')
@@ -165,7 +165,7 @@ fn parse(line: &[u8], page_bytes: u64) -> Option<(Head, Option<What>)> {
     let line = line.trim_ascii();
     let at = (0..line.len()).find(|&at| cpu_at(line, at).is_some())?;
     let (task, mut rest) = (line[..at].trim_ascii_end(), &line[at + cpu_at(line, at)?..]);
-    // `(-----)` is a thread group that is not known.
+    // `(-----)` is an unknown thread group.
     let task = task.strip_suffix(b")").map_or(task, |task| {
         &task[..task.iter().rposition(|b| *b == b'(').unwrap_or(0)]
     });
@@ -252,7 +252,7 @@ fn left(call: &[u8], value: &[u8]) -> Option<Option<What>> {
     )))
 }
 
-/// A number in decimal, or in hexadecimal behind 0x; a minus means two's complement.
+/// A number in decimal, or in hexadecimal after 0x; a minus sign means two's complement.
 fn number(text: &[u8]) -> Option<u64> {
     if let Some(digits) = text.strip_prefix(b"0x") {
         return hex(digits);
@@ -267,7 +267,7 @@ fn hex(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
 }
 
-/// The value behind `key`, with `=` or a space between.
+/// The value after `key`, separated by `=` or a space.
 fn field<'a>(fields: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let mut rest = fields;
     loop {
@@ -337,7 +337,7 @@ fn known(name: &[u8], fields: &[u8], page_bytes: u64) -> Option<Option<What>> {
                 pages,
             )
         }
-        // Where the kernel knows a name for an address it prints that.
+        // If the kernel has a name for an address, it prints the name.
         b"page_fault_user" | b"page_fault_kernel" => {
             return Some(number(of("address")?).map(What::Address));
         }

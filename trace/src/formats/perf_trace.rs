@@ -6,10 +6,10 @@
 //!     17.116 (         ): cat/742 read(fd: 4</etc/passwd>, buf: 0x7ffe9b3add88, count: 832)       ...
 //!     17.116 ( 3.238 ms): cat/742  ... [continued]: read())                                       = 832
 //! ```
-//! Each line is converted to strace's notation and handled as in [`super::strace`]. Arguments have names and
-//! zeros are not shown, so they are filled in by name ([`CALLS`]). Times are milliseconds since the first
-//! event; that of a continued call is the time of its start. A file name is shown only if perf has looked it
-//! up: each open without a name counts as a separate file. Data behind pointers is not shown.
+//! Each line is converted to strace's notation and handled as in [`super::strace`]. perf names the arguments and omits
+//! zeros, so missing arguments are filled in by name ([`CALLS`]). Times are milliseconds since the first event; the
+//! time of a continued call is that of its start. A file name is shown only if perf has looked it up: each open without
+//! a name counts as a separate file. Data behind pointers is not shown.
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 
@@ -39,27 +39,27 @@ const POINTER: &str = "reads from a position that perf does not show (behind a p
 /// How an argument is converted to strace's notation.
 #[derive(Clone, Copy)]
 enum ArgumentKind {
-    /// A number: 0 where it is not shown.
+    /// A number; 0 if it is not shown.
     Number,
-    /// A descriptor, with its name where there is one; 0 where it is not shown.
+    /// A descriptor, with its name if there is one; 0 if it is not shown.
     Descriptor,
-    /// The same; none where it is not shown.
+    /// A descriptor, or none if it is not shown.
     MaybeDescriptor,
     /// An ignored argument.
     Any,
-    /// A path: in quotes where it is shown.
+    /// A path, in quotes if it is shown.
     Path,
-    /// Flags, with what strace writes before each.
+    /// Flags, with the prefix that strace writes before each.
     Flags(&'static str),
-    /// A pointer to a position, or none.
+    /// A pointer to a position, or null.
     Position,
-    /// A number that strace writes as a name.
+    /// A number for which strace writes a name.
     Advice,
 }
 
 use ArgumentKind::{Advice, Any, Descriptor, Flags, MaybeDescriptor, Number, Path, Position};
 
-/// perf's name of an argument, and what it is.
+/// perf's name of an argument, and its kind.
 type Argument = (&'static str, ArgumentKind);
 const FD: Argument = ("fd", Descriptor);
 const BUF: Argument = ("buf", Any);
@@ -76,7 +76,7 @@ const NEW_FD: Argument = ("newfd", Descriptor);
 const OFF_IN: Argument = ("off_in", Position);
 const OFF_OUT: Argument = ("off_out", Position);
 
-/// The calls that matter, by strace's name, with their arguments in strace's order.
+/// The relevant calls, by strace's name, with their arguments in strace's order.
 const CALLS: &[(&str, &[Argument])] = &[
     ("read", &[FD, BUF, COUNT]),
     ("write", &[FD, BUF, COUNT]),
@@ -156,18 +156,18 @@ const ADVICE: [&str; 6] = [
 ];
 
 struct CallLine<'a> {
-    /// Nothing where perf wrote `?`.
+    /// `None` if perf wrote `?`.
     at_ns: Option<u64>,
     took_ns: Option<u64>,
     thread: u32,
     name: &'a [u8],
-    /// The arguments; nothing where the call began in an earlier line.
+    /// The arguments; `None` if the call started in an earlier line.
     arguments: Option<&'a [u8]>,
-    /// What it returned; nothing where it goes on in a later line.
+    /// The return value; `None` if the call continues in a later line.
     returned: Option<&'a [u8]>,
 }
 
-/// Nothing where it is no line of perf trace.
+/// Returns `None` if the line is not from perf trace.
 fn parse(line: &[u8]) -> Option<CallLine<'_>> {
     let mut rest = line.trim_ascii();
     let time = scan::word(&mut rest);
@@ -184,7 +184,7 @@ fn parse(line: &[u8]) -> Option<CallLine<'_>> {
         None if took.is_empty() => None,
         None => return None,
     };
-    // The name of a program may hold spaces and slashes; its thread is the number before the call.
+    // The name of a program may contain spaces and slashes; its thread is the number before the call.
     let (thread, call) = thread_and_call(inner[close + 2..].trim_ascii())?;
     let line = |name, arguments, returned| CallLine {
         at_ns,
@@ -206,7 +206,7 @@ fn parse(line: &[u8]) -> Option<CallLine<'_>> {
         let arguments = begun.trim_ascii_end().strip_suffix(b")")?;
         return Some(line(name, Some(arguments), None));
     }
-    // The last parenthesis before ` = `: a path may hold both.
+    // Finds the last parenthesis before ` = `, because a path may contain both.
     let equals = (0..text.len())
         .rev()
         .find(|&at| text[at] == b'=' && text[..at].trim_ascii_end().ends_with(b")"))?;
@@ -246,9 +246,9 @@ fn detect(head: &[u8]) -> Fit {
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let notes = [
         "page faults of mappings are not in it",
-        "a file has a name only where perf looked it up; without one each open counts as a separate file",
+        "a file has a name only if perf looked it up; each open without a name counts as a separate file",
         "a readv or preadv has the length that it returned, not the length asked for",
-        "a thread that clone3 began is taken to share the descriptors of its parent, as a thread of a program does",
+        "a thread created by clone3 is assumed to share the descriptors of its parent, as threads of a program do",
     ];
     let units = ["ms (to the us)", "bytes"];
     let header = Header::of(FORMAT.name, units, Lacks::default(), Level::Program, &notes);
@@ -267,7 +267,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
 struct PerfTrace {
     calls: Strace,
     latest_ns: u64,
-    /// A line in the words of strace.
+    /// A line in strace's notation.
     text: Vec<u8>,
     left_out: LeftOut,
 }
@@ -279,7 +279,7 @@ impl Lines for PerfTrace {
             return Ok(true);
         }
         let line = parse(line).ok_or(CUT)?;
-        // A continued call has the time of its start, in a line after later ones.
+        // A continued call has the time of its start, although its line comes after later calls.
         self.latest_ns = self.latest_ns.max(line.at_ns.unwrap_or(0));
         let at_ns = self.latest_ns;
         let name = if line.name == b"sendfile64" {
@@ -360,7 +360,7 @@ fn shown<'a>(arguments: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// Where a value ends: at the comma before the next argument. Names of files are in angle brackets or quotes.
+/// The end of a value: the comma before the next argument. File names are in angle brackets or quotes.
 fn value_end(value: &[u8]) -> usize {
     let skip = match value.first() {
         Some(b'"') => value
@@ -388,7 +388,7 @@ fn value_end(value: &[u8]) -> usize {
         .map_or(value.len(), |at| skip + at)
 }
 
-/// The arguments in strace's order and notation; false if a position is behind a pointer.
+/// Writes the arguments in strace's order and notation; returns false if a position is behind a pointer.
 fn write_arguments(
     name: &[u8],
     arguments: &[Argument],

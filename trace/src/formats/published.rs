@@ -1,4 +1,4 @@
-//! The tables of published block traces: a row for each (see `preset`).
+//! The published block traces that consist of a table with a row for each request (see `preset`).
 
 use super::scan::{Names, SECOND_NS, SECTOR, US_NS, decimal_ns, number, whole_lines};
 use super::step::{Lines, Text, items};
@@ -31,7 +31,7 @@ macro_rules! published {
 
 /// Nanoseconds of the years 2001 to 2100.
 const THIS_CENTURY_NS: std::ops::Range<u64> = 1_000_000_000_000_000_000..4_102_444_800_000_000_000;
-/// Ticks of 100 ns since 1601 between 1970 and 2185: a file that holds other numbers is something else.
+/// Times between 1970 and 2185, in ticks of 100 ns since 1601. A file with other numbers has another format.
 const TICKS: std::ops::Range<u64> = 116_444_736_000_000_000..184_467_440_737_095_516;
 /// Number of `arc` lines whose numbers must be consecutive for a certain match.
 const SURE_LINES: usize = 3;
@@ -41,14 +41,15 @@ fn named(kind: &str, volume: &[u8]) -> String {
 }
 
 published! {
-    /// A thousand volumes of Alibaba Cloud's block storage, 2020. Other tables have five columns too, so only timestamps of this
-    /// century and whole sectors are certain. The later table with other columns is not supported.
+    /// A thousand volumes of Alibaba Cloud's block storage, 2020. Other tables have five columns too, so the match is
+    /// certain only with timestamps of this century and whole sectors. The later table with other columns is not
+    /// supported.
     ALIBABA {
         name: "alibaba",
         summary: "Alibaba block traces 2020: CSV without header; us since 1970, bytes",
         columns: &[
             Column::VolumeNumber,
-            Column::Op(Ops::of(&["R"], &["W"], "an opcode that is neither R nor W")),
+            Column::Op(Ops::of(&["R"], &["W"], "an opcode is neither R nor W")),
             Column::Offset(1),
             Column::Len(1),
             Column::Start(Clock::whole(US_NS)),
@@ -65,8 +66,8 @@ published! {
         }),
     }
 
-    /// The lists that the adaptive replacement cache was measured with (`P1.lis` and others). The third field is 0 in most traces and
-    /// another number in P2, P3, P6 and P12; it has no meaning here.
+    /// The lists of requests used to evaluate the adaptive replacement cache (`P1.lis` and others). The third field is
+    /// 0 in most traces and another number in P2, P3, P6 and P12; it is ignored here.
     ARC {
         name: "arc",
         summary: "ARC .lis: START BLOCKS IGNORED NUMBER; no times, blocks of 512 bytes, reads only",
@@ -81,12 +82,12 @@ published! {
         too_far: "a block beyond 2^64 bytes",
         offset_unit: "512 B blocks",
         level: Level::Unknown,
-        notes: &["Everything is one file; every request counts as a read."],
+        notes: &["All requests belong to one file, and every request counts as a read."],
         volume: |_| "blocks".to_string(),
         fit: counted,
     }
 
-    /// The block traces of servers at Microsoft Research Cambridge, 2007. Times need 57 bits. The file is in the order of completion.
+    /// The block traces of servers at Microsoft Research Cambridge, 2007. Times need 57 bits. Rows are in order of completion.
     MSR {
         name: "msr",
         summary: "MSR Cambridge: CSV without header; 100 ns since 1601, bytes",
@@ -97,7 +98,7 @@ published! {
             }),
             Column::Volume,
             Column::Volume,
-            Column::Op(Ops::of(&["Read"], &["Write"], "a type that is neither Read nor Write")),
+            Column::Op(Ops::of(&["Read"], &["Write"], "a type is neither Read nor Write")),
             Column::Offset(1),
             Column::Len(1),
             Column::Dur(Clock::whole(100)),
@@ -109,8 +110,8 @@ published! {
         fit: |table, head| table.lines(head, |_, _| true),
     }
 
-    /// The form of the Storage Performance Council, such as the traces of the UMass repository; in and out. Whole seconds could be
-    /// another table with the same columns.
+    /// The format of the Storage Performance Council, used for example by the traces of the UMass repository; it is
+    /// read and written. With whole seconds, it could be another table with the same columns.
     SPC {
         name: "spc",
         summary: "SPC, UMass: CSV without header; seconds with decimals, blocks of 512 bytes, sizes in bytes",
@@ -118,14 +119,14 @@ published! {
             Column::VolumeNumber,
             Column::Offset(SECTOR),
             Column::Len(1),
-            Column::Op(Ops::of(&["r", "R"], &["w", "W"], "an opcode that is neither r nor w")),
+            Column::Op(Ops::of(&["r", "R"], &["w", "W"], "an opcode is neither r nor w")),
             Column::Start(Clock::decimal(SECOND_NS)),
         ],
         refusal: "not a line of ASU,LBA,Size,Opcode,Timestamp",
         too_far: "a block beyond 2^64 bytes",
         time_unit: "seconds",
         offset_unit: "512 B blocks",
-        notes: &["Requests to storage units, below whatever cache was above them; a unit is a file."],
+        notes: &["Requests to storage units, below any cache above them; a unit is a file."],
         volume: |volume| named("ASU", volume),
         fit: |table, head| table.lines(head, |line, _| {
             line.rsplit(|b| *b == b',').next().is_some_and(|stamp| stamp.contains(&b'.'))
@@ -133,7 +134,8 @@ published! {
         export: Some(export_spc),
     }
 
-    /// The virtual desktops of SYSTOR 2017. Of the nine decimals six are measured. A blank IOType is a request whose reply was not seen.
+    /// The virtual desktops of SYSTOR 2017. Times have nine decimals, of which six are measured. A blank IOType is a
+    /// request whose reply was not seen.
     SYSTOR {
         name: "systor",
         summary: "SYSTOR '17 virtual desktops: CSV with header; seconds with decimals, bytes",
@@ -142,7 +144,7 @@ published! {
             Column::DurOrNothing(Clock::decimal(SECOND_NS)),
             Column::Op(Ops {
                 left_out: Some(("", "requests without a reply")),
-                ..Ops::of(&["R"], &["W"], "an IOType that is neither R nor W nor blank")
+                ..Ops::of(&["R"], &["W"], "an IOType is neither R, W nor blank")
             }),
             Column::Volume,
             Column::Offset(1),
@@ -162,8 +164,8 @@ published! {
         }),
     }
 
-    /// Volumes of Tencent's cloud block storage, 2018. Thousands of requests share a second, so the records come without times, in the
-    /// order of the file. Five plain numbers could be anything: the format has to be named.
+    /// Volumes of Tencent's cloud block storage, 2018. Thousands of requests share a second, so the records have no
+    /// times and keep the order of the file. Five plain numbers could be any table, so the user has to name the format.
     TENCENT {
         name: "tencent",
         summary: "Tencent block storage: CSV without header; seconds (left out), sectors of 512 bytes",
@@ -171,7 +173,7 @@ published! {
             Column::Number,
             Column::Offset(SECTOR),
             Column::Len(SECTOR),
-            Column::Op(Ops::of(&["0"], &["1"], "an IOType that is neither 0 nor 1")),
+            Column::Op(Ops::of(&["0"], &["1"], "an IOType is neither 0 nor 1")),
             Column::VolumeNumber,
         ],
         refusal: "not a line of Timestamp,Offset,Size,IOType,VolumeID",
@@ -180,14 +182,14 @@ published! {
         offset_unit: "512 B sectors",
         notes: &[
             "Requests of virtual machines to their volumes, below their page caches; a volume is a file.",
-            "The times are whole seconds that thousands of requests share: left out, the order of the file is kept.",
+            "The times are left out, because thousands of requests share each second; the order of the file is kept.",
         ],
         volume: |volume| named("volume", volume),
         fit: |table, head| table.lines(head, |_, _| false),
     }
 }
 
-/// Sure where the last column numbers the lines.
+/// Certain if the last column numbers the lines.
 fn counted(table: &Preset, head: &[u8]) -> Fit {
     let last = |line: &[u8]| number(&line[table.split(line)?[3].clone()]);
     let Some(first) = head.split(|b| *b == b'\n').next().and_then(last) else {
@@ -205,9 +207,9 @@ fn counted(table: &Preset, head: &[u8]) -> Fit {
     if few { fit.min(Fit::Maybe) } else { fit }
 }
 
-// Writing `spc`, the form of the Storage Performance Council; `published` has how it is read.
+// Writes `spc`, the format of the Storage Performance Council; `published` reads it.
 //
-// The form needs times, so a trace without them is not written, and has no place for names.
+// The format needs times, so a trace without them is refused. It has no file names.
 
 pub fn export_spc(
     _header: &Header,
@@ -246,7 +248,7 @@ pub fn export_spc(
             return Err(TraceError::new(
                 &output.path,
                 TracePosition::Record(all),
-                "spc needs times, and this has none",
+                "spc needs times, and this trace has none",
                 remedy,
             ));
         };
@@ -274,13 +276,14 @@ pub fn export_spc(
     })
 }
 
-// Shared by the published tables of block requests: a line is a row with a fixed number of fields, a volume is a file.
+// Shared by the published tables of block requests: a line is a row with a fixed number of fields, and a volume is a file.
 //
-// Never: a float; quotes (the tables have none; `csv` has).
+// Numbers are never parsed as floats. Quotes are not supported: the tables have none (`csv` supports them).
 
-/// Lines that a detector looks at.
+/// Number of lines that a detector checks.
 const DETECT_LINES: usize = 100;
-/// How well the lines of `head` fit: each must do, as `line` says of it. The last one may be cut and does not count.
+/// How well the lines of `head` fit: `line` judges each line, and every line must fit. The last line may be truncated
+/// and is ignored.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
     let lines = whole_lines(head).take(DETECT_LINES).enumerate();
     let fits = lines.map(|(i, text)| line(i, text.strip_suffix(b"\r").unwrap_or(text)));
@@ -288,11 +291,11 @@ pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
 }
 
 pub enum Row<'a> {
-    /// A record of the volume of this name; its number is still to be filled in.
+    /// A record of the volume with this name; the caller fills in the file number.
     Record(&'a [u8], Record),
-    /// Nothing to keep, for this reason (a plural).
+    /// A row that is left out for this reason (a plural).
     LeftOut(&'static str),
-    /// Nothing at all: a header.
+    /// A row that is ignored: a header.
     Nothing,
 }
 
@@ -318,8 +321,7 @@ where
                     size: None,
                 };
                 let file = self.volumes.file(volume, out, named);
-                record.file =
-                    file.ok_or(("too many names of volumes", "cut the trace in parts"))?;
+                record.file = file.ok_or(("too many volume names", "cut the trace in parts"))?;
                 record.open = record.file;
                 out.push_back(Item::Record(record));
             }
@@ -330,8 +332,8 @@ where
     }
 }
 
-/// Reads a table whose keys are taken: `row` makes a row of a line, `name` a file's name of a volume. Where it has times,
-/// the records come in their order, and the first begins at 0.
+/// Imports a table whose keys have already been taken: `row` converts a line, and `name` gives a volume's file name. If
+/// the table has times, the records are sorted by time, and the first starts at 0.
 pub fn import_table<R>(input: Input, header: Header, name: fn(&[u8]) -> String, row: R) -> Import
 where
     R: FnMut(&[u8]) -> Result<Row<'_>, Fault> + Send + 'static,
@@ -361,7 +363,7 @@ where
 //   │ └ Op: R and W
 //   └ Volume
 // ```
-// The rows are in `published`; a table that cannot be described this way has its own file. Without floats and quotes.
+// The rows are in `published`; a table that cannot be described this way has its own file. Floats and quotes are not supported.
 
 pub const DAMAGED: &str = "the file is damaged or of another format; see --format";
 const MAX_COLUMNS: usize = 8;
@@ -369,7 +371,7 @@ const MAX_COLUMNS: usize = 8;
 pub struct Ops {
     pub reads: &'static [&'static str],
     pub writes: &'static [&'static str],
-    /// A skipped operation, and its name in the report (a plural).
+    /// A skipped operation, and its name in reports (a plural).
     pub left_out: Option<(&'static str, &'static str)>,
     pub refusal: &'static str,
 }
@@ -427,20 +429,20 @@ impl Clock {
 }
 
 pub enum Column {
-    /// Part of the volume's name. Columns beside each other make one name, with the separator in it.
+    /// Part of the volume's name. Adjacent columns of this kind form one name, including the separator.
     Volume,
     /// The volume's name, which is a number.
     VolumeNumber,
     Op(Ops),
     /// First byte, in units of this many bytes.
     Offset(u64),
-    /// Bytes asked for, in units of this many bytes.
+    /// Bytes requested, in units of this many bytes.
     Len(u64),
     Start(Clock),
     Dur(Clock),
-    /// How long it took; unknown where the field is empty.
+    /// Duration; unknown if the field is empty.
     DurOrNothing(Clock),
-    /// A number without a meaning here.
+    /// A number that is ignored.
     Number,
 }
 
@@ -448,26 +450,26 @@ pub struct Preset {
     pub name: &'static str,
     pub summary: &'static str,
     pub columns: &'static [Column],
-    /// Between the columns; none: any number of spaces and tabs.
+    /// Separator of the columns; `None` means any number of spaces and tabs.
     pub separator: Option<u8>,
-    /// The line that names the columns, where there is one.
+    /// The header line, if the table has one.
     pub header: Option<&'static str>,
-    /// Why a line without this shape is refused.
+    /// The error for a line of another shape.
     pub refusal: &'static str,
-    /// Why a place is refused that is too far.
+    /// The error for an offset that is too large.
     pub too_far: &'static str,
     pub time_unit: &'static str,
     pub offset_unit: &'static str,
     pub level: Level,
     pub notes: &'static [&'static str],
-    /// The file's name of a volume.
+    /// Makes a file name from a volume's name.
     pub volume: fn(&[u8]) -> String,
     pub fit: fn(&Preset, &[u8]) -> Fit,
     pub export: Option<ExportFn>,
 }
 
 impl Preset {
-    /// Most tables: without a header, in bytes, of requests to a device.
+    /// The defaults of most tables: no header, offsets in bytes, requests to a device.
     pub const CSV: Preset = Preset {
         name: "",
         summary: "",
@@ -489,7 +491,7 @@ impl Preset {
         self.columns.iter().any(is)
     }
 
-    /// Where the fields of a line are, if there is one for each column.
+    /// The ranges of a line's fields; `None` if their number differs from the columns.
     pub fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
         let mut places = [const { 0..0 }; MAX_COLUMNS];
         let mut found = 0;
@@ -531,7 +533,7 @@ impl Preset {
             };
         }
         let (mut volume, mut dur) = (None::<Range<usize>>, None);
-        // A line of another shape is refused for that, whatever else is wrong with it.
+        // A line of another shape is refused for its shape, even if it has other errors.
         let mut is_far = false;
         for (column, place) in self.columns.iter().zip(&places) {
             let field = &line[place.clone()];
@@ -571,7 +573,7 @@ impl Preset {
         Ok(Row::Record(&line[volume.unwrap_or(0..0)], record))
     }
 
-    /// The fit of each line, where it has the shape of this table, as `sure` says.
+    /// The fit of each line: `sure` decides for lines that have the shape of this table.
     pub fn lines(&self, head: &[u8], sure: impl Fn(&[u8], &Record) -> bool) -> Fit {
         lines_fit(head, |_, line| match self.row(line) {
             Ok(Row::Record(_, record)) if sure(line, &record) => Fit::Sure,

@@ -1,4 +1,4 @@
-//! `rbd-replay`: what a virtual machine did to its images, as Ceph's replayer takes it since Ceph 9 (2015).
+//! `rbd-replay`: the requests of a virtual machine to its images, in the format that Ceph's replayer reads since Ceph 9 (2015).
 //!
 //! ```text
 //!   reader: bytes ──► actions ──► graph: ids ──► what waits for what
@@ -6,14 +6,14 @@
 //!                        └──► reads and writes ──► records      opens, closes, threads, discards ──► no records
 //! ```
 //!
-//! The file knows no times, only differences: they are in `Record::after`, and `start_ns` stays open. An image with its
-//! snapshot is a file (`image@snapshot`), each image context an open description, until it is closed.
+//! The file has no absolute times, only delays: they are in `Record::after`, and `start_ns` stays empty. An image with
+//! its snapshot is a file (`image@snapshot`), and each image context is an open description until it is closed.
 //!
-//! A dependency on an asynchronous action means its submission to rbd-replay. Its own recorder, though, names an action
-//! only after that has ended, and writes the id of the action where that of the end was meant. So unless
-//! `aio-deps=submit` is said, such a dependency is on the end too, while its delay still counts from the start: at the
-//! recorded speed nothing changes, and at full speed the queue is never deeper than it was.
-//! Never: times that were not recorded.
+//! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. rbd-replay's own
+//! recorder, however, makes an action a dependency only after the action has ended, and writes the id of the action
+//! where the id of its completion was meant. So unless `aio-deps=submit` is given, such a dependency also waits for the
+//! end, while its delay still counts from the start: at the recorded speed nothing changes, and at full speed the queue
+//! never gets deeper than recorded. No times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};
@@ -28,16 +28,16 @@ use std::collections::{HashMap, VecDeque};
 mod read;
 mod write;
 
-/// Threads at one time: each is a thread of the replayer.
+/// Maximum number of threads at one time: each is a thread of the replayer.
 pub const MAX_THREADS: usize = 1 << 12;
 pub const MAX_OPENS: usize = 1 << 16;
 
 pub static FORMAT: Format = Format {
     name: "rbd-replay",
-    summary: "reads and writes of RBD images with what each waits for; bytes, no times",
+    summary: "reads and writes of RBD images, with their dependencies; bytes, no times",
     keys: &[(
         "aio-deps",
-        "completion (as they were meant) or submit (as rbd-replay takes them)",
+        "completion (as intended) or submit (as rbd-replay does): what dependencies on asynchronous actions wait for",
     )],
     detect,
     import,
@@ -94,7 +94,7 @@ struct Next {
 
 struct Thread {
     number: u32,
-    /// What its next action waits for.
+    /// The dependencies of the thread's next action.
     serial: Vec<After>,
 }
 
@@ -114,7 +114,7 @@ impl Step for Replay {
         match self.reader.entry()? {
             None => return Ok(false),
             Some(Entry::Unknown) => {
-                self.left_out.count("entries of an unknown kind");
+                self.left_out.count("entries of unknown types");
                 self.graph.gap();
             }
             Some(Entry::Action(action)) => {
@@ -143,13 +143,13 @@ impl Replay {
             };
             self.next.thread = self.next.thread.checked_add(1).ok_or("too many threads")?;
             if self.threads.insert(action.thread, thread).is_some() {
-                return Err("a thread that is started twice");
+                return Err("a thread is started twice");
             }
         }
         let thread = self
             .threads
             .get(&action.thread)
-            .ok_or("an action of a thread that was not started")?;
+            .ok_or("an action of a thread that was never started")?;
         let number = thread.number;
         let waits = self.graph.waits(&action.after, &thread.serial)?;
         (0..waits.pauses)
@@ -200,7 +200,7 @@ impl Replay {
         self.graph.add(action.id, node)
     }
 
-    /// An action that is no record.
+    /// Handles an action that does not become a record.
     fn other(&mut self, what: &What, out: &mut VecDeque<Item>) -> Result<(), &'static str> {
         match what {
             What::Start | What::Stop => {}
@@ -226,7 +226,7 @@ impl Replay {
                     size: None,
                 };
                 let file = self.files.file(&name, out, named);
-                let file = file.ok_or("too many names of images")?;
+                let file = file.ok_or("too many image names")?;
                 if self.opens.len() == MAX_OPENS {
                     return Err("more than 65536 images open at one time");
                 }
@@ -240,40 +240,40 @@ impl Replay {
     }
 }
 
-// What a record of rbd-replay waits for: from ids of actions to numbers of records.
+// Converts the dependencies of rbd-replay from action ids to record numbers.
 //
 // ```text
 //   read 4 ──► its end, id 5 ──► close 6 ──► open 8 ──► read 10 waits for 9
 //      record 0                    no record   no record      record 1, after: the end of record 0
 // ```
 //
-// A dependency on an action that is no record (an open, a close, a thread, a discard) becomes what that action waited
-// for, with the delays added. Within a thread the order of the file holds too, and is written down as well: so
-// `Record::after` says all of it, and a replay need not know which calls were synchronous. A stop counts as done
-// when what is before it in its thread is; it is not known to wait for the rest.
-// Never: a dependency on something later, or a memory of more than the latest actions.
+// A dependency on an action that does not become a record (an open, a close, a thread, a discard) is replaced by the
+// dependencies of that action, with the delays added. The actions of a thread also run in the order of the file; this
+// order becomes dependencies too, so `Record::after` is complete and a replay need not know which calls were
+// synchronous. A stop counts as done when the earlier actions of its thread are done; whether it waits for others is
+// not known. Only the latest actions are remembered, and no dependency refers to a later one.
 
-/// Actions that later ones may name. A recorder names those of its last second.
+/// Maximum number of actions that later ones may refer to. A recorder refers only to actions of its last second.
 pub const MAX_REMEMBERED: usize = 1 << 20;
-/// Dependencies remembered for those of them that are no records.
+/// Maximum number of dependencies remembered for actions that are not records.
 pub const MAX_REMEMBERED_AFTERS: usize = 1 << 22;
 
-/// What became of an action.
+/// What an action became.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// The record of this number; the next action of its thread waits for its end, unless it is asynchronous.
+    /// The record with this number; the thread's next action waits for its end unless the record is asynchronous.
     Record(u64, bool),
-    /// No record: what it waited for.
+    /// Not a record: its own dependencies.
     Other(Box<[After]>),
 }
 
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// In terms of records.
+    /// Dependencies as record numbers.
     pub after: Vec<After>,
-    /// Pauses that nothing is left to count from.
+    /// Number of delays without an action to count from.
     pub pauses: u64,
-    /// Dependencies on actions that are forgotten.
+    /// Number of dependencies on forgotten actions.
     pub forgotten: u64,
 }
 
@@ -281,9 +281,9 @@ pub struct Graph {
     nodes: HashMap<u32, Node>,
     order: VecDeque<u32>,
     afters: usize,
-    /// Some actions are not known: forgotten, or of an unknown type.
+    /// Whether some actions are unknown: forgotten, or of an unknown type.
     gaps: bool,
-    /// A dependency on an asynchronous action is one on its end too.
+    /// Whether a dependency on an asynchronous action also waits for its end.
     aio_ends: bool,
     most: usize,
 }
@@ -301,12 +301,12 @@ impl Graph {
         }
     }
 
-    /// From here on an unknown id is no error: an entry was passed over.
+    /// An entry was skipped: from now on an unknown id is not an error.
     pub fn gap(&mut self) {
         self.gaps = true;
     }
 
-    /// What one waits for that names `ids`, behind `serial`, what its thread makes it wait for.
+    /// The dependencies of an action that names `ids`, added to `serial`, the dependencies from the order of its thread.
     pub fn waits(&self, ids: &[(u32, u64)], serial: &[After]) -> Result<Waits, &'static str> {
         let mut waits = Waits {
             after: serial.to_vec(),
@@ -323,7 +323,7 @@ impl Graph {
                     match (id & 1 == 1 || !aio, self.aio_ends) {
                         (true, _) => waits.after.push(end(true, delay_ns)),
                         (false, false) => waits.after.push(end(false, delay_ns)),
-                        // The delay counts from its start, so it stays there.
+                        // The delay counts from the start of the action, so it stays with the start.
                         (false, true) => waits.after.extend([end(true, 0), end(false, delay_ns)]),
                     }
                 }
@@ -336,7 +336,7 @@ impl Graph {
                     waits.after.extend(others.iter().map(later));
                 }
                 None if self.gaps => waits.forgotten += 1,
-                None => return Err("an action that waits for one that is not before it"),
+                None => return Err("an action waits for one that does not precede it"),
             }
             if waits.after.len() > 4 * MAX_AFTER {
                 tidy(&mut waits.after);
@@ -344,7 +344,7 @@ impl Graph {
         }
         tidy(&mut waits.after);
         if waits.after.len() > MAX_AFTER {
-            Err("an action that waits for more than 1024 others")
+            Err("an action waits for more than 1024 others")
         } else {
             Ok(waits)
         }
@@ -352,7 +352,7 @@ impl Graph {
 
     pub fn add(&mut self, id: u32, node: Node) -> Result<(), &'static str> {
         if id & 1 == 1 {
-            return Err("an action with an odd id, which means the end of one");
+            return Err("an action with an odd id, which denotes the end of an action");
         }
         let afters = |node: &Node| {
             if let Node::Other(others) = node {
@@ -363,7 +363,7 @@ impl Graph {
         };
         self.afters += afters(&node);
         if self.nodes.insert(id, node).is_some() {
-            return Err("an id that an earlier action has");
+            return Err("an id that an earlier action already has");
         }
         self.order.push_back(id);
         while self.order.len() > self.most || self.afters > MAX_REMEMBERED_AFTERS {
@@ -377,7 +377,7 @@ impl Graph {
     }
 }
 
-/// Once each, in order; of two delays the longer one holds. A start is implied by an end.
+/// Removes duplicates and sorts; the longer of two delays remains. An end implies its start.
 fn tidy(after: &mut Vec<After>) {
     after.sort_by_key(|a| (a.record, !a.end, std::cmp::Reverse(a.delay_ns)));
     after.dedup_by_key(|a| (a.record, a.end));
@@ -412,7 +412,7 @@ mod tests {
             let waits = |ids: &[(u32, u64)], serial: &[After]| {
                 graph.waits(ids, serial).expect("known").after
             };
-            // A synchronous action has happened when it has ended.
+            // A synchronous action counts as done when it has ended.
             assert_eq!(waits(&[(2, 5)], &[]), [after(0, true, 5)]);
             let both = [after(1, true, 0), after(1, false, 5)];
             assert_eq!(

@@ -1,6 +1,7 @@
-//! Small parts of text parsers: words, numbers and times out of bytes, without copying them.
+//! Helpers for text parsers: parse words, numbers and times from bytes without copying.
 //!
-//! Never: a float (seconds with a fraction are decimal, 2^53 is not enough), or a number that wraps.
+//! Floats are never used: seconds with a fraction are parsed as decimals, because 53 bits are not enough. Numbers that
+//! do not fit are refused.
 
 use crate::error::TraceError;
 use crate::format::Pairs;
@@ -8,15 +9,15 @@ use crate::{FileInfo, Item};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-/// Names of one trace, all together: a hostile trace may name a million files, its reader keeps each name once.
+/// Maximum size of all file names of a trace together: a hostile trace may have a million files, and each name is kept once.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
-/// Bytes of a sector, whatever the device's own are.
+/// Bytes of a sector; block traces use this unit for every device.
 pub const SECTOR: u64 = 512;
 pub const US_NS: u64 = 1_000;
 pub const MS_NS: u64 = 1_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// Takes the next word, words being parted by spaces and tabs. Empty at the end.
+/// Takes the next word; words are separated by spaces and tabs. Returns an empty word at the end.
 pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let start = rest
         .iter()
@@ -31,7 +32,7 @@ pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     &tail[..end]
 }
 
-/// A decimal number that is nothing but digits and fits.
+/// Parses a decimal number; it must consist of digits only and fit into 64 bits.
 pub fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
@@ -47,18 +48,18 @@ pub fn number(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A number of 32 bits.
+/// Parses a number of 32 bits.
 pub fn small(text: &[u8]) -> Option<u32> {
     u32::try_from(number(text)?).ok()
 }
 
-/// The lines of a head that are certainly whole.
+/// The lines of a file's head that are certainly complete.
 pub fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
     head[..end].split(|b| *b == b'\n')
 }
 
-/// A decimal number of units of `unit_ns` nanoseconds, in nanoseconds; what is finer than one is cut off.
+/// Parses a decimal number of units of `unit_ns` nanoseconds, and returns nanoseconds; fractions of a nanosecond are cut off.
 pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
     let whole = number(&text[..dot])?.checked_mul(unit_ns)?;
@@ -74,7 +75,7 @@ pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     whole.checked_add(number(counted)? * unit_ns / scale)
 }
 
-/// Takes a key that has few values: which of them it has, if it is given.
+/// Takes a key that has a fixed set of values: returns the index of its value, or `None` if the key is not given.
 pub fn choice(
     pairs: &mut Pairs,
     key: &str,
@@ -94,12 +95,12 @@ pub fn choice(
         })
 }
 
-/// Names in the order they first came, each with its number.
+/// Names in the order of their first use, each with a number.
 #[derive(Default)]
 pub struct Names {
     numbers: HashMap<Box<[u8]>, u32>,
     bytes: usize,
-    /// The latest, since most traces stay with a file for a while.
+    /// The latest name, because most traces use a file several times in a row.
     latest: Option<(Vec<u8>, u32)>,
 }
 
@@ -119,7 +120,7 @@ impl Names {
         Some(number)
     }
 
-    /// The number of the file `name`; one that is new goes to `out` first, as `file` describes it.
+    /// The number of the file `name`; for a new name, adds the item that `file` makes of it to `out`.
     pub fn file(
         &mut self,
         name: &[u8],
@@ -133,7 +134,7 @@ impl Names {
         self.add(name)
     }
 
-    /// Gives `name` the next number; nothing where the names become too many ([`MAX_NAMES_BYTES`]).
+    /// Gives `name` the next number; returns `None` if the names become too many ([`MAX_NAMES_BYTES`]).
     pub fn add(&mut self, name: &[u8]) -> Option<u32> {
         self.bytes += name.len();
         let number = u32::try_from(self.numbers.len()).ok()?;

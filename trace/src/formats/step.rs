@@ -4,7 +4,7 @@
 //!   step ──► queue of items ──► next, next, ... ──► step
 //! ```
 //!
-//! Never: takes a step while there are items, so the queue stays as short as one step makes it.
+//! A step is taken only when the queue is empty, so the queue never holds more items than one step adds.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;
@@ -12,9 +12,9 @@ use super::super::input::Input;
 use super::super::{Header, Import, Item, Items, LeftOut};
 use std::collections::VecDeque;
 
-/// An importer at work.
+/// An importer that works in steps.
 pub trait Step: Send {
-    /// Takes the next line or record; what it yields goes to the end of `out`. False when there is nothing any more.
+    /// Takes the next line or record and appends its items to `out`. Returns false at the end of the input.
     fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError>;
 }
 
@@ -56,26 +56,26 @@ impl<S: Step> Iterator for Steps<S> {
     }
 }
 
-/// An importer of lines of text.
+/// An importer that works line by line.
 pub trait Lines: Send {
-    /// Takes a line without its end. False when the trace ends here, whatever follows.
+    /// Takes a line without its line end. Returns false if the trace ends with this line, whatever follows it.
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault>;
 
-    /// There are no more lines.
+    /// Called after the last line.
     fn end(&mut self, _out: &mut VecDeque<Item>) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// An importer of lines, and where they are from.
+/// A line importer with its input.
 pub struct Text<L> {
-    /// The lines.
+    /// The input.
     pub input: Input,
-    /// What they mean.
+    /// The importer.
     pub lines: L,
 }
 
-/// Imports the one file of a format of lines that has no keys. `lines` counts what it leaves out.
+/// Imports a line format that has one file and no keys. `lines` gets the counter for left out entries.
 pub fn import<L: Lines + 'static>(
     inputs: Vec<Input>,
     pairs: &Pairs,

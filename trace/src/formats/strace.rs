@@ -5,10 +5,10 @@
 //!                  unfinished: it waits for its rest, and keeps its place                           in order of start
 //! ```
 //!
-//! A read has no offset: `follow/fds.rs` follows each open description, so a read is known from the `openat` on that is in the
-//! trace. Times of `-ttt`, `-tt`, `-t` and `-r` are read, and traces without any.
-//! Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
-//! page faults of mappings. Positions are never guessed, and buffer contents are ignored.
+//! strace does not show the offset of a `read`: `follow/fds.rs` tracks each open description, so offsets are known only
+//! if the trace contains the `openat`. Times of `-ttt`, `-tt`, `-t` and `-r` are supported, and traces without times.
+//! Record with `strace -f -ttt -T -y -o FILE`. strace slows the traced program down by a factor of 2 to 10, and does
+//! not see page faults of mappings. Positions are never guessed, and buffer contents are ignored.
 
 mod calls;
 mod text;
@@ -35,20 +35,21 @@ pub static FORMAT: Format = Format {
     export: None,
 };
 
-/// Bytes of calls that wait for their rest, all together.
+/// Maximum size of all unfinished calls together, in bytes.
 pub const MAX_UNFINISHED_BYTES: usize = 16 << 20;
 
 const DAMAGED: &str =
     "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
 const CUT: Fault = ("an incomplete line of strace", DAMAGED);
 const TIMES: Fault = (
-    "another kind of time before the call than in the first line, or no time",
+    "the line has no time, or its time has another format than that of the first line",
     "record with strace -f -ttt -T -y -o FILE",
 );
-const NO_DAY: &str = "its date is unknown: strace wrote times of day (-tt or -t)";
-const SECONDS: &str = "calls of one second have one time: strace wrote whole seconds (-t)";
+const NO_DAY: &str = "the date is unknown: strace wrote times of day (-tt or -t)";
+const SECONDS: &str =
+    "all calls within a second have the same time: strace wrote whole seconds (-t)";
 
-/// The first lines that have a call, a signal or an end.
+/// The first lines with a call, a signal or an exit.
 fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, StraceEntry<'_>)> {
     let lines = scan::whole_lines(head).map(<[u8]>::trim_ascii_end);
     let of_strace = |line: &&[u8]| {
@@ -81,7 +82,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         return Err(TraceError::new(
             &path,
             TracePosition::Line(1),
-            "no call of strace at its beginning",
+            "no strace call at the start of the file",
             TIMES.1,
         ));
     };
@@ -111,7 +112,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut notes = vec![
         "page faults of mappings are invisible to strace",
         "strace slows a program down: the times between calls are too long",
-        "where strace cut off a vector of buffers, its length is what came",
+        "if strace truncated a vector of buffers, the length is the number of bytes returned",
     ];
     notes.extend(day.then_some(NO_DAY));
     notes.extend(seconds.then_some(SECONDS));
@@ -123,14 +124,14 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     Ok(Import::new(header, items, left_out))
 }
 
-/// A call of which the beginning is there.
+/// A call whose end has not been read yet.
 struct UnfinishedCall {
     call: Call,
     text: Vec<u8>,
     at_ns: u64,
-    /// Its place among the records, if it can become one.
+    /// Its position among the records, if it can become one.
     ticket: Option<u64>,
-    /// It has begun a thread that was seen before it returned.
+    /// A thread that this call created was seen before the call returned.
     begun: bool,
 }
 
@@ -144,24 +145,24 @@ struct Whole<'a> {
     ticket: Option<u64>,
 }
 
-/// Calls of any tool, before they become records.
+/// Calls, from any tool that uses strace's notation, before they become records.
 pub(super) struct Strace {
     clock: Option<Clock>,
-    /// Lines with a time have been read.
+    /// Whether a line with a time has been read.
     begun: bool,
     numbers: Numbers,
-    /// The beginning of a line that an announcement has cut in two.
+    /// The start of a line that an attach message has split.
     cut: Vec<u8>,
     tables: Tables,
     names: Names,
-    /// What each name means.
+    /// What each name refers to.
     files: Vec<Name>,
     next_file: u32,
-    /// An open may show no name (perf), so a descriptor's number is not the name of one file.
+    /// Whether an open may show no name (perf); then a descriptor number does not identify one file.
     pub(super) opens_unnamed: bool,
     unfinished: HashMap<u32, UnfinishedCall>,
     unfinished_bytes: usize,
-    /// Records in the order of their calls; nothing where a call is still unfinished.
+    /// Records in the order of their calls; `None` if the call is still unfinished.
     held: HeldRecords<Option<Record>>,
     left_out: LeftOut,
 }
@@ -188,7 +189,7 @@ impl Lines for Strace {
 }
 
 impl Strace {
-    /// Nothing is known yet. Times are counted from `first`; without it there are none.
+    /// Creates the converter. Times are counted from `first`; without it there are none.
     pub(super) fn new(first: Option<Stamp>, left_out: LeftOut) -> Strace {
         Strace {
             clock: first.map(Clock::new),
@@ -228,7 +229,7 @@ impl Strace {
         self.entry(thread, at_ns, entry, out)
     }
 
-    /// What a thread did at a time, counted from the first.
+    /// Processes an entry of a thread; the time counts from the first entry.
     pub(super) fn entry(
         &mut self,
         thread: u32,
@@ -262,7 +263,7 @@ impl Strace {
         }
     }
 
-    /// A thread may be seen before the call that began it returns: then its parent is one whose call is unfinished.
+    /// A thread may appear before the call that created it returns: then its parent is a thread whose call is unfinished.
     fn first_seen(&mut self, thread: u32) -> Result<(), Fault> {
         let beginning = |u: &&mut UnfinishedCall| u.call == Call::Clone && !u.begun;
         let mut parents = self
@@ -286,7 +287,7 @@ impl Strace {
         }
     }
 
-    /// A call that a thread will not come back to.
+    /// Drops the unfinished call of a thread that will not return from it.
     fn abandon(&mut self, thread: u32) {
         if let Some(before) = self.unfinished.remove(&thread) {
             self.unfinished_bytes -= before.text.len();
@@ -305,11 +306,11 @@ impl Strace {
         };
         if self.unfinished_bytes + text.len() > MAX_UNFINISHED_BYTES {
             return Err((
-                "unfinished calls of over 16 MiB together",
+                "more than 16 MiB of unfinished calls in total",
                 "record with strace -s 0",
             ));
         }
-        // Another open meanwhile may get the number: the beginning of the call counts.
+        // Another open may get the number meanwhile: close takes effect when it starts.
         if call == Call::Close
             && let Some((descriptor, _)) = text::descriptor(text.strip_suffix(b")").unwrap_or(text))
         {
@@ -343,7 +344,7 @@ impl Strace {
             return Ok(());
         };
         let Some(mut before) = self.unfinished.remove(&thread) else {
-            // A thread that runs another program comes back with the number of its process.
+            // A thread that executes another program returns with the number of its process.
             if call == Call::Exec && rest.trim_ascii_start().starts_with(b") = 0") {
                 return self.tables.exec(thread);
             }
@@ -351,7 +352,7 @@ impl Strace {
         };
         self.unfinished_bytes -= before.text.len();
         if before.call != call {
-            return Err(("another call is resumed than was begun", DAMAGED));
+            return Err(("the resumed call is not the one that was started", DAMAGED));
         }
         if call == Call::Clone && before.begun {
             return Ok(());
@@ -376,7 +377,7 @@ impl Strace {
         }
     }
 
-    /// A call is over; `end_ns` is when, unless it says how long it took.
+    /// A call has returned, at `end_ns` unless it states its duration.
     fn returned(
         &mut self,
         thread: u32,

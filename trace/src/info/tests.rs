@@ -1,4 +1,4 @@
-//! A trace of which every figure was counted by hand.
+//! Tests with a trace whose figures were all counted by hand.
 
 use super::*;
 use crate::{After, FileInfo, Items, Lacks, LeftOut};
@@ -88,7 +88,7 @@ fn figures_match_a_manual_count() {
         (sizes.p50, sizes.max, sizes.commonest.as_slice()),
         (4096, 4096, &[(4096, 6)][..])
     );
-    // 4096 and 8192 of thread 1, and 8192 of thread 2 behind its 4096.
+    // 4096 and 8192 of thread 1, and 8192 of thread 2 after its 4096.
     assert_eq!(info.sequential, pages(3, 3));
     assert_eq!(info.sequential_share, Some(0.5));
     let streams = info.streams.bytes.as_ref().expect("streams");
@@ -111,7 +111,7 @@ fn figures_match_a_manual_count() {
     assert_eq!(json["reuse"]["again_share"], 0.5);
 }
 
-/// Of a thread that waits 50 ms for an inode: the count and the span have it, no figure about reads does.
+/// A thread waits 50 ms for an inode: the counts and the time span include this read, the figures about reads do not.
 #[test]
 fn metadata_reads_are_counted_separately() {
     let ms = 1_000_000;
@@ -169,10 +169,10 @@ fn missing_fields_are_named() {
     let text = info.lacks.join("\n");
     for words in [
         "no times: compare runs it",
-        "not which open file",
-        "not which thread",
-        "not what was",
-        "taken below a cache: hits are missing and someone's readahead is already in it",
+        "no open descriptions",
+        "no threads",
+        "no operations",
+        "taken below a cache: hits are missing, and upper layers' readahead is included",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -189,7 +189,7 @@ fn missing_fields_are_named() {
     };
     let info = of(import(half, vec![file("a"), Item::Record(timed)])).expect("whole");
     let first = &info.lacks[0];
-    let words = "no end times: no think time is known, so compare runs";
+    let words = "no end times: think times are unknown, so compare runs";
     assert!(first.starts_with(words), "{first}");
     let empty = of(import(Header::default(), Vec::new())).expect("whole");
     assert_eq!(

@@ -1,17 +1,18 @@
-//! An item as bytes: what is as it was a moment ago costs nothing, the rest is a difference in as few bytes as it needs.
+//! Encodes items as bytes: fields that equal those of the previous item take no space, and the others are stored as
+//! differences with as few bytes as possible.
 //!
 //! ```text
 //!   first byte:  7 new shape | 6 offset follows | 5 same length | 4 same file, open, thread | 3..0 what
 //!   then, where there: shape, reader, offset, length, start, end, returned, flags, after
 //! ```
-//! A read on, of the same length, is one byte and its times. Never: panics on any bytes, or takes a number that does
-//! not fit its field.
+//! A sequential read of the same length takes one byte plus its times. Decoding never panics, whatever the bytes are,
+//! and refuses numbers that do not fit their field.
 
 use crate::check::{MAX_AFTER, MAX_NAME_BYTES};
 use crate::{After, FileInfo, Flags, Item, Op, Record};
 use foreread_core::event::Advice;
 
-/// The lower bits of the first byte: 0 is a file, the others are these in order.
+/// The lower bits of the first byte: 0 is a file, the others are these operations in order.
 const OPS: [Op; 8] = [
     Op::Read,
     Op::Write,
@@ -27,10 +28,10 @@ const SAME_WHO: u8 = 0x10;
 const SAME_LEN: u8 = 0x20;
 const FOLLOWS: u8 = 0x40;
 const NEW_SHAPE: u8 = 0x80;
-/// Of a file's first byte: its size is known.
+/// Bit of a file's first byte: its size is known.
 const HAS_SIZE: u8 = 0x10;
 
-/// Which optional fields a record has.
+/// Bits for the optional fields of a record.
 const START: u8 = 1;
 const END: u8 = 2;
 const RETURNED: u8 = 4;
@@ -43,7 +44,7 @@ pub struct CodecState {
     file: u32,
     open: u32,
     thread: u32,
-    /// The first byte behind the previous record.
+    /// The byte after the end of the previous record.
     end: u64,
     len: u64,
     start_ns: u64,
@@ -58,7 +59,7 @@ impl CodecState {
     }
 }
 
-/// Adds an item that has passed [`crate::check`] to a block; `number` is a record's, counted from 0.
+/// Appends an item that has passed [`crate::check`] to a block; `number` is the record number, counted from 0.
 pub fn put(to: &mut Vec<u8>, state: &mut CodecState, item: &Item, number: u64) {
     match item {
         Item::File(file) => {
@@ -129,7 +130,7 @@ fn put_record(to: &mut Vec<u8>, state: &mut CodecState, record: &Record, number:
     state.follow(record);
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that another byte follows.
+/// Encodes seven bits per byte, the lowest first; the highest bit means that another byte follows.
 fn put_number(to: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         to.push(number as u8 | 0x80);
@@ -144,19 +145,19 @@ fn put_difference(to: &mut Vec<u8>, number: u64, from: u64) {
     put_number(to, (difference << 1 ^ difference >> 63).cast_unsigned());
 }
 
-/// The unpacked bytes of a block from where they have not been read.
+/// The part of an unpacked block that has not been decoded.
 pub struct Bytes<'a> {
-    /// All of them.
+    /// The whole block.
     pub all: &'a [u8],
-    /// How many have been read.
+    /// Number of bytes already decoded.
     pub at: usize,
 }
 
-/// What is wrong with an item, in a few words.
+/// A short description of an error in an item.
 type Fault = &'static str;
 
 impl Bytes<'_> {
-    /// Takes the next item; `number` is the one that a record gets, counted from 0.
+    /// Decodes the next item; `number` is the number for a record, counted from 0.
     pub fn item(&mut self, state: &mut CodecState, number: u64) -> Result<Item, Fault> {
         let first = self.byte()?;
         match first & WHAT {
@@ -164,7 +165,7 @@ impl Bytes<'_> {
             what => {
                 let op = OPS
                     .get(usize::from(what) - 1)
-                    .ok_or("an item of a kind that there is not")?;
+                    .ok_or("an item of an unknown kind")?;
                 self.record(*op, first, state, number).map(Item::Record)
             }
         }
@@ -172,7 +173,7 @@ impl Bytes<'_> {
 
     fn file(&mut self, first: u8) -> Result<FileInfo, Fault> {
         if first & !HAS_SIZE != 0 {
-            return Err("a file with bits that mean nothing");
+            return Err("a file with unknown bits");
         }
         let len = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if len > MAX_NAME_BYTES {
@@ -181,7 +182,7 @@ impl Bytes<'_> {
         let name = self.all.get(self.at..self.at + len).ok_or(CUT)?;
         self.at += len;
         let name = std::str::from_utf8(name)
-            .map_err(|_| "a file name that is no UTF-8")?
+            .map_err(|_| "a file name that is not UTF-8")?
             .to_string();
         let size = if first & HAS_SIZE != 0 {
             Some(self.number()?)
@@ -201,7 +202,7 @@ impl Bytes<'_> {
         if first & NEW_SHAPE != 0 {
             state.shape = self.byte()?;
             if state.shape >= AFTER << 1 || state.shape & (START | END) == END {
-                return Err("a record of a shape that there is not");
+                return Err("a record of an unknown shape");
             }
         }
         let has = |bit: u8| state.shape & bit != 0;
@@ -270,7 +271,7 @@ impl Bytes<'_> {
             let word = self.number()?;
             let record = number
                 .checked_sub(word >> 1)
-                .ok_or("a record that waits for one before the first")?;
+                .ok_or("a record waits for one before the first")?;
             all.push(After {
                 record,
                 end: word & 1 == 1,
@@ -291,7 +292,7 @@ impl Bytes<'_> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has one bit left.
+            // The tenth byte has only one bit left.
             if shift == 63 && byte > 1 {
                 break;
             }
@@ -314,4 +315,4 @@ impl Bytes<'_> {
     }
 }
 
-const CUT: Fault = "an item that reaches beyond its block";
+const CUT: Fault = "an item reaches beyond its block";

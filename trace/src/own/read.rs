@@ -1,11 +1,11 @@
-//! Reads our own format: block by block, each compared with its limits and its checksum before it is unpacked.
+//! Reads foreread's own format block by block. The limits and the checksum of a block are checked before it is unpacked.
 //!
 //! ```text
 //!   next item ──► of this block ─┬─ there is one ──► it
 //!                                └─ none left ──► head ──► checksum ──► unpack ──► the first of the next block
 //!                                                     └─► end: do the counts agree? is nothing behind it?
 //! ```
-//! Never: holds more than one block, or reads on after an error.
+//! Only one block is held at a time, and reading stops at the first error.
 
 use super::codec::{Bytes, CodecState};
 use super::{
@@ -28,13 +28,13 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut head = [0; MAGIC.len() + 8];
     let got = input.fill(&mut head)?;
     if got < MAGIC.len() || head[..7] != MAGIC[..7] {
-        return refuse("this is no foreread trace", "see --format");
+        return refuse("this is not a foreread trace", "see --format");
     }
     let version = head[7];
     if version != VERSION {
         let what =
-            format!("a foreread trace of version {version}, and version {VERSION} is read here");
-        let remedy = "import the trace again, or use the foreread that wrote it";
+            format!("a foreread trace of version {version}; only version {VERSION} can be read");
+        let remedy = "import the trace again, or use the version of foreread that wrote it";
         return refuse(&what, remedy);
     }
     if got < head.len() {
@@ -43,7 +43,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let [len, sum] = [8, 12]
         .map(|at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
     if len as usize > MAX_JSON_BYTES {
-        return refuse("a header of over 64 KiB", DAMAGED);
+        return refuse("a header larger than 64 KiB", DAMAGED);
     }
     let mut json = vec![0; len as usize];
     if input.fill(&mut json)? < json.len() {
@@ -82,12 +82,12 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
 struct Reader {
     input: Input,
     unpacker: zstd::bulk::Decompressor<'static>,
-    /// The block as it is stored.
+    /// The block as stored.
     stored: Vec<u8>,
-    /// The block unpacked, and how much of it has become items.
+    /// The unpacked block, and how much of it has become items.
     plain: Vec<u8>,
     at: usize,
-    /// Items of the block that are still to come.
+    /// Number of items of the block that are still to be decoded.
     items: u32,
     state: CodecState,
     files: u64,
@@ -106,7 +106,7 @@ impl Reader {
         )
     }
 
-    /// The next block, with at least one item in it; false at the end of the file.
+    /// Reads the next block that has at least one item; returns false at the end of the file.
     fn block(&mut self) -> Result<bool, TraceError> {
         let mut bytes = [0; HEAD_BYTES];
         match self.input.fill(&mut bytes)? {
@@ -162,8 +162,10 @@ impl Reader {
             Ok(got) => {
                 return Err(self.error(format!("a block of {} bytes unpacks to {got}", head.plain)));
             }
-            // The usual reason is that it yields more than it claims, and nothing beyond that is ever unpacked.
-            Err(error) => return Err(self.error(format!("a block that does not unpack ({error})"))),
+            // Usually the block yields more than it claims; nothing beyond the claimed size is unpacked.
+            Err(error) => {
+                return Err(self.error(format!("a block that cannot be unpacked ({error})")));
+            }
         }
         (self.at, self.items, self.state) = (0, head.items, CodecState::default());
         Ok(())
@@ -175,13 +177,13 @@ impl Reader {
         let (files, records) = (self.files, self.records);
         if (end.files, end.records) != (files, records) {
             let what = format!(
-                "{records} records of {files} files, and {} of {} are promised",
+                "{records} records of {files} files, but the end claims {} of {}",
                 end.records, end.files
             );
             return Err(self.error(what));
         }
         if self.input.fill(&mut [0])? > 0 {
-            return Err(self.error("bytes behind the end of the trace"));
+            return Err(self.error("bytes after the end of the trace"));
         }
         end.left_out
             .into_iter()
@@ -192,7 +194,7 @@ impl Reader {
     fn item(&mut self) -> Result<Option<Item>, TraceError> {
         if self.items == 0 {
             if self.at < self.plain.len() {
-                return Err(self.error("a block with bytes behind its last item"));
+                return Err(self.error("a block with bytes after its last item"));
             }
             if !self.block()? {
                 return Ok(None);

@@ -42,7 +42,7 @@ fn refusal(bytes: &[u8]) -> String {
     items_of(bytes).expect_err("refused").to_string()
 }
 
-/// Every field, each at its ends and in between.
+/// Items with every field, with minimum, maximum and other values.
 fn all_kinds(count: u64, seed: u64) -> Vec<Item> {
     let mut rng = Rng::new(seed);
     let names = [
@@ -129,7 +129,7 @@ fn whatever_an_importer_yields_round_trips() {
     assert!(empty.is_empty());
 }
 
-/// The edges of every number, and the items that are largest.
+/// The limits of every number, and the largest items.
 #[test]
 fn the_edges_come_back() {
     let name = "n".repeat(4096);
@@ -184,7 +184,7 @@ fn a_steady_reader_costs_little() {
     assert!(len < 100_000 / 50, "{len} bytes for 100,000 records");
 }
 
-/// Where the first block begins, and its head.
+/// The position of the first block, and its head.
 fn first_block(bytes: &[u8]) -> (usize, BlockHead) {
     let at = 16 + u32::from_le_bytes(bytes[8..12].try_into().expect("four")) as usize;
     (
@@ -193,7 +193,7 @@ fn first_block(bytes: &[u8]) -> (usize, BlockHead) {
     )
 }
 
-/// The header of an empty trace, then these blocks as given, then the end that fits `records` of 1 file.
+/// The header of an empty trace, then these blocks as given, then an end for `records` of 1 file.
 fn forged(blocks: &[(BlockHead, Vec<u8>)], records: u64) -> Vec<u8> {
     let empty = bytes_of(Vec::new());
     let mut bytes = empty[..first_block(&empty).0].to_vec();
@@ -235,7 +235,7 @@ fn invalid_blocks_are_refused_by_record() {
     let sound = block_of(&[0, 1, b'a'], 1);
     let items = items_of(&forged(std::slice::from_ref(&sound), 0));
     assert_eq!(items.expect("the forge is sound").len(), 1);
-    // A bomb: a megabyte of zeros that claims to be 100 bytes, or claims to be more than a block may be.
+    // A decompression bomb: a megabyte of zeros that claims to be 100 bytes, or to exceed the limit of a block.
     let (zeros, bomb) = block_of(&vec![0; 1 << 20], 1);
     let claim = |plain, items| {
         (
@@ -263,7 +263,7 @@ fn invalid_blocks_are_refused_by_record() {
     );
     let long = [&[0][..], &[0xff; 9], &[2]].concat();
     for (block, records, what) in [
-        (claim(100, 1), 0, "a block that does not unpack (Dest"),
+        (claim(100, 1), 0, "a block that cannot be unpacked (Dest"),
         (claim(1 << 31, 1), 0, large.as_str()),
         (
             claim(1 << 20, 1 << 20),
@@ -275,33 +275,25 @@ fn invalid_blocks_are_refused_by_record() {
         (
             block_of(&[0, 1, b'a', 0], 1),
             0,
-            "a block with bytes behind its last item: ",
+            "a block with bytes after its last item: ",
         ),
         (
             block_of(&[0, 2, b'a'], 1),
             0,
-            "an item that reaches beyond its block: ",
+            "an item reaches beyond its block: ",
         ),
         (
             block_of(&[0, 1, 0xff], 1),
             0,
-            "a file name that is no UTF-8: ",
+            "a file name that is not UTF-8: ",
         ),
-        (
-            block_of(&[0x0f], 1),
-            0,
-            "an item of a kind that there is not: ",
-        ),
-        (
-            block_of(&[0x81, 2], 1),
-            0,
-            "a record of a shape that there is not: ",
-        ),
+        (block_of(&[0x0f], 1), 0, "an item of an unknown kind: "),
+        (block_of(&[0x81, 2], 1), 0, "a record of an unknown shape: "),
         (block_of(&long, 1), 0, "a number of more than 64 bits: "),
         (
             sound.clone(),
             7,
-            "0 records of 1 files, and 7 of 1 are promised: ",
+            "0 records of 1 files, but the end claims 7 of 1: ",
         ),
     ] {
         let said = refusal(&forged(&[block], records));
@@ -311,7 +303,7 @@ fn invalid_blocks_are_refused_by_record() {
     }
 }
 
-/// What every trace is checked for, in this format's bytes.
+/// The checks of every trace, in the bytes of this format.
 #[test]
 fn a_large_offset_and_a_backward_time_name_their_record() {
     // A file; a read of 1 byte at 2^63 (as a difference: 2^64 - 1 is -2^63); the same at 0.
@@ -322,7 +314,7 @@ fn a_large_offset_and_a_backward_time_name_their_record() {
     assert!(far.starts_with(what), "{far}");
     let count = |blocks: &[_], records| items_of(&forged(blocks, records)).expect("sound").len();
     assert_eq!(count(&[block_of(&offset(&[0]), 2)], 1), 2);
-    // Times only grow within a block; the next block may begin anywhere.
+    // Within a block, times only increase; the next block may start with any time.
     let timed = |start: u8| [0xf1, 1, start];
     let first = block_of(&[&[0, 1, b'a'], &timed(9)[..]].concat(), 2);
     let back = refusal(&forged(&[first.clone(), block_of(&timed(8), 1)], 2));
@@ -346,16 +338,16 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
         assert!(items_of(&bytes).is_err(), "bit {bit}");
     }
     let behind = refusal(&[&bytes[..], b"x"].concat());
-    let what = "bytes behind the end of the trace: t.frt, record 41";
+    let what = "bytes after the end of the trace: t.frt, record 41";
     assert!(behind.starts_with(what), "{behind}");
     let mut other = bytes.clone();
     other[7] = 2;
     let what =
-        "a foreread trace of version 2, and version 1 is read here: t.frt; import the trace again";
+        "a foreread trace of version 2; only version 1 can be read: t.frt; import the trace again";
     assert!(refusal(&other).starts_with(what));
     other = bytes;
     other[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(refusal(&other).starts_with("a header of over 64 KiB: t.frt; "));
+    assert!(refusal(&other).starts_with("a header larger than 64 KiB: t.frt; "));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Writes our own format: items are gathered to blocks, each packed and sealed when it is full.
+//! Writes foreread's own format: items are collected into blocks; a full block is compressed and gets its checksum.
 //!
-//! Never: holds more than one block, or leaves the counts out (a file without its end is a cut one).
+//! Only one block is held at a time. The end contains the counts; a file without it counts as truncated.
 
 use super::codec::{CodecState, put};
 use super::{BLOCK, BlockHead, DONE, End, MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
@@ -10,9 +10,9 @@ use crate::format::{ExportReport, Output, Pairs};
 use crate::{Header, Item, Items, LeftOut};
 use serde::Serialize;
 
-/// A block is closed when it has this many bytes: the largest item still fits (1024 dependencies, 20 bytes each).
+/// A block is closed when it reaches this size: the largest item still fits (1024 dependencies of 20 bytes each).
 const FULL_BYTES: usize = MAX_BLOCK_BYTES / 2;
-/// How hard it is packed. 3 is zstd's own default; 19 makes a trace 10 to 20 % smaller, thirty times as slow.
+/// Compression level. 3 is zstd's own default; 19 makes a trace 10 to 20 % smaller, but takes thirty times as long.
 const LEVEL: i32 = 3;
 
 /// Writes a trace of which nothing was left out.
@@ -26,7 +26,7 @@ pub fn export(
     write(header, items, &LeftOut::default(), output)
 }
 
-/// Writes a trace, and what was `left_out` of it when the items have ended.
+/// Writes a trace, and at its end the counts of `left_out` entries.
 pub fn write(
     header: &Header,
     items: Items,
@@ -35,7 +35,7 @@ pub fn write(
 ) -> Result<ExportReport, TraceError> {
     let mut writer = Writer::new(output)?;
     writer.header(header)?;
-    // The limits of the format are those of the check.
+    // The limits of the format are those of [`crate::check`].
     let path = writer.output.path.clone();
     for item in CheckedItems::new(items, &path) {
         writer.item(&item?)?;
@@ -43,7 +43,7 @@ pub fn write(
     writer.finish(left_out)
 }
 
-/// A file with these bytes as the items of its one block, and without an end: for fuzzing.
+/// A file with these bytes as its only block, and without an end: for fuzzing.
 pub fn around(plain: &[u8], items: u32) -> Vec<u8> {
     let json = to_json(&Header::default());
     let packed = zstd::bulk::compress(plain, LEVEL).unwrap_or_default();
@@ -109,8 +109,8 @@ impl Writer {
             json = to_json(&header);
         }
         if json.len() > MAX_JSON_BYTES {
-            let what = "a header of over 64 KiB";
-            let remedy = "this is a fault of the importer: please report it";
+            let what = "a header larger than 64 KiB";
+            let remedy = "this is a bug in the importer: please report it";
             return Err(TraceError::whole(&self.output.path, what, remedy));
         }
         let mut crc = flate2::Crc::new();
@@ -164,7 +164,7 @@ impl Writer {
             left_out: left_out.in_all(),
         };
         let mut json = to_json(&end);
-        // Reasons are few and short; only a file made to annoy could have more, and its own end was no larger.
+        // Reasons are few and short; only a hostile file could have more, and its own end was not larger than this.
         while json.len() > MAX_JSON_BYTES && end.left_out.pop_last().is_some() {
             json = to_json(&end);
         }

@@ -91,7 +91,7 @@ fn time_may_go_back_by_so_many_entries() {
     let back: String = (0..4097).map(|i| line(5000 - i)).collect();
     let sorted = read_bytes("blkparse", back.clone()).clean();
     assert!(sorted.records().is_sorted_by_key(|r| r.start_ns) && sorted.records().len() == 4097);
-    let late = "time goes backwards by over 4096 entries: t, line 4099; sort the trace";
+    let late = "time goes backwards by more than 4096 entries: t, line 4099; sort the trace";
     refused("blkparse", back + &line(6000) + &line(7), late);
 }
 

@@ -12,8 +12,8 @@ fn errors_name_their_line() {
         "a file that was not added before: t, line 3; ",
         "t, line 3; ",
     );
-    let number = "an offset or a length that is no number: t, line 3; fio cannot have spaces";
-    let fields = "a line with too many or too few fields: t, line 3; fio cannot have spaces";
+    let number = "an offset or a length is not a number: t, line 3; fio does not allow spaces";
+    let fields = "a line with too many or too few fields: t, line 3; fio does not allow spaces";
     let long = format!("2 {} add", "x".repeat(256));
     for (rest, what) in [
         ("2 my file read 0 4096", fields),
@@ -27,14 +27,14 @@ fn errors_name_their_line() {
         ),
         ("2 b read 0 4096", added),
         ("2 b open", added),
-        ("2 a erase 0 4096", "an action that fio does not have: "),
-        ("2 a read 0 4294967296", "a length of over 32 bits: "),
+        ("2 a erase 0 4096", "an action unknown to fio: "),
+        ("2 a read 0 4294967296", "a length of more than 32 bits: "),
         ("2 a wait 5 0", "a wait in a log that has times: "),
-        (long.as_str(), "a file name of over 255 bytes: "),
+        (long.as_str(), "a file name longer than 255 bytes: "),
         // As fio 3.33 writes it with numjobs=2, or with one write_iolog for two jobs.
         (
             "fio version 3 iolog",
-            "a second log in the file: fio wrote those of several jobs to it: t, line 3; give each job its own write_iolog",
+            "a second log in the file: fio wrote the logs of several jobs to it: t, line 3; give each job its own write_iolog",
         ),
     ] {
         let what = match what.ends_with(": ") {
@@ -53,13 +53,13 @@ fn errors_name_their_line() {
     let v2 = |rest: &str| format!("fio version 2 iolog\na add\n{rest}");
     refused("fio", v2("my file open\n"), number);
     let wait = v2("a wait 18446744073709551615 0");
-    refused("fio", wait, "a wait of over 500 years: t, line 3; ");
+    refused("fio", wait, "a wait of more than 500 years: t, line 3; ");
     // A wait that was unknown when the header was made.
     let late = "a read 0 4096\n".repeat(6000) + "a wait 5 0\n";
     refused(
         "fio",
         v2(&late),
-        "the first wait comes late: t, line 6003; ",
+        "the first wait is not at the start: t, line 6003; ",
     );
     let unknown = "unknown key 'speed' of the format fio: t; fio has no keys";
     refused("fio:speed=2", v2(""), unknown);
@@ -241,7 +241,7 @@ fn records_beyond_fio_are_refused_or_counted() {
         "files with the name of another one",
         "flags",
         "hints",
-        "lengths that came",
+        "lengths that were returned",
         "page faults",
         "parts of a microsecond",
         "times of completion",

@@ -19,8 +19,7 @@ fn a_line_that_is_wrong_is_named() {
         let cut = "an incomplete line of strace: t, line 2; record with";
         refused("strace", format!("{OPEN}{}\n", &line[..end]), cut);
     }
-    let other =
-        "another kind of time before the call than in the first line, or no time: t, line 2; ";
+    let other = "the line has no time, or its time has another format than that of the first line: t, line 2; ";
     for (line, what) in [
         ("hello", other),
         ("1 10:11:12.5 read(3) = 0", other),
@@ -34,7 +33,7 @@ fn a_line_that_is_wrong_is_named() {
         ),
         (
             "1 1700000001.0 read(x, \"\", 1) = 0",
-            "a call on something that is no descriptor: t, line 2; ",
+            "a call whose argument is not a descriptor: t, line 2; ",
         ),
         (
             "1 1700000001.0 pread64(3</a>, \"\", 1, 9223372036854775808) = 0",
@@ -42,12 +41,12 @@ fn a_line_that_is_wrong_is_named() {
         ),
         (
             "1 1700000001.0 read(3</a>, <unfinished ...>\n1 1700000001.1 <... lseek resumed>) = 0",
-            "another call is resumed than was begun: t, line 3; ",
+            "the resumed call is not the one that was started: t, line 3; ",
         ),
     ] {
         refused("strace", format!("{OPEN}{line}\n"), what);
     }
-    let none = "no call of strace at its beginning: t, line 1; ";
+    let none = "no strace call at the start of the file: t, line 1; ";
     refused("strace", "", none);
     refused("strace", "10:71:12 read(3) = 0\n", none);
 }
@@ -61,7 +60,7 @@ fn threads_and_unfinished_calls_have_limits() {
     let long = "x".repeat(60_000);
     let begun =
         |pid: u32| format!("{pid} 1700000000.0 openat(AT_FDCWD, \"{long}\", <unfinished ...>\n");
-    let many = "unfinished calls of over 16 MiB together: t, line 280; ";
+    let many = "more than 16 MiB of unfinished calls in total: t, line 280; ";
     refused("strace", (1..=300).map(begun).collect::<String>(), many);
     // A call that never returns holds up a bounded number of others.
     let lines = (0..70_000)

@@ -75,7 +75,7 @@ fn files_of_one_name_become_one_and_are_counted() {
     let record = Item::Record(Record::read(1, 1, 2));
     let items = vec![file("a", None), file("a", None), record];
     let (_, left_out) = again("csv", "csv", &Header::default(), &items);
-    let one = "files that became one with another of their name";
+    let one = "files that were merged with another file of the same name";
     assert_eq!(left_out, [(one, 1)]);
 }
 
@@ -100,8 +100,7 @@ fn spc_keeps_places_and_times() {
     assert_eq!(left_out, [names, (begin, 1)]);
     items.push(Item::Record(Record::read(0, 0, 1)));
     let error = write("spc", &Header::default(), &items).expect_err("no time");
-    let what =
-        "spc needs times, and this has none: out, record 4; write it as csv or in the own format";
+    let what = "spc needs times, and this trace has none: out, record 4; write it as csv or in the own format";
     assert_eq!(error, what);
 }
 
@@ -177,11 +176,15 @@ fn rbd_replay_records_dependencies() {
 fn an_overlong_line_is_named() {
     let long = vec![b'1'; MAX_LINE_BYTES + 1];
     for format in ["msr", "csv", "blkparse:action=Q"] {
-        refused(format, long.clone(), "a line of over 64 KiB: t, line 1; ");
+        refused(
+            format,
+            long.clone(),
+            "a line longer than 64 KiB: t, line 1; ",
+        );
     }
     let [x, y] = ["x", "y"].map(|letter| letter.repeat(40 << 10));
     let quoted = format!("offset,length,file\n0,1,\"{x}\n{y}\"\n");
-    refused("csv", quoted, "a row of over 64 KiB: t, line 3; ");
+    refused("csv", quoted, "a row longer than 64 KiB: t, line 3; ");
 }
 
 /// A second is too late by more than the window allows, a whole window is not.

@@ -7,8 +7,9 @@
 //!   open    returned, len_ret    file_size    flags    after
 //! ```
 //!
-//! Options name columns that have other names (`csv:offset=lba,offset-unit=sectors`); the names above hold for the rest.
-//! Case is ignored. A time without a unit, or an offset in sectors, is ambiguous. A column has only one meaning.
+//! Options give the meaning of columns with other names (`csv:offset=lba,offset-unit=sectors`); all other columns are
+//! recognised by the names above. Case is ignored. A time without a unit, or an offset in sectors, is ambiguous. A
+//! column has only one meaning.
 
 use super::super::scan::{MS_NS, SECOND_NS, SECTOR, US_NS, choice, number};
 use crate::error::TraceError;
@@ -22,7 +23,7 @@ const MAX_UNIT: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Offset,
-    /// Bytes asked for.
+    /// Number of bytes requested.
     Len,
     Returned,
     Start,
@@ -37,7 +38,7 @@ pub enum Role {
     After,
 }
 
-/// Every role, by its key (those that a key can name first).
+/// Every role with its key. The roles that a key can select come first.
 pub const ROLES: [(&str, Role); 13] = [
     ("offset", Role::Offset),
     ("len", Role::Len),
@@ -54,13 +55,13 @@ pub const ROLES: [(&str, Role); 13] = [
     ("after", Role::After),
 ];
 
-/// Roles that a key can name.
+/// Number of roles that a key can select.
 const NAMED: usize = 11;
 
 /// Units of time, in nanoseconds.
 pub const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", US_NS), ("ms", MS_NS), ("s", SECOND_NS)];
 
-/// A role, and the names of columns that mean it.
+/// A role, and the column names that mean it.
 type Meaning = (Role, &'static [&'static str]);
 
 const PLAIN: &[Meaning] = &[
@@ -96,7 +97,7 @@ const TIMED: &[Meaning] = &[
     (Role::Dur, &["dur", "duration", "latency"]),
 ];
 
-/// Relevant names without a unit.
+/// Names that are relevant but do not give a unit.
 const DOUBTFUL: &[&str] = &[
     "response",
     "responsetime",
@@ -110,7 +111,7 @@ const DOUBTFUL: &[&str] = &[
 
 enum ColumnUse {
     Role(Role, u64),
-    /// Relevant, but its unit is unknown.
+    /// Relevant, but without a known unit.
     Doubt,
     No,
 }
@@ -166,7 +167,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Adds columns with unambiguous names, or that lack only the given unit of time, for roles without a column.
+    /// For each role without a column, adds a column whose name is unambiguous or lacks only the given unit of time.
     fn fill(&mut self, names: &[String], time: Option<u64>) {
         let timed = |name: &str| meant(TIMED, &name.trim().to_ascii_lowercase()).zip(time);
         let mut found: Vec<(usize, Role, u64)> = Vec::new();
@@ -234,7 +235,7 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     columns.whole()
 }
 
-/// How well a header fits: with a relevant word it may be a table.
+/// How well a header fits: if any of its words is relevant, the file may be a table.
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()
@@ -247,8 +248,8 @@ pub fn fit(names: &[String]) -> Fit {
     }
 }
 
-/// The columns that keys name, of a table with these names (or with this many columns without names: `#1` and so on).
-/// What no key names is read by its name, as in [`by_names`]. Nothing if there is no key.
+/// Assigns the columns that keys select in a table with these names (or with this many columns without names: `#1` and
+/// so on). The other columns are recognised by name, as in [`by_names`]. Returns `None` if there is no key.
 pub fn by_keys(
     pairs: &mut Pairs,
     names: &[String],
@@ -262,7 +263,7 @@ pub fn by_keys(
         Some(text) => match number(text.as_bytes()).filter(|unit| (1..=MAX_UNIT).contains(unit)) {
             Some(unit) => Ok(Some(unit)),
             None => Err(refuse(
-                format!("'{key}={text}' is no unit"),
+                format!("'{key}={text}' is not a unit"),
                 "bytes, sectors or a number of bytes",
             )),
         },
@@ -293,12 +294,12 @@ pub fn by_keys(
         };
         let unit = unit.ok_or_else(|| match role {
             Role::Len => refuse(
-                "the unit of lengths is not said".to_string(),
-                "say len-unit=bytes or len-unit=sectors",
+                "the unit of lengths is not given".to_string(),
+                "give len-unit=bytes or len-unit=sectors",
             ),
             _ => refuse(
-                "the unit of times is not said".to_string(),
-                "say unit=ns, us, ms or s",
+                "the unit of times is not given".to_string(),
+                "give unit=ns, us, ms or s",
             ),
         })?;
         columns
@@ -315,7 +316,7 @@ pub fn by_keys(
         .map_err(|what| refuse(what, &remedy(names)))
 }
 
-/// Suggests how to name the existing columns.
+/// Tells the user how to assign the existing columns.
 pub fn remedy(names: &[String]) -> String {
     let mut shown: Vec<String> = names
         .iter()
@@ -326,7 +327,7 @@ pub fn remedy(names: &[String]) -> String {
         shown.push("...".to_string());
     }
     format!(
-        "say which is which, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; there are {}",
+        "name the columns, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; there are {}",
         shown.join(" ")
     )
 }

@@ -1,7 +1,8 @@
-//! Rows of a CSV into records.
+//! Converts the rows of a CSV to records.
 //!
-//! A row without quotes is split in place; one with quotes goes through the crate `csv-core`, and may go on over
-//! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
+//! A row without quotes is split in place. A row with quotes is parsed by the crate `csv-core`, and may span several
+//! lines. A row longer than 64 KiB is refused, and so is a row whose number of columns differs from the first. No
+//! number is parsed as a float.
 
 use super::super::scan::{Names, decimal_ns, number, small};
 use super::super::step::Lines;
@@ -13,7 +14,7 @@ use crate::{After, FileInfo, Flags, Item, Op, Record};
 use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
-/// Names of operations, in lower case; other names need an option.
+/// Names of operations, in lower case; other names have to be given by an option.
 const OPS: &[(&str, Op)] = &[
     ("read", Op::Read),
     ("r", Op::Read),
@@ -56,7 +57,7 @@ pub fn flag_names(flags: Flags) -> String {
     names.join("+")
 }
 
-/// The table's names for reads and writes, if they are unusual.
+/// The table's names for reads and writes, if the user gave them.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     pub reads: Vec<String>,
@@ -80,8 +81,8 @@ impl Words {
             .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(word))
             .map(|(_, op)| *op);
         known.ok_or((
-            "an op that is neither a read nor a write",
-            "say what it calls them: csv:reads=A|B,writes=C",
+            "an op is neither a read nor a write",
+            "give the names used in the table: csv:reads=A|B,writes=C",
         ))
     }
 }
@@ -102,7 +103,7 @@ impl Lines for Table {
         if !self.pending.is_empty() || line.contains(&b'"') {
             if self.pending.len() + line.len() > MAX_LINE_BYTES {
                 return Err((
-                    "a row of over 64 KiB",
+                    "a row longer than 64 KiB",
                     "a quote is not closed, or this is not CSV",
                 ));
             }
@@ -167,7 +168,7 @@ impl QuotedRows {
         let (bytes, ends) = (&mut self.bytes[wrote..], &mut self.ends[fields..]);
         let (result, _, _, more) = self.parser.read_record(&[], bytes, ends);
         if !matches!(result, csv_core::ReadRecordResult::Record) {
-            return Err(("a row that is not CSV", DAMAGED));
+            return Err(("a row is not CSV", DAMAGED));
         }
         let (bytes, ends) = (&self.bytes, &self.ends[..fields + more]);
         let begin = |n: usize| if n == 0 { 0 } else { ends[n - 1] };
@@ -204,14 +205,14 @@ impl Table {
                 .columns
                 .0
                 .get(seen)
-                .ok_or(("a row with more columns than the first", DAMAGED))?;
+                .ok_or(("a row has more columns than the first", DAMAGED))?;
             if let Some(column) = column {
                 self.field(*column, field, &mut record, &mut row)?;
             }
             seen += 1;
         }
         if seen < self.columns.0.len() {
-            return Err(("a row with fewer columns than the first", DAMAGED));
+            return Err(("a row has fewer columns than the first", DAMAGED));
         }
         if let Some(dur) = row.dur
             && let Some(start) = record.start_ns
@@ -224,7 +225,7 @@ impl Table {
             size: row.file_size,
         };
         let file = self.files.file(row.file, out, named);
-        let file = file.ok_or(("too many names of files", "cut the trace in parts"))?;
+        let file = file.ok_or(("too many file names", "cut the trace in parts"))?;
         (record.file, record.open) = (file, row.open.unwrap_or(file));
         out.push_back(Item::Record(record));
         Ok(())
@@ -238,15 +239,15 @@ impl Table {
         row: &mut Row<'a>,
     ) -> Result<(), Fault> {
         const PLACE: Fault = (
-            "an offset or length that is no whole number of bytes",
+            "an offset or length is not a whole number of bytes",
             DAMAGED,
         );
         const TIME: Fault = (
-            "a time that is no decimal number",
+            "a time is not a decimal number",
             "write times as decimals, without exponents",
         );
         const NUMBER: Fault = (
-            "a thread or open description that is no number below 2^32",
+            "a thread or open description is not a number below 2^32",
             DAMAGED,
         );
         let bytes = || number(field)?.checked_mul(column.unit);
@@ -294,7 +295,7 @@ fn flags(field: &[u8]) -> Result<Flags, Fault> {
 /// `12e500 13s0`: 500 ns after the end of record 12, and after the start of record 13.
 fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
     const BAD: Fault = (
-        "a dependency that is not RECORD, e or s, NANOSECONDS",
+        "a dependency is not RECORD, then e or s, then NANOSECONDS",
         DAMAGED,
     );
     let one = |word: &[u8]| {

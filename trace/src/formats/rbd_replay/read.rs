@@ -1,4 +1,5 @@
-//! The bytes of a trace for rbd-replay: one action after the other. Ceph before 9 (2015) wrote another form, which is refused.
+//! Parses the bytes of an rbd-replay trace, one action after the other. Ceph before version 9 (2015) used another
+//! format, which is refused.
 //!
 //! ```text
 //!   16 bytes of banner, then entries: u8 version, u8 oldest reader, u32 length | u8 type, action      little-endian
@@ -7,16 +8,16 @@
 //!   of an image   + u64 image context      an I/O + u64 offset, u64 length      an open + name, snapshot, u8 read only
 //! ```
 //!
-//! Never: a meaning of what it reads, or more of it than one entry.
+//! The reader holds one entry at a time, and does not interpret it.
 
 use crate::check::{MAX_AFTER, MAX_NAME_BYTES};
 use crate::error::TraceError;
 use crate::input::Input;
 
 pub const BANNER: &[u8; 16] = b"rbd-replay-trace";
-/// Bytes of the largest entry that is skipped or read. One with most dependencies and two long names has 33 kB.
+/// Maximum size of an entry. An action with the maximum number of dependencies and two long names has 33 kB.
 pub const MAX_ENTRY_BYTES: u32 = 1 << 20;
-/// Dependencies of one action. Twice those of a record, since several can mean the same.
+/// Maximum number of dependencies of one action: twice that of a record, because several can become the same one.
 pub const MAX_DEPENDENCIES: usize = 2 * MAX_AFTER;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,10 @@ pub enum Io {
 pub enum What {
     Start,
     Stop,
-    /// An image is opened under the name of a context.
+    /// An image is opened and gets a context id.
     Open {
         image: u64,
-        /// Name of the image, and of its snapshot, which may be empty.
+        /// Name of the image, and of its snapshot; the latter may be empty.
         names: [Vec<u8>; 2],
     },
     Close {
@@ -51,19 +52,19 @@ pub enum What {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// Its id; that of its end is one more.
+    /// Id of the action; the id of its end is one more.
     pub id: u32,
     pub thread: u64,
-    /// What it waits for: ids, and nanoseconds after them.
+    /// Dependencies: ids, and nanoseconds after them.
     pub after: Vec<(u32, u64)>,
     pub what: What,
 }
 
-/// Why bytes are no action.
+/// Why bytes are not a valid action.
 enum Bad {
-    /// It goes on beyond them: it has at least this many bytes.
+    /// The action is longer: it has at least this many bytes.
     Short(usize),
-    /// Its type is not known.
+    /// Unknown type.
     Type,
     Limit(&'static str),
 }
@@ -96,13 +97,13 @@ impl<'a> Bytes<'a> {
     fn name(&mut self) -> Result<Vec<u8>, Bad> {
         let len = self.u32()? as usize;
         if len > MAX_NAME_BYTES {
-            return Err(Bad::Limit("a name of over 4096 bytes"));
+            return Err(Bad::Limit("a name longer than 4096 bytes"));
         }
         self.take(len).map(<[u8]>::to_vec)
     }
 }
 
-/// The action at the start of `bytes`, which begin with its type.
+/// Parses the action at the start of `bytes`, whose first byte is its type.
 fn action(bytes: &[u8]) -> Result<Action, Bad> {
     let mut bytes = Bytes { bytes, at: 0 };
     let kind = bytes.take(1)?[0];
@@ -156,7 +157,7 @@ fn action(bytes: &[u8]) -> Result<Action, Bad> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     Action(Action),
-    /// An entry of a type that is not known, passed over by its length.
+    /// An entry of unknown type, skipped by its length.
     Unknown,
 }
 
@@ -165,13 +166,13 @@ pub struct Reader {
     buf: Vec<u8>,
 }
 
-const DAMAGED: &str = "the file is damaged or no trace of rbd-replay";
+const DAMAGED: &str = "the file is damaged or is not an rbd-replay trace";
 
 impl Reader {
-    /// Begins after the banner.
+    /// Checks the banner; the next entry follows it.
     pub fn new(mut input: Input) -> Result<Reader, TraceError> {
         if !input.head()?.starts_with(BANNER) {
-            let what = "no banner of rbd-replay at its beginning";
+            let what = "no rbd-replay banner at the start of the file";
             let remedy = "prepare it with rbd-replay-prep of Ceph 9 or later";
             return Err(TraceError::whole(input.path(), what, remedy));
         }
@@ -184,7 +185,7 @@ impl Reader {
         self.input.record_error(self.buf.len() as u64, what, remedy)
     }
 
-    /// The next entry, nothing after the last one.
+    /// The next entry; `None` after the last one.
     pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
         self.buf.resize(6, 0);
         if !self.input.record(&mut self.buf)? {
@@ -196,7 +197,7 @@ impl Reader {
         );
         if oldest > 1 {
             let what = format!("an entry for readers of version {oldest}");
-            return Err(self.error(what, "convert it by its rbd-replay"));
+            return Err(self.error(what, "convert it with the matching version of rbd-replay"));
         }
         if len > MAX_ENTRY_BYTES {
             let what = format!("an entry of {len} bytes (at most {MAX_ENTRY_BYTES})");
@@ -208,7 +209,7 @@ impl Reader {
             Ok(action) => Ok(Some(Entry::Action(action))),
             Err(Bad::Type) => Ok(Some(Entry::Unknown)),
             Err(Bad::Short(n)) => {
-                let what = format!("an entry that is shorter than its action ({n} bytes and more)");
+                let what = format!("an entry is shorter than its action ({n} bytes and more)");
                 Err(self.error(what, DAMAGED))
             }
             Err(Bad::Limit(what)) => Err(self.error(what, DAMAGED)),

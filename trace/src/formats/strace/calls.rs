@@ -1,8 +1,8 @@
 //! The effect of each call: opens, closes, shares or seeks a descriptor, or becomes a record.
 //!
-//! A length is what was asked for, beside what came. A read of a pipe, a socket or a terminal, one that failed, and one
-//! of which the position is not known are passed over and counted. Never: a record of /proc or /sys (nothing is stored
-//! there).
+//! A record has both the requested length and the returned length. Reads of pipes, sockets and terminals, failed reads,
+//! and reads from an unknown position are skipped and counted. Files of /proc and /sys get no records, because they are
+//! not stored anywhere.
 
 use super::super::super::check::MAX_END;
 use super::super::super::{FileInfo, Flags, Item, Op, Record};
@@ -17,9 +17,9 @@ use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `open`, `creat`: the path is the first argument.
+    /// `open`, `creat`: the first argument is the path.
     Open,
-    /// `openat`, `openat2`: it is the second.
+    /// `openat`, `openat2`: the second argument is the path.
     OpenAt,
     Close,
     CloseRange,
@@ -31,14 +31,14 @@ pub enum Call {
     Seek,
     LongSeek,
     Mmap,
-    /// Calls that have a ring or a queue read.
+    /// Calls that submit reads to a ring or a queue.
     Ring,
-    /// `read`, `write`: from the position on.
+    /// `read`, `write`: at the file position.
     Plain(Op),
     /// `pread64`, `pwrite64`.
     At(Op),
     Vector(Op),
-    /// `preadv`, `preadv2` and those that write.
+    /// `preadv`, `preadv2` and the corresponding write calls.
     VectorAt(Op),
     Sendfile,
     /// `copy_file_range`, `splice`.
@@ -79,7 +79,7 @@ impl Call {
         })
     }
 
-    /// Whether it can become a record.
+    /// Whether the call can become a record.
     pub fn is_data(self) -> bool {
         use Call::{Advise, At, Copy, Plain, Readahead, Sendfile, Vector, VectorAt};
         matches!(
@@ -89,7 +89,7 @@ impl Call {
     }
 }
 
-/// Whether a thread that is begun shares the descriptors.
+/// Whether a new thread shares the descriptors of its parent.
 pub fn shares(arguments: &[u8]) -> bool {
     const FLAG: &[u8] = b"CLONE_FILES";
     arguments.windows(FLAG.len()).any(|part| part == FLAG)
@@ -108,13 +108,13 @@ fn kind(name: &[u8], decoration: bool) -> NameKind {
         b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"pts/", b"console", b"ptmx",
     ];
     match name {
-        // `-yy` says it of any device.
+        // `-yy` shows `<char ` for any character device.
         _ if name.windows(6).any(|part| part == b"<char ") => NameKind::Stream,
         _ if STREAMS.iter().any(|stream| device.starts_with(stream)) => NameKind::Stream,
         _ if name.starts_with(b"/proc/") || name.starts_with(b"/sys/") => NameKind::Pseudo,
         _ if !decoration => NameKind::File,
         [b'/', ..] if !name.starts_with(b"/memfd:") => NameKind::File,
-        // pipe:[1], socket:[1], TCP:[...], anon_inode:[eventfd], and shared memory of no file.
+        // pipe:[1], socket:[1], TCP:[...], anon_inode:[eventfd], and shared memory without a file.
         _ => NameKind::Stream,
     }
 }
@@ -124,9 +124,9 @@ const PSEUDO: &str = "calls on files of /proc and /sys";
 const UNKNOWN: &str =
     "reads and writes from an unknown position (opened before the trace, or not in it)";
 const FAILED: &str = "calls that failed";
-const NO_HINT: &str = "hints that mean nothing to readahead";
+const NO_HINT: &str = "hints that do not affect readahead";
 
-/// Bytes of a file: where from, how many were asked for, whether the position moves.
+/// A byte range: its offset, the requested length, and whether the position moves.
 struct Extent {
     offset: Option<u64>,
     len: u64,
@@ -161,7 +161,7 @@ impl Strace {
         Ok(())
     }
 
-    /// Calls that open, close, share and move.
+    /// Handles calls that open, close, share or seek descriptors.
     fn state(&mut self, call: &Whole<'_>) -> Result<(), Fault> {
         let (thread, arguments, value) = (
             call.thread,
@@ -189,7 +189,7 @@ impl Strace {
             Call::Clone => {
                 let child = u32::try_from(value).unwrap_or(0);
                 let share = (0..text::MAX_ARGUMENTS).any(|number| shares(arguments.get(number)));
-                // A child that is there already was seen first, and found its parent then. Without -f it is never seen.
+                // If the child was seen before this call returned, it already has its parent. Without -f it is never seen.
                 if (thread != 0 || self.numbers.knows(child)) && !self.tables.knows(child) {
                     self.tables.fork(thread, child, share)?;
                 }
@@ -200,7 +200,7 @@ impl Strace {
             Call::LongSeek => self.seek(call, text::bracketed(arguments.get(2)))?,
             Call::Mmap if descriptor(4).is_some() => {
                 self.left_out
-                    .count("mappings of files, whose reads strace does not see");
+                    .count("mappings of files, whose page faults strace does not see");
             }
             Call::Ring => self
                 .left_out
@@ -232,7 +232,7 @@ impl Strace {
         Ok(())
     }
 
-    /// The number of a name as strace wrote it: behind a descriptor (`-y`), or as the argument of a call.
+    /// The number of a name as strace shows it: after a descriptor (`-y`), or as an argument of a call.
     fn name_of(&mut self, shown: Option<&[u8]>, decoration: bool) -> Result<Option<u32>, Fault> {
         let Some(shown) = shown else { return Ok(None) };
         let shown = shown.strip_suffix(b" (deleted)").unwrap_or(shown);
@@ -249,7 +249,7 @@ impl Strace {
             return Ok(number);
         }
         let number = self.names.add(name).ok_or((
-            "file names of over 64 MiB together",
+            "more than 64 MiB of file names in total",
             "cut the trace in parts",
         ))?;
         self.files.push(match kind(name, decoration) {
@@ -260,7 +260,7 @@ impl Strace {
         Ok(number)
     }
 
-    /// The open description that an argument names. One that was opened before the trace begins here, without a position.
+    /// The open description of a descriptor argument. If it was opened before the trace, it is created here, without a position.
     fn described(&mut self, thread: u32, argument: &[u8]) -> Result<Option<(i32, u32)>, Fault> {
         let Some((fd, shown)) = text::descriptor(argument) else {
             return Ok(None);
@@ -269,7 +269,7 @@ impl Strace {
         if let Some((open, description)) = self.tables.get(thread, fd)
             && (name.is_none() || description.name.is_none() || description.name == name)
         {
-            // perf shows the name of a descriptor only once it is read.
+            // perf shows the name of a descriptor only after its first use.
             description.name = description.name.or(name);
             return Ok(Some((fd, open)));
         }
@@ -318,7 +318,7 @@ impl Strace {
         Ok(())
     }
 
-    /// Calls that read, write or say how it will be read.
+    /// Handles calls that read, write or give hints.
     fn data(
         &mut self,
         call: &Whole<'_>,
@@ -352,7 +352,7 @@ impl Strace {
             self.moved(call.thread, arguments.get(into), came)?;
         }
         let Some((fd, open)) = self.described(call.thread, arguments.get(argument))? else {
-            return Err(("a call on something that is no descriptor", super::DAMAGED));
+            return Err(("a call whose argument is not a descriptor", super::DAMAGED));
         };
         let Some(extent) = extent(call, came) else {
             let hint = matches!(op, Op::Hint(_));
@@ -373,7 +373,7 @@ impl Strace {
         }
         let name = match name {
             Some(name) => name,
-            // Without -y, and not opened in the trace: all that is known is its number.
+            // Without -y, and opened before the trace: only the number is known.
             None if !self.opens_unnamed => {
                 self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?
             }
@@ -410,7 +410,7 @@ impl Strace {
         None
     }
 
-    /// The position of what is written into moves as well.
+    /// A copy also moves the position of its destination.
     fn moved(&mut self, thread: u32, argument: &[u8], came: u64) -> Result<(), Fault> {
         if let Some((fd, _)) = self.described(thread, argument)?
             && let Some((_, description)) = self.tables.get(thread, fd)
@@ -420,7 +420,7 @@ impl Strace {
         Ok(())
     }
 
-    /// The number of a file, which begins with its first record.
+    /// The number of a file, whose item is emitted with its first record.
     fn file(&mut self, name: u32, out: &mut VecDeque<Item>) -> u32 {
         let slot = &mut self.files[name as usize];
         if let Name::Waiting(text) = slot {
@@ -439,9 +439,9 @@ impl Strace {
 }
 
 pub(super) enum Name {
-    /// No file, and why its calls are passed over.
+    /// Not a file; the reason for skipping its calls.
     Not(&'static str),
-    /// No record goes to it yet.
+    /// A file without records so far.
     Waiting(Box<str>),
     File(u32),
 }
@@ -464,7 +464,7 @@ fn advice(text: &[u8]) -> Option<Advice> {
 
 fn extent(call: &Whole<'_>, came: u64) -> Option<Extent> {
     let arguments = &call.arguments;
-    // A call without an offset goes on from the position.
+    // A call without an offset continues at the file position.
     let placed = |offset: Option<u64>, len: u64| {
         Some(Extent {
             offset,

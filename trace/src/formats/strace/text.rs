@@ -1,4 +1,4 @@
-//! The lines of strace, taken apart: thread, time, which call, its arguments, what it returned and how long it took.
+//! Parses the lines of strace: thread, time, call, arguments, return value and duration.
 //!
 //! ```text
 //!   [pid ][time] name(argument, "quoted, (anything)"..., 3</a/file>, {a=1}) = RETURN</a/file> ERRNO (text) <took>
@@ -6,26 +6,26 @@
 //!   [pid ][time] <... name resumed>argument) = RETURN <took>
 //! ```
 //!
-//! Never: looks into a quoted buffer, or allocates for a line.
+//! The contents of quoted buffers are skipped, and no memory is allocated for a line.
 
 use crate::error::Fault;
 use crate::formats::scan;
 use crate::formats::scan::SECOND_NS as NS;
 use std::collections::BTreeSet;
 
-/// Arguments of a call that are looked at.
+/// Maximum number of arguments of a call that are parsed.
 pub const MAX_ARGUMENTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix<'a> {
-    /// The thread; 0 where it is not written.
+    /// The thread; 0 if the line has none.
     pub pid: u32,
     pub at: Option<Stamp>,
     pub rest: &'a [u8],
 }
 
-/// Takes the thread and the time off a line, and what `-Y`, `-r` beside a time, `-n` and `-i` write there. Nothing where they are in
-/// another form.
+/// Takes the thread and the time from a line, and anything that `-Y`, `-r` next to a time, `-n` and `-i` add. Returns
+/// `None` if they have another format.
 pub fn prefix(line: &[u8]) -> Option<Prefix<'_>> {
     let (mut rest, mut pid) = (line.trim_ascii_start(), 0);
     if let Some(inner) = rest.strip_prefix(b"[pid") {
@@ -70,19 +70,19 @@ fn number_and_name(text: &[u8]) -> Option<u32> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StraceEntry<'a> {
-    /// A call and what follows its parenthesis.
+    /// A call, and the text after its opening parenthesis.
     Call(&'a [u8], &'a [u8]),
-    /// A call that is shown up to here, for now.
+    /// The first part of a call.
     Begun(&'a [u8], &'a [u8]),
-    /// The rest of a call.
+    /// The rest of a call that was unfinished.
     Resumed(&'a [u8], &'a [u8]),
-    /// The thread is gone.
+    /// The thread has ended.
     Gone,
-    /// Signals and the like.
+    /// Signals and other lines.
     Other,
 }
 
-/// What a line is about; nothing where it is none of strace.
+/// The content of a line; `None` if it is not from strace.
 pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     if let Some(resumed) = rest.strip_prefix(b"<... ") {
         let end = resumed.iter().position(|b| *b == b'>')?;
@@ -108,14 +108,14 @@ pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     })
 }
 
-/// The arguments of a call, as they are written, and the text behind its parenthesis.
+/// The arguments of a call, as written, and the text after its closing parenthesis.
 pub struct Arguments<'a> {
     list: [&'a [u8]; MAX_ARGUMENTS],
     tail: &'a [u8],
 }
 
 impl<'a> Arguments<'a> {
-    /// Parts the arguments; nothing where the parenthesis is not closed.
+    /// Splits the arguments; returns `None` if the parenthesis is not closed.
     pub fn of(text: &'a [u8]) -> Option<Arguments<'a>> {
         let mut list = [&text[..0]; MAX_ARGUMENTS];
         let (mut at, mut begins, mut count, mut depth) = (0, 0, 0, 0_u32);
@@ -144,7 +144,7 @@ impl<'a> Arguments<'a> {
         None
     }
 
-    /// An argument; empty where there is none.
+    /// An argument; empty if there is none.
     pub fn get(&self, number: usize) -> &'a [u8] {
         self.list.get(number).copied().unwrap_or_default()
     }
@@ -153,7 +153,7 @@ impl<'a> Arguments<'a> {
         scan::number(self.get(number))
     }
 
-    /// Whether any of them holds `word`, outside of quotes or within.
+    /// Whether any argument contains `word`, inside or outside quotes.
     pub fn mention(&self, word: &[u8]) -> bool {
         self.list
             .iter()
@@ -165,7 +165,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Where the quote that begins at `at` ends.
+/// The end of the quoted string that starts at `at`.
 fn quote_end(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += 1;
@@ -177,7 +177,7 @@ fn quote_end(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where the name behind a descriptor that begins at `at` ends: `-yy` has angle brackets and arrows within.
+/// The end of the name after a descriptor that starts at `at`: with `-yy` it contains angle brackets and arrows.
 fn name_end(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += 1;
@@ -192,7 +192,7 @@ fn name_end(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// A descriptor with the name that `-y` gives it.
+/// Parses a descriptor with the name that `-y` adds.
 pub fn descriptor(text: &[u8]) -> Option<(i32, Option<&[u8]>)> {
     let open = text.iter().position(|b| *b == b'<');
     let number = scan::number(&text[..open.unwrap_or(text.len())])?;
@@ -205,16 +205,16 @@ pub fn descriptor(text: &[u8]) -> Option<(i32, Option<&[u8]>)> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome<'a> {
-    /// Its value; nothing where it did not return.
+    /// Return value; `None` if the call did not return.
     pub value: Option<i64>,
-    /// The descriptor that it returned, as it is written.
+    /// The returned descriptor, as written.
     pub text: &'a [u8],
-    /// How long it took (`-T`).
+    /// Duration (`-T`).
     pub took_ns: Option<u64>,
 }
 
 impl<'a> Outcome<'a> {
-    /// The descriptor that was returned, with its name: `3 <0.1>` has none, that is how long it took.
+    /// The returned descriptor with its name. `3 <0.1>` has no name: the number is the duration.
     pub fn descriptor(&self) -> Option<(i32, Option<&'a [u8]>)> {
         let digits = self.text.iter().take_while(|b| b.is_ascii_digit()).count();
         if self.text.get(digits) == Some(&b'<') {
@@ -225,7 +225,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// ` = 3</a> <0.000012>`; nothing where the line is cut.
+/// Parses ` = 3</a> <0.000012>`; returns `None` if the line is truncated.
 fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
     let text = tail.trim_ascii().strip_prefix(b"= ")?.trim_ascii_start();
     let took_ns = text.strip_suffix(b">").and_then(|inner| {
@@ -239,7 +239,7 @@ fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
         .unwrap_or(digits.len());
     let value = match digits.first()? {
         b'?' => None,
-        // An address: that it is there is all that counts.
+        // An address: it only matters that there is one.
         b'0' if digits.get(1) == Some(&b'x') => Some(0),
         _ => {
             let value = i64::try_from(scan::number(&digits[..end])?).ok()?;
@@ -257,14 +257,14 @@ fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
     })
 }
 
-/// The bytes of a vector of buffers; nothing where strace did not show all of it.
+/// The bytes of a vector of buffers; `None` if strace did not show all of it.
 pub fn vector_bytes(text: &[u8]) -> Option<u64> {
     let (mut at, mut sum) = (0, 0_u64);
     const KEY: &[u8] = b"iov_len=";
     while let Some(byte) = text.get(at) {
         if *byte == b'"' {
             at = quote_end(text, at)?;
-            // A buffer that is cut off: "abc"...
+            // A truncated buffer: "abc"...
             at += if text[at + 1..].starts_with(b"...") {
                 3
             } else {
@@ -289,7 +289,7 @@ pub fn bracketed(text: &[u8]) -> Option<u64> {
     scan::number(&inner[..inner.iter().position(|b| *b == b']')?])
 }
 
-/// Takes the escapes out of what strace wrote, into `to`.
+/// Decodes the escapes of strace into `to`.
 pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     to.clear();
     let mut rest = text;
@@ -328,7 +328,7 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-// When a line of strace is from, in nanoseconds since the first line.
+// The time of a strace line, in nanoseconds since the first line.
 //
 // | option | a line begins with | which is |
 // |---|---|---|
@@ -337,9 +337,10 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
 // | `-r` | `0.000123` | since the line before, of whatever thread |
 // | none | | unknown |
 //
-// With `-t` many calls have one time. `-r` beside another time is passed over: the other is absolute.
+// With `-t` many calls have the same time. If a line has another time next to that of `-r`, the other is used, because
+// it is absolute.
 
-/// Times before 1973 are not times since 1970 but since the line before.
+/// A time before 1973 is not a time since 1970 but the time since the previous line.
 const OLDEST_NS: u64 = 100_000_000 * NS;
 const DAY_NS: u64 = 86_400 * NS;
 
@@ -354,12 +355,12 @@ pub enum Stamp {
     Epoch(u64),
     /// Nanoseconds since midnight.
     Day(u64),
-    /// Nanoseconds since the line before.
+    /// Nanoseconds since the previous line.
     Since(u64),
 }
 
 impl Stamp {
-    /// Reads a word; nothing where it is no time.
+    /// Parses a word; returns `None` if it is not a time.
     pub fn of(word: &[u8]) -> Option<Stamp> {
         let mut parts = word.splitn(3, |b| *b == b':');
         let (first, minutes, seconds) = (parts.next()?, parts.next(), parts.next());
@@ -374,7 +375,7 @@ impl Stamp {
             scan::number(minutes)?,
             scan::decimal_ns(seconds, NS)?,
         );
-        // A leap second is the sixtieth.
+        // A leap second is second 60.
         let is_time = hours < 24 && minutes < 60 && ns < 61 * NS;
         is_time.then_some(Stamp::Day((hours * 3600 + minutes * 60) * NS + ns))
     }
@@ -382,9 +383,9 @@ impl Stamp {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The first stamp, whose kind all others have.
+    /// The first time, whose kind all others must have.
     first: Stamp,
-    /// Of the line before, from the first.
+    /// Time of the previous line, relative to the first.
     now_ns: u64,
 }
 
@@ -393,7 +394,7 @@ impl Clock {
         Clock { first, now_ns: 0 }
     }
 
-    /// The time of the next line, from the first. Nothing where it is of another kind.
+    /// The time of the next line, relative to the first. Returns `None` if it is of another kind.
     pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
         let at_ns = match (self.first, stamp) {
             (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
@@ -416,7 +417,7 @@ impl Clock {
     }
 }
 
-// Which thread a line belongs to when strace writes to the terminal, and not to a file by `-o`.
+// Determines the thread of a line if strace writes to the terminal instead of a file (`-o`).
 //
 // ```text
 //   1700000000.1 clone(child_stack=NULL, flags=SIGCHLDstrace: Process 12 attached     the number of the new thread
@@ -426,21 +427,21 @@ impl Clock {
 //   [pid    12] 1700000000.4 +++ exited with 0 +++
 //   1700000000.5 read(3</a>, ""..., 5) = 5 <0.000010>                                 11 again
 // ```
-// strace numbers its lines only while it follows more than one thread. Once a thread was announced, a number that no line
-// has announced is the thread without a number; a line without one belongs to the only thread that is left. Never: a file
-// written by `-o`, where each line has its number.
+// strace numbers its lines only while it traces more than one thread. Once a thread was announced ("attached"), a
+// number that was never announced belongs to the first thread, whose lines had no number; a line without a number
+// belongs to the only thread that is left. Files written by `-o` do not need this, because each line has its number.
 
 /// The thread of lines without a number.
 const FIRST: u32 = 0;
 
-/// The threads of a trace that was written to the terminal.
+/// The threads of a trace that strace wrote to the terminal.
 #[derive(Default)]
 pub struct Numbers {
-    /// A line without a number was seen.
+    /// Whether a line without a number was seen.
     unnumbered: bool,
-    /// A thread was announced, so lines without a number and lines with one go together.
+    /// Whether a thread was announced; from then on lines with and without a number may belong together.
     several: bool,
-    /// The number of the first thread, once there was a line with it.
+    /// The number of the first thread, once a line has shown it.
     first: Option<u32>,
     first_gone: bool,
     /// Threads that were announced and have not ended.
@@ -448,7 +449,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The thread of a line whose number is `pid`, 0 where it has none.
+    /// The thread of a line with the number `pid`, which is 0 if the line has none.
     pub fn thread(&mut self, pid: u32) -> u32 {
         if pid == FIRST {
             self.unnumbered = true;
@@ -472,7 +473,7 @@ impl Numbers {
         self.attached.contains(&thread)
     }
 
-    /// A thread has ended; `thread` is what [`Numbers::thread`] called it.
+    /// A thread has ended; `thread` is the result of [`Numbers::thread`].
     pub fn gone(&mut self, thread: u32) {
         if thread == FIRST {
             self.first_gone = true;
@@ -481,7 +482,7 @@ impl Numbers {
         }
     }
 
-    /// The text before the announcement of a thread, where the line ends with one.
+    /// The text before the announcement of a thread, if the line ends with an announcement.
     pub fn announced<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (before, number) = announcement(line)?;
         self.several = true;
@@ -672,7 +673,7 @@ mod tests {
                 Some(one + 11 * 3600 * NS + NS)
             ]
         );
-        // The first one is since the start of strace.
+        // The first time counts from the start of strace.
         assert_eq!(
             stamps(&["0.5", "0.25", "0.000001"]),
             [Some(0), Some(NS / 4), Some(NS / 4 + 1000)]
@@ -722,10 +723,10 @@ mod tests {
             (numbers.thread(12), numbers.thread(11), numbers.thread(0)),
             (12, 0, 0)
         );
-        // The first one ends before the other: lines without a number are the other's.
+        // The first thread ends before the other: lines without a number now belong to the other.
         numbers.gone(0);
         assert_eq!(numbers.thread(0), 12);
-        // Where each line has its number nothing is the first.
+        // If each line has its number, no thread is unnumbered.
         let mut numbers = Numbers::default();
         assert_eq!((numbers.thread(5), numbers.thread(6)), (5, 6));
     }
