@@ -80,7 +80,7 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Applies them to this process. They override FOREREAD_OBJECT, which overrides the settings files.
+    /// Applies the options to this process. They override FOREREAD_OBJECT, which overrides the settings files.
     pub fn set(&self) -> Result<(), Fail> {
         object::configure_by(config::stores);
         let named = [
@@ -114,10 +114,10 @@ impl StoreArgs {
     }
 }
 
-/// The command line of this process, starting with the program's name.
+/// The command line of this process, including the program's name.
 static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// The original command line, for a command that starts itself again.
+/// The original command line, for commands that execute foreread again.
 pub fn given() -> Vec<OsString> {
     GIVEN.get().cloned().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The settings of this machine and this user: the policy, the largest and smallest readahead, a hint.
+//! Reads the settings of this machine and this user: the policy, the maximum and minimum readahead, a hint.
 //!
 //! ```text
 //!   command line ──► FOREREAD_POLICY ──► $XDG_CONFIG_HOME/foreread/config.toml ──► /etc/foreread.toml ──► default
@@ -40,18 +40,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
-/// The variable that names the policy.
+/// The environment variable that sets the policy.
 const VARIABLE: &str = "FOREREAD_POLICY";
 /// The file for all users.
 const SYSTEM: &str = "/etc/foreread.toml";
-/// The file of a user, below the folder of settings.
+/// The file of a user, below the user's configuration folder.
 const OF_USER: &str = "foreread/config.toml";
 /// The policy if none is set.
 pub const POLICY: &str = foreread_core::policy::DEFAULT;
-/// Maximum size of a settings file; a longer one is not a settings file.
+/// Maximum size of a settings file; a longer file is refused.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The settings, and where each one comes from.
+/// The settings, and the origin of each.
 #[derive(Debug, Default)]
 pub struct Config {
     policy: Option<Set<String>>,
@@ -66,7 +66,7 @@ pub struct Config {
         allow(dead_code, reason = "only objects are cached on disk")
     )]
     disk_cache: Option<Set<String>>,
-    /// The layers in order of precedence, and the source of each.
+    /// The layers in order of precedence, each with its origin.
     readahead: Vec<Readahead>,
     readahead_from: Vec<String>,
 }
@@ -140,7 +140,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Takes the settings of a file that no earlier layer has set.
+    /// Adds the settings of a file that no earlier layer has set.
     fn under(&mut self, file: &Text<'_>) -> Result<(), Fail> {
         let File {
             policy: name,
@@ -280,8 +280,8 @@ impl Config {
         self.opened(asked, None, DiskCache::named)
     }
 
-    /// The same for a server, which starts without the cache if it cannot be used now. `names`: how long folder listings are trusted, if that is
-    /// not as the cache is set.
+    /// Like [`Config::disk_cache`], but for a server, which starts without the cache if the cache is unusable now.
+    /// `names` is how long folder listings are trusted, if it differs from the cache's setting.
     #[cfg(feature = "object")]
     pub fn server_cache(
         &self,
@@ -353,7 +353,7 @@ impl Config {
         all.collect::<Vec<_>>().join("; ")
     }
 
-    /// The same for a comparison, which uses the named policies, or the usual ones and the one from the settings.
+    /// The settings for a comparison, which uses the given policies, or the usual ones and the one from the settings.
     #[cfg(feature = "lab")]
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);
@@ -405,7 +405,7 @@ pub fn hint_named(word: &str) -> Option<Advice> {
         .map(|(_, hint)| *hint)
 }
 
-/// An existing policy. `serve` and `mount` check whether it can serve reads.
+/// Parses the name of an existing policy. `serve` and `mount` check whether it can serve reads.
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
     match draft(&text) {
         Ok(_) => Ok(Set { value: text, from }),
@@ -430,7 +430,7 @@ fn serves(set: &Set<String>) -> Result<(), Fail> {
     }
 }
 
-/// The file of a user. A relative $XDG_CONFIG_HOME is ignored (XDG Base Directory Specification).
+/// The configuration file of a user. A relative $XDG_CONFIG_HOME is ignored (XDG Base Directory Specification).
 fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| {
         var(name)
@@ -442,7 +442,8 @@ fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     folder.map(|folder| folder.join(OF_USER))
 }
 
-/// `None` if there is no such file, or if it is a link to `/dev/null`, a common way to disable a configuration.
+/// The contents of a file; `None` if it does not exist, or if it is a link to `/dev/null`, a common way to disable a
+/// configuration.
 fn contents(path: &Path) -> Result<Option<String>, Fail> {
     if path
         .canonicalize()
@@ -527,7 +528,7 @@ impl Text<'_> {
             .transpose()
     }
 
-    /// A size that the Linux policies with a `min` accept.
+    /// Parses a size that the Linux policies with a `min` accept.
     fn smallest(&self, value: Option<&Spanned<String>>) -> Result<Option<u64>, Fail> {
         let Some(value) = value else { return Ok(None) };
         match parse_size(value.get_ref()) {
@@ -542,7 +543,7 @@ mod tests {
     use super::*;
     use crate::fail::input_line;
 
-    /// What a user's and a system's file and the variable come to.
+    /// The settings that result from a user's file, a system's file and the variable.
     fn config(
         user: Option<&str>,
         system: Option<&str>,

@@ -1,4 +1,4 @@
-//! A panic is a bug of foreread. The user sees one line that says so and how to report it; the exit code is 70.
+//! A panic is a bug in foreread. The user sees one line that says so and how to report it; the exit code is 70.
 //!
 //! A panic of any thread prints the line at once. A panic of the main thread ends the command; one of another thread does not, but the exit
 //! code becomes 70 instead of 0. Output that is closed early (`foreread ... | head`) is not a bug and prints nothing.
@@ -15,7 +15,7 @@ pub const EXIT_CODE: u8 = 70;
 
 static HAPPENED: AtomicBool = AtomicBool::new(false);
 
-/// Runs a command and makes its exit code.
+/// Runs a command and returns its exit code.
 pub fn guarded(command: impl FnOnce() -> Result<(), Fail>) -> u8 {
     std::panic::set_hook(Box::new(report));
     match catch_unwind(AssertUnwindSafe(command)) {

@@ -15,7 +15,7 @@ const LONGEST: usize = 500;
 pub enum Fail {
     /// An error line; its kind determines the exit code.
     Failure(Failure),
-    /// Bad usage, already reported on stderr. Exit code 2.
+    /// Bad usage that was already reported on stderr. Exit code 2.
     Said,
     /// A child command ended with this code and has reported why.
     Passed(u8),
@@ -71,7 +71,7 @@ impl Fail {
         }
     }
 
-    /// Prints it on stderr. Returns the exit code.
+    /// Prints the error on stderr. Returns the exit code.
     pub fn report(&self) -> u8 {
         let failure = match self {
             Fail::Failure(failure) => failure,
@@ -94,7 +94,7 @@ pub fn note(text: impl Display) {
     say(format!("foreread: {text}"));
 }
 
-/// The same without the command's name in front.
+/// Like [`note`], but without the command's name in front.
 pub fn say(text: impl Display) {
     let _ = writeln!(
         std::io::stderr(),

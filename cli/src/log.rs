@@ -1,4 +1,4 @@
-//! The log on stderr: clients, reconnections, errors of sources, one line each.
+//! The log on stderr: one line for each client, reconnection, and error of a source.
 //!
 //! The engine reports through `tracing`; this is the subscriber. `--log LEVEL` or `FOREREAD_LOG` sets the level,
 //! `warn` by default. If stderr is systemd's journal, a line begins with its level in journald's notation
@@ -33,7 +33,7 @@ pub const VARIABLE: &str = "FOREREAD_LOG";
 /// Prefix of the names of OpenTelemetry's crates.
 const TELEMETRY: &str = "opentelemetry";
 
-/// How much is reported.
+/// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     /// Nothing
@@ -66,7 +66,7 @@ impl From<LogLevel> for LevelFilter {
 /// Starts the log on stderr.
 ///
 /// # Errors
-/// The variable is not a level.
+/// `FOREREAD_LOG` is not a level.
 pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {
         Some(level) => level,

@@ -37,7 +37,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// How long a command waits at its end for a receiver to accept the remaining data.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// Instruments that are read within this time share a table.
+/// Instruments that are read within this time use the same table.
 const SAME_LOOK: Duration = Duration::from_millis(10);
 const NAME: &str = "foreread";
 
@@ -202,7 +202,8 @@ pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
     }
 }
 
-/// Suffixes of the names of a metric's numbers. The SDK cannot export a precomputed histogram, so its parts are counters, as on the page.
+/// Suffixes of the names of a metric's numbers. The SDK cannot export a precomputed histogram, so its parts are
+/// exported as counters, as on the Prometheus page.
 fn ends(kind: MetricKind) -> &'static [&'static str] {
     match kind {
         MetricKind::Counter | MetricKind::Gauge => &[""],
@@ -211,14 +212,14 @@ fn ends(kind: MetricKind) -> &'static [&'static str] {
     }
 }
 
-/// A number and its labels.
+/// A number with its labels.
 struct Number {
     name: String,
     labels: Vec<KeyValue>,
     value: f64,
 }
 
-/// The table, shared by instruments that are read one after the other.
+/// The table of metrics, shared by instruments that are read one after the other.
 struct Looks {
     table: Box<dyn Fn() -> Vec<Metric> + Send + Sync>,
     last: Mutex<Option<(Instant, Arc<Vec<Number>>)>>,

@@ -77,13 +77,13 @@ impl Outputs {
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
         if let Some((other, _)) = self.files.iter().find(|(_, taken)| *taken == path) {
             let what = format!("--{other} and --{option} {}", path.display());
-            return Err(Fail::input("one file named twice", what, "name two"));
+            return Err(Fail::input("the same file given twice", what, "name two"));
         }
         self.files.push((option, path));
         Ok(())
     }
 
-    /// The file of an option, if the option was given.
+    /// The file given to an option, if the option was given.
     pub fn file(&self, option: &str) -> Option<&Path> {
         let found = self.files.iter().find(|(name, _)| *name == option);
         found.map(|(_, path)| path.as_path())
@@ -122,7 +122,7 @@ pub fn force() -> bool {
     global().force
 }
 
-/// The file of `--OPTION`, if it can be created, or replaced with `--force`.
+/// Checks that the file of `--OPTION` can be created, or replaced with `--force`.
 pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
     output::check(&path, force())
@@ -130,7 +130,7 @@ pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
         .map_err(|error| not_made(option, text, &error))
 }
 
-/// The file of `--OPTION`, to append to it or to create it.
+/// Checks the file of `--OPTION`, which is appended to or created.
 pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
     if path.exists() {
@@ -211,7 +211,7 @@ mod tests {
                 &options.map(|option| (option, Some(file.as_os_str()))),
             ));
             assert!(
-                line.starts_with(&format!("one file named twice: {both} ")),
+                line.starts_with(&format!("the same file given twice: {both} ")),
                 "{line}"
             );
         }

@@ -40,7 +40,7 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
         if text == "all" {
             let place = format!("'{text}' in --policy");
             return Err(Fail::input(
-                "a group must be named alone",
+                "a group must be given alone",
                 place,
                 "remove the others",
             ));
@@ -70,7 +70,7 @@ fn split(text: &str) -> Result<Vec<String>, Fail> {
     for part in text.split(',').map(str::trim) {
         if part.is_empty() {
             return Err(Fail::input(
-                "no policy named",
+                "no policy given",
                 format!("--policy '{text}'"),
                 &format!("'{LIST}' lists them"),
             ));
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(texts("all").len(), policies().len());
     }
 
-    /// Opponents are in no list, and are taken by name.
+    /// Opponents are in no list, and are accepted by name.
     #[test]
     fn opponents_are_taken_by_name() {
         let opponents: Vec<&str> = OPPONENTS.iter().map(|info| info.name).collect();
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn errors_have_a_remedy() {
         for (list, part) in [
-            ("", "no policy named"),
-            ("none,,rbd-plain", "no policy named"),
+            ("", "no policy given"),
+            ("none,,rbd-plain", "no policy given"),
             ("max=1M", "parameter without a policy"),
             ("none,max=1M", "parameter without a policy"),
             ("linux-6", "nearest: linux-6.18"),
@@ -165,7 +165,7 @@ mod tests {
             ("rbd-plain:trigger", "bad policy"),
             ("none,none", "named twice"),
             ("none,kernel", "is added automatically"),
-            ("none,all", "a group must be named alone: 'all'"),
+            ("none,all", "a group must be given alone: 'all'"),
             ("linux-6.18:max=capacty", "nor capacity or capacity-2010b"),
         ] {
             assert!(error(list).contains(part), "{list}: {}", error(list));

@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar with the latest figure on a terminal, otherwise a line every few seconds for long work.
+//! Progress on stderr: on a terminal a bar with the latest value, otherwise a line every few seconds for long work.
 //!
 //! The bar has no timer: it is drawn only when it is updated, which happens
 //! between runs, not during them.
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// A bar that disappears when it is dropped.
 pub struct Bar {
     bar: ProgressBar,
-    /// Whether this stage has had a step.
+    /// Whether this stage has advanced at least once.
     begun: bool,
     /// The name of the stage.
     stage: String,
-    /// When the last line was printed, since the start of the bar.
+    /// When the last line was printed, counted from the start of the bar.
     said: Duration,
 }
 
@@ -34,12 +34,12 @@ impl Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}")
     }
 
-    /// The same with the remaining time, for steps of similar length.
+    /// Like [`Bar::new`], but with the remaining time, for steps of similar length.
     pub fn with_time_left() -> Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}, {eta} left")
     }
 
-    /// The same in bytes, with their rate.
+    /// Like [`Bar::with_time_left`], but counts bytes, and shows their rate.
     pub fn of_bytes() -> Bar {
         Bar::styled(
             "{msg} [{bar:24}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left",
@@ -84,7 +84,7 @@ impl Progress for Bar {
     fn step(&mut self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
-        // Steps done before this run do not count for the speed.
+        // Steps done before this run do not count towards the speed.
         if !std::mem::replace(&mut self.begun, true) {
             self.bar.reset_eta();
         }
@@ -93,7 +93,7 @@ impl Progress for Bar {
 
     fn found(&mut self, text: &str) {
         if !self.bar.is_hidden() {
-            // On a terminal the bar shows the latest figure.
+            // On a terminal the bar shows the latest value.
             self.bar.set_message(format!("{}: {text}", self.stage));
             return;
         }

@@ -44,10 +44,10 @@ pub struct ReplayArgs {
     pub format: Option<String>,
 }
 
-/// The requested reads, as far as they are known before a file is opened.
+/// The requested reads, as known before a file is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedReads {
-    /// The usual workloads.
+    /// The default workloads.
     Usual,
     /// `NAME:key=value,...`, which the lab parses.
     Workload(String),
@@ -80,7 +80,7 @@ pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
     Err(unknown.into())
 }
 
-/// A path that can be read.
+/// Checks that a path can be read.
 fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
     let what = match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "no such trace".to_string(),
@@ -114,7 +114,7 @@ pub fn ready(path: &Path, args: &ReplayArgs) -> Result<Replay, Fail> {
     ready_of(path, args, None)
 }
 
-/// The same for files with these names only.
+/// Like [`ready`], but only for files with these names.
 pub fn ready_of(
     path: &Path,
     args: &ReplayArgs,
@@ -127,7 +127,7 @@ pub fn ready_of(
         files,
     };
     let mut loaded: LoadedTrace = replay::load(&path.display().to_string(), import, &part)?;
-    // Errors use the path. Tables and advice repeat the name, so they use only the file name.
+    // Errors use the path. Tables and advice repeat the name often, so they use only the file name.
     loaded.name = called(path);
     Ok(Replay::of(&Arc::new(loaded), args.mode, args.think)?)
 }

@@ -1,4 +1,4 @@
-//! Shared code of `serve` and `mount`: options, statistics, and the reason if readahead is not running.
+//! Shared code of `serve` and `mount`: options, statistics, and the warning that readahead is not running.
 //!
 //! All output goes to stderr. The same reason is not printed twice in a row.
 
@@ -284,7 +284,7 @@ impl Reporter {
                         .iter()
                         .for_each(|tuning| say(tuned(tuning)));
                 }
-                // Once for each reason, because it is a warning and not a log.
+                // Printed once for each reason, because it is a warning and not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
                 if why != said {
                     if let Some(why) = &why {
@@ -328,7 +328,7 @@ pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     )
 }
 
-/// One line about the current state of the policy.
+/// One line about the policy's current parameters.
 fn tuned(now: &Tuning) -> String {
     format!("auto {}", tuning::words(now))
 }
@@ -342,7 +342,7 @@ pub fn line(stats: &Stats, front: &Front) -> String {
             percent(of as f64 / whole as f64) + " %"
         }
     };
-    // Their reads are not counted.
+    // Reads by the kernel are not counted.
     let passed = match front.passed {
         0 => String::new(),
         passed => format!(", {passed} read by the kernel"),

@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP, for commands that clean up before they end and for those that run a command of the user.
+//! Handles Ctrl-C, SIGTERM and SIGHUP, for commands that clean up before they end and for commands that run a program
+//! of the user.
 //!
 //! ```text
 //!   run, record, replay, tune   a signal goes to CMD ──► CMD has ended ──► the next signal ends us at once
@@ -64,7 +65,7 @@ impl Relay {
     }
 }
 
-/// Signals for a command of the user, and the wait for it to end.
+/// Signals while a command of the user runs, and the wait for its end.
 pub struct CommandSignals {
     relay: Relay,
     /// `None` if there is no command.
@@ -72,8 +73,8 @@ pub struct CommandSignals {
 }
 
 impl CommandSignals {
-    /// From here on `signals` do not end this process. The command is started before a signal for it can arrive. `heard` is called for each signal
-    /// before the command gets it.
+    /// From now on `signals` do not end this process. Call this before the command is started, so that no signal is
+    /// missed. `heard` is called for each signal before the command gets it.
     pub fn begin(
         signals: &[i32],
         mut heard: impl FnMut(i32, &AtomicBool) + Send + 'static,
@@ -175,12 +176,12 @@ pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     Ok(signalled)
 }
 
-/// The exit status of a command is unavailable.
+/// The error if the exit status of a command is unavailable.
 pub fn cannot_wait(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "run it again")
 }
 
-/// Why signals cannot be handled.
+/// The error if signals cannot be handled.
 pub fn no_handler(error: std::io::Error) -> Fail {
     Fail::input(
         "cannot handle signals",

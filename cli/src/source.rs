@@ -16,17 +16,17 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
         && path.is_file()
     {
         let remedy = format!(
-            "name it first, and the storage behind --on: foreread compare {name} --on model:NAME"
+            "name it first, and the storage after --on: foreread compare {name} --on model:NAME"
         );
         return Err(Fail::input(
-            "a trace is no storage",
+            "a trace is not a storage device",
             format!("--on {name}"),
             remedy,
         ));
     }
     compare::parse(name).map_err(|error| match error {
         NameError::Model(error) => CompareError::from(error).into(),
-        NameError::Empty => Fail::input("no source named", format!("'{name}'"), REMEDY),
+        NameError::Empty => Fail::input("no source given", format!("'{name}'"), REMEDY),
         NameError::ModelFile => {
             let remedy =
                 format!("write model:{name} for the model, or file:{name} to read the file");
@@ -92,7 +92,7 @@ mod tests {
         let trace = trace.to_string_lossy().into_owned();
         let line = error(&trace);
         assert!(
-            line.starts_with("a trace is no storage")
+            line.starts_with("a trace is not a storage device")
                 && line.contains(&format!("foreread compare {trace} --on "))
         );
         assert!(parse(&format!("file:{trace}").as_str().into()).is_ok());
@@ -105,8 +105,8 @@ mod tests {
         assert!(error("model:rdb").starts_with("unknown model: 'rdb'; nearest: rbd"));
         assert!(error("gopher://x/key").starts_with("unknown kind of source 'gopher'"));
         assert!(
-            error("").starts_with("no source named")
-                && error("file:").starts_with("no source named")
+            error("").starts_with("no source given")
+                && error("file:").starts_with("no source given")
         );
         assert!(error("file:nbd:x").starts_with("no such file"));
     }

@@ -64,7 +64,7 @@ fn a_server_on_a_unix_socket_is_checked_too() {
     assert_eq!(got.code, Some(1));
     assert!(got.out.contains("No such file"), "{}", got.out);
     for (name, says) in [
-        ("nbd+unix:///", "no socket is named"),
+        ("nbd+unix:///", "no socket is given"),
         ("nbdx://h", "not the name of an NBD server"),
     ] {
         let got = foreread(["health", name]);

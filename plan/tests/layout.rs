@@ -181,7 +181,7 @@ fn a_pointer_of_git_lfs_is_called_one() {
         let LayoutError::Other { what, remedy } = error else {
             panic!("{name}: {error}")
         };
-        assert!(what.contains("pointer of Git LFS"), "{name}: {what}");
+        assert!(what.contains("Git LFS pointer"), "{name}: {what}");
         assert_eq!(remedy, "fetch it: git lfs pull");
     }
 }

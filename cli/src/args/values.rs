@@ -7,7 +7,7 @@ use foreread_core::units::{SizeError, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// A number of bytes: `512`, `128K`, `2G`.
+/// Parses a number of bytes: `512`, `128K`, `2G`.
 pub fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
         Ok(0) => Err("it must be more than zero bytes".to_string()),
@@ -17,7 +17,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The cache of a server.
+/// Parses the cache size of a server.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -31,7 +31,7 @@ pub fn cache(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A hint for all reads through an open file description.
+/// Parses a hint for all reads through an open file description.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -41,7 +41,7 @@ pub fn hint(word: &str) -> Result<foreread::Advice, String> {
         .ok_or_else(|| "it is not normal, sequential or random".to_string())
 }
 
-/// A port without an address means 127.0.0.1.
+/// Parses an address. A port without an address means 127.0.0.1.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -54,7 +54,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
-/// The duration of a measurement, 1s to 1h. A number without a unit means seconds.
+/// Parses the duration of a measurement, 1s to 1h. A number without a unit means seconds.
 #[cfg(feature = "lab")]
 pub fn measuring(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
@@ -68,7 +68,7 @@ pub fn measuring(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An interval for statistics or recordings.
+/// Parses an interval for statistics or recordings.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|_| "write a time such as 5s or 1min".to_string())?;
@@ -79,11 +79,11 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Longest time to trust a listing. A mount that should ignore changes longer than this must be remounted daily.
+/// Maximum time to trust a listing. A mount that should ignore changes for longer must be remounted daily.
 #[cfg(feature = "mount")]
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A duration that may be zero.
+/// Parses a duration that may be zero.
 #[cfg(feature = "mount")]
 pub fn ttl(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
@@ -95,7 +95,7 @@ pub fn ttl(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A cache page.
+/// Parses the size of a cache page.
 #[cfg(feature = "lab")]
 pub fn page_size(text: &str) -> Result<PageSize, String> {
     PageSize::new(size(text)?).ok_or_else(|| "it is not a power of two from 512 to 1M".to_string())

@@ -1,4 +1,4 @@
-//! `foreread cache`: lists, verifies and trims a disk cache.
+//! `foreread cache`: lists, verifies, trims and removes the contents of a disk cache.
 //!
 //! ```text
 //!   list, stat   read names and dates       verify   reads every byte       trim, remove   delete files
@@ -141,9 +141,9 @@ pub struct RemoveArgs {
     pub yes: bool,
 }
 
-/// Invalid blocks that are listed by name.
+/// Maximum number of invalid blocks listed by name.
 const MAX_FAULTS: usize = 100;
-/// Characters of a version in a table: an ETag has 34.
+/// Maximum characters of a version in a table: an ETag has 34.
 const VERSION_WIDTH: usize = 16;
 /// Interval of the progress bar.
 const TICK: Duration = Duration::from_millis(50);
@@ -302,7 +302,7 @@ fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> St
     )
 }
 
-/// The source of a version, or its file if the source is unknown.
+/// The source of a version, or its file name if the source is unknown.
 fn named(version: &VersionSummary) -> String {
     let unknown = || format!("not known, {}", version.file);
     version.source.clone().unwrap_or_else(unknown)
@@ -313,7 +313,7 @@ fn now_ns() -> i128 {
     now.map_or(0, |now| now.as_nanos() as i128)
 }
 
-/// An age in one unit.
+/// An age, rounded to one unit.
 fn age(at_ns: Option<i128>, now: i128) -> String {
     let Some(at) = at_ns else {
         return "-".to_string();
@@ -427,9 +427,9 @@ struct VerifyJson {
     wrong: u64,
     unreadable: u64,
     removed: u64,
-    /// Every block was read; false after a signal.
+    /// Whether every block was read; false after a signal.
     whole: bool,
-    /// The first ones.
+    /// The first invalid blocks.
     faults: Vec<FaultJson>,
 }
 
@@ -552,7 +552,7 @@ fn in_words(found: &VerifyJson, removes: bool) -> String {
     text + "\n"
 }
 
-/// Work over all bytes of some versions, with a progress bar and the signal that stops it.
+/// Reads all bytes of some versions, with a progress bar and a signal handler that stops it.
 struct Work {
     bar: Bar,
     done: u64,
@@ -594,7 +594,7 @@ impl Work {
     }
 }
 
-/// Reports that a signal stopped the command, and exits as a command without a handler does.
+/// Reports that a signal stopped the command, and exits with the code of a process ended by that signal.
 fn ended(signal: usize, left: &str) -> Result<(), Fail> {
     if signal == 0 {
         return Ok(());

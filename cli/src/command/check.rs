@@ -4,7 +4,7 @@
 //! ```text
 //!   foreread check reproduce all ──► foreread-check reproduce all
 //! ```
-//! It does not know the commands of foreread-check.
+//! The list of checks is in foreread-check only.
 
 use crate::args::global;
 use crate::fail::{Fail, note};
@@ -79,20 +79,20 @@ fn warn_of_another_version(file: &OsStr) {
     }
 }
 
-/// The file with that name beside this program.
+/// The path of a file with that name next to this program, if it exists.
 fn beside(own: &Path) -> Option<PathBuf> {
     let file = own.canonicalize().ok()?.with_file_name(PROGRAM);
     file.is_file().then_some(file)
 }
 
-/// The command, its arguments, and the global options.
+/// The arguments for foreread-check: the command, its arguments, and the global options.
 fn words(args: &CheckArgs) -> Vec<OsString> {
     let global = global();
     let log = global.log.and_then(|level| level.to_possible_value());
     let log = log.map(|level| OsString::from(format!("--log={}", level.get_name())));
     let force = global.force.then(|| OsString::from("--force"));
     let options = log.into_iter().chain(force);
-    // After the name of the check, which is the first argument.
+    // They go after the name of the check, which is the first argument.
     let mut words = args.arguments.clone();
     let at = words.len().min(1);
     words.splice(at..at, options);

@@ -1,7 +1,8 @@
 //! `foreread compare`: passes a checked plan to the lab, prints the advice, the tables and the JSON.
 //!
-//! The text is printed at the end, the verdict over all tables first. Of several tables each is a line on stderr as soon as it is complete.
-//! Ctrl-C and a source that fails end it with what there is. Never: prints in a measurement.
+//! The text is printed at the end, and starts with the verdict over all tables. If there are several tables, a line on
+//! stderr reports each table once it is complete. After Ctrl-C or an error of the source, the results so far are
+//! printed. Nothing is printed during a measurement.
 
 use crate::args::values::{page_size, size, time};
 use crate::config;
@@ -158,7 +159,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     }
 }
 
-/// Measures and prints each value of `--vary`; gives those that were not measured, as the plan was stopped.
+/// Measures and prints each value of `--vary`. Returns the values that were not measured because the plan was stopped.
 fn series(
     text: &str,
     plan: &ComparePlan,
@@ -175,18 +176,18 @@ fn series(
     Ok(missing)
 }
 
-/// Measures and prints the tables; gives those that were not begun, as the plan was stopped.
+/// Measures and prints the tables. Returns the tables that were not started because the plan was stopped.
 fn tables(args: &CompareArgs, plan: &ComparePlan, outputs: &Outputs) -> Result<Vec<String>, Fail> {
     let mut tables = Vec::new();
     let ended = compare::run_each(plan, &mut Bar::new(), |bar, table| {
         tables.push(table);
         let table = &tables[tables.len() - 1];
-        // The first tables of many are known before the last.
+        // If there are several tables, the first ones are reported before the last is complete.
         if plan.workload.is_none() && plan.replay.is_none() {
             bar.aside(|| note(table.in_a_line()));
         }
     });
-    // Where the source fails or Ctrl-C ends it, what was measured is printed all the same.
+    // If the source fails or Ctrl-C stops the measurement, the results so far are still printed.
     if ended.is_ok() || !tables.is_empty() {
         print(args, plan, &tables, outputs)?;
     }
@@ -203,7 +204,7 @@ fn print(
         bold: out::may_style(),
         details: args.details,
     };
-    // Where 'foreread run' can help its program: on files of this machine.
+    // Whether 'foreread run' could help: it works on files of this machine.
     let is_here = |on: &CompareOn| on.path().is_some() || on.is_simulated();
     let trace = plan.replay.as_ref().map(|replay| &*replay.loaded);
     let trace = trace.filter(|_| plan.on.as_ref().is_none_or(is_here));
@@ -233,8 +234,8 @@ fn print(
     )
 }
 
-/// The command that measures the same with more runs: as it was given, but for them and the time, which may not be given beside them, and
-/// for secrets in the name of the source.
+/// The command that repeats the measurement with more runs: the original arguments without the number of runs and the
+/// time limit (which excludes it), and with secrets removed from the name of the source.
 fn again(on: Option<&SourceName>, runs: u32) -> String {
     let given = std::env::args_os().skip(1);
     let given = given.map(|word| word.to_string_lossy().into_owned());
@@ -269,7 +270,7 @@ fn with_runs(
     words
 }
 
-/// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
+/// Checks the arguments as far as possible without measuring. The lab chooses values that are not given.
 fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
     let on = args.on.as_ref().map(source::parse).transpose()?;
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
@@ -304,7 +305,7 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
     })
 }
 
-/// Reads the trace and makes it ready.
+/// Reads and prepares the trace.
 fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     if args.size.is_some() {
         let remedy = "leave it out; --records N replays the first N records";
@@ -328,7 +329,7 @@ fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     reads::ready(path, &args.replay)
 }
 
-/// Refuses what only a trace has, where there is none.
+/// Refuses trace options if there is no trace.
 fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
     args.replay.none_is_set()
 }

@@ -1,6 +1,6 @@
-//! `foreread doctor`: has the attach room look at the machine's readahead, and prints what it found.
+//! `foreread doctor`: runs the checks of the attach crate on this machine's readahead, and prints the results.
 //!
-//! Never: a decision.
+//! This file decides nothing.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;
@@ -82,10 +82,10 @@ pub struct DoctorArgs {
     pub output: JsonArgs,
 }
 
-/// How long page faults and reads are counted, of this machine.
+/// How long page faults and reads of this machine are counted.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
-/// Looks and prints, or sets.
+/// Checks and prints, or sets values.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
         ("json", args.output.json.as_deref()),
@@ -95,7 +95,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let host = Host::below(&args.root);
     let options = DoctorOptions {
         devices: args.devices.clone(),
-        // The nodes of another root are those of this machine.
+        // If another root is given, its device nodes are not used, because they would be those of this machine.
         may_measure: !args.no_measure && args.root == Path::new("/") && args.to.is_none(),
         to: args.to,
         counted_for: if args.root == Path::new("/") {
@@ -158,7 +158,7 @@ fn verdict(report: &DoctorReport) -> Result<(), Fail> {
     if names.is_empty() {
         return Ok(());
     }
-    let remedy = "'foreread doctor' says why";
+    let remedy = "'foreread doctor' gives the reason";
     Err(Fail::check(
         "suspicious readahead",
         names.join(", "),
@@ -169,7 +169,7 @@ fn verdict(report: &DoctorReport) -> Result<(), Fail> {
 /// A value of `read_ahead_kb`, in bytes.
 fn readahead(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
-    // The kernel keeps it in pages, and what is less than one is no readahead.
+    // The kernel stores the value in pages; less than one page means no readahead.
     let page = page_bytes();
     if (page..=1 << 30).contains(&bytes) && bytes.is_multiple_of(page) {
         Ok(bytes)

@@ -1,4 +1,4 @@
-//! `foreread explain`: replays a trace under one policy, and prints the table of its files and the rules of the policy, or the JSON.
+//! `foreread explain`: replays a trace under one policy, and prints a table of the files and the rules of the policy, or JSON.
 
 use crate::args::values::size;
 use crate::config;
@@ -139,10 +139,10 @@ fn check(args: &ExplainArgs) -> Result<(ComparePlan, PolicyDraft), Fail> {
     Ok((plan, policy))
 }
 
-/// The one policy that is named.
+/// Parses the policy; exactly one is allowed.
 fn one(text: &str) -> Result<PolicyDraft, Fail> {
     let (policies, _) = policy_list::parse(Some(text))?;
-    // Rows that the list adds come before those that the user named.
+    // Ignores rows that the list adds in front of the policy that the user named.
     let named: Vec<PolicyDraft> = policies
         .into_iter()
         .filter(|p| p.info.name != "none" || text == "none")

@@ -7,7 +7,8 @@
 //!   doctor   ...
 //! Also: sweep, completions, man
 //! ```
-//! A command without a group is listed after `Also`; one that this build lacks is left out. The commands' own texts are not here.
+//! A command without a group is listed after `Also`; a command that this build lacks is left out. The texts are those
+//! of the commands' own help.
 
 use clap::Command;
 use std::sync::LazyLock;

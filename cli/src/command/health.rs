@@ -1,4 +1,5 @@
-//! `foreread health`: checks that mounts and servers on this machine answer. One line for each and an exit code, for a container's health check.
+//! `foreread health`: checks that mounts and servers on this machine answer, for a container's health check. Prints one
+//! line for each and sets the exit code.
 //!
 //! ```text
 //!   folders ──► a process for each: a system call on a hung mount blocks its process     servers ──► a thread for each
@@ -46,9 +47,9 @@ pub struct HealthArgs {
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The variable with the folder that a process started with `--ask` checks.
+/// The variable with the folder that a child process started with `--ask` checks.
 const ASKED: &str = "FOREREAD_HEALTH_ASKED";
-/// Interval between checks whether a process has ended.
+/// Interval at which the parent checks whether a child process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The server that is checked without arguments, in addition to the mounts.
 const HERE: &str = "nbd://127.0.0.1:10809";
@@ -93,7 +94,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     if is_none {
         let remedy = "name a mount point, or nbd://HOST:PORT";
         return Err(Fail::check(
-            "no mount and no server of foreread",
+            "no foreread mount or server found",
             "here",
             remedy,
         ));
@@ -105,7 +106,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     }
 }
 
-/// Why a check failed.
+/// The reason why a check failed.
 enum Refusal {
     NothingListens,
     Said(String),
@@ -126,7 +127,7 @@ impl Display for Refusal {
     }
 }
 
-/// A check that is running.
+/// A running check.
 enum HealthCheck {
     Server(Task<Result<(), Refusal>>),
     Folder(Child),
@@ -174,7 +175,7 @@ impl HealthCheck {
                             _ => Refusal::said("it cannot be checked"),
                         });
                     }
-                    // If the mount's server hangs, the process cannot be killed, so waiting for it could take forever.
+                    // If the mount's server hangs, the child process cannot be killed, so waiting for it could take forever.
                     None if left().is_zero() => return Err(silent()),
                     None => std::thread::sleep(LOOK_EVERY.min(left())),
                 }
@@ -225,7 +226,7 @@ fn server(name: &str) -> Result<AskServer, Refusal> {
                 .find_map(|pair| pair.strip_prefix("socket="));
             let socket = socket.filter(|path| !path.is_empty());
             let Some(socket) = socket else {
-                let why = "no socket is named: write nbd+unix:///?socket=PATH";
+                let why = "no socket is given: write nbd+unix:///?socket=PATH";
                 return Err(Refusal::said(why));
             };
             let path = OsString::from_vec(percent_decode_str(socket).collect());
@@ -241,7 +242,7 @@ fn server(name: &str) -> Result<AskServer, Refusal> {
 
 /// Connects to the first address of a host that accepts a connection.
 fn connected(to: &str) -> Result<TcpStream, Refusal> {
-    let mut last = Refusal::said("the host has no address");
+    let mut last = Refusal::said("the host name cannot be resolved");
     for address in to.to_socket_addrs().map_err(refusal)? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(stream) => return Ok(stream),

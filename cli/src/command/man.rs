@@ -33,7 +33,7 @@ pub fn run(args: &ManArgs, command: clap::Command) -> Result<(), Fail> {
             "name an existing folder; the pages are written there",
         ));
     }
-    // Commands that the short help leaves out have pages too.
+    // Commands that are hidden in the short help have pages too.
     let mut all = command.mut_subcommands(|command| command.hide(false));
     all.build();
     write(&all, dir)

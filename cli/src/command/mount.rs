@@ -1,7 +1,7 @@
 //! `foreread mount`: mounts a source, prints a line when it is readable, and unmounts on Ctrl-C or a signal.
 //!
-//! `-d` runs it in the background (`background`), `-o` takes options in the form of mount(8) (`options`). The mount point is printed to
-//! stdout once it is mounted, everything else to stderr. Only SIGKILL leaves a mount behind.
+//! With `-d` it runs in the background (`background`); `-o` takes options in the form of mount(8) (`options`). The
+//! mount point is printed to stdout once it is mounted, everything else to stderr. Only SIGKILL leaves a mount behind.
 
 pub(super) mod background;
 pub(super) mod options;
@@ -104,7 +104,7 @@ pub struct MountArgs {
     pub plan: Option<PathBuf>,
 }
 
-/// Checks the notation of [`KeptNames`].
+/// Checks the value of [`KeptNames`].
 #[cfg(feature = "object")]
 fn names(text: &str) -> Result<String, String> {
     KeptNames::parse(text).map(|_| text.to_string())
@@ -233,7 +233,7 @@ fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
     Err(Fail::input(what, mount.device, remedy))
 }
 
-/// Whether the kernel's name of a mount is that of a source. A description of the reader may follow the name.
+/// Whether the kernel's name of a mount is that of a source. The name may be followed by a description of the reader.
 fn is_of(device: &str, source: &SourceName) -> bool {
     let path = source.path();
     let absolute = std::path::absolute(path).unwrap_or_default();
@@ -241,7 +241,7 @@ fn is_of(device: &str, source: &SourceName) -> bool {
     let files = [path, &absolute, &real].map(|path| format!("file:{}", path.display()));
     let names = [source.to_string()].into_iter().chain(files);
     names.into_iter().any(|name| {
-        // As in the mount's options.
+        // The same characters as in the mount's options.
         let is_odd = |c: char| c.is_control() || c == ',' || c == '\\';
         let rest = device.strip_prefix(&name.replace(is_odd, "_"));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("_ "))
@@ -267,7 +267,7 @@ fn are_taken_apart(options: &[String]) -> Result<(), Fail> {
     Err(Fail::input("-o was not recognised", "-o", remedy))
 }
 
-/// Prints the line that it is mounted. A background process detaches from the terminal first.
+/// Prints the line that reports the mount. A background process detaches from the terminal first.
 fn ready(dir: &Path) -> String {
     if background::is_behind() {
         program::leave_terminal();
@@ -276,7 +276,7 @@ fn ready(dir: &Path) -> String {
     format!("{}\n", dir.display())
 }
 
-/// The order of files needs listings with versions.
+/// Refuses `--control` without listings that have versions, which the order of files needs.
 fn may_be_controlled(args: &MountArgs, tree: &dyn Tree) -> Result<(), Fail> {
     if args.control.is_none() || tree.lists_versions() {
         return Ok(());
@@ -286,7 +286,7 @@ fn may_be_controlled(args: &MountArgs, tree: &dyn Tree) -> Result<(), Fail> {
     Err(Fail::input(what, args.source.to_string(), remedy))
 }
 
-/// The plan, with its names below the folder of the mount.
+/// Reads the plan, and prefixes its names with the folder of the mount.
 fn planned(path: &Path, dir: &Path, source: &SourceName) -> Result<Plan, Fail> {
     let mut plan = foreread_plan::text::open(path)?;
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
@@ -309,7 +309,7 @@ fn planned(path: &Path, dir: &Path, source: &SourceName) -> Result<Plan, Fail> {
     Ok(plan)
 }
 
-/// Starts to read a plan through the mount. The reads wait in the kernel until the mount answers.
+/// Starts to read a plan through the mount. The reads block in the kernel until the mount answers.
 fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
     let settings = FillSettings {
         budget: Budget::now(Some(cache / 2)),
@@ -322,7 +322,7 @@ fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
     Ok(Arc::new(filler))
 }
 
-/// Listens for lists of files.
+/// Listens for lists of file names.
 fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail> {
     if !engine.follows_order() {
         note("this policy ignores the order of files; auto uses it");
@@ -336,7 +336,7 @@ fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail>
     })
 }
 
-/// The first signal unmounts; the second ends the process, by another handler.
+/// The first signal unmounts; for the second one, another handler ends the process.
 fn unmount_on(mut signals: Signals, stop: &FuseStop, filler: Option<&Filler>) {
     for _ in signals.forever() {
         ends::waits_for("requests of the mount");

@@ -77,7 +77,7 @@ fn format(text: &str) -> Result<Format, String> {
         .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
 }
 
-/// Maximum number of files named on stderr; JSON has all.
+/// Maximum number of files listed on stderr; the JSON lists all.
 const MAX_NAMED: usize = 10;
 
 /// Makes the plan and writes it.
@@ -162,11 +162,11 @@ fn next(plan: &Plan, path: &Path) -> String {
     }
 }
 
-/// Number of path parts in the name of a bucket: `s3:` and `bucket`.
+/// Number of path components in the name of a bucket: `s3:` and `bucket`.
 const BUCKET_PARTS: usize = 2;
 
-/// The source to mount for the objects of a plan: their common folder, or that of the first if they are in several buckets. `None` if the plan has
-/// files.
+/// The source to mount for the objects of a plan: their common folder, or the bucket of the first object if they are in
+/// several buckets. `None` if the plan has files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
     let (first, others) = plan.files.split_first()?;
@@ -198,7 +198,7 @@ pub fn in_short(plan: &Plan) -> String {
     format!("{ranges} of {files} ({}), {from}", size_of(plan.bytes()))
 }
 
-/// Reports on stderr what was left out.
+/// Reports on stderr the files that were left out.
 pub fn name(left_out: &[LeftOut]) {
     for LeftOut { path, why } in left_out.iter().take(MAX_NAMED) {
         note(format!("left out: {}: {}", path.display(), one_line(why)));
@@ -208,7 +208,7 @@ pub fn name(left_out: &[LeftOut]) {
     }
 }
 
-/// The same for JSON.
+/// Like [`name`], but for JSON.
 pub fn left_out_json(left_out: &[LeftOut]) -> Value {
     left_out
         .iter()

@@ -1,4 +1,5 @@
-//! `foreread probe`: measures a source, prints which readahead is enough, writes the model and the JSON. The source is only read.
+//! `foreread probe`: measures a source, prints how much readahead is enough, and writes the model and the JSON. The
+//! source is only read.
 
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;
@@ -105,7 +106,7 @@ fn check(args: &ProbeArgs, on: &CompareOn, model: &str) -> Result<(), Fail> {
     if on.path().is_none() {
         let remedy = "name the file or block device that was probed";
         return Err(Fail::input(
-            "a model is checked against a storage",
+            "a model is compared with storage",
             &args.source,
             remedy,
         ));

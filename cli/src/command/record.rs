@@ -86,7 +86,7 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// Records and writes.
+/// Records the command and writes the trace.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let trace = ("out", Some(args.out.as_os_str()));
     let outputs = Outputs::new(&[trace, ("json", args.output.json.as_deref())])?;
@@ -154,24 +154,24 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     }
 }
 
-/// A running recording.
+/// A recording in progress.
 enum RunningRecording {
     Traced(Box<ActiveRecording>),
     Sampled(SampledRecording),
 }
 
-/// Its result.
+/// The result of a recording.
 struct RecordOutcome {
     trace: Understood,
     spent: Spent,
-    /// Events.
+    /// Number of lost events.
     lost: u64,
     off: Option<SwitchedOff>,
     by: By,
 }
 
 impl RunningRecording {
-    /// The requested method, else tracing if possible.
+    /// Starts recording with the requested method, or else with tracing if possible.
     fn begin(asked: &RecordOptions, by: Option<By>) -> Result<RunningRecording, Fail> {
         let is_traced = match by {
             Some(by) => by == By::Trace,
@@ -250,7 +250,7 @@ fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "record it again")
 }
 
-/// What it took.
+/// The cost of a recording.
 #[derive(Clone, Copy)]
 struct Spent {
     seconds: f64,
@@ -258,7 +258,7 @@ struct Spent {
     drain_cpu_seconds: f64,
 }
 
-/// The summary at the end.
+/// The summary that is printed at the end.
 impl RecordOutcome {
     fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let mut text = self.counts_in_words(bytes, args);

@@ -4,8 +4,8 @@
 //!   CMD starts ──► the plan is read ──► CMD ends ──► reading stops ──► report
 //!   a signal to us ──► CMD gets it; without CMD, reading stops; after CMD has ended, we end
 //! ```
-//! At the end, it waits at most 1.5 s for a storage that does not answer.
-//! If this process is killed, CMD continues. stdout belongs to CMD unless output was requested there.
+//! At the end, it waits at most 1.5 s for storage that does not answer. If this process is killed, CMD continues.
+//! stdout belongs to CMD unless output was requested there.
 
 use super::plan::{left_out_json, name, objects};
 use crate::args::JsonArgs;
@@ -62,10 +62,10 @@ pub struct ReplayPlanArgs {
     pub command: Vec<OsString>,
 }
 
-/// Memory for events if a report is wanted.
+/// Size of the event buffers if a report is requested.
 const EVENT_BYTES: u64 = 64 << 20;
 
-/// The plan in a file. A trace gives the plan of one run, with every file that it read.
+/// Reads the plan in a file. A trace is treated as one run, and its plan includes every file that was read.
 fn opened(path: &Path) -> Result<Plan, Fail> {
     if text::is_one(path) || !path.is_file() || traces::open(&[path.to_path_buf()], None).is_err() {
         return Ok(text::open(path)?);
@@ -180,13 +180,13 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
 enum Program {
     None,
     Plain(Child),
-    /// Recorded for the report.
+    /// Recorded, for the report.
     Recorded(Option<Box<ActiveRecording>>),
 }
 
-/// Its exit.
+/// How the command ended.
 enum End {
-    /// No command was given.
+    /// There was no command.
     Alone,
     Interrupted(i32),
     Command(ExitStatus),

@@ -96,7 +96,7 @@ fn policy(text: &str) -> Result<PolicySpec, String> {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs.
+/// Runs the command, or attaches to a process.
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[
         ("json", args.json.as_deref()),
@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
     let enough = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&enough);
-    // They reach the command, or end the run beside a process.
+    // Signals go to the command, or end the run if it is attached to a process.
     let signals = CommandSignals::begin(&heard, move |signal, _| {
         flag.fetch_or(ENDING_COMMAND.contains(&signal), Ordering::Release);
     })?;
@@ -145,7 +145,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     }
 }
 
-/// The span of the run.
+/// Sends the span of the run.
 #[cfg(feature = "otlp")]
 fn send(took: std::time::Duration, report: &RunReport, status: Option<ExitStatus>) {
     let mut fields = serde_json::to_value(report).unwrap_or_default();
@@ -157,7 +157,7 @@ fn send(took: std::time::Duration, report: &RunReport, status: Option<ExitStatus
     crate::otlp::send_command("run", took, &fields, error);
 }
 
-/// What else there is for a command that gained nothing.
+/// Suggests alternatives for a command that gained nothing.
 fn advice(verdict: &Verdict) -> String {
     let steps = verdict
         .steps
@@ -170,7 +170,7 @@ fn advice(verdict: &Verdict) -> String {
     steps.map(lines).collect()
 }
 
-/// What it was for, on the page.
+/// The title of the page: the command.
 fn name(args: &RunArgs) -> String {
     match args.pid {
         Some(pid) => format!("process {pid}"),
@@ -200,7 +200,7 @@ fn in_words(report: &RunReport) -> String {
         lines.push(format!(
             "{} read ahead: {} used{guessed}, {} of it late; {} {unused}",
             mib(report.ahead_bytes),
-            // The kernel has read some of it.
+            // The kernel has read some of the used data itself.
             mib(report.used_bytes.min(report.ahead_bytes)),
             mib(report.late_bytes),
             mib(report.unused_bytes)

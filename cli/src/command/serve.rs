@@ -1,6 +1,6 @@
 //! `foreread serve`: opens a source, binds the sockets, and prints statistics until it is stopped.
 //!
-//! Addresses go to stdout, everything else to stderr. It accepts clients only after it has printed the addresses.
+//! Addresses go to stdout, everything else to stderr. The server accepts clients only after it has printed the addresses.
 
 use crate::args::values::address;
 use crate::config;
@@ -227,7 +227,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower
     started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
 
-/// Where clients connect: the named addresses, and the sockets passed by systemd.
+/// The addresses where clients connect: the addresses of the options, and the sockets passed by systemd.
 fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
     let unix = args.unix.clone().map(Listen::Unix);
     let mut all: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
@@ -253,7 +253,7 @@ fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
     }
     if all.is_empty() {
         return Err(Fail::input(
-            "nowhere to listen",
+            "no address to listen on",
             "serve",
             "name a socket (--unix PATH) or a port (--tcp [ADDR:]PORT)",
         ));
@@ -282,7 +282,7 @@ fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
     }))
 }
 
-/// Each client must present a certificate.
+/// Whether each client must present a certificate.
 fn knows_clients(args: &ServeArgs) -> bool {
     #[cfg(feature = "tls")]
     return args.tls_verify_peer;

@@ -92,7 +92,7 @@ const POLICIES: &str = "none,auto,linux-6.18";
 /// Maximum number of cells; more is probably a typing error.
 const MAX_CELLS: usize = 1_000_000;
 
-/// The input that an argument names.
+/// The input given by an argument.
 enum SweepInput {
     Workload(String),
     Trace(PathBuf),
@@ -171,8 +171,8 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     )
 }
 
-/// All requested cells. Large traces come first, so that threads, or workers of `--missing`, wait at the end for a short
-/// cell.
+/// All requested cells. Large traces come first, so that threads, or workers of `--missing`, wait only for a short cell
+/// at the end.
 fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cells, Fail> {
     let policies = policies(args.policy.as_deref().unwrap_or(POLICIES))?;
     let axis = args.vary.as_deref().map(Axis::parse).transpose()?;
@@ -230,7 +230,7 @@ fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cell
                         runs: args.runs,
                         seed: args.seed,
                     };
-                    // A policy without the parameter that varies has one cell.
+                    // A policy without the varied parameter has only one cell.
                     if !taken.insert(key.clone()) {
                         continue;
                     }
@@ -262,7 +262,7 @@ fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cell
     Ok(cells)
 }
 
-/// The input that an argument names, and the size of its file.
+/// The input given by an argument, and the size of its file.
 fn requested(text: &OsString) -> Result<(SweepInput, u64), Fail> {
     let name = SourceName::from(text.clone());
     if foreread::source::is_remote(&name) {
@@ -279,7 +279,7 @@ fn requested(text: &OsString) -> Result<(SweepInput, u64), Fail> {
     }
 }
 
-/// The policies of the list. A sweep compares nothing, so `none` is included only if it is named.
+/// The policies of the list. A sweep has no baseline, so `none` is included only if the user lists it.
 fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
     let (mut policies, _) = policy_list::parse(Some(list))?;
     let named = list == "all" || list.split(',').any(|name| name.trim() == "none");
@@ -288,7 +288,7 @@ fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
 }
 
 impl Input {
-    /// The trace of the next cell; the last cell takes ownership of it.
+    /// The trace for the next cell; the last cell takes ownership of it.
     fn replay(&mut self) -> Result<Option<Arc<Replay>>, Fail> {
         let replay = match (self.loaded.take(), &self.reads) {
             (_, SweepInput::Workload(_)) => return Ok(None),

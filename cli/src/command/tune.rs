@@ -1,10 +1,10 @@
-//! `foreread tune`: records a command or takes a trace, has the lab measure and compare, prints what to set.
+//! `foreread tune`: records a command or takes a trace, lets the lab measure and compare, and prints what to set.
 //!
 //! ```text
 //!   -- CMD, --pid N ──► foreread record, a child ──► trace, kept ─┐
 //!   TRACE ────────────────────────────────────────────────────────┴─► storage (--on, or found) ──► lab ──► what to set
 //! ```
-//! Never: sets anything.
+//! It does not change any setting.
 
 use crate::args::JsonArgs;
 use crate::args::values::{measuring, size};
@@ -105,14 +105,14 @@ pub struct TuneArgs {
     pub command: Vec<OsString>,
 }
 
-/// Bytes of a recorder's summary.
+/// Maximum size of a recorder's summary in bytes.
 const MAX_SUMMARY_BYTES: u64 = 1 << 20;
-/// Names that are tried for a trace without one.
+/// Maximum number of file names tried if the user gives no name for the trace.
 const MAX_NAMES: u32 = 1000;
 
-/// Records, measures and prints.
+/// Records, measures and prints the advice.
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
-    // What is wrong with it is said before a program is run for it.
+    // Checks the storage before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
     let trace = args.out.as_ref().map(|path| path.as_os_str());
     let outputs = Outputs::new(&[
@@ -182,19 +182,19 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         .map_or(Ok(()), |code| Err(Fail::Passed(code)))
 }
 
-/// The trace that an argument names.
+/// The trace given by an argument.
 fn named(text: &OsStr) -> Result<PathBuf, Fail> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join(text));
     if !Path::new(text).exists() && programs.any(|program| program.is_file()) {
-        let remedy = "a command is written behind two dashes: foreread tune -- CMD";
+        let remedy = "a command follows two dashes: foreread tune -- CMD";
         return Err(Fail::input("no such trace", text.display(), remedy));
     }
     match reads::parse(Some(text))? {
         reads::RequestedReads::Trace(path) => Ok(path),
         reads::RequestedReads::Workload(_) | reads::RequestedReads::Usual => {
             let remedy =
-                "name a trace, or a command behind --; 'foreread compare' measures workloads";
+                "name a trace, or a command after --; 'foreread compare' measures workloads";
             Err(Fail::input(
                 "a workload has no files to tune for",
                 text.display(),
@@ -204,7 +204,7 @@ fn named(text: &OsStr) -> Result<PathBuf, Fail> {
     }
 }
 
-/// Runs `foreread record`; gives the trace and the exit code of the command, if it was one.
+/// Runs `foreread record`; returns the trace, and the exit code if a command was recorded.
 fn record(
     args: &TuneArgs,
     out: Option<PathBuf>,
@@ -212,9 +212,9 @@ fn record(
 ) -> Result<(PathBuf, Option<u8>), Fail> {
     let scratch = tempfile::tempdir().map_err(|error| {
         Fail::input(
-            "cannot make a place for the summary",
+            "cannot create a temporary file for the summary",
             error,
-            "set TMPDIR to a folder that can be written",
+            "set TMPDIR to a writable folder",
         )
     })?;
     let summary = scratch.path().join("summary.json");
@@ -242,16 +242,16 @@ fn record(
     }
     let (status, ended_by) = watched(&mut command)?;
     let Ok(summary) = read_small_text(&summary, MAX_SUMMARY_BYTES) else {
-        // It has said why on stderr.
+        // The recorder has printed the reason on stderr.
         return Err(match status.code() {
             Some(3) => Fail::cannot(
                 "nothing was recorded, so there is nothing to tune",
                 "",
-                "see the line before",
+                "see the previous line",
             ),
             _ => Fail::input(
                 "nothing was recorded",
-                "see the line before",
+                "see the previous line",
                 "or name a trace instead of a command",
             ),
         });
@@ -278,12 +278,12 @@ fn cannot(error: std::io::Error) -> Fail {
         let kind = FailureKind::Cannot;
         return Failure { kind, ..refused }.into();
     }
-    let remedy = "record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it";
+    let remedy = "record a trace with 'strace -f -ttt -T -y -o FILE CMD', and pass it to tune";
     Fail::cannot("cannot record", error, remedy)
 }
 
-/// `foreread-CMD.frt` in this folder, or in that for temporary files where this one cannot be written; with a number where
-/// there is such a file.
+/// `foreread-CMD.frt` in this folder, or in the folder for temporary files if this one is not writable; with a number
+/// if the file exists.
 fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
     let name = match (args.pid, args.command.first()) {
         (Some(pid), _) => pid.to_string(),
@@ -319,8 +319,8 @@ fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
     })
 }
 
-/// Runs the recorder to its end, and passes signals on to it. Gives what ends us too: after Ctrl-C the advice follows, after
-/// SIGTERM or SIGHUP it does not.
+/// Runs the recorder until it ends, and passes signals on to it. Also returns the signal that ends this process: after
+/// Ctrl-C the advice still follows, after SIGTERM or SIGHUP it does not.
 fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
     let ended_by = Arc::new(AtomicI32::new(0));
     let by = Arc::clone(&ended_by);
@@ -337,7 +337,7 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
     Ok((status.map_err(cannot)?, ended_by))
 }
 
-/// What `--on` names.
+/// Parses `--on`.
 fn storage(name: &SourceName) -> Result<CompareOn, Fail> {
     let on = source::parse(name)?;
     if on.can_be_probed() {
@@ -359,7 +359,7 @@ fn storage(name: &SourceName) -> Result<CompareOn, Fail> {
     Err(Fail::input(what, format!("--on {name}"), &remedy))
 }
 
-/// The storage that the reads waited for, why it is this one, and the reads of it.
+/// The storage that the reads waited for, why it was chosen, and its reads.
 fn found(
     trace: &Path,
     part: &ReplayArgs,

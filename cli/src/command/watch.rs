@@ -1,4 +1,4 @@
-//! `foreread watch`: prints at an interval what disks read, and what `doctor` says of them.
+//! `foreread watch`: prints at each interval what was read from each disk, and the verdict of `doctor`.
 
 use crate::args::values::time;
 use crate::command::doctor::COUNTED_FOR;
@@ -45,7 +45,7 @@ pub struct WatchArgs {
     pub root: PathBuf,
 }
 
-/// Watches.
+/// Runs the command.
 pub fn run(args: &WatchArgs) -> Result<(), Fail> {
     let is_here = args.root == Path::new("/");
     let options = DoctorOptions {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Reads exported for each second.
+/// Maximum number of reads exported for each second.
 const MAX_READS: usize = 20;
 /// Maximum number of spans kept inside a read.
 const MAX_PARTS: usize = 32;
@@ -26,7 +26,7 @@ struct ThisSecond<P> {
     next: P,
     /// Spans inside reads that have not ended.
     parts: HashMap<TraceId, Vec<SpanData>>,
-    /// The slowest first.
+    /// The slowest reads, the slowest first.
     reads: Vec<(Duration, Vec<SpanData>)>,
 }
 

@@ -287,7 +287,7 @@ impl Vary {
             return usage("no workload named: --vary; name the one to measure at each value");
         }
         if plan.on.is_none() {
-            return usage("no source named: --vary; name one with --on");
+            return usage("no source given: --vary; name one with --on");
         }
         let replay = plan.replay.as_ref();
         if replay.is_some_and(|replay| replay.mode == Mode::Open) {

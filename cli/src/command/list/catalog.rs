@@ -24,17 +24,17 @@ const WIDTH: usize = 90;
 pub struct Entry {
     /// The name in `NAME:key=value,...`.
     pub name: String,
-    /// One line.
+    /// One-line description.
     pub summary: String,
-    /// Where it comes from.
+    /// Source of the entry.
     pub origin: String,
     pub facts: Vec<Fact>,
-    /// Its parameters.
+    /// Parameters.
     pub params: &'static [Param],
 }
 
 pub struct Fact {
-    /// Its key and value in JSON.
+    /// Key and value in JSON.
     key: &'static str,
     value: Value,
     /// The sentence in the text; `None` if the text leaves it out.
@@ -63,7 +63,7 @@ fn to_json(kind: &str, entries: &[Entry]) -> String {
     json::pretty(&Catalog { kind, entries })
 }
 
-/// The whole list. Serialized as a map by hand, because one key is the kind.
+/// The whole list. Serialized by hand, because one key is the kind of the list.
 struct Catalog<'a> {
     kind: &'a str,
     entries: &'a [Entry],
@@ -101,12 +101,12 @@ struct ParamEntry {
     key: &'static str,
     /// `bytes`, `count`, `thousandths` (written as a decimal number) or `word`.
     unit: &'static str,
-    /// In the notation of a value.
+    /// Default, in the notation of a value.
     default: &'static str,
-    /// Smallest and largest value; null for words.
+    /// Smallest and largest value; null for a word.
     min: Option<u64>,
     max: Option<u64>,
-    /// The accepted words, also for a number that has words; null if there are none.
+    /// The accepted words, also for numbers that allow words; null if there are none.
     words: Option<&'static [&'static str]>,
     help: &'static str,
 }

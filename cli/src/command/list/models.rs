@@ -90,7 +90,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// The cost of a command by itself, as text.
+/// The cost of a single command, as text.
 fn alone(disk: &DiskModel) -> String {
     let of = disk
         .max_transfer_bytes
@@ -111,7 +111,7 @@ fn alone(disk: &DiskModel) -> String {
     )
 }
 
-/// The figures of the model, as text.
+/// The parameters of the model, as text.
 fn words(model: Model) -> String {
     let (us, ms, mb) = (
         |ns| per(ns, 1e3),
@@ -189,7 +189,7 @@ fn words(model: Model) -> String {
     }
 }
 
-/// The figures of the model, for the JSON.
+/// The parameters of the model, for the JSON.
 fn figures(model: Model) -> Vec<(&'static str, Value)> {
     match model {
         Model::Disk(disk) => {

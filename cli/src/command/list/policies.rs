@@ -8,11 +8,11 @@ use foreread_history::policies;
 use foreread_report::number::{exact_size as size, wrap};
 
 /// The text below the list.
-const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the storage allows, nor than max would be \
-    without it; max=512K+capacity is at most 512K. It is 8K from 8M on, 16K from 32M, and so on: 1M from 128G (Wu \
-    Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";
+const BY_CAPACITY: &str = "max=capacity lowers max to the value that suits the capacity of the storage; \
+    max=512K+capacity also limits it to 512K. The value is 8K from a capacity of 8M on, 16K from 32M, and so on, and \
+    1M from 128G (Wu Fengguang, 2010). max=capacity-2010b uses the later posting: 8K from 1M on, 1M from 16G.";
 
-/// Prints them.
+/// Prints the policies.
 pub fn run(args: &JsonArgs) -> Result<(), Fail> {
     let entries: Vec<Entry> = policies().iter().map(|info| entry(info)).collect();
     let below = format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n"));

@@ -5,7 +5,7 @@ use crate::args::JsonArgs;
 use crate::fail::Fail;
 use foreread_sim::workload::Info;
 
-/// Prints them.
+/// Prints the workloads.
 pub fn run(args: &JsonArgs) -> Result<(), Fail> {
     let entries: Vec<Entry> = foreread_history::workloads()
         .into_iter()

@@ -18,7 +18,7 @@ use std::os::unix::process::parent_id;
 use std::process::Stdio;
 use std::sync::LazyLock;
 
-/// Set in the process in the background.
+/// Set in the background process.
 const IS_BEHIND: &str = "FOREREAD_MOUNT_BACKGROUND";
 
 /// The line that reports the mount.
@@ -33,10 +33,10 @@ pub fn is_behind() -> bool {
     *IS
 }
 
-/// Maximum bytes of arguments for the background process; the kernel's limit for a command line is lower.
+/// Maximum size of the arguments for the background process in bytes; the kernel's limit for a command line is lower.
 const MAX_ARGUMENT_BYTES: u64 = 8 << 20;
 
-/// The arguments of this process; in the background, those that the parent sent.
+/// The arguments of this process; in the background process, the arguments that the parent sent.
 pub fn arguments(own: &[OsString]) -> Vec<OsString> {
     if own.get(1).is_none_or(|word| word != "mount") || !is_behind() {
         return own.to_vec();
@@ -64,7 +64,7 @@ fn shown(word: &OsStr) -> OsString {
         Some((option, value)) if text.starts_with("--") => (format!("{option}="), value),
         _ => (String::new(), text),
     };
-    // Each of several settings may name a source.
+    // One of several settings may contain the name of a source.
     let one = |part: &str| match part.split_once('=') {
         Some((key, value)) if !key.contains(['/', ':', '?']) => {
             format!("{key}={}", secrets::shown(value))
@@ -96,10 +96,10 @@ pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
         .flat_map(|word| word.as_bytes().iter().copied().chain([0]))
         .collect();
     if let Some(mut stdin) = process.stdin.take() {
-        // If the process has ended, its output says why.
+        // If the process has ended already, its output gives the reason.
         let _ = stdin.write_all(&sent);
     }
-    // It holds the write ends of the pipe.
+    // Drops the write ends of the pipe.
     drop(command);
     let mut lines = BufReader::new(from).split(b'\n');
     while let Some(Ok(line)) = lines.next() {

@@ -64,7 +64,7 @@ const OTHERS: [&str; 7] = [
 ];
 /// Options in whose values '+' means a comma.
 const WITH_COMMAS: [&str; 2] = ["policy", "disk-cache"];
-/// Set once the process has the variables of the file.
+/// Set once the process has the variables of the `env` file.
 const HAS_VARIABLES: &str = "FOREREAD_MOUNT_ENV_READ";
 
 /// Expands each `-o OPTIONS` of `mount` into options; other command lines are unchanged.
@@ -99,7 +99,7 @@ pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
                 MountOption::Variables(file) if variables.is_none() => variables = Some(file),
                 MountOption::Variables(file) => {
                     let remedy = "write one file";
-                    return Err(Fail::input("env= named twice", file.display(), remedy));
+                    return Err(Fail::input("env= given twice", file.display(), remedy));
                 }
             }
         }
@@ -168,10 +168,11 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
     }
 }
 
-/// A longer file is not a file of variables.
+/// Maximum size of a file of variables in bytes; a longer file is refused.
 const MAX_VARIABLES: u64 = 64 << 10;
 
-/// The lines NAME=VALUE of a file, as for EnvironmentFile of systemd.exec(5): `#` starts a comment, quotes around a value are removed.
+/// Parses the lines NAME=VALUE of a file, as for EnvironmentFile of systemd.exec(5): `#` starts a comment, and quotes
+/// around a value are removed.
 fn in_file(path: &Path) -> Result<Vec<(String, String)>, Fail> {
     let place = || path.display();
     let text = read_small_text(path, MAX_VARIABLES).map_err(|error| {
@@ -249,7 +250,7 @@ mod tests {
         }
         for (given, part) in [
             ("foreread mount a b -o remount,ro", "cannot be changed"),
-            ("foreread mount a b -o env=/x,env=/y", "named twice"),
+            ("foreread mount a b -o env=/x,env=/y", "given twice"),
             ("foreread mount a b -o ro,help", "unknown option"),
             (
                 "foreread mount a b -o env=/none/there",

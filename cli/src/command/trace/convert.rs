@@ -139,8 +139,8 @@ fn is_ours(path: &Path) -> Result<bool, Fail> {
     Ok((own::FORMAT.detect)(input.head()?) == Fit::Sure)
 }
 
-/// The path beside the file with the suffix `.frt`: `disk.csv.gz` becomes `disk.csv.frt`, `sda.blktrace.0` and its
-/// siblings `sda.blktrace.frt`.
+/// The path next to the file with the suffix `.frt`: `disk.csv.gz` becomes `disk.csv.frt`; `sda.blktrace.0` and its
+/// siblings become `sda.blktrace.frt`.
 fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
     let mut out = files[0].clone();
     if out.extension().is_some_and(|e| e == "gz" || e == "zst") {
