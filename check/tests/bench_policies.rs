@@ -1,5 +1,5 @@
-//! `foreread check bench policies` on a few cells: what every output holds, that a stopped bench continues to the same result, and what
-//! is refused.
+//! Tests `foreread check bench policies` on a few cells: the contents of every output, that a stopped run continues to
+//! the same result, and which input is refused.
 
 use foreread_check::bench::policies::{self, BenchOptions, CellFilter, Results};
 use foreread_check::evaluation::Design;

@@ -1,4 +1,4 @@
-//! What holds for every command of `foreread-check`: help, outputs, errors.
+//! Tests of the behaviour that all commands of `foreread-check` share: help, outputs, errors.
 
 use crate::common::foreread;
 use crate::common::help::{fits, listed};

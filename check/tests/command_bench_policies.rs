@@ -1,4 +1,4 @@
-//! `bench policies`, end to end on a few cells: outputs, files of runs, traces, signals, refusals.
+//! End-to-end tests of `bench policies` on a few cells: outputs, files of runs, traces, signals, refused input.
 
 use crate::common::foreread;
 use serde_json::Value;

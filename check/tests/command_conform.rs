@@ -1,4 +1,4 @@
-//! `foreread check conform linux --check`, end to end.
+//! End-to-end tests of `foreread check conform linux --check`.
 
 use crate::common::foreread;
 

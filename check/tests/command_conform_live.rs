@@ -1,5 +1,6 @@
-//! `foreread check conform linux` on the kernel that runs here: a short form of the whole, what is left behind, and what is said
-//! where it cannot be done. Asks for root, loop devices and tracefs, and says so where they are missing.
+//! Tests `foreread check conform linux` on the running kernel: a short version of the whole check, that nothing is left
+//! behind, and the error if it is not possible. Needs root, loop devices and tracefs; if they are missing, the tests
+//! report it.
 
 use crate::common::foreread;
 use std::io::BufRead;

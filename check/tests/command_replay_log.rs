@@ -1,4 +1,4 @@
-//! `replay-log`: identical, different, and not a log.
+//! Tests of `replay-log`: an identical log, a different log, and a file that is not a log.
 
 use crate::common::foreread;
 use foreread::eventlog::EventLog;

@@ -1,4 +1,4 @@
-//! `foreread check store` against a bucket that keeps its promises, and a server that does not.
+//! Tests `foreread check store` against a bucket that keeps its promises, and against a server that does not.
 
 use foreread::source::Mem;
 use foreread_testing::{BucketServer, Lie, RangeServer, pattern};

@@ -1,4 +1,4 @@
-//! Runs `foreread-check` as the command's tests run `foreread`.
+//! Runs `foreread-check`, in the same way as the tests of `foreread` run that command.
 
 #[path = "../../cli/tests/common/got.rs"]
 #[allow(dead_code, reason = "the command's tests use all of it")]

@@ -1,4 +1,4 @@
-//! Recordings of a running kernel: no decision may differ, and what we predict is ours.
+//! Tests with recordings of a running kernel: no decision may differ, and our predictions are stable.
 
 use flate2::read::GzDecoder;
 use foreread_check::conform::linux::{Level, Verdict, check, open};

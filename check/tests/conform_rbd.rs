@@ -1,5 +1,4 @@
-//! librbd itself beside `rbd-aligned`, on a cluster of one machine: the published tables and some random sequences.
-//! `foreread check conform rbd` has more of them, `./test-long rbd` many. Without Ceph's packages: skipped by name.
+//! Compares `rbd-aligned` with librbd itself on a cluster of one machine: the published tables and some random sequences.
 use foreread_check::conform::rbd::{Images, check};
 use foreread_check::conform::rbd_cases::{Case, published, random};
 use foreread_lab::compare::{self, ComparePlan};

@@ -1,4 +1,4 @@
-//! Every fitted device against the rows it was fitted to, and the stated errors against the computed ones.
+//! Compares every fitted device with the rows it was fitted to, and the stated errors with the computed ones.
 
 use foreread_check::reproduce::published::Paper;
 use foreread_check::reproduce::sweep::{self, Sweep};

@@ -1,4 +1,4 @@
-//! The tests of what proves foreread, as one binary: linking is the slow part of a test build.
+//! The tests of `foreread-check` as one binary, because linking is the slow part of a test build.
 
 mod bench_policies;
 mod command;

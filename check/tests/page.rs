@@ -1,4 +1,5 @@
-//! A page of `compare` whose names are hostile: it is well-formed, shows them as text, loads and runs nothing, and a real browser agrees.
+//! Tests an HTML page of `compare` with hostile names: it is well-formed, shows the names as text, and loads and runs
+//! nothing. A real browser confirms it.
 
 use foreread_core::stats::Stats;
 use foreread_lab::report::{PolicyRuns, Report, RowKind, Table, page, to_json};

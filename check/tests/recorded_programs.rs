@@ -1,8 +1,9 @@
-//! The recordings of programs in `check/recordings`: every row of the index has its trace, with the counts that the row gives, and
-//! no name in it says where it was recorded.
+//! Tests of the recordings of programs in `check/recordings`: every row of the index has its trace, with the counts
+//! that the row gives, and no name in a trace reveals where it was recorded.
 //!
-//! Example: the row `search,ripgrep,a,...,2721,157,...` needs `ripgrep-a.frt` with 2,721 reads and 157 faults, and names such as
-//! `input-a/t/x.c` or `usr/bin/rg`, never a path that begins with a slash. The recordings are made again by `check/record-programs`.
+//! Example: the row `search,ripgrep,a,...,2721,157,...` needs `ripgrep-a.frt` with 2,721 reads and 157 faults, and
+//! names such as `input-a/t/x.c` or `usr/bin/rg`, but no path that starts with a slash. `check/record-programs` makes
+//! the recordings.
 
 use foreread_trace::{Flags, Item, Op};
 use std::collections::{BTreeMap, BTreeSet};

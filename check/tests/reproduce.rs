@@ -1,4 +1,5 @@
-//! `reproduce` on every paper with two runs each: no new miss, and inputs are as published. A wrong constant in a model is found.
+//! Runs `reproduce` for every paper, with two runs each: there is no new miss, and inputs are as published. A wrong
+//! constant in a model is detected.
 
 use crate::common::foreread;
 use foreread_check::reproduce::published::Paper;

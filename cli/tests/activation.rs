@@ -1,4 +1,4 @@
-//! `serve` on a socket that another program has made and passes on.
+//! Tests `serve` on a socket that another program created and passes on.
 
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! `foreread cache` on folders that are right, damaged, hostile, or none.
+//! Tests `foreread cache` on folders that are valid, damaged, hostile, or missing.
 
 use crate::common::{Got, foreread};
 use foreread::source::Mem;

@@ -1,5 +1,6 @@
-//! A canary in a name, at every place of every command: the table of commands is walked, so that a new one is tried as well. Stdout, stderr,
-//! files and the arguments of processes that the command begins are looked at.
+//! Puts a canary into a name at every position of every command line. The test goes through the table of commands, so
+//! new commands are tested as well. It searches stdout, stderr, files, and the arguments of child processes for the
+//! canary.
 
 use crate::common::process::{can_mount, children, eventually};
 use clap::CommandFactory;

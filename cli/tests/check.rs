@@ -1,4 +1,5 @@
-//! `foreread check` and the commands that another program has: it is looked for beside this one, and gets what it was given.
+//! Tests `foreread check` and other commands that are separate programs: the program is searched for next to this one,
+//! and gets the arguments unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

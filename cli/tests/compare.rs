@@ -1,4 +1,5 @@
-//! `compare`: a series in all its forms, and what Ctrl-C leaves: the tables that were measured, and what was not.
+//! Tests of `compare`: a series in all its output forms, and the output after Ctrl-C: the tables that were measured,
+//! and a list of those that were not.
 
 use crate::common::foreread;
 use crate::common::process::signal;

@@ -1,5 +1,4 @@
-//! What FOREREAD_POLICY and the files of a configuration change in `compare`, `explain` and `serve`, and what each says
-//! of it.
+//! Tests the effect of FOREREAD_POLICY and the configuration files on `compare`, `explain` and `serve`, and how each reports it.
 
 use crate::common::server::Server;
 use crate::common::{Got, foreread_in};

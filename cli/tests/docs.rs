@@ -1,7 +1,9 @@
-//! The commands of the pages for users: each is accepted by the parser, and runs in a folder that has what it names, or [`NOT_RUN`] says why not.
+//! Tests the commands in the documentation for users: the parser accepts each command, and the command runs in a folder
+//! that has the files it names, or [`NOT_RUN`] gives the reason why it does not run.
 //!
-//! A block without a language is a shell script; where lines begin with `$ `, the others are output. `python/tests/test_docs.py` runs the blocks
-//! of Python. Links between pages are checked here too; `.github/workflows/links.yml` checks those of the web.
+//! A block without a language is a shell script; if lines start with `$ `, the other lines are output.
+//! `python/tests/test_docs.py` runs the Python blocks. Links between pages are checked here too;
+//! `.github/workflows/links.yml` checks links to the web.
 
 use crate::common::process::can_mount;
 use foreread::source::Mem;

@@ -1,7 +1,8 @@
-//! `foreread doctor` on machines made of folders, on loop devices of the test's own, and killed while it sets values.
+//! Tests `foreread doctor` on simulated machines, on loop devices created by the test, and when it is killed while it
+//! sets values.
 //!
-//! A made machine is a folder with a `proc`, a `sys`, an `etc` and a `run`. A loop device is put into its `sys` by a link, so its value is
-//! the kernel's and the file of rules is the test's.
+//! A simulated machine is a folder with a `proc`, a `sys`, an `etc` and a `run`. Its `sys` contains a link to the loop
+//! device, so the value is set in the kernel, and the rules file belongs to the test.
 
 use crate::common::foreread;
 use assert_cmd::cargo::cargo_bin;

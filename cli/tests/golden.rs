@@ -1,9 +1,10 @@
-//! What an earlier build wrote, read by this one: `golden/` has a file of each format on disk (docs/operation.md, "Formats").
+//! Reads files that an earlier build wrote: `golden/` has a file of each format on disk (docs/operation.md, "Formats").
 //!
 //! ```text
 //!   golden/trace.frt m.plan none.events model.toml cache/foreread-cache-2/...
 //! ```
-//! If a format takes the next number: remove `golden/`, then `FOREREAD_BLESS=1 cargo test --all-features golden` writes it.
+//! If the version number of a format changes: remove `golden/`, then `FOREREAD_BLESS=1 cargo test --all-features
+//! golden` writes it.
 
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};

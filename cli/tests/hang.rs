@@ -1,7 +1,7 @@
-//! A file system that does not answer: a FUSE server that is stopped, as a server of NFS that is gone. No command hangs at its end, and
-//! each ends by a signal.
+//! Tests with a file system that does not answer: a stopped FUSE server, which behaves like an unreachable NFS server.
+//! No command hangs at its end, and a signal ends each command.
 //!
-//! Needs FUSE and root, `run` and `record` also tracefs; else it is skipped.
+//! Needs FUSE and root; `run` and `record` also need tracefs. Otherwise the tests are skipped.
 
 use crate::common::first_line;
 use std::fs;

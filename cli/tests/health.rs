@@ -1,4 +1,4 @@
-//! `foreread health` of servers: one that greets, one of something else, none. Of mounts see `mount.rs`.
+//! Tests `foreread health` with servers: an NBD server, a server of another protocol, and none. `mount.rs` tests it with mounts.
 
 use crate::common::foreread;
 use std::io::Write;

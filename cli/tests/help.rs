@@ -1,4 +1,5 @@
-//! The help of every command fits one screen, and what is generated from the arguments is whole. Its words are in `snapshots/`.
+//! Tests that the help of every command fits one screen, and that the files generated from the arguments are complete.
+//! The texts are in `snapshots/`.
 
 use crate::common::foreread;
 use crate::common::help::{commands, fits};

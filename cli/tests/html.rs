@@ -1,4 +1,4 @@
-//! `--html`, end to end: a page is written beside the other results, with their JSON inside.
+//! End-to-end tests of `--html`: a page is written in addition to the other results, and embeds their JSON.
 
 use crate::common::foreread;
 use crate::common::html::inside;

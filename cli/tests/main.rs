@@ -1,4 +1,4 @@
-//! The tests of the command `foreread`, as one binary: linking is the slow part of a test build.
+//! The tests of the command `foreread` as one binary, because linking is the slow part of a test build.
 
 #[cfg(feature = "serve")]
 mod activation;

@@ -1,6 +1,7 @@
-//! A program that looks at names and dates alone: the blocks of inodes and folders that it waits for are recorded, planned and brought in.
+//! Tests with a program that only reads names and dates of files: the blocks of inodes and folders that it waits for
+//! are recorded, planned and read into the cache.
 //!
-//! Needs root, tracefs, mkfs.ext4 and a loop device, else it is skipped.
+//! Needs root, tracefs, mkfs.ext4 and a loop device; otherwise the tests are skipped.
 
 use crate::common::{Got, foreread, recorded};
 use foreread_trace::{Flags, Item, open};

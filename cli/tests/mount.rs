@@ -1,4 +1,4 @@
-//! `foreread mount` as people use it: it reports the mount, and unmounts on one signal, on two, or when killed.
+//! Tests `foreread mount` as users run it: it reports the mount, and unmounts after one signal, after two, or when it is killed.
 use crate::common::process::{can_mount, signal};
 use crate::common::{first_line, foreread};
 use foreread_trace::Item;

@@ -1,6 +1,7 @@
-//! Telemetry as a receiver gets it: spans of reads that add up, metrics of the page, and receivers that hang, refuse or are not there.
+//! Tests the telemetry that a receiver gets: the parts of a read's span add up, the metrics equal those of the page,
+//! and receivers hang, refuse or are missing.
 //!
-//! The receiver reads what it gets by the crate that OpenTelemetry generates of its protocol.
+//! The receiver parses the data with the crate that OpenTelemetry generates from its protocol.
 
 use crate::common::server::Server;
 use crate::common::{foreread, foreread_in};

@@ -1,4 +1,5 @@
-//! Files that are written: a link is not followed, and what is there is not replaced without `--force`, whatever option names it.
+//! Tests of output files: links are not followed, and existing files are not replaced without `--force`, for every
+//! option that names a file.
 
 use crate::common::foreread;
 use crate::common::outputs::no_command_follows_a_link;

@@ -1,4 +1,5 @@
-//! `plan`, `replay`, `warm`: plans of headers and of recorded runs, into the page cache, and what they refuse.
+//! Tests of `plan`, `replay` and `warm`: plans from headers and from recorded runs, reading them into the page cache,
+//! and refused input.
 
 use crate::common::{Got, foreread};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `foreread probe` from outside: a file, a model, a model file, and what is refused.
+//! End-to-end tests of `foreread probe`: a file, a model, a model file, and refused input.
 
 use crate::common::foreread;
 use std::path::Path;

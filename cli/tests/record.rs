@@ -1,6 +1,7 @@
-//! `foreread record` from outside: programs of which we know what they read, strace beside it, losses, signals, refusals.
+//! End-to-end tests of `foreread record`: programs whose reads are known, comparison with strace, lost events, signals,
+//! refused input.
 //!
-//! Needs root and tracefs, else it is skipped; what a test needs besides it names.
+//! Needs root and tracefs; otherwise the tests are skipped. A test that needs more names it.
 
 use crate::common::process::{children, eventually, instances, signal};
 use crate::common::recorded;

@@ -1,7 +1,7 @@
-//! `foreread record` of a process that runs already, beside another recorder, of a mapping; and the kernel's own decisions
-//! beside the kernel's tracepoints in an instance of tracefs that the test reads itself.
+//! Tests `foreread record` of a running process, next to another recorder, and of a mapping. Also compares the recorded
+//! readahead decisions of the kernel with its tracepoints, which the test reads itself in an instance of tracefs.
 //!
-//! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
+//! Needs root, tracefs and python3; otherwise the tests are skipped. A test that needs more names it.
 
 use crate::common::process::{instances, polls, signal, wait_until};
 use crate::common::recorded;

@@ -1,5 +1,5 @@
-//! `foreread serve` as a process: what clients ask for, no more and no less, is in the trace of `--record` when the server has
-//! been told to end, by whichever signal; what it logs; what it makes of odd paths and of a control group.
+//! Tests `foreread serve` as a process: when a signal ends the server, the trace of `--record` contains exactly the
+//! requests of the clients. Also tests the log, odd paths, and a control group.
 use crate::common::process;
 use crate::common::server::Server;
 use foreread::source::{Nbd, Source};

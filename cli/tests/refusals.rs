@@ -1,4 +1,4 @@
-//! Bad usage and bad input: one line that says what, where and what to do, exit code 2, never a panic.
+//! Tests of bad usage and bad input: one line that says what is wrong, where, and what to do; exit code 2, and never a panic.
 
 use crate::common::odd::survive_odd_arguments;
 #[cfg(all(

@@ -1,4 +1,5 @@
-//! `compare TRACE`: the format may be named, and a conversion changes no figure. The modes are those of the tests of the lab.
+//! Tests of `compare TRACE`: the format may be given, and converting a trace changes no figure. The lab's tests cover
+//! the replay modes.
 
 use crate::common::foreread;
 use serde_json::{Value, json};

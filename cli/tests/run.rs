@@ -1,6 +1,7 @@
-//! `run`, `record` and `replay` of a command: its exit code, its signals, its output; what `run` leaves behind.
+//! Tests `run`, `record` and `replay` with a command: its exit code, its signals and its output, and that `run` leaves
+//! nothing behind.
 //!
-//! Those of tracefs need root and tracefs, else they are skipped.
+//! Tests that use tracefs need root and tracefs; otherwise they are skipped.
 
 use crate::common::process::{instances, signal, wait_until};
 use assert_cmd::cargo::cargo_bin;

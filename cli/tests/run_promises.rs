@@ -1,8 +1,8 @@
-//! What `foreread run --by sample` promises of the program: nothing in it changes. Locks, descriptors, deleted files, small stacks, seccomp,
-//! forks, exec, stops and deaths are as without it.
+//! Tests what `foreread run --by sample` promises to a program: nothing changes for it. Locks, descriptors, deleted
+//! files, small stacks, seccomp, forks, exec, stops and exits behave as without it.
 //!
-//! Each program checks itself, and ends with 7 where all is as it should be. Without a C compiler, setpriv or what a slow disk needs the tests
-//! are skipped.
+//! Each program checks itself, and exits with 7 if everything is correct. Without a C compiler, setpriv or the tools
+//! for a slow disk the tests are skipped.
 
 use crate::common::process::{eventually, signal};
 use crate::tune::slow_disk::SlowDisk;

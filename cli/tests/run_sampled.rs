@@ -1,7 +1,8 @@
-//! `foreread run --by sample` on a slow disk, without any privilege: what it sees of a program, and what it leaves alone.
+//! Tests `foreread run --by sample` on a slow disk, without any privilege: which reads of a program it sees, and what
+//! it does not touch.
 //!
-//! The disk waits 2 ms for each read. A machine under load may look too rarely: each is tried until it sees enough, ten times at most.
-//! Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
+//! Each read of the disk takes 2 ms. On a loaded machine, samples may be too rare, so each test is repeated until it
+//! sees enough, at most ten times. Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
 
 use crate::tune::slow_disk::SlowDisk;
 use assert_cmd::cargo::cargo_bin;

@@ -1,5 +1,5 @@
-//! "Never printed": a canary in the name of a source, through every command that takes one. Whatever the command writes is
-//! looked at: stdout, stderr at the most talkative level of the log, JSON, HTML, metrics, event logs, recordings.
+//! Tests "Never printed": the name of a source contains a canary, and every command that accepts a source gets it. The
+//! tests search all output: stdout, stderr at the most detailed log level, JSON, HTML, metrics, event logs, recordings.
 #[cfg(feature = "mount")]
 use crate::common::process::can_mount;
 use crate::common::server::Server;

@@ -1,6 +1,7 @@
-//! What each command says: its help, and the text of runs that are the same each time, one file a command in `snapshots/`. And its JSON: schema and keys.
+//! Compares the texts of each command with `snapshots/`, one file per command: its help, and the output of
+//! deterministic runs. Also compares the schema and the keys of its JSON.
 //!
-//! `FOREREAD_BLESS=1 cargo test -p foreread-cli --all-features snapshots` writes the files; look at the difference.
+//! `FOREREAD_BLESS=1 cargo test -p foreread-cli --all-features snapshots` writes the files; check the difference.
 
 use crate::common::help::{commands, listed};
 use crate::common::snapshot::{entry, same};

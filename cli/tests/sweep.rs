@@ -1,4 +1,4 @@
-//! `foreread sweep`: cells agree with `compare`, and are measured once.
+//! Tests of `foreread sweep`: cells agree with `compare`, and are measured only once.
 
 use crate::common::foreread;
 use serde_json::Value;

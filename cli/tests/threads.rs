@@ -1,7 +1,8 @@
-//! Where the system refuses a thread or a process (`pids.max` of a control group) every command says so in one line: no panic, no command
-//! of the user left behind without us, no mount whose server is gone.
+//! Tests with a system that refuses to create threads or processes (`pids.max` of a control group): every command
+//! reports it in one line. There is no panic, no user's command keeps running alone, and no mount is left without a
+//! server.
 //!
-//! Needs root and a control group for processes, else it is skipped.
+//! Needs root and a control group for processes; otherwise the tests are skipped.
 
 use std::fs;
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! `import`, `export` and `trace`: what they write, what they refuse to overwrite, and that nothing half is left.
+//! Tests of `import`, `export` and `trace`: what they write, that they do not overwrite files, and that no incomplete
+//! file is left.
 
 use crate::common::foreread;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
-//! `foreread tune -- CMD` as a whole: a program is recorded, its reads are replayed on a model or on what the storage was
-//! measured to be, and it is said what to set; the trace stays, and nothing else.
+//! End-to-end tests of `foreread tune -- CMD`: a program is recorded, its reads are replayed on a model or on the
+//! measured storage, and the advice is printed. The trace is kept, and nothing else.
 //!
-//! Needs root and tracefs, else it is skipped; the slow disk needs nbdkit, nbdfuse and a loop device. What `tune` makes of a trace: `tune.rs` of the lab.
-//! Never: a figure of a probe, which is the machine's.
+//! Needs root and tracefs, otherwise the tests are skipped; the slow disk needs nbdkit, nbdfuse and a loop device. The
+//! lab's `tune.rs` tests the advice for a given trace. No test expects a measured value, because it depends on the
+//! machine.
 
 pub(crate) mod slow_disk;
 

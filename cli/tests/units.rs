@@ -1,4 +1,4 @@
-//! The units of systemd: what rights they have, as SECURITY.md says it, and that a mount works with those.
+//! Tests of the systemd units: they have the rights that SECURITY.md states, and a mount works with these rights.
 
 use crate::common::process::can_mount;
 use crate::common::server::Server;

@@ -1,7 +1,8 @@
-//! One disk and one program: every command that names a readahead names the same one or its neighbour, or says in the same sentence why not.
+//! Tests with one disk and one program: every command that recommends a readahead recommends the same value or a
+//! neighbouring one, or gives the reason in the same sentence.
 //!
-//! The disk answers after 2 ms and is the test's own (root, nbdkit, nbdfuse, a loop device); the recording is of a program that reads a file on it in
-//! order.
+//! The disk has a latency of 2 ms and is created by the test (root, nbdkit, nbdfuse, a loop device); the recorded
+//! program reads a file on it sequentially.
 
 use crate::common::recorded::{record, text};
 use crate::common::{Got, foreread};

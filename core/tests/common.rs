@@ -1,5 +1,5 @@
-//! A world around the machine for tests: answers every fetch in an order of the test's choosing and checks
-//! that what is served was really there. Never: a clock; time is the number of events.
+//! The environment of the machine in tests: it completes every fetch in an order that the test chooses, and checks that
+//! every served page was really present. There is no clock: time is the number of events.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use foreread_core::event::{Action, Class, Error, Event};

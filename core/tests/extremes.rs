@@ -1,4 +1,4 @@
-//! Numbers at the ends of their ranges, as a hostile event log has them: no event may end the process.
+//! Tests with numbers at the ends of their ranges, as in a hostile event log: no event may end the process.
 
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};

@@ -1,4 +1,4 @@
-//! Files of a listing: known without an open description, read ahead by `auto`, and forgotten.
+//! Tests of files in a listing: they are known without an open description, `auto` reads them ahead, and they are forgotten.
 
 use crate::common::{FILE, OPEN, World};
 use foreread_core::event::{Class, Event};

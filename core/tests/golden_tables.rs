@@ -1,4 +1,4 @@
-//! How golden tables are read: requests in, decisions out, through the whole machine. The formats stand in the tables.
+//! Reads golden tables: requests go in and decisions come out, through the whole machine. The tables describe their formats.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use crate::common::{FILE, World};

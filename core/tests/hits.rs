@@ -1,4 +1,5 @@
-//! Reads that a driver serves without asking: which pages allow it, and that such a read counts as any other.
+//! Tests of hits that a driver serves without asking the machine: which pages allow this, and that such a read counts
+//! like any other.
 
 use crate::common::{FILE, OPEN, World, test_policy};
 use crate::listed::policies;

@@ -1,4 +1,5 @@
-//! The policies that these tests run: those that serve reads. The tests of `foreread-history` are the same files with its list.
+//! The policies that these tests run: all policies that serve reads. The tests of `foreread-history` are the same files
+//! with its own list.
 
 use foreread_core::policy::{ALL, Info, PolicySpec, SpecError};
 

@@ -1,4 +1,4 @@
-//! The tests of foreread-core's public interface, as one binary: linking is the slow part of a test build.
+//! The tests of foreread-core's public interface as one binary, because linking is the slow part of a test build.
 
 mod common;
 mod extremes;

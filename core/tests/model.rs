@@ -1,7 +1,7 @@
-//! The machine beside a reference that keeps no cache at all, under random operations and completion orders.
+//! Compares the machine with a reference that has no cache at all, under random operations and completion orders.
 //!
-//! The reference is the world itself: it knows which bytes are held and how old they are, and it checks each served
-//! piece, each drop, and the books at every step. What proptest finds it shrinks to the shortest story.
+//! The reference knows which bytes are held and how old they are. At every step it checks each served piece, each drop,
+//! and the counters. proptest shrinks a failure to the shortest sequence of operations.
 
 use crate::common::{FILE, World, test_policy};
 use foreread_core::event::{Advice, Event, Mapping};

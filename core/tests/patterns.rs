@@ -1,4 +1,4 @@
-//! Decisions counted by pattern: each pattern by a story, and that they add up for every policy.
+//! Tests the counts of decisions by pattern: a sequence of reads for each pattern, and that the counts add up for every policy.
 
 use crate::common::{OPEN, World};
 use crate::listed::policies;

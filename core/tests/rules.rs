@@ -1,4 +1,4 @@
-//! One rule of the machine, one test: the ones that random stories and small worlds do not pin down by themselves.
+//! One test for each rule of the machine that random sequences and small environments do not cover by themselves.
 
 use crate::common::{FILE, OPEN, World, test_policy};
 use foreread_core::event::{Advice, Class, Error, Event};

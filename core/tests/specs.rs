@@ -1,5 +1,5 @@
-//! The notation `NAME:key=value,...`: what is read, what is refused and with which words, and that what is written
-//! reads back as the same policy.
+//! Tests of the notation `NAME:key=value,...`: what is accepted, what is refused and with which words, and that written
+//! text parses to the same policy.
 
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 

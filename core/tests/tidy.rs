@@ -1,4 +1,4 @@
-//! The rules of the house (docs/architecture.md), held by a test: what each room may do, how its files look.
+//! Checks the rules of docs/architecture.md: what each crate may do, and what its files look like.
 
 use crate::tree::{self, File, read, sources};
 

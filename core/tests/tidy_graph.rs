@@ -1,9 +1,10 @@
-//! The imports that the compiler does not check: no circle among the rooms of a crate, and none among the files of some
-//! rooms.
+//! Checks imports that the compiler does not check: there is no import cycle among the modules of a crate, and none
+//! among the files of some modules.
 //!
-//! A room is a folder or file directly below the `src` of a crate. Example: `use crate::queue::Reaper` in `reads.rs` is an import
-//! of `queue` by `reads`. If `queue.rs` imports `reads`, the test fails and prints both imports with their files.
-//! `lib.rs` and the driver's `driver.rs` compose: they import every file, and no file of the driver imports from it.
+//! A room, in this file, is a folder or file directly below the `src` of a crate. Example: `use crate::queue::Reaper`
+//! in `reads.rs` is an import of `queue` by `reads`. If `queue.rs` imports `reads`, the test fails and prints both
+//! imports with their files. `lib.rs` and the driver's `driver.rs` are exceptions: they may import every file, and no
+//! file of the driver imports from `driver.rs`.
 
 use crate::tree::{self, Graph};
 use std::collections::{BTreeMap, BTreeSet};

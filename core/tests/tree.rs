@@ -1,5 +1,5 @@
-//! What the rules of the house share: the files of the tree, their code without comments and tests, the modules that a file
-//! imports, and the search for a circle of imports.
+//! Shared code of the tidy tests: the files of the tree, their code without comments and tests, the modules that a file
+//! imports, and the search for an import cycle.
 //!
 //! Example: `lab/src/probe/run.rs` has `use super::super::report::{page, table::Row};`. [`imports`] gives
 //! `report::page` and `report::table::Row`, so the graph of the rooms of `lab` has an edge from `probe` to `report`. With
@@ -10,7 +10,7 @@
 //! report -> probe: lab/src/report/page.rs
 //! ```
 //!
-//! It relies on the formatter: what opens in a column closes in the same column.
+//! It relies on the formatter: a block ends in the column in which it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

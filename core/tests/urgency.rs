@@ -1,4 +1,4 @@
-//! Readahead that waits for a slot goes out by how soon its readers need it.
+//! Tests that waiting readahead is sent in the order in which readers will need it.
 
 use crate::common::{World, test_policy};
 use foreread_core::event::Class;

@@ -1,7 +1,8 @@
-//! Every sequence of operations and every order of completion in tiny worlds, and the loop that fails the Nth fetch.
+//! Runs every sequence of operations and every order of completion in tiny environments, and fails each Nth fetch in turn.
 //!
-//! A world has four to eight pages, a cache of four and two fetches in flight. Nothing is drawn: the tree of all
-//! choices is walked to a fixed depth by replaying each path from the start, and the count is printed.
+//! An environment has four to eight pages, a cache of four pages, and two fetches in flight. Nothing is random: the
+//! tree of all choices is walked to a fixed depth by replaying each path from the start, and the number of paths is
+//! printed.
 
 use crate::common::World;
 use foreread_core::event::Class;

@@ -1,4 +1,4 @@
-//! The chart: what it renders is valid, and the binary takes the arguments that it gives.
+//! Tests of the Helm chart: the rendered manifests are valid, and the binary accepts the arguments in them.
 
 use clap::Parser;
 use foreread_csi::Arguments;

@@ -1,4 +1,4 @@
-//! A plugin on a socket, its client, and what a test looks for in /proc.
+//! Shared code of the tests: a plugin on a socket, a client for it, and searches in /proc.
 
 pub mod gateway;
 

@@ -1,4 +1,4 @@
-//! What a node plugin is sent and does not do: each is one line, and leaves nothing behind.
+//! Tests with hostile requests to the node plugin: each is refused with one line, and leaves nothing behind.
 
 use crate::common::{Plugin, TestVolume, map, refused};
 use foreread_csi::spec::volume_capability::access_mode::Mode;

@@ -1,4 +1,5 @@
-//! The plugin as the kubelet uses it: by its socket, with real mounts. The tests need root, /dev/fuse and a command foreread that mounts.
+//! Tests the plugin as the kubelet uses it: through its socket, with real mounts. The tests need root, /dev/fuse and a
+//! `foreread` command with FUSE.
 
 mod chart;
 mod common;

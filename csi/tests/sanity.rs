@@ -1,4 +1,4 @@
-//! csi-sanity, the tests of Kubernetes for plugins: all of them against the real plugin with real mounts.
+//! Runs csi-sanity, Kubernetes' tests for plugins, against the real plugin with real mounts.
 
 use crate::common::Plugin;
 use std::fs;

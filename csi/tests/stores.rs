@@ -1,4 +1,4 @@
-//! A bucket with the keys of a Secret: they reach the store, and no argument, log or file that others can read.
+//! Tests with a bucket whose keys are in a Secret: the keys reach the store, but no argument, log or file that others can read.
 
 use crate::common::gateway::{Gateway, KEY, SECRET};
 use crate::common::{EPHEMERAL, Plugin, TestVolume, refused};

@@ -1,4 +1,5 @@
-//! Volumes of a folder: one mount for all pods, which outlives the plugin, and comes back where its server has ended.
+//! Tests with volumes from a folder: all pods share one mount, which outlives the plugin, and is mounted again if its
+//! server has ended.
 
 use crate::common::{EPHEMERAL, Plugin, TestVolume, foreread, refused, wait_until};
 use std::fs;

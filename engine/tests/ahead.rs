@@ -1,6 +1,6 @@
-//! A program's own `ObjectStore`: read as a source, and with readahead in front of it.
+//! Tests with a program's own `ObjectStore`: read as a source, and with readahead in front of it.
 //!
-//! Never: waits for a time. `ThrottledStore` is there to have requests overlap.
+//! No test waits for a fixed time. `ThrottledStore` makes requests overlap.
 
 use foreread::front::Ahead;
 use foreread::source::{Object, Source, SourceError};

@@ -1,7 +1,7 @@
-//! A client whose calls are futures, as a source: on runtimes of both kinds, driven or not, and with clients that never answer, panic,
-//! stop short or answer with too much.
+//! Tests with a source that is an async client: on runtimes of both kinds, driven or not, and with clients that never
+//! answer, panic, stop early or return too much.
 //!
-//! Never: waits for a time.
+//! No test waits for a fixed time.
 
 use crate::common::watch;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! One budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
+//! Tests of one budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
 
 use crate::common::{named, quiet, read_and_check, watch};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};

@@ -1,6 +1,6 @@
-//! Every byte of a real file, for each policy and pattern, through caches that are too small for it.
+//! Reads every byte of a real file, with each policy and pattern, through caches that are too small for it.
 //!
-//! The bytes name their own offset, so one misplaced byte is noticed. Never: a measurement.
+//! The bytes encode their own offset, so a misplaced byte is detected. Nothing is measured.
 
 use crate::common::{Rng, check_memory, quiet, read_and_check};
 use foreread::source::Io;

@@ -1,4 +1,4 @@
-//! The error of a source reaches the program that reads: by its type, whichever way the read waits.
+//! Tests that the error of a source reaches the reading program with its type, in whichever way the read waits.
 //!
 //! ```text
 //!   ReadError ──source()──► SourceError ──source()──► Jammed, the source's own type

@@ -1,4 +1,4 @@
-//! What several test files share. Never: a test.
+//! Helpers that several test files share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod device;

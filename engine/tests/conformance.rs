@@ -1,7 +1,7 @@
-//! One list of checks that every source has to pass, and one row for each source.
+//! A list of checks that every source has to pass, with one row for each source.
 //!
-//! A row makes a source whose bytes are the self-naming pattern of version 0, and says how it becomes version 1, if there is a way. A
-//! new kind of source is one line in `ROWS`. Never: what only one kind can do.
+//! A row creates a source with version 0 of a pattern that encodes offset and version, and changes it to version 1, if
+//! that is possible. A new kind of source is one line in `ROWS`. Behaviour that only one kind has is tested elsewhere.
 
 #[cfg(feature = "object")]
 use crate::common::stores::Kind;

@@ -1,5 +1,5 @@
-//! Each link of each store's chain of credentials, against services that answer as the real ones do: which credentials a request
-//! carries, when they are renewed, and what an error says. Every secret is a canary.
+//! Tests each link of each store's credential chain against simulated services that answer like the real ones: which
+//! credentials a request carries, when they are renewed, and the text of errors. Every secret is a canary.
 
 use crate::common::watch;
 use foreread::source::object::{Object, ObjectSettings};

@@ -1,5 +1,6 @@
-//! A cache on disk whose pieces machines share by a bucket: one copy from the store, and right bytes whatever the bucket has or says.
-//! Each test over every emulator that is installed; the others are named: `skipped: needs X`.
+//! Tests of a disk cache whose data machines share through a bucket: each piece is fetched once from the store, and the
+//! bytes are right whatever the bucket contains or answers. Each test runs with every emulator that is installed;
+//! missing ones are reported: `skipped: needs X`.
 //!
 //! ```text
 //!   machine a ──► folder a ─┬─► bucket (emulator behind a proxy) ──► the store (bytes in memory, counted)

@@ -1,4 +1,5 @@
-//! A cache on disk: right bytes whatever becomes of its folder, one copy for all processes, and its limits.
+//! Tests of the disk cache: the bytes are right whatever happens to its folder, all processes share one copy, and its
+//! limits hold.
 
 use crate::common::{Rng, alone, only, quiet, watch};
 use foreread::source::disk_cache::{

@@ -1,4 +1,4 @@
-//! A cache on disk that is filled before anything is read: every byte once, nothing twice, and no more than its limit.
+//! Tests of a disk cache that is filled before it is read: every byte is fetched once, and the cache stays within its limit.
 
 use crate::common::watch;
 use foreread::source::disk_cache::{

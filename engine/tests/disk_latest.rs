@@ -1,5 +1,5 @@
-//! An object whose first bytes are on the disk is opened by one request without a body, over every emulator that is installed; another version
-//! is noticed by that very request.
+//! Tests of objects whose first bytes are in the disk cache: opening them takes one request without a body, and this
+//! request detects another version. Runs with every emulator that is installed.
 
 use crate::common::stores::{Kind, Store as Bucket};
 use crate::common::{named, object_settings};

@@ -1,5 +1,5 @@
-//! Names of folders that an earlier mount listed: shown before the store has answered, never believed by an open, and nothing where the file
-//! that has them is not right. Over every emulator that is installed.
+//! Tests of folder listings from an earlier mount: they are shown before the store answers, an open does not trust
+//! them, and an invalid listing file is ignored. Runs with every emulator that is installed.
 
 use crate::common::object_settings;
 use crate::common::stores::{Kind, Store as Bucket};

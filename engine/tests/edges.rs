@@ -1,6 +1,7 @@
-//! The edges: the largest offsets, sizes of nothing and of one byte, short answers, the clock, signals, no more descriptors.
+//! Tests of edge cases: the largest offsets, sizes of zero and one byte, short answers, the clock, signals, and no free
+//! descriptors.
 //!
-//! Never: an edge that is only reasoned about.
+//! Every edge case is run, not only reasoned about.
 
 use crate::common::nbd as served;
 

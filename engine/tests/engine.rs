@@ -1,4 +1,4 @@
-//! Many sources behind one engine: they share the cache and its limits, never their bytes.
+//! Tests of many sources in one engine: they share the cache and its limits, but never their bytes.
 
 use crate::common::{Rng, named, quiet, read_and_check, watch};
 use foreread::eventlog::check_log;

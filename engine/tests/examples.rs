@@ -1,6 +1,6 @@
-//! The examples run, and print what they promise.
+//! Runs the examples and checks their output.
 //!
-//! Never: builds them; `cargo test` does.
+//! `cargo test` builds the examples, not this test.
 
 use std::process::Command;
 

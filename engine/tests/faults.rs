@@ -1,8 +1,9 @@
-//! Sources that fail: right bytes or the right error, nothing left behind, and the next read is clean.
+//! Tests of sources that fail: reads return the right bytes or the right error, nothing is left behind, and the next
+//! read succeeds.
 //!
-//! Never: an error that only a readahead met.
+//! An error of readahead alone never reaches a read.
 //!
-//! All faults that the engine is held against, and where (`every_fault_has_its_test` sees to it that the tests are there):
+//! All faults that the engine is tested with, and the tests (`every_fault_has_its_test` checks that they exist):
 //!
 //! | fault | what happens | tests |
 //! |---|---|---|

@@ -1,6 +1,6 @@
-//! Files that are odd, or that another program changes while they are read.
+//! Tests of unusual files, and of files that another program changes while they are read.
 //!
-//! Never: a check of what cannot be noticed (SEMANTICS.md names that).
+//! Changes that cannot be noticed are not tested (SEMANTICS.md lists them).
 
 use crate::common::device::LoopDevice;
 use crate::common::{check_memory, quiet, read_and_check};

@@ -1,4 +1,5 @@
-//! Real mounts: right bytes, one version under a number, no reader delayed by another's slow file, and a clean end.
+//! Tests with real mounts: the bytes are right, an inode number stands for one version, no reader is delayed by
+//! another's slow file, and the mount ends cleanly.
 
 use crate::common::{Rng, watch};
 use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, UnmountOutcome};

@@ -1,5 +1,5 @@
-//! The smoke form of the fuzz targets: the same functions, on seeded input and on mutations of real conversations. The long
-//! form: ./test-long fuzz.
+//! A short run of the fuzz targets: the same functions, with seeded input and with mutations of real conversations. The
+//! long run is ./test-long fuzz.
 
 use crate::common::{Rng, watch};
 use foreread::nbd::wire::{self, Request, command};

@@ -1,4 +1,5 @@
-//! Reads without the driver's lock: of bytes that are current, counted, and ended by the same errors as others.
+//! Tests of reads without the driver's lock: the bytes are current, the reads are counted, and the same errors end them
+//! as other reads.
 
 use crate::common::{Rng, named, watch};
 use foreread::eventlog;

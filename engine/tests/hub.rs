@@ -1,4 +1,5 @@
-//! Files and repositories of a Hugging Face Hub, against the hub of `foreread-testing`, which the client huggingface_hub accepts.
+//! Tests of files and repositories of a Hugging Face Hub, with the simulated hub of `foreread-testing`, which also
+//! works with the client huggingface_hub.
 
 use crate::common::{named, quiet, read_and_check, read_source as read, short_settings, watch};
 use foreread::source::object::{Object, ObjectSettings, Prefix};

@@ -1,7 +1,9 @@
-//! Cursors: `std::io` on a thread, tokio's and futures' traits in tasks, and what a conversion of an error keeps.
+//! Tests of cursors: `std::io` on a thread, the traits of tokio and futures in tasks, and what remains of an error
+//! after conversion.
 //!
-//! The bytes of a test source name their offset, so a cursor that loses its place is caught at the first read. Example: a poll
-//! with room for 64 KiB is pending; the next has room for 1,000 bytes; both see the bytes from the cursor's position on.
+//! The bytes of a test source encode their offset, so a cursor with a wrong position is detected at the first read.
+//! Example: a poll with a buffer of 64 KiB is pending; the next one has a buffer of 1,000 bytes; both get the bytes
+//! from the cursor's position on.
 
 use crate::common::{Rng, named};
 use foreread::io::ReadCursor;

@@ -1,5 +1,5 @@
-//! The engine's tests, as one binary: linking is the slow part of a test build. Orders of threads are apart
-//! (`shuttle.rs`), since they need another build of the driver.
+//! The engine's tests as one binary, because linking is the slow part of a test build. The tests of thread
+//! interleavings are separate (`shuttle.rs`), because they need another build of the driver.
 
 #![allow(
     clippy::disallowed_methods,

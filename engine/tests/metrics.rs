@@ -1,4 +1,5 @@
-//! The metrics are OpenMetrics that others can parse, say what the counters say, and the port stays within its limits.
+//! Tests of the metrics: other programs can parse them as OpenMetrics, they equal the counters, and the port stays
+//! within its limits.
 
 use crate::common::{named, quiet, read_and_check, watch};
 use foreread::front::metrics::{FrontView, MAX_STREAMS, MetricsServer, text};

@@ -1,12 +1,13 @@
-//! Reads of six threads while the storage fails in every way that its double knows, one after another: each read has the bytes of one
-//! version or an error, none hangs, and after each fault the next reads succeed.
+//! Six threads read while the storage fails in every way that its test double supports, one after another: each read
+//! gets the bytes of one version or an error, none hangs, and after each fault the next reads succeed.
 //!
 //! ```text
 //!   6 threads ──► reader ──► object over HTTP ──► a server that is honest, then wrong, then honest again, ...
 //!     ├─────────► reader ──► NBD ──► server ──► another reader of the same object
 //!     └─────────► reader ──► cache on disk of a third of it ──► shared folder of half of it ──► the same object
 //! ```
-//! 20 seconds; `FOREREAD_SECONDS=600 ./test-long mix` for ten minutes. The seed is printed, and `FOREREAD_SEED` takes one.
+//! It runs for 20 seconds, and with `FOREREAD_SECONDS=600 ./test-long mix` for ten minutes. The seed is printed, and
+//! `FOREREAD_SEED` sets it.
 
 use crate::common::nbd::Served;
 use crate::common::{Rng, watch};

@@ -1,5 +1,5 @@
-//! The NBD server and the NBD source: against each other, against clients that mean harm, and against other people's
-//! programs. Each peer that is missing is named: `skipped: needs X`.
+//! Tests of the NBD server and the NBD source: with each other, with hostile clients, and with other programs. A
+//! program that is missing is reported: `skipped: needs X`.
 
 use crate::common::nbd as served;
 

@@ -1,4 +1,4 @@
-//! Holes of a file: what the library says of them, and what NBD clients make of that.
+//! Tests of holes in a file: what the library reports about them, and what NBD clients do with that.
 
 use crate::common::nbd::{MIB, Served, has, run};
 use crate::common::{named, watch};

@@ -1,4 +1,4 @@
-//! TLS of the NBD server: other people's clients, a client by hand, and clients that mean harm.
+//! Tests of the NBD server's TLS: with clients of other projects, a handwritten client, and hostile clients.
 
 use crate::common::nbd::{Client, MIB, Served, has, run};
 use crate::common::tls::{Certificates, TlsClient, option, reply};

@@ -1,4 +1,4 @@
-//! TLS of the NBD source: other people's servers, servers and networks that mean harm, and certificates that do not serve.
+//! Tests of the NBD source's TLS: with servers of other projects, hostile servers and networks, and invalid certificates.
 
 use crate::common::nbd::{MIB, Peer, Served, has, read};
 use crate::common::tls::{Certificates, option};

@@ -1,6 +1,6 @@
-//! The order in which the NBD server serves clients: none waits for another that is slow, or for itself.
+//! Tests of the order in which the NBD server serves clients: no client waits for another client that is slow, or for itself.
 //!
-//! Never: a time that is measured. What would stand still ends after 20 s, and fails.
+//! No time is measured. A test that hangs is ended after 20 s, and fails.
 
 use crate::common::nbd as served;
 

@@ -1,5 +1,5 @@
-//! Objects over HTTP: deadlines, versions, what is asked for at once, and what an open brings. The wrong answers that every store may give are in
-//! `stores.rs`.
+//! Tests of objects over HTTP: deadlines, versions, concurrent requests, and the bytes that an open returns.
+//! `stores.rs` tests the wrong answers that every store may give.
 
 use crate::common::{Rng, named, quiet, read_source as read, short_settings, watch};
 use foreread::source::object::{Object, ObjectSettings};

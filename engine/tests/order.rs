@@ -1,4 +1,5 @@
-//! The order of files: what is read ahead before it is opened, how long it stays, and what becomes of it when its source changes.
+//! Tests of the order of files: what is read ahead before a file is opened, how long it is kept, and what happens when
+//! its source changes.
 
 use crate::common::watch;
 use foreread::source::{Mem, Source};

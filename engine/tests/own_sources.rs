@@ -1,6 +1,7 @@
-//! What becomes of a program's own source: its errors in one line, its panics, counts that are too large, and the end of its reader.
+//! Tests of a program's own source: its errors become one line; its panics, counts that are too large, and the end of
+//! its reader are handled.
 //!
-//! Never: waits for a time.
+//! No test waits for a fixed time.
 
 use crate::common::watch;
 use foreread::source::{Defaults, Source, SourceError};

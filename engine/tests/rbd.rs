@@ -1,6 +1,6 @@
-//! Ceph images as a source, on a real cluster of one machine. Without Ceph's packages: skipped by name.
+//! Tests of Ceph images as a source, on a real cluster of one machine. Without Ceph's packages the tests are skipped and named.
 //!
-//! Never: a cluster that outlives the tests (`CephCluster` sees to that).
+//! The cluster ends with the tests (`CephCluster` ensures that).
 
 use crate::common::{Rng, quiet, read_and_check, watch};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};

@@ -1,6 +1,8 @@
-//! The span of a read, as a subscriber of `tracing` sees it: parts that add up to its bytes, its stall, and an error.
+//! Tests of the span of a read, as a subscriber of `tracing` gets it: its parts add up to its bytes and its stall, and
+//! it records an error.
 //!
-//! Each test has a process: whether a span is enabled is cached for the process, and tests beside it have no subscriber.
+//! Each test runs in its own process, because `tracing` caches for the whole process whether a span is enabled, and
+//! other tests have no subscriber.
 
 use crate::common::alone;
 use foreread::source::Mem;

@@ -1,7 +1,9 @@
-//! Redirects of every store, by every status, to every kind of host, with every kind of credential: what the other server gets.
+//! Tests of redirects: for every store, every status, every kind of target host and every kind of credential, what the
+//! other server receives.
 //!
-//! A credential is a canary. The other server remembers its requests; none may hold one, in a header or in its URL, and none may name where it
-//! came from. Stores that sign their requests are refused with the name of the host.
+//! Credentials are canaries. The other server records its requests; none may contain a credential, in a header or in
+//! its URL, or reveal the origin. For stores that sign their requests, a redirect is an error with the name of the
+//! host.
 
 use crate::common::{object_settings, read_source, watch};
 use foreread::source::Source;

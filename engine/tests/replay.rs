@@ -1,6 +1,6 @@
-//! The event log of a live run, fed to a fresh machine, gives identical actions; a log that was touched does not.
+//! Tests that a fresh machine gives identical actions for the event log of a live run, and different ones for a modified log.
 //!
-//! Never: a log that panics anything.
+//! No log causes a panic.
 
 use crate::common::{Rng, named};
 use foreread::eventlog::{self, LogCheck, ReplayError};

@@ -1,5 +1,6 @@
-//! Servers as they are, behind real mounts: of a prefix, and of one object. A name that is there is shown or the listing fails; a file that
-//! was refused once is read by the next program; what takes long ends with its caller, and with the mount.
+//! Tests of realistic servers behind real mounts, of a prefix and of one object. An existing name is shown or the
+//! listing fails; a file that was refused once can be read by the next program; slow operations end with their caller,
+//! and with the mount.
 
 use crate::fuse::{Here, can_mount, mount_with, small};
 use crate::stores::{

@@ -1,8 +1,8 @@
-//! Orders of threads: the driver, its queue, its workers and its tasks under a scheduler that tries them.
+//! Tests of thread interleavings: the driver, its queue, its workers and its tasks under a scheduler that tries many orders.
 //!
-//! Empty unless built for it: `RUSTFLAGS='--cfg shuttle' cargo test -p foreread --no-default-features --test shuttle`. There
-//! no wait ends by its time, so a call that is forgotten is a deadlock, and told with the order that led to it.
-//! `FOREREAD_ORDERS` says how many orders each test tries. Never: real storage, real time.
+//! Empty unless built for it: `RUSTFLAGS='--cfg shuttle' cargo test -p foreread --no-default-features --test shuttle`.
+//! In this build no wait times out, so a lost wakeup is a deadlock, and is reported with the order that caused it.
+//! `FOREREAD_ORDERS` sets the number of orders for each test. There is no real storage and no real time.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! The spans of `tracing`: `open` around the opening of a source by name, `fetch` around a read of the source.
+//! Tests of the spans of `tracing`: `open` covers the opening of a source by name, `fetch` covers a read of the source.
 //!
 //! Example: a reader without worker threads reads 4 KiB. The span `fetch` is entered on the caller's thread, with `offset` and
 //! `bytes`. Names of sources are shown without their secrets.

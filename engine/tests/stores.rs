@@ -1,6 +1,6 @@
-//! Every store of objects, against its emulator and against a bucket in memory: objects, folders, odd keys, each fault, and what real
-//! servers write otherwise than the documents say. Each table holds for all stores; where a protocol cannot say something, its row says why.
-//! A real server that is missing is named: `skipped: needs X`.
+//! Tests of every object store, with its emulator and with a bucket in memory: objects, folders, odd keys, each fault,
+//! and differences between real servers and their documentation. Each table holds for all stores; if a protocol cannot
+//! express something, its row gives the reason. A real server that is missing is reported: `skipped: needs X`.
 
 use crate::common::emulators::{Cloud, Emulator};
 use crate::common::gateway::{Gateway, SECRET};

@@ -1,6 +1,6 @@
-//! Sources whose bytes arrive one after the other: a read that waits for the first goes on before the last have arrived.
+//! Tests of sources whose bytes arrive in parts: a read that waits for the first bytes continues before the last have arrived.
 //!
-//! Never: a time that is measured; latches say what may go on.
+//! No time is measured; latches control the order.
 
 use crate::common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;

@@ -1,6 +1,7 @@
-//! Reads by tasks: with every kind of source, several runtimes, given up at every point, and beside reads that block.
+//! Tests of reads by async tasks: with every kind of source and several runtimes, cancelled at every point, and next to
+//! blocking reads.
 //!
-//! Never: a time that is measured.
+//! No time is measured.
 
 use crate::common::{Rng, alone, check_memory, named, quiet, watch};
 use foreread::source::{Mem, Source};

@@ -1,7 +1,8 @@
-//! Files by io_uring: forbidden, failing in the middle, at its limits, and left behind with transfers under way.
+//! Tests of files read with io_uring: if it is forbidden, if it fails in the middle, at its limits, and dropped with
+//! transfers in flight.
 //!
-//! Where the kernel has to misbehave, the test runs itself again under strace, which makes the system call fail. Never: what holds
-//! for every source (`conformance.rs`), or for every way to read a file (`files.rs`, `bytes.rs`).
+//! If the kernel has to fail, the test runs itself again under strace, which makes the system call fail. Properties of
+//! every source are tested in `conformance.rs`, and of every way to read a file in `files.rs` and `bytes.rs`.
 
 use crate::common::{Rng, check_memory, only, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};

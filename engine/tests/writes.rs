@@ -1,4 +1,4 @@
-//! Writing: through the server and the reader to the source, and never a byte of before for a read that begins later.
+//! Tests of writes through the server and the reader to the source: a read that starts after a write never returns old bytes.
 
 use crate::common::nbd as served;
 

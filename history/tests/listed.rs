@@ -1,4 +1,4 @@
-//! The policies that these tests run: those of this crate.
+//! The policies that these tests run: all policies of this crate.
 
 use foreread_core::policy::Info;
 use foreread_history::{OPPONENTS, PUBLISHED};

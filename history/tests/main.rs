@@ -1,6 +1,6 @@
-//! The tests of foreread-history, as one binary: linking is the slow part of a test build.
+//! The tests of foreread-history as one binary, because linking is the slow part of a test build.
 //!
-//! Tests that hold for every policy are those of `foreread-core`, with this crate's list in `listed`.
+//! The tests that apply to every policy are those of `foreread-core`, with this crate's list in `listed`.
 
 #[path = "../../core/tests/common.rs"]
 mod common;

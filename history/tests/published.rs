@@ -1,4 +1,4 @@
-//! What the published policies alone do.
+//! Tests of behaviour that only the published policies have.
 
 use crate::common::World;
 use crate::patterns::{by_pattern, ones, story};

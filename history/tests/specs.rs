@@ -1,4 +1,4 @@
-//! The notation `NAME:key=value,...` of the policies of this crate: values, refusals, and which names are listed.
+//! Tests of the notation `NAME:key=value,...` for the policies of this crate: values, errors, and which names are listed.
 
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_history::{OPPONENTS, PUBLISHED, parse, parse_spec, policies};

@@ -1,4 +1,4 @@
-//! A trace of a program, made of its items.
+//! Makes a program's trace from items.
 
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_trace::{Header, Import, Item, LeftOut, Level};

@@ -1,4 +1,4 @@
-//! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
+//! Tests of `compare` from plan to table, on models: published figures that the lab must reproduce, and the lab's own rules.
 
 use foreread_lab::compare::{self, CompareError, ComparePlan};
 use foreread_lab::report::table::Style;

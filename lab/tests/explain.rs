@@ -1,4 +1,4 @@
-//! What `explain` reports of small traces: the files are the row that `compare` shows of the same run, and rules have their names.
+//! Tests of `explain` with small traces: the files add up to the row that `compare` shows for the same run, and rules have names.
 
 use crate::common::replay_of;
 use foreread_core::event::Advice;

@@ -1,7 +1,7 @@
-//! The limits beside the rows of a comparison: no row is below the bound, hardly a policy beats the oracle, and the oracle
-//! reads gaps and nothing else that no reader wants.
+//! Compares limits with the rows of a comparison: no row is below the bound, few policies beat the oracle, and of the
+//! bytes that no reader wants the oracle reads only gaps.
 //!
-//! Small sizes, so that every workload, model and policy of the house can meet.
+//! Sizes are small, so that every workload can be combined with every model and policy.
 
 mod search;
 

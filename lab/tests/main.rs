@@ -1,4 +1,4 @@
-//! The lab's tests, as one binary: linking is the slow part of a test build.
+//! The lab's tests as one binary, because linking is the slow part of a test build.
 
 mod common;
 mod compare;

@@ -1,11 +1,11 @@
-//! What is read through mappings in little memory, predicted and live: the simulator with `linux-6.18`, and the running kernel in a control
-//! group on a loop device of ours. Bytes, never times.
+//! Compares predicted and real bytes that are read through mappings with little memory: the simulator with
+//! `linux-6.18`, and the running kernel in a control group on a loop device. Times are not compared.
 //!
 //! ```text
 //!   workload ──► simulator, cache of the group's size ──► bytes ─┐
 //!        └─────► plan ──► player.py in the group ──► /sys/block/loopN/stat
 //! ```
-//! Asks for root, loop devices, mkfs.ext4, python3 and a memory controller, and says so where they are missing.
+//! Needs root, loop devices, mkfs.ext4, python3 and a memory controller; if one is missing, the test reports it.
 
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;

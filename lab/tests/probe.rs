@@ -1,4 +1,4 @@
-//! Probing a model in virtual time gives back its figures, and a model file.
+//! Tests that a probe of a model in virtual time returns the parameters of the model, and a model file.
 
 use foreread_lab::compare::{self, CompareOn};
 use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, probe, verify};

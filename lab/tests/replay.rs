@@ -1,6 +1,7 @@
-//! Replays in the simulator: hand-made traces on a device that takes the same time for every page, to the nanosecond.
+//! Tests of replays in the simulator: handmade traces on a device that takes the same time for every page, checked to
+//! the nanosecond.
 //!
-//! Never: a real file (`replay_live.rs`), or a format of traces.
+//! Real files are tested in `replay_live.rs`, and trace formats in the crate `trace`.
 
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;

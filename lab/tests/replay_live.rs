@@ -1,6 +1,6 @@
-//! Replays on a real file, through the engine and through the page cache: order, pauses, and what is refused.
+//! Tests of replays on a real file, through the engine and through the page cache: order, pauses, and refused input.
 //!
-//! Never: a measured time but as a lower bound that no machine can be below.
+//! Measured times are only compared with a lower bound that holds on every machine.
 
 use crate::replay::trace_of;
 use foreread_core::machine::Config;

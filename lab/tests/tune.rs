@@ -1,6 +1,6 @@
-//! What `tune` advises for small traces on models: a gain where there is one, and nothing where there is none.
+//! Tests of the advice of `tune` for small traces on models: it reports a gain if there is one, and otherwise none.
 //!
-//! Never: a probe of a real storage (`probe.rs`), or the clock.
+//! No real storage is probed (see `probe.rs`), and the clock is not used.
 
 use crate::common::replay_of;
 use foreread_lab::compare::{self, ComparePlan};

@@ -1,5 +1,5 @@
-//! `--vary` from text to series: each value is the comparison that it would be alone, and what does not fit is said
-//! before anything runs.
+//! Tests of `--vary` from text to series: each value gives the same comparison as it does alone, and invalid input is
+//! reported before anything runs.
 
 use foreread_lab::compare::vary::{self, Vary, VaryError};
 use foreread_lab::compare::{self, ComparePlan};

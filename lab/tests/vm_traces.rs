@@ -1,6 +1,6 @@
-//! [Crume 2014]'s four workloads as a real virtual machine makes them (`lab/traces`): that they can be read, and are what their page
-//! says. With FOREREAD_VM_TRACES=FOLDER the four of that folder are looked at, as far as every recording has to be alike
-//! (`./test-long vm` records anew).
+//! Tests of [Crume 2014]'s four workloads, recorded from a real virtual machine (`lab/traces`): the traces can be read,
+//! and agree with their page. If FOREREAD_VM_TRACES names a folder, its four traces are checked for the properties that
+//! every recording must have (`./test-long vm` records new ones).
 
 use foreread_lab::replay::{Mode, Part, Replay, load};
 use foreread_trace::{Item, Level, Op, Record};

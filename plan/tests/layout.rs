@@ -1,4 +1,4 @@
-//! Headers: files made here by hand or by the formats' own libraries, and damaged ones.
+//! Tests of headers: files made by hand or by the formats' own libraries, and damaged files.
 
 use foreread_plan::layout::{self, FORMATS, Format, LayoutError, Names, Part, ReadAt, parts};
 use std::cell::Cell;

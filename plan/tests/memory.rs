@@ -1,4 +1,4 @@
-//! Memory has a cap, whatever a header holds. Alone in its binary: it looks at the process as a whole.
+//! Tests that memory is limited, whatever a header contains. This is a binary of its own because it measures the whole process.
 
 use foreread_plan::layout::{Format, Names, parts};
 use foreread_plan::runs::MAX_BYTES;

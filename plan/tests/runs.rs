@@ -1,4 +1,4 @@
-//! Runs put together: the example of the module, shares of runs, limits.
+//! Tests of merged runs: the example of the module, shares of runs, limits.
 
 use foreread_plan::runs::{Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};

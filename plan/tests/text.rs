@@ -1,4 +1,4 @@
-//! A plan as text: read again as it was written, and refused where it is damaged.
+//! Tests of plans as text: a written plan is read back unchanged, and a damaged one is refused.
 
 use foreread_plan::text::{looks_like_one, read, write};
 use foreread_plan::{Plan, PlanFile, PlanRange};

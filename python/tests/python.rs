@@ -1,9 +1,9 @@
-//! The package as Python sees it: pytest on the module that cargo has built, with the Python files beside it.
+//! Tests the package from Python: pytest with the module that cargo has built, next to the Python files.
 //!
-//! Nothing is built twice: `./setup` makes an environment with pytest, numpy and fsspec (`target/python`), this test puts the
-//! shared library beside `foreread/*.py` in a folder and runs `python/tests/test_*.py` there. `./test-long wheel` is the test
-//! that builds and installs a wheel. FOREREAD_PYTHON names another interpreter; a free-threaded one needs a module that PYO3_PYTHON
-//! has named it for (`python/free-threaded`).
+//! Nothing is built twice: `./setup` creates an environment with pytest, numpy and fsspec (`target/python`); this test
+//! copies the shared library next to `foreread/*.py` in a folder and runs `python/tests/test_*.py` there. `./test-long
+//! wheel` builds and installs a wheel. FOREREAD_PYTHON sets another interpreter; a free-threaded one needs a module
+//! that was built with the same interpreter as PYO3_PYTHON (`python/free-threaded`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

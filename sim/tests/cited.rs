@@ -1,14 +1,14 @@
-//! Published figures of devices, and how far a preset is from them.
+//! Compares each preset with published figures of devices.
 //!
-//! Each figure is one that a reader can measure: reads for each second at a depth, the time of one read alone, or a rate. The model
-//! runs the same thing in a closed loop, and the error is model / published - 1. A preset states the median of the absolute
-//! errors; a test computes it, so the text cannot differ from the model.
+//! Each figure can be measured by a reader: reads per second at a queue depth, the time of a single read, or a rate.
+//! The model runs the same measurement in a closed loop, and the error is model / published - 1. A preset states the
+//! median of the absolute errors; a test computes it, so the text cannot differ from the model.
 //!
 //! ```text
 //!   hdd-7200   time of a random 4 KiB read   published 11.56 ms    model 12.38 ms  +7 %
 //!              rate from the start           published 255 MB/s    model 250 MB/s  -2 %    median 5 %
 //! ```
-//! It does not fit: the figures of presets that comparisons were published with stay as they are.
+//! Nothing is fitted: presets that were used in published comparisons keep their values.
 
 use foreread_sim::device::Command;
 use foreread_sim::device::presets::{PRESETS, Preset, find};

@@ -1,8 +1,8 @@
-//! The disk that turns against real ones: service times of requests, measured by the authors of DiskSim.
+//! Compares the rotating disk model with real disks: service times of requests, measured by the authors of DiskSim.
 //!
-//! Three figures of each drive are fitted to the first half of its trace (least squares, no search, no draw), the
-//! device is built from them and given the second half at the times of the trace, and what it takes is compared with
-//! what was measured, for reads farther than 512 sectors from the request before them:
+//! Three parameters of each drive are fitted to the first half of its trace (least squares, no search, no random
+//! numbers). A device with these parameters gets the second half at the times of the trace, and its service times are
+//! compared with the measured ones, for reads farther than 512 sectors from the previous request:
 //!
 //! ```text
 //!   T = o + k * sqrt(distance / capacity) + turn * U(0, 1) + e * sectors
@@ -11,9 +11,10 @@
 //!   demerit      rms horizontal distance of the two distributions / mean measured
 //! ```
 //!
-//! The traces are not in the tree: `FOREREAD_TRACES` names a directory that holds them (`NAME.trace` or
-//! `NAME.trace.gz`, also in a directory `disksim` below it). A cut of one is, with bounds as loose as so few requests
-//! need. Never: reads near the last request, which a drive's buffer answers, or writes.
+//! The traces are not in the repository: `FOREREAD_TRACES` names a directory that contains them (`NAME.trace` or
+//! `NAME.trace.gz`, also in a directory `disksim` below it). Only an excerpt of one trace is included, with wide bounds
+//! because it has few requests. Writes are not compared, and neither are reads near the last request, because a drive's
+//! buffer serves them.
 
 use foreread_sim::device::hdd::{BufferModel, Hdd, HddModel, Seek, TrackRates};
 use foreread_sim::device::{Command, Device};

@@ -1,6 +1,6 @@
-//! `Preset::least_ns` is a lower bound: no mix of commands that brings in this many different bytes ends earlier.
+//! Tests that `Preset::least_ns` is a lower bound: no combination of commands that reads this many different bytes ends earlier.
 //!
-//! Never: a bound that is merely small. For each device some mix must come near it, or it would say nothing.
+//! The bound must also be tight: for each device some combination of commands comes near it.
 
 use foreread_sim::device::Command;
 use foreread_sim::device::presets::{PRESETS, Preset};

@@ -1,6 +1,6 @@
-//! The devices of today, which are not calibrated: they must have the shape that general knowledge gives them.
+//! Tests of the models of current devices, which are not calibrated: they must behave as is generally known of such devices.
 //!
-//! Never: a figure that claims to be a product's.
+//! No figure claims to be that of a product.
 
 use foreread_sim::device::Command;
 use foreread_sim::device::presets;

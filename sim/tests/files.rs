@@ -1,7 +1,7 @@
-//! Programs that open many files of a listing, in order and otherwise: what `auto` gains, and what it wastes.
+//! Tests with programs that open many files of a listing, in order or not: what `auto` gains, and what it wastes.
 //!
-//! Example: 1,000 files of 12 KiB in order on `object-near` are 1,000 round trips for a policy that does not know the order, and
-//! as many in 16 requests at a time for one that does.
+//! Example: 1,000 files of 12 KiB that are read in order on `object-near` take 1,000 round trips one after the other
+//! with a policy that does not know the order, and 1,000 requests, 16 at a time, with a policy that does.
 
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;

@@ -1,4 +1,5 @@
-//! `auto` over a link of 30 ms and 200 MB/s, on which 256 MiB take 1.34 s: what a cold mount of an object store sees.
+//! Tests of `auto` over a link with 30 ms latency and 200 MB/s, on which 256 MiB take 1.34 s: the conditions of a newly
+//! mounted object store.
 
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;

@@ -1,6 +1,6 @@
-//! The simulator's own rules: mapped pages, hints, jobs that follow each other, and when a run is over.
+//! Tests of the simulator's own rules: mapped pages, hints, jobs that follow each other, and the end of a run.
 //!
-//! Never: a published figure (the lab's tests have those).
+//! Published figures are checked in the lab's tests.
 
 use foreread_core::event::Advice;
 use foreread_core::machine::Config;

@@ -1,4 +1,4 @@
-//! Memory has a cap, whatever a trace holds. Alone in its binary: it looks at the process as a whole.
+//! Tests that memory is limited, whatever a trace contains. This is a binary of its own because it measures the whole process.
 
 use foreread_trace::catalog::ALL;
 use foreread_trace::format::{Output, Pairs};
