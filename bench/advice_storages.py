@@ -1,7 +1,7 @@
-"""The storages of bench/advice-tried: each can be made cold, and says which means exist for it.
+"""The kinds of storage of bench/advice-tried: each can be made cold, and lists the means of readahead that exist for it.
 
-A disk is ext4 on a loop device of bench/behind-a-link. A bucket is what versitygw serves over a link with a delay, mounted by rclone: no device, and
-its pages go when a file is opened. An export is nbdkit with a delay, for programs that speak NBD.
+A disk is ext4 on a loop device of bench/behind-a-link. A bucket is served by versitygw over a link with a delay, and mounted by rclone:
+it has no device, and opening a file drops its cached pages. An export is nbdkit with a delay, for programs that speak NBD.
 """
 import contextlib
 import json

@@ -1,5 +1,5 @@
 """Disks and nodes that a measurement makes for itself, as root: ext4 on a loop device, a limit of its rate, a disk that fails, a network
-namespace. Each is a context manager, and removes what it made. `Skip` says what this machine lacks.
+namespace. Each is a context manager, and removes what it made. `Skip` names what this machine lacks.
 """
 import contextlib
 import os

@@ -5,7 +5,7 @@
 EXAMPLES is the folder of `cargo build --release --example mount_from_config --example create_manifest --features
 manifest,event_log` in the crate's own folder (cmake and clang are needed). The example takes its names from a manifest that is made
 before the mount, so it lists nothing, and shows the bucket at DIR/b. Part size (8 MiB) and throughput (10 Gbit/s) are mount-s3's defaults;
-its memory is half of this machine's here, since the example would take its least of 512 MiB.
+its memory is half of this machine's, because the example would otherwise use its minimum of 512 MiB.
 """
 import json
 import os

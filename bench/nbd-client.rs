@@ -1,13 +1,13 @@
-//! The client of bench/nbd-vs-nbdkit and bench/nbd-clients: std alone, one request at a time but for `random`, so that what is
-//! measured is the server. The scripts build it with `rustc -O`.
+//! The client of bench/nbd-vs-nbdkit and bench/nbd-clients: it uses only std, and sends one request at a time except for `random`, so that the
+//! server is measured. The scripts build it with `rustc -O`.
 //!
-//!   nbd-client SOCKET hot BYTES SECONDS SPAN      reads of BYTES in order, over and over the first SPAN bytes: reads a second
-//!   nbd-client SOCKET seq BYTES COUNT             COUNT reads in order from 0 on: seconds
+//!   nbd-client SOCKET hot BYTES SECONDS SPAN      sequential reads of BYTES, repeatedly over the first SPAN bytes: reads per second
+//!   nbd-client SOCKET seq BYTES COUNT             COUNT sequential reads from 0 on: seconds
 //!   nbd-client SOCKET sorted BYTES COUNT SEED     COUNT reads at sorted random places: seconds
 //!   nbd-client SOCKET random BYTES COUNT DEPTH    COUNT reads at random places, DEPTH at once: seconds, the longest in milliseconds
-//!   nbd-client SOCKET clients IDLE ACTIVE SECONDS   bytes of each active client, one a line; its 4 KiB reads are in order
+//!   nbd-client SOCKET clients IDLE ACTIVE SECONDS   bytes of each active client, one per line; it reads 4 KiB sequentially
 //!
-//! Never: looks at the bytes; the tests do.
+//! It does not check the bytes; the tests do.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-"""What is read in the measurements over a slow link, how long it takes at least, and one run of it: for bench/remote-vs-peers and bench/remote-stores."""
+"""The read patterns of measurements over a slow link, their minimum time, and a run of each: for bench/remote-vs-peers and bench/remote-stores."""
 import concurrent.futures
 import mmap
 import os

@@ -1,7 +1,7 @@
-"""An S3 server behind a link of a chosen round trip and bandwidth, for the measurements in this folder.
+"""An S3 server behind a link with a given round-trip time and bandwidth, for the measurements in this folder.
 
 versitygw serves a folder of SCRATCH (default: /var/tmp); engine/examples/slow_link.rs runs in front of it. `env` makes
-foreread, rclone and s3fs go through the link; `direct` goes past it, to fill buckets. `requests()` counts what reached
+foreread, rclone and s3fs go through the link; `direct` bypasses it, to fill buckets. `requests()` counts the requests that reached
 the server, from its access log.
 """
 import os
