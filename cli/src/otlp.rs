@@ -1,4 +1,5 @@
-//! Telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the same metrics as the Prometheus page.
+//! Sends telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the same metrics as on
+//! the Prometheus page.
 //!
 //! Enabled if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver; the SDK reads the other variables. No read waits for a receiver:
 //! spans go into a bounded queue, and the command waits at most [`END_LIMIT`] for it at its end.

@@ -45,7 +45,7 @@ pub struct TraceError {
     pub what: String,
     /// The file.
     pub path: PathBuf,
-    /// Where in it.
+    /// Position in the file.
     pub place: TracePosition,
     /// What to do about it.
     pub remedy: String,

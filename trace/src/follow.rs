@@ -43,7 +43,7 @@ pub type Names = Box<dyn Fn(FileKey) -> FileInfo + Send>;
 /// A descriptor that was open before the first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenBefore {
-    /// Its number.
+    /// Number of the descriptor.
     pub descriptor: i32,
     /// Its file, if it is a regular file.
     pub place: Option<FileKey>,

@@ -72,9 +72,9 @@ pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, Tr
 
 /// The destination of a trace.
 pub struct Output {
-    /// Its name in errors.
+    /// Path of the destination, for errors.
     pub path: std::path::PathBuf,
-    /// Where the bytes go.
+    /// Writer for the bytes.
     pub to: Box<dyn Write + Send>,
 }
 

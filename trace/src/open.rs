@@ -26,7 +26,7 @@ pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceErro
     open_watched(paths, format, &Watch::default())
 }
 
-/// Like [`open`], but `watch` reports progress.
+/// Like [`open()`], but `watch` reports progress.
 pub fn open_watched(
     paths: &[PathBuf],
     format: Option<&str>,
@@ -44,7 +44,7 @@ pub fn open_watched(
     read(inputs.collect::<Result<_, _>>()?, format)
 }
 
-/// Like [`open`], for inputs that are already open.
+/// Like [`open()`], for inputs that are already open.
 pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
     let path = inputs.first().ok_or_else(none)?.path().to_path_buf();
     let (format, pairs) = match format {

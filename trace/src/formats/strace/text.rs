@@ -333,8 +333,8 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
 // | option | a line begins with | which is |
 // |---|---|---|
 // | `-ttt` | `1700000000.123456` | since 1970 |
-// | `-tt`, `-t` | `13:05:59.123456`, `13:05:59` | the time of day; where it falls by more than half a day, midnight has passed |
-// | `-r` | `0.000123` | since the line before, of whatever thread |
+// | `-tt`, `-t` | `13:05:59.123456`, `13:05:59` | the time of day; if it falls by more than half a day, midnight has passed |
+// | `-r` | `0.000123` | since the previous line of any thread |
 // | none | | unknown |
 //
 // With `-t` many calls have the same time. If a line has another time next to that of `-r`, the other is used, because
