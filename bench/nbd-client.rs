@@ -1,5 +1,5 @@
-//! The client of bench/nbd-vs-nbdkit and bench/nbd-clients: it uses only std, and sends one request at a time except for `random`, so that the
-//! server is measured. The scripts build it with `rustc -O`.
+//! The client of bench/nbd-vs-nbdkit and bench/nbd-clients: it uses only std, and sends one request at a time except
+//! for `random`, so that the server is measured. The scripts build it with `rustc -O`.
 //!
 //!   nbd-client SOCKET hot BYTES SECONDS SPAN      sequential reads of BYTES, repeatedly over the first SPAN bytes: reads per second
 //!   nbd-client SOCKET seq BYTES COUNT             COUNT sequential reads from 0 on: seconds

@@ -218,7 +218,7 @@ impl TryFrom<Vec<String>> for Lacks {
         let mut lacks = Lacks::default();
         for name in &names {
             let named = Lacks::NAMED.into_iter().find(|(known, _)| known == name);
-            let unknown = || format!("'{name}' is not known information that a trace may lack");
+            let unknown = || format!("unknown name '{name}' in the list of what the trace lacks");
             let (_, field) = named.ok_or_else(unknown)?;
             *field(&mut lacks) = true;
         }

@@ -1,7 +1,7 @@
-//! Columns of a Parquet file on S3 by parquet's own reader, with and without readahead in front of its store.
+//! Reads columns of a Parquet file on S3 with parquet's own reader, with and without readahead in front of its store.
 //!
-//! `parquet-ahead alone|ahead PATH [COLUMN...]`: reads all columns, or those named, and prints seconds and rows. The bucket is `bucket`, its
-//! server and account those of the environment. `bench/ahead-vs-alone` runs it.
+//! `parquet-ahead alone|ahead PATH [COLUMN...]` reads all columns, or the given ones, and prints seconds and rows. The
+//! bucket is `bucket`; its server and account come from the environment. `bench/ahead-vs-alone` runs it.
 
 #![allow(
     deprecated,

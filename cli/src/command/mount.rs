@@ -213,7 +213,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
 /// Whether the folder already shows the source.
 ///
 /// # Errors
-/// It shows another source of foreread.
+/// The folder shows another source of foreread.
 fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
     // The files of the mount are not touched, because its server may hang.
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());

@@ -156,7 +156,7 @@ impl Log {
             "the file is damaged; cut it before this line",
         );
         let late = (
-            "the first wait is not at the start",
+            "the first wait comes too late in the log",
             "record it again with fio 3.31 or later, whose logs have times",
         );
         let clock = self.clock_ns.ok_or(late)?;

@@ -59,7 +59,7 @@ fn errors_name_their_line() {
     refused(
         "fio",
         v2(&late),
-        "the first wait is not at the start: t, line 6003; ",
+        "the first wait comes too late in the log: t, line 6003; ",
     );
     let unknown = "unknown key 'speed' of the format fio: t; fio has no keys";
     refused("fio:speed=2", v2(""), unknown);
