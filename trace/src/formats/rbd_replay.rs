@@ -26,7 +26,6 @@ use crate::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Re
 use std::collections::{HashMap, VecDeque};
 
 mod read;
-mod write;
 
 /// Maximum number of threads at one time: each is a thread of the replayer.
 pub const MAX_THREADS: usize = 1 << 12;
@@ -41,7 +40,7 @@ pub static FORMAT: Format = Format {
     )],
     detect,
     import,
-    export: Some(write::export),
+    export: None,
 };
 
 fn detect(head: &[u8]) -> Fit {

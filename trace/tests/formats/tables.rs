@@ -1,4 +1,4 @@
-//! Tables and rbd-replay: what is written is read again as it was, what is too large or too late is refused.
+//! Tables: what is written is read again as it was, what is too large or too late is refused.
 
 use super::traces::{Read, read_bytes, refused, write};
 use foreread_core::event::Advice;
@@ -102,74 +102,6 @@ fn spc_keeps_places_and_times() {
     let error = write("spc", &Header::default(), &items).expect_err("no time");
     let what = "spc needs times, and this trace has none: out, record 4; write it as csv or in the own format";
     assert_eq!(error, what);
-}
-
-/// A trace with dependencies keeps them; one with times waits for its first record; one with neither goes one by one.
-#[test]
-fn rbd_replay_records_dependencies() {
-    let after = |record, end, delay_ns| After {
-        record,
-        end,
-        delay_ns,
-    };
-    let header = Header::default();
-    let of = |reading: &str, items: &[Item]| {
-        let items = [&[file("vm", None), file("vm@base", None)], items].concat();
-        let (read, left_out) = again("rbd-replay", reading, &header, &items);
-        let after: Vec<Vec<After>> = read.records().iter().map(|r| r.after.clone()).collect();
-        (read, after, left_out)
-    };
-    const SUBMIT: &str = "rbd-replay:aio-deps=submit";
-    let second = Record {
-        thread: 1,
-        op: Op::Write,
-        after: vec![after(0, false, 500)],
-        ..Record::read(1, 1 << 40, 8 << 30)
-    };
-    let third = Record {
-        open: 1,
-        after: vec![after(0, true, 3), after(1, true, u64::MAX)],
-        ..Record::read(1, 0, 0)
-    };
-    let records = [Record::read(0, 512, 512), second, third];
-    let (read, afters, _) = of(SUBMIT, &records.clone().map(Item::Record));
-    assert_eq!(afters, records.clone().map(|r| r.after));
-    let names = read.files().into_iter().map(|file| file.name.as_str());
-    assert_eq!(Vec::from_iter(names), ["vm", "vm@base"]);
-    let shape = |r: &Record| (r.op, r.file, r.offset, r.len);
-    let got = read.records().into_iter().map(shape);
-    assert_eq!(Vec::from_iter(got), records.each_ref().map(shape));
-    // Reading and writing it again changes nothing.
-    let (once, _) = write("rbd-replay", &header, &read.items).expect("written");
-    let again = read_bytes(SUBMIT, once.clone()).clean();
-    let (twice, _) = write("rbd-replay", &header, &again.items).expect("written");
-    assert!(again.items == read.items && once == twice);
-
-    let timed = [100, 350, 900].map(|start| {
-        Item::Record(Record {
-            start_ns: Some(start),
-            ..Record::read(0, 0, 1)
-        })
-    });
-    let (_, afters, _) = of(SUBMIT, &timed);
-    let third = vec![after(0, false, 800), after(1, false, 0)];
-    assert_eq!(afters, [vec![], vec![after(0, false, 250)], third]);
-
-    let untimed = Item::Record(Record::read(0, 0, 1));
-    let (_, afters, _) = of("rbd-replay", &[untimed.clone(), untimed.clone()]);
-    assert_eq!(afters, [vec![], vec![after(0, true, 0)]]);
-
-    let hint = Item::Record(Record {
-        op: Op::Hint(Advice::Random),
-        ..Record::read(0, 0, 0)
-    });
-    let waits = Item::Record(Record {
-        after: vec![after(0, true, 0), after(1, true, 0)],
-        ..Record::read(0, 0, 1)
-    });
-    let (_, afters, left_out) = of("rbd-replay", &[hint, untimed, waits]);
-    assert_eq!(afters, [vec![], vec![after(0, true, 0)]]);
-    assert_eq!(left_out, [("dependencies on hints", 1), ("hints", 1)]);
 }
 
 #[test]
