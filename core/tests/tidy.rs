@@ -197,12 +197,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "check/src",
         &words,
         "only what measures live reads the clock",
-        &[
-            "conform",
-            "bench/speed.rs",
-            "bench/import.rs",
-            "check/src/store.rs",
-        ],
+        &["conform", "bench/sim.rs", "check/src/store.rs"],
     );
     forbid("report/src", &words, "a result has its own time", &[]);
     forbid("sim/src", &words, "a simulation has its own clock", &[]);
@@ -362,7 +357,6 @@ fn facts_of_the_host_are_read_in_one_place() {
         "attach/pagecache/src/program.rs",    // this program again
         "engine/src/front/fuse/caller.rs",    // signals of a thread
         "cli/src/signals.rs",                 // signals and terminal of this process
-        "check/src/bench/import.rs",          // memory of this process
         "check/src/conform/live.rs",          // when a process began
         "check/src/conform/live/marks.rs",    // what is measured: flags of pages
         "check/src/conform/live/pressure.rs", // what is measured: reclaim

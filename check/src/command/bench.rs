@@ -1,8 +1,7 @@
 //! `foreread check bench`: benchmarks of foreread itself.
 
 use super::bench_policies::{self, BenchPoliciesArgs};
-use crate::bench::import::{self, Figure};
-use crate::bench::speed;
+use crate::bench::sim::{self, Figure};
 use clap::Subcommand;
 use foreread_cli::fail::Fail;
 use foreread_cli::out::Outputs;
@@ -14,8 +13,7 @@ use std::ffi::OsString;
 #[command(after_help = "\
 Examples:
   foreread check bench sim
-  foreread check bench hit --json -
-  foreread check bench policies --resume runs.jsonl --html policies.html")]
+  foreread check bench policies --resume runs.jsonl")]
 pub struct BenchArgs {
     /// What to measure.
     #[command(subcommand)]
@@ -27,10 +25,6 @@ pub struct BenchArgs {
 pub enum BenchWhat {
     /// Simulated reads per second
     Sim(BenchJson),
-    /// Cached reads per second, compared with pread from the page cache
-    Hit(BenchJson),
-    /// Trace records imported and exported per second, and memory
-    Import(BenchJson),
     // Its help is the doc comment of its arguments: a comment here would replace the long text.
     Policies(Box<BenchPoliciesArgs>),
 }
@@ -39,7 +33,7 @@ pub enum BenchWhat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  foreread check bench hit --json -")]
+  foreread check bench sim --json -")]
 pub struct BenchJson {
     /// Write JSON to a file, or to stdout
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
@@ -49,15 +43,11 @@ pub struct BenchJson {
 /// Measures and prints: `name: number` lines, or JSON.
 pub fn run(args: &BenchArgs) -> Result<(), Fail> {
     let json = match &args.what {
-        BenchWhat::Sim(args) | BenchWhat::Hit(args) | BenchWhat::Import(args) => &args.json,
+        BenchWhat::Sim(args) => &args.json,
         BenchWhat::Policies(args) => return bench_policies::run(args),
     };
     let outputs = Outputs::new(&[("json", json.as_deref())])?;
-    let figures = match &args.what {
-        BenchWhat::Hit(_) => speed::hit()?,
-        BenchWhat::Import(_) => import::import()?,
-        _ => speed::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?,
-    };
+    let figures = sim::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?;
     outputs.emit(|| in_words(&figures), || to_json(&figures), &[])
 }
 
@@ -84,13 +74,13 @@ mod tests {
     #[test]
     fn figures_for_people_and_for_programs() {
         let figures = vec![
-            ("ours_reads_per_s".to_string(), Some(1_234_567.0)),
+            ("timed_reads_per_s".to_string(), Some(1_234_567.0)),
             ("ratio".to_string(), None),
         ];
-        assert_eq!(in_words(&figures), "ours_reads_per_s: 1.23M\nratio: -\n");
+        assert_eq!(in_words(&figures), "timed_reads_per_s: 1.23M\nratio: -\n");
         assert_eq!(
             to_json(&figures),
-            "{\"ours_reads_per_s\":1234567.0,\"ratio\":null}\n"
+            "{\"timed_reads_per_s\":1234567.0,\"ratio\":null}\n"
         );
     }
 }

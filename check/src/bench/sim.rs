@@ -1,31 +1,25 @@
-//! Microbenchmarks of foreread: the cost of a decision, and of a hit compared with the kernel's.
+//! `foreread check bench sim`: decisions of the core and reads of the simulator in a second, and the core's state for a page.
 //!
-//! Figures are ratios or rates of this machine in this minute; never a test.
+//! Rates are of this machine in this minute, so no test has them. The rows are in `docs/benchmarks/sim.csv`.
 
-use super::import::Figure;
-use foreread::source::FileSource;
-use foreread::{Options, Reader};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_lab::live::{LiveError, Scratch};
 use foreread_sim::device::presets;
 use foreread_sim::rng::Rng;
 use foreread_sim::simulator::{self, Setup};
 use foreread_sim::workload::{Job, Request, Workload};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::time::Instant;
 
 const PAGE: u64 = 4096;
 /// What is resident while hits are counted.
 const RESIDENT: u64 = 1 << 30;
-/// What hits are read from, on both sides.
-const HIT_BYTES: u64 = 128 << 20;
 /// Rounds of which the median is taken.
 const ROUNDS: usize = 7;
+
+/// A name and a number.
+pub type Figure = (String, Option<f64>);
 
 /// Measures the core and the simulator with `linux-6.18`, and with `auto`:
 /// hits, 4 KiB reads of resident pages that the core decides in a second, in random order;
@@ -159,51 +153,6 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let began = Instant::now();
     let result = simulator::run(&setup, preset.build(1));
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
-}
-
-/// Measures 4 KiB hits of the engine in a second beside `pread` of the same pages, in turns, one thread, random order: medians of the rounds.
-pub fn hit() -> Result<Vec<Figure>, LiveError> {
-    let bytes = HIT_BYTES;
-    let scratch = Scratch::make(bytes, &mut |_| ())?;
-    let path = scratch.path();
-    let options = Options {
-        cache_bytes: 2 * bytes,
-        ..Options::default()
-    };
-    let reader = Reader::open(Arc::new(FileSource::open(&path)?), options)?;
-    let file = File::open(&path).map_err(LiveError::io("opening the scratch file"))?;
-    let mut buffer = vec![0_u8; 1 << 20];
-    for at in (0..bytes).step_by(buffer.len()) {
-        reader.read_at(&mut buffer, at)?;
-        file.read_at(&mut buffer, at)
-            .map_err(LiveError::io("reading the scratch file"))?;
-    }
-    let offsets = random_offsets(400_000, bytes);
-    let mut page = [0_u8; PAGE as usize];
-    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let began = Instant::now();
-        for &offset in &offsets {
-            reader.read_at(&mut page, offset)?;
-        }
-        let our = offsets.len() as f64 / began.elapsed().as_secs_f64();
-        let began = Instant::now();
-        for &offset in &offsets {
-            file.read_at(&mut page, offset)
-                .map_err(LiveError::io("reading the scratch file"))?;
-        }
-        let their = offsets.len() as f64 / began.elapsed().as_secs_f64();
-        ours.push(our);
-        theirs.push(their);
-        ratios.push(our / their);
-    }
-    let figures = [
-        ("ours_reads_per_s", ours),
-        ("pread_reads_per_s", theirs),
-        ("ratio", ratios),
-    ];
-    let median_of = |(name, rounds): (&str, Vec<f64>)| (name.to_string(), Some(median(rounds)));
-    Ok(figures.map(median_of).into())
 }
 
 fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {
