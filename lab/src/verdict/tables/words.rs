@@ -1,0 +1,269 @@
+//! The conclusion of a table in sentences.
+
+use super::{Choice, Conclusion, OpenPair, Tables, apart, beside_today, change};
+use crate::report::SpanCut;
+use crate::report::row::{Report, Row, more_runs};
+use crate::report::tests_of_pairs::WORTH_SAYING;
+use foreread_core::policy::DEFAULT;
+use foreread_report::number;
+
+/// Reading more than this many times the bytes asked for is worth a warning: a tenth more traffic, which on a
+/// metered or shared source is paid for.
+const OVERFETCH_WARNING: f64 = 1.1;
+/// From this ratio on, "1.5 times as long" reads better than "50 % longer".
+const TIMES_FROM: f64 = 1.5;
+/// Warnings in one sentence; more is not read.
+const WARNINGS: usize = 2;
+
+impl<'a> Tables<'a> {
+    /// All of it in sentences.
+    pub(super) fn in_words(&self, concluded: &Conclusion<'a>) -> String {
+        let source = self.source();
+        let workloads = || list(self.reports.iter().map(|r| r.workload.clone()).collect());
+        let mut said = match concluded {
+            Conclusion::Open(open) => self.undecided(open.as_ref()),
+            Conclusion::NoRow => format!(
+                "No advice for {source}: no policy was measured beside none on every workload. Add policies with --policy, or --policy all."
+            ),
+            Conclusion::Off(_) if self.has_change() => {
+                format!(
+                    "Leave readahead off (none) for {} on {source}: nothing gained more than it lost.",
+                    workloads()
+                )
+            }
+            Conclusion::Off(_) => format!(
+                "Leave readahead off (none) for {} on {source}: no policy is significantly faster.",
+                workloads()
+            ),
+            Conclusion::Kernel(choice) => format!(
+                "Nothing to change on {source}: the kernel's own readahead is as fast as {} or faster for {}.",
+                choice.policy,
+                workloads()
+            ),
+            Conclusion::Each(choice, best) => self.each(choice, best),
+            Conclusion::Take(choice, is_default) => self.take(choice, *is_default),
+        };
+        if let Some(choice) = concluded.choice() {
+            said.push_str(&format!(" {}", self.warning(choice)));
+        }
+        let shortened = self.reports.iter().filter_map(|report| {
+            let SpanCut {
+                span_bytes,
+                usual_bytes,
+            } = report.shortened?;
+            let [span, usual] = [span_bytes, usual_bytes].map(number::size_b);
+            Some(format!(
+                "{} spans {span} here and not {usual}",
+                report.workload
+            ))
+        });
+        let shortened: Vec<String> = shortened.collect();
+        if !shortened.is_empty() {
+            said.push_str(&format!(
+                " To end in time, {}; --size sets it.",
+                list(shortened)
+            ));
+        }
+        if let Some(walk) = self.reports.iter().find(|report| report.is_walk) {
+            said.push_str(&format!(" {}.", in_walk(walk)));
+        }
+        said
+    }
+
+    fn undecided(&self, open: Option<&OpenPair<'_>>) -> String {
+        let (source, more) = (self.source(), more_runs(self.runs()));
+        let Some(open) = open else {
+            return format!(
+                "One run of each cannot separate a gain from noise on {source}: measure again with --runs {more} or more."
+            );
+        };
+        let OpenPair {
+            workload,
+            policy,
+            base,
+            ratio,
+        } = open;
+        let runs = number::plural(self.runs().into(), "run");
+        let ratio = number::times(*ratio);
+        format!(
+            "Not decided on {source}: {runs} do not tell {policy} and {base} apart for {workload} ({policy} took {ratio} of its time); \
+             measure again with --runs {more}."
+        )
+    }
+
+    fn take(&self, choice: &Choice<'_>, is_default: bool) -> String {
+        let (source, (gains, others)) = (self.source(), self.gains(choice.policy));
+        let has_kernel = self.reports.iter().any(|report| report.kernel().is_some());
+        let level = others.into_iter().filter(|(_, ratio)| *ratio == 1.0);
+        let level: Vec<String> = level.map(|(workload, _)| workload).collect();
+        let gain = match (gains.is_empty(), level.is_empty()) {
+            (true, _) => format!("it makes no difference for {}", list(level)),
+            (false, true) => format!("it makes {}", list(gains.clone())),
+            (false, false) => format!(
+                "it makes {}, and no difference for {}",
+                list(gains.clone()),
+                list(level)
+            ),
+        };
+        let what = match has_kernel && !gains.is_empty() {
+            _ if !is_default => return format!("Use {} on {source}: {gain}.", choice.policy),
+            true => format!("Read {source} through foreread, and set nothing"),
+            false => format!("Nothing to set on {source}"),
+        };
+        format!(
+            "{what}: {DEFAULT}, the default, is within 5 % of the best policy measured; {gain}."
+        )
+    }
+
+    /// The best policy for each workload, and the one for all of them.
+    fn each(&self, choice: &Choice<'_>, best: &[Option<&'a Row>]) -> String {
+        let (mut gains, mut off) = (Vec::new(), Vec::new());
+        for (report, best) in self.reports.iter().zip(best) {
+            let workload = &report.workload;
+            match best.map(|row| (row, beside_today(report, row))) {
+                Some((_, ratio)) if ratio >= 1.0 => {
+                    gains.push(format!("the kernel's own readahead for {workload}"))
+                }
+                Some((row, ratio)) => {
+                    gains.push(format!(
+                        "{} for {workload}, {}",
+                        row.policy,
+                        faster(ratio, report, row)
+                    ));
+                }
+                None => off.push(workload.clone()),
+            }
+        }
+        if !off.is_empty() {
+            gains.push(format!("no readahead (none) for {}", list(off)));
+        }
+        let all = if choice.score > -WORTH_SAYING {
+            "no single setting gains more than it loses".to_string()
+        } else {
+            let each = self.reports.iter().filter_map(|report| {
+                let ratio = change(report.row(choice.policy)?);
+                (ratio != 1.0).then(|| format!("{} {}", report.workload, number::times(ratio)))
+            });
+            let each = list(each.collect());
+            format!(
+                "as one setting for all, {} ({each} of the time of none)",
+                choice.policy
+            )
+        };
+        format!("On {} use {}; {all}.", self.source(), gains.join("; "))
+    }
+
+    /// Where the choice, the other policies or foreread itself disappoint.
+    fn warning(&self, choice: &Choice<'_>) -> String {
+        let kernel = self.reports.iter().filter_map(|report| {
+            let ratio = apart(report, choice.policy, &report.kernel()?.policy)
+                .filter(|ratio| *ratio < 1.0)?;
+            let how = match ratio.recip() {
+                times if times >= TIMES_FROM => {
+                    format!("{} times as fast as", number::three(times))
+                }
+                _ => format!("in {:.0} % less time than", (1.0 - ratio) * 100.0),
+            };
+            Some(format!(
+                "the kernel's own page cache reads {} {how} {}, so nothing here beats it there",
+                report.workload, choice.policy
+            ))
+        });
+        let mut found: Vec<String> = kernel.collect();
+        for is_choice in [true, false] {
+            let of = |row: &Row| (row.policy == choice.policy) == is_choice;
+            found.extend(self.slower(of));
+            found.extend(self.over_reads(of));
+        }
+        if found.is_empty() {
+            return format!(
+                "No policy took significantly longer than none or read more than {OVERFETCH_WARNING} times the bytes asked for."
+            );
+        }
+        found.truncate(WARNINGS);
+        format!("Beware: {}.", found.join("; "))
+    }
+
+    /// The worst slow-down of the policies that `of` picks, in words.
+    fn slower(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
+        let (workload, row, ratio) = self.worst(of, |row| Some(change(row)))?;
+        let how = match ratio {
+            ratio if ratio >= TIMES_FROM => {
+                format!("takes {} times as long as none", number::three(ratio))
+            }
+            _ => format!("takes {:.0} % longer than none", (ratio - 1.0) * 100.0),
+        };
+        (ratio > 1.0).then(|| format!("{} {how} on {workload}", row.policy))
+    }
+
+    /// The worst overfetch of the policies that `of` picks, in words.
+    fn over_reads(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
+        let (workload, row, overfetch) = self.worst(of, in_vain)?;
+        // As in the table, with what was not used yet at the end.
+        let shown = number::three(row.overfetch.unwrap_or(overfetch));
+        let said = format!(
+            "{} reads {shown} times the bytes that {workload} asks for",
+            row.policy
+        );
+        (overfetch > OVERFETCH_WARNING).then_some(said)
+    }
+
+    fn worst(
+        &self,
+        of: impl Fn(&Row) -> bool,
+        measure: impl Fn(&Row) -> Option<f64>,
+    ) -> Option<(&'a str, &'a Row, f64)> {
+        let rows = self.reports.iter().flat_map(|report| {
+            let workload = report.workload.as_str();
+            report.rows.iter().map(move |row| (workload, row))
+        });
+        let ours = rows.filter(|(_, row)| row.kind.is_choice() && of(row));
+        let measured = ours.filter_map(|(workload, row)| Some((workload, row, measure(row)?)));
+        measured.max_by(|a, b| a.2.total_cmp(&b.2))
+    }
+}
+
+/// What no row shows of a walk through folders; a sentence without its end.
+pub(super) fn in_walk(report: &Report) -> String {
+    format!(
+        "{} is a walk through folders, of which no policy knows the next file; 'foreread run' does",
+        report.workload
+    )
+}
+
+/// Bytes read from the source / bytes asked for, without those that were not used yet when the run ended: a longer one uses them.
+fn in_vain(row: &Row) -> Option<f64> {
+    let (read, open) = (
+        row.source_bytes? as f64,
+        row.unresolved_bytes.unwrap_or(0) as f64,
+    );
+    Some(row.overfetch? * (read - open).max(0.0) / read.max(1.0))
+}
+
+/// "4.05 times as fast (11.42 s instead of 46.20 s)".
+pub(super) fn faster(ratio: f64, report: &Report, row: &Row) -> String {
+    let (by, today) = match report.kernel() {
+        Some(kernel) => (" as the kernel's readahead", Some(kernel)),
+        None => ("", report.none()),
+    };
+    let how = format!("{} times as fast{by}", number::three(ratio.recip()));
+    let mean = |row: Option<&Row>| row.and_then(Row::judged).map(|time| time.mean);
+    let Some((now, before)) = mean(Some(row)).zip(mean(today)) else {
+        return how;
+    };
+    if row.latency_s.is_some() {
+        let [now, before] = [now, before].map(|s| number::latency_us(s * 1e6));
+        return format!("wait {now} instead of {before} a read");
+    }
+    let [now, before] = [now, before].map(|s| number::span_s(s, None));
+    format!("{how} ({now} s instead of {before} s)")
+}
+
+/// "a", "a and b", "a, b and c".
+fn list(mut words: Vec<String>) -> String {
+    match (words.pop(), words.is_empty()) {
+        (None, _) => String::new(),
+        (Some(last), true) => last,
+        (Some(last), false) => format!("{} and {last}", words.join(", ")),
+    }
+}
