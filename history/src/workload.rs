@@ -7,11 +7,9 @@ mod volume;
 
 mod blkid;
 mod boot_ide;
-mod boot_virtio;
-mod grep_ide;
-mod grep_virtio;
 mod mmap_console;
 mod mmap_desktop;
+mod virtual_machines;
 
 use foreread_core::policy::SpecError;
 use foreread_sim::workload::{self, Info, WorkloadChoice};
@@ -22,9 +20,9 @@ static PROGRAMS: &[&Info] = &[&blkid::INFO, &mmap_desktop::INFO, &mmap_console::
 /// Reads of virtual machines, from a volume [Crume 2014].
 static VOLUMES: &[&Info] = &[
     &boot_ide::INFO,
-    &boot_virtio::INFO,
-    &grep_ide::INFO,
-    &grep_virtio::INFO,
+    &virtual_machines::BOOT_VIRTIO,
+    &virtual_machines::GREP_IDE,
+    &virtual_machines::GREP_VIRTIO,
 ];
 
 /// Every workload, in the order of `foreread list workloads`: programs come before trees of files, and volumes come

@@ -40,6 +40,7 @@
 //! Consecutive reads inside a run, stream or group have no gap between them, and two of these always have a gap between
 //! them.
 
+use super::volume::{Extent, groups, spread};
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Info, Request, Workload, too_small};
@@ -96,13 +97,6 @@ const OTHER_BLOCKS: u64 = 70_011;
 const OTHER_SIZES: [u64; 20] = [
     1, 1, 1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16, 16, 16, 16, 32, 32, 32, 32,
 ];
-const MAX_BLOCKS: u64 = 32;
-
-/// Lengths of groups of such reads without gaps: never enough to be taken for a stream.
-const GROUPS: [usize; 10] = [1, 1, 1, 2, 2, 3, 4, 6, 8, 10];
-
-/// Consecutive reads without gaps, each given by its sectors.
-type Extent = Vec<u64>;
 
 fn build(_values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     if size < MIN_BYTES {
@@ -116,7 +110,8 @@ fn build(_values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let mut extents: Vec<Extent> = RUNS.iter().map(|&n| vec![1; n as usize]).collect();
     rng.shuffle(&mut extents);
     let mut system: Vec<Extent> = STREAMS.iter().map(|&n| stream(n)).collect();
-    system.extend(groups(&mut rng));
+    let others = groups(&OTHER_SIZES, OTHER_READS, OTHER_BLOCKS, &mut rng).into_iter();
+    system.extend(others.map(|group| group.iter().map(|blocks| blocks * BLOCK).collect()));
     rng.shuffle(&mut system);
     extents.append(&mut system);
 
@@ -142,52 +137,20 @@ fn stream(reads: usize) -> Extent {
         .collect()
 }
 
-/// The reads outside streams: sizes and groups as often as in their tables, in random order.
-fn groups(rng: &mut Rng) -> Vec<Extent> {
-    let mut sizes: Vec<u64> = OTHER_SIZES
-        .iter()
-        .copied()
-        .cycle()
-        .take(OTHER_READS)
-        .collect();
-    let total: u64 = sizes.iter().sum();
-    // The table nearly gives the total; some of the reads get one more block to reach it.
-    let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
-    room.take((OTHER_BLOCKS - total) as usize)
-        .for_each(|blocks| *blocks += 1);
-    rng.shuffle(&mut sizes);
-    let mut extents = Vec::new();
-    let mut rest = sizes.as_slice();
-    for len in GROUPS.into_iter().cycle() {
-        let (group, behind) = rest.split_at(len.min(rest.len()));
-        extents.push(group.iter().map(|blocks| blocks * BLOCK).collect());
-        rest = behind;
-        if rest.is_empty() {
-            break;
-        }
-    }
-    extents
-}
-
-/// The first sector of each extent: in random order one after the other, at least a block apart, with the free blocks
-/// divided randomly between them.
+/// The first sector of each extent: in random order one after the other, at least a block apart.
 fn place(extents: &[Extent], sectors: u64, rng: &mut Rng) -> Vec<u64> {
-    let blocks: Vec<u64> = extents
+    let needs = extents
         .iter()
-        .map(|e| e.iter().sum::<u64>().div_ceil(BLOCK) + 1)
-        .collect();
-    let free = (sectors - FIRST_SECTOR) / BLOCK - blocks.iter().sum::<u64>();
-    let mut gaps: Vec<u64> = extents.iter().map(|_| rng.below(free + 1)).collect();
-    gaps.sort_unstable();
-    let mut order: Vec<usize> = (0..extents.len()).collect();
-    rng.shuffle(&mut order);
-    let mut starts = vec![0; extents.len()];
-    let mut used = 0;
-    for (extent, gap) in order.into_iter().zip(gaps) {
-        starts[extent] = FIRST_SECTOR + (used + gap) * BLOCK;
-        used += blocks[extent];
-    }
+        .map(|e| e.iter().sum::<u64>().div_ceil(BLOCK) + 1);
+    let starts = spread(
+        &needs.collect::<Vec<_>>(),
+        (sectors - FIRST_SECTOR) / BLOCK,
+        rng,
+    );
     starts
+        .into_iter()
+        .map(|start| FIRST_SECTOR + start * BLOCK)
+        .collect()
 }
 
 #[cfg(test)]
@@ -286,24 +249,6 @@ mod tests {
             all
         };
         assert_ne!(groups(&one), groups(&two));
-    }
-
-    #[test]
-    fn extents_never_touch() {
-        let extents = [vec![1; 9], vec![8], vec![3], vec![256; 2]];
-        // The only free blocks are those after each extent: 2 + 1, 1 + 1, 1 + 1 and 64 + 1 blocks.
-        let starts = place(&extents, FIRST_SECTOR + 72 * BLOCK, &mut Rng::new(1));
-        let mut placed: Vec<(u64, u64)> = starts
-            .into_iter()
-            .zip(&extents)
-            .map(|(s, e)| (s, e.iter().sum()))
-            .collect();
-        placed.sort_unstable();
-        assert_eq!(placed[0].0, FIRST_SECTOR);
-        assert!(
-            placed.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0),
-            "{placed:?}"
-        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The reads of a guest system on a volume, generated from published counts. Shared by `boot-virtio` and the `grep-*`
-//! workloads.
+//! The reads of a guest system on a volume, generated from published counts. Shared by `virtual_machines.rs` and
+//! `boot_ide.rs`.
 //!
 //! This file is not a workload itself. A [`Shape`] gives the number of reads and blocks, which of the reads follow each
 //! other in streams that a detector notices, and how many may be outstanding.
@@ -27,28 +27,19 @@ use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Job, Request, Workload, too_small};
 
 /// The unit in which a guest's file system places and reads blocks.
-pub const BLOCK_BYTES: u64 = 4096;
+const BLOCK_BYTES: u64 = 4096;
 
 /// The longest read: 256 sectors, the maximum of IDE and of a guest's readahead at that time.
-pub const MAX_BLOCKS: u64 = 32;
+const MAX_BLOCKS: u64 = 32;
 
 /// Blocks of a zone that are read: 8 MiB. Chosen with knowledge of the published times, and the same for all three
 /// workloads.
 const ZONE_BLOCKS: u64 = 2048;
 
-/// Numbers of consecutive reads outside streams without a gap: never enough to be taken for a stream. Same as in
-/// `boot-ide`.
+/// Numbers of consecutive reads outside streams without a gap: never enough to be taken for a stream.
 const GROUPS: [usize; 10] = [1, 1, 1, 2, 2, 3, 4, 6, 8, 10];
 /// The longest of these groups; a longer run is a stream.
 const LONGEST_GROUP: usize = 10;
-
-/// Streams of about the same length.
-pub struct Streams {
-    pub count: u64,
-    /// Reads of the shortest stream; the others are evenly spaced up to the longest.
-    pub shortest: u64,
-    pub longest: u64,
-}
 
 pub struct Shape {
     pub name: &'static str,
@@ -58,8 +49,9 @@ pub struct Shape {
     pub reads: usize,
     /// See `reads`.
     pub blocks: u64,
-    /// Streams of more than ten consecutive reads: long enough for a detector that waits for ten.
-    pub streams: &'static [Streams],
+    /// Streams of more than ten consecutive reads: long enough for a detector that waits for ten. Each row has the number of streams and the
+    /// reads of the shortest and of the longest; the others are evenly spaced between them.
+    pub streams: &'static [(u64, u64, u64)],
     /// Blocks of a read in a stream: one value for each stream in turn.
     pub stream_blocks: &'static [u64],
     /// Sizes in blocks of reads outside streams; each occurs as often as it is listed. Their total may be a little less
@@ -74,7 +66,7 @@ pub struct Shape {
 }
 
 /// Consecutive reads without gaps, each given by its blocks.
-type Extent = Vec<u64>;
+pub type Extent = Vec<u64>;
 
 impl Shape {
     /// The reads, on a file of `size` bytes.
@@ -85,7 +77,9 @@ impl Shape {
         }
         let mut rng = Rng::new(seed);
         let mut extents = self.long();
-        extents.extend(self.groups(&extents, &mut rng));
+        let reads = self.reads - extents.iter().map(Vec::len).sum::<usize>();
+        let blocks = self.blocks - extents.iter().flatten().sum::<u64>();
+        extents.extend(groups(self.other_blocks, reads, blocks, &mut rng));
         rng.shuffle(&mut extents);
         let starts = place(&extents, self.zone_percent, size / BLOCK_BYTES, &mut rng);
         let mut requests = Vec::with_capacity(self.reads);
@@ -130,46 +124,35 @@ impl Shape {
     }
 
     fn long(&self) -> Vec<Extent> {
-        let length =
-            |s: &Streams, i| s.shortest + (s.longest - s.shortest) * i / (s.count - 1).max(1);
-        let lengths = self
-            .streams
-            .iter()
-            .flat_map(|s| (0..s.count).map(move |i| length(s, i)));
+        let lengths = self.streams.iter().flat_map(|(count, shortest, longest)| {
+            (0..*count).map(move |i| shortest + (longest - shortest) * i / (count - 1).max(1))
+        });
         lengths
             .zip(self.stream_blocks.iter().cycle())
             .map(|(n, &blocks)| vec![blocks; n as usize])
             .collect()
     }
+}
 
-    /// The reads outside streams: sizes and groups as often as in their tables, in random order.
-    fn groups(&self, streams: &[Extent], rng: &mut Rng) -> Vec<Extent> {
-        let reads = self.reads - streams.iter().map(Vec::len).sum::<usize>();
-        let blocks = self.blocks - streams.iter().flatten().sum::<u64>();
-        let mut sizes: Vec<u64> = self
-            .other_blocks
-            .iter()
-            .copied()
-            .cycle()
-            .take(reads)
-            .collect();
-        // The table nearly gives the total; some of the reads get one more block to reach it.
-        let rest = blocks - sizes.iter().sum::<u64>();
-        let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
-        room.take(rest as usize).for_each(|blocks| *blocks += 1);
-        rng.shuffle(&mut sizes);
-        let mut extents = Vec::new();
-        let mut rest = sizes.as_slice();
-        for len in GROUPS.into_iter().cycle() {
-            let (group, behind) = rest.split_at(len.min(rest.len()));
-            extents.push(group.to_vec());
-            rest = behind;
-            if rest.is_empty() {
-                break;
-            }
+/// The reads outside streams: sizes and groups as often as in their tables, in random order.
+pub fn groups(table: &[u64], reads: usize, blocks: u64, rng: &mut Rng) -> Vec<Extent> {
+    let mut sizes: Vec<u64> = table.iter().copied().cycle().take(reads).collect();
+    // The table nearly gives the total; some of the reads get one more block to reach it.
+    let rest = blocks - sizes.iter().sum::<u64>();
+    let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
+    room.take(rest as usize).for_each(|blocks| *blocks += 1);
+    rng.shuffle(&mut sizes);
+    let mut extents = Vec::new();
+    let mut rest = sizes.as_slice();
+    for len in GROUPS.into_iter().cycle() {
+        let (group, behind) = rest.split_at(len.min(rest.len()));
+        extents.push(group.to_vec());
+        rest = behind;
+        if rest.is_empty() {
+            break;
         }
-        extents
     }
+    extents
 }
 
 fn place(extents: &[Extent], zone_percent: u64, blocks: u64, rng: &mut Rng) -> Vec<u64> {
@@ -204,9 +187,9 @@ fn zones(needs: &[u64]) -> Vec<&[u64]> {
     needs.split_inclusive(ends_zone).collect()
 }
 
-/// The start of each part within `span`: one after the other in random order, with the free blocks divided randomly
-/// between them.
-fn spread(needs: &[u64], span: u64, rng: &mut Rng) -> Vec<u64> {
+/// The start of each part within `span`: one behind the other in drawn order, the free blocks between them divided
+/// at random.
+pub fn spread(needs: &[u64], span: u64, rng: &mut Rng) -> Vec<u64> {
     let free = span - needs.iter().sum::<u64>();
     let mut gaps: Vec<u64> = needs.iter().map(|_| rng.below(free + 1)).collect();
     gaps.sort_unstable();
@@ -230,18 +213,7 @@ mod tests {
         least_bytes: 64 << 20,
         reads: 200,
         blocks: 1000,
-        streams: &[
-            Streams {
-                count: 3,
-                shortest: 11,
-                longest: 15,
-            },
-            Streams {
-                count: 1,
-                shortest: 20,
-                longest: 20,
-            },
-        ],
+        streams: &[(3, 11, 15), (1, 20, 20)],
         stream_blocks: &[4, 8],
         other_blocks: &[1, 2, 8],
         zone_percent: 70,
