@@ -21,9 +21,7 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     let options = [
         "bench sim --json OUT",
         "bench policies --json OUT",
-        "bench policies --html OUT",
         "reproduce crume-2014 --json OUT",
-        "reproduce crume-2014 --html OUT",
     ];
     no_command_follows_a_link(&options, dir.path(), Path::new(""));
 }

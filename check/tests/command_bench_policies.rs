@@ -22,13 +22,11 @@ fn lines(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn text_json_and_page_are_of_the_same_runs() {
+fn text_and_json_are_of_the_same_runs() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
-    let (json, html, runs) = (path("all.json"), path("page.html"), path("runs.jsonl"));
-    let files = [
-        "--json", &json, "--html", &html, "--resume", &runs, "--jobs", "2",
-    ];
+    let (json, runs) = (path("all.json"), path("runs.jsonl"));
+    let files = ["--json", &json, "--resume", &runs, "--jobs", "2"];
     let got = foreread(with(&files));
     assert!(
         got.is_done()
@@ -39,7 +37,6 @@ fn text_json_and_page_are_of_the_same_runs() {
     let written: Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
     assert_eq!(written["cells"].as_array().map(Vec::len), Some(3 * 9));
-    assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.contains("All cells")));
     let kept = lines(Path::new(&runs));
     assert_eq!(kept.len(), 78);
     // The second time every run is in the file.

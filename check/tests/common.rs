@@ -5,8 +5,6 @@
 mod got;
 #[path = "../../cli/tests/common/help.rs"]
 pub mod help;
-#[path = "../../cli/tests/common/html.rs"]
-pub mod html;
 #[path = "../../cli/tests/common/odd.rs"]
 pub mod odd;
 #[path = "../../cli/tests/common/outputs.rs"]

@@ -111,7 +111,7 @@ fn a_wrong_constant_fails_a_check() {
 }
 
 #[test]
-fn the_command_has_text_json_and_a_page() {
+fn the_command_has_text_and_json() {
     let out = foreread(["reproduce", "wu-2010b"]);
     let out = out.is_done();
     assert!(
@@ -119,19 +119,10 @@ fn the_command_has_text_json_and_a_page() {
         "{out}"
     );
     assert!(out.contains("Missed (known): [Wu 2010b]"), "{out}");
-    let dir = tempfile::tempdir().expect("a folder");
-    let page = dir.path().join("page.html");
-    let got = foreread([
-        "reproduce",
-        "wu-2010b",
-        "--json",
-        "--html",
-        &page.to_string_lossy(),
-    ]);
+    let got = foreread(["reproduce", "wu-2010b", "--json"]);
     let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
     assert_eq!(json["schema"], SCHEMA);
     assert!(json["tables"][0]["rows"][0]["ratio"].is_number(), "{json}");
-    assert_eq!(crate::common::html::inside(&page), json);
     let unknown = foreread(["reproduce", "wu-2012"]);
     assert!(unknown.is_refused().contains("wu-2010a"), "{}", unknown.err);
 }

@@ -215,8 +215,6 @@ pub struct Table {
     /// A sign before the name of each row: `*` marks the fastest, `=` rows that are tied for it.
     pub marks: Vec<char>,
     pub strong: Vec<usize>,
-    /// On the page, the table is folded below its caption.
-    pub folded: bool,
     is_wide: bool,
     is_broken: bool,
 }
@@ -358,7 +356,6 @@ impl Table {
         };
         Grid {
             strong: self.strong.clone(),
-            folded: self.folded,
             words: (0..columns.len())
                 .filter(|n| self.heads[columns[*n]].is_left)
                 .collect(),

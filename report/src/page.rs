@@ -77,8 +77,6 @@ pub struct Grid {
     pub rows: Vec<Vec<String>>,
     /// Rows that are emphasized: the best one, a check that failed.
     pub strong: Vec<usize>,
-    /// Whether the table is folded below its caption, because it has many rows that few readers need.
-    pub folded: bool,
     /// Columns that contain words; for other columns it is decided by their cells.
     pub words: Vec<usize>,
 }
@@ -127,17 +125,13 @@ impl Grid {
             .iter()
             .filter_map(|row| self.rows.get(*row))
             .cloned();
-        let strong: Vec<Vec<String>> = match self.folded {
-            true => Vec::new(),
-            false => strong.take(MAX_OPEN_ROWS).collect(),
-        };
-        (self.folded || is_long).then(|| Grid {
+        let strong: Vec<Vec<String>> = strong.take(MAX_OPEN_ROWS).collect();
+        is_long.then(|| Grid {
             caption: self.caption.clone(),
             heads: self.heads.clone(),
             strong: (0..strong.len()).collect(),
             rows: strong,
             words: self.words.clone(),
-            folded: false,
         })
     }
 

@@ -1,7 +1,7 @@
 //! `foreread check bench policies`: runs the grid of the cells of [`crate::evaluation`], and gives a verdict.
 //!
 //! ```text
-//!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON, page
+//!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON
 //! ```
 //! Example: the fractional design has 123 cells, 8 opponents and `auto`: about 3,200 runs. If it is stopped after 1,000
 //! of them, 38 cells are complete and are reported. The same command with the same `--resume FILE` then measures the
@@ -190,10 +190,6 @@ impl Results {
     /// For people, `width` columns wide.
     pub fn to_text(&self, width: usize) -> String {
         report::text(self, width)
-    }
-
-    pub fn to_html(&self) -> String {
-        report::page(self)
     }
 
     /// The cells that `policy` loses, worst first.
@@ -486,11 +482,6 @@ mod tests {
         );
         assert!(words(&over).contains(&missed), "{}", words(&over));
         assert!(words(&fine).contains(&unjudged), "of a part of the design");
-        let html = over.to_html();
-        assert!(
-            html.contains("auto loses 0 of 2 cells and misses 1 target"),
-            "{html}"
-        );
         // A policy that is faster than the oracle is reported.
         let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";
         assert!(words(&lost).contains(beaten) && words(&lost).contains("is faster in 2 cells."));

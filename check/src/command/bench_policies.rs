@@ -1,4 +1,4 @@
-//! `foreread check bench policies`: passes validated options to the benchmark, prints the text, writes JSON and the page.
+//! `foreread check bench policies`: passes validated options to the benchmark, prints the text, writes JSON.
 //!
 //! The first signal stops the schedule: running simulations finish, complete cells are reported, and the exit code is
 //! 128 plus the number of the signal. The second signal ends the process at once. With `--resume`, no finished run is
@@ -50,7 +50,7 @@ pub enum BenchCells {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread check bench policies --resume runs.jsonl --html policies.html
+  foreread check bench policies --resume runs.jsonl
   foreread check bench policies --cells validation --draw 7
   foreread check bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
@@ -89,9 +89,6 @@ pub struct BenchPoliciesArgs {
     /// Number of concurrent runs [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write an HTML page with all reasons to this file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.policies/1 with the key 'cells'. With '-', the JSON replaces the text.
@@ -101,10 +98,7 @@ pub struct BenchPoliciesArgs {
 
 /// Measures and prints.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
-    let mut outputs = Outputs::new(&[
-        ("json", args.json.as_deref()),
-        ("html", args.html.as_deref()),
-    ])?;
+    let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let resume = args.resume.as_deref();
     let resume = resume
         .map(|path| out::resumable("resume", path))
@@ -142,7 +136,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     outputs.emit(
         || results.to_text(width::columns()),
         || results.to_json(),
-        &[("html", &|| results.to_html())],
+        &[],
     )?;
     let [done, all] = results.runs();
     if done == all {

@@ -38,11 +38,6 @@ pub struct ReproduceArgs {
     /// Default: as needed for the table, 1 without random numbers, up to 20 with them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Write an HTML page to this file
-    ///
-    /// One file of HTML that loads nothing and runs no script: the score, each table, and the JSON inside.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.reproduce/1. With '-', the JSON replaces the tables.
@@ -52,10 +47,7 @@ pub struct ReproduceArgs {
 
 /// Computes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[
-        ("json", args.json.as_deref()),
-        ("html", args.html.as_deref()),
-    ])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let options = Options {
         // "all" is the only value that is not a paper.
         papers: Paper::named(&args.paper).into_iter().collect(),
@@ -63,11 +55,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
         instead: Vec::new(),
     };
     let done = reproduce::run(&options, &mut Bar::new())?;
-    outputs.emit(
-        || show::text(&done),
-        || done.to_json(),
-        &[("html", &|| show::page(&done))],
-    )?;
+    outputs.emit(|| show::text(&done), || done.to_json(), &[])?;
     let Some((_, first)) = done.new_misses().next() else {
         return Ok(());
     };

@@ -151,10 +151,6 @@ impl Report {
         Some(&self.rows[*self.places.get(cell)?.get(policy)?])
     }
 
-    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
-        self.places.keys()
-    }
-
     pub fn of<'a>(&'a self, policy: &'a str) -> impl Iterator<Item = &'a Row> + Clone {
         self.rows.iter().filter(move |row| row.policy == policy)
     }

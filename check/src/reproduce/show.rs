@@ -1,5 +1,4 @@
-//! Formats a reproduction as text, at most 80 columns wide, and as a page: the verdict and the score first, then the
-//! tables.
+//! Formats a reproduction as text, at most 80 columns wide: the verdict and the score first, then the tables.
 //!
 //! ```text
 //!   460 of 481 checks hold: 21 known misses
@@ -14,7 +13,6 @@
 use super::{FigureKind, Reproduction, Row, Score, Table};
 use foreread_report::block::{self, Block, Column};
 use foreread_report::number::{self, or_dash};
-use foreread_report::page::Page;
 
 /// Widest line of the text, in characters.
 pub const WIDTH: usize = 80;
@@ -40,22 +38,6 @@ pub fn text(done: &Reproduction) -> String {
     let missed = done.missed().map(|(table, row)| missed(table, row));
     blocks.extend(missed.map(Block::Text));
     block::text(blocks, WIDTH, false)
-}
-
-/// The page: a single HTML file that loads nothing and runs no script.
-pub fn page(done: &Reproduction) -> String {
-    let missed = done.missed().map(|(table, row)| missed(table, row));
-    let first = std::iter::once(Block::Table(score(done)));
-    let first = block::section("Score", first.chain(missed.map(Block::Text)));
-    let tables = done.tables.iter();
-    let tables = tables.map(|table| block::section(title(table), self::table(table)));
-    let page = Page {
-        title: "The published tables, reproduced".to_string(),
-        lead: ("Result", vec![verdict(done), effects(done)]),
-        sections: std::iter::once(first).chain(tables).collect(),
-        ..Page::default()
-    };
-    page.to_html(&done.to_json())
 }
 
 /// The number of checks that hold, and how many of the missed ones are recorded.
@@ -125,16 +107,8 @@ fn table(of: &Table) -> Vec<Block> {
         RowColumn::new("ratio", |row| or_dash(row.ratio, |r| format!("{r:.3}"))),
         RowColumn::new("kind", |row| row.kind.names()[0].to_string()).left(),
         RowColumn::new("", |row| mark(row).to_string()).left(),
-        RowColumn::new("id", |row| row.id.clone()).on(false, true),
     ];
-    let mut rows = block::Table::new("", columns, &of.rows);
-    let strong = of
-        .rows
-        .iter()
-        .enumerate()
-        .filter(|(_, row)| row.is_missed());
-    rows.strong = strong.map(|(at, _)| at).collect();
-    let mut blocks = vec![Block::Table(rows)];
+    let mut blocks = vec![Block::Table(block::Table::new("", columns, &of.rows))];
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in &of.rows {
         let Some(reason) = row.reason.as_deref() else {

@@ -406,8 +406,8 @@ fn beside_today(report: &Report, row: &Row) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{SpanCut, Table};
     use crate::report::samples::{boot, runs, table};
+    use crate::report::{SpanCut, Table};
 
     fn verdict(tables: &[Table]) -> Option<Verdict> {
         let reports: Vec<Report> = tables.iter().map(Report::of).collect();

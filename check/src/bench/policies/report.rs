@@ -1,5 +1,4 @@
-//! The results of `foreread check bench policies` as blocks, for the terminal and the page: lost cells with reasons,
-//! targets, totals.
+//! The results of `foreread check bench policies` as text: lost cells with reasons, targets, totals.
 //!
 //! ```text
 //!   Lost cells of auto: 2 of 111
@@ -15,13 +14,12 @@
 
 use super::Results;
 use crate::evaluation::verdict::{MAX_OVERFETCH, MAX_RATIO, ONE_SETTING, Total};
-use crate::evaluation::{Cell, Design, Figures, Row, Target};
+use crate::evaluation::{Design, Figures, Row, Target};
 use foreread_report::block::{self, Block, Column, Table};
-use foreread_report::number::{self, mb, or_dash, span_s, three};
-use foreread_report::page::Page;
+use foreread_report::number::{self, or_dash, three};
 use foreread_sim::limits::ORACLE;
 
-/// Maximum number of lost cells whose reasons the terminal shows; the page shows all reasons.
+/// Maximum number of lost cells whose reasons are shown; the JSON has the figures of all.
 const MAX_REASONS: usize = 10;
 
 type RowColumn<'a> = Column<'a, Row>;
@@ -37,33 +35,6 @@ pub fn text(results: &Results, width: usize) -> String {
     blocks.push(Block::Gap);
     blocks.extend(notes(results).into_iter().map(Block::Text));
     block::text(blocks, width, false)
-}
-
-pub fn page(results: &Results) -> String {
-    let of = |[done, all]: [usize; 2]| format!("{done} of {all}");
-    let mut facts = vec![
-        ("foreread", env!("CARGO_PKG_VERSION").to_string()),
-        ("design", results.design.name().to_string()),
-        ("runs", of(results.runs)),
-        ("cells", of(results.cells)),
-    ];
-    facts.extend(results.trace.clone().map(|trace| ("trace", trace)));
-    let facts = facts.into_iter();
-    let all = ("All cells".to_string(), vec![Block::Table(cells(results))]);
-    let parts = parts(results).into_iter().chain([all]);
-    let mut sections: Vec<_> = parts.map(|(t, blocks)| block::section(t, blocks)).collect();
-    if let Some(last) = sections.last_mut() {
-        last.notes = notes(results);
-    }
-    let lead = results.judged.iter().map(|policy| lead(results, policy));
-    let page = Page {
-        title: results.title(),
-        lead: ("Results", lead.collect()),
-        facts: facts.map(|(name, value)| (name.into(), value)).collect(),
-        sections,
-        ..Page::default()
-    };
-    page.to_html(&results.to_json())
 }
 
 fn parts(results: &Results) -> Vec<Part> {
@@ -82,68 +53,44 @@ fn parts(results: &Results) -> Vec<Part> {
     parts
 }
 
-/// A sentence for a judged policy.
-fn lead(results: &Results, policy: &str) -> String {
-    let of = |met| {
-        let targets = results.targets.iter().filter(|t| t.policy == policy);
-        targets.filter(|target| target.met == met).count()
-    };
-    let (missed, unjudged) = (of(Some(false)), of(None));
-    let rows = results.lost(policy);
-    let worst = rows.first().map_or_else(String::new, |row| {
-        let ratio = or_dash(row.ratio, number::times);
-        format!(" The worst is {} ({ratio}).", row.cell)
-    });
-    format!(
-        "{policy} loses {} of {} cells and misses {}; {unjudged} are not judged.{worst}",
-        rows.len(),
-        results.cells[0],
-        number::plural(missed as u64, "target"),
-    )
-}
-
 /// The cells that a policy loses, and those that it may lose.
 fn lost_cells(results: &Results, policy: &str) -> Vec<Block> {
     let (rows, undecided) = (results.lost(policy), results.undecided(policy));
     let mut blocks = Vec::new();
     if !rows.is_empty() {
         let why = match rows.len() > MAX_REASONS {
-            true => format!("Why, for the worst {MAX_REASONS} (the page of --html has all):"),
+            true => format!("Why, for the worst {MAX_REASONS} (--json has the figures of all):"),
             false => "Why:".to_string(),
         };
         let reason = |row: &Row| format!("{}: {}", row.cell, why_lost(results, row));
-        let (first, more) = rows.split_at(rows.len().min(MAX_REASONS));
-        let first = first.iter().map(|row| Block::Text(reason(row)));
+        let first = rows.iter().take(MAX_REASONS);
+        let first = first.map(|row| Block::Text(reason(row)));
         blocks.extend([
-            Block::Table(ratios("Lost cells", &rows)),
+            Block::Table(ratios(&rows)),
             Block::Gap,
-            Block::Screen(why),
+            Block::Text(why),
             Block::Indented(2, first.collect()),
         ]);
-        blocks.extend(more.iter().map(|row| Block::Page(reason(row))));
     }
     if !undecided.is_empty() {
-        let caption = "Slower by more than 5 %, but perhaps by chance";
         if !blocks.is_empty() {
             blocks.push(Block::Gap);
         }
-        blocks.push(Block::Screen(format!("{caption}:")));
-        blocks.push(Block::Table(ratios(caption, &undecided)));
+        blocks.push(Block::line(
+            "Slower by more than 5 %, but perhaps by chance:",
+        ));
+        blocks.push(Block::Table(ratios(&undecided)));
     }
     blocks
 }
 
-fn ratios(caption: &str, rows: &[&Row]) -> Table {
+fn ratios(rows: &[&Row]) -> Table {
     let range = |[low, high]: [f64; 2]| format!("{} to {}", three(low), three(high));
     let unrestricted = |row: &Row| {
         let best = row.unrestricted.as_ref().zip(row.unrestricted_ratio);
         or_dash(best, |(policy, ratio)| {
             format!("{} {policy}", number::times(ratio))
         })
-    };
-    // The page also has the figures for which the terminal has no room.
-    let figure = |head: &'static str, cell: fn(&Figures) -> String| {
-        RowColumn::new(head, move |row| cell(&row.figures)).on(false, true)
     };
     let columns = vec![
         RowColumn::new("slower", |row| or_dash(row.ratio, number::times)),
@@ -153,34 +100,9 @@ fn ratios(caption: &str, rows: &[&Row]) -> Table {
         RowColumn::new("cache", |row| number::size(row.cell.cache)),
         RowColumn::new("best opponent", |row| row.best.clone().unwrap_or_default()),
         RowColumn::new("without a limit", unrestricted),
-        figure("time s", |f| span_s(f.time_s, None)),
-        figure("requests", |f| number::count(f.requests)),
-        figure("overfetch", |f| or_dash(f.overfetch, three)),
-        figure("unused MB", |f| mb(Some(f.unused_bytes))),
-        figure("p99", |f| or_dash(f.p99_us, number::latency_us)),
     ];
-    let table = Table::new(caption, columns, rows.iter().copied());
+    let table = Table::new("", columns, rows.iter().copied());
     table.left().wide().broken()
-}
-
-/// The time of each policy divided by that of the best opponent: judged policies first, then the others by their mean.
-fn cells(results: &Results) -> Table {
-    type CellColumn<'a> = Column<'a, Cell>;
-    let totals = results.report.totals.iter().map(|total| &total.policy);
-    let others = totals.filter(|policy| !results.judged.contains(policy) && *policy != ORACLE);
-    let mut columns = vec![
-        CellColumn::new("workload", |cell| cell.workload.clone()),
-        CellColumn::new("device", |cell| cell.device.clone()),
-        CellColumn::new("cache", |cell| number::size(cell.cache)),
-    ];
-    columns.extend(results.judged.iter().chain(others).map(|policy| {
-        let ratio = move |cell: &Cell| results.report.row(cell, policy)?.ratio;
-        CellColumn::new(policy, move |cell| or_dash(ratio(cell), number::times))
-    }));
-    let caption = "Time over that of the best opponent";
-    let mut table = Table::new(caption, columns, results.report.cells());
-    table.folded = true;
-    table
 }
 
 /// The sentence that compares a row with its best opponent.
@@ -302,11 +224,9 @@ fn totals(results: &Results) -> Table {
             unless_limit(t, or_dash(t.overfetch, places))
         }),
     ];
-    let strong = |i: &usize| results.judged.contains(&rows[*i].policy);
-    let strong = (0..rows.len()).filter(strong).collect();
-    let mut table = Table::new("Totals", columns, rows.iter().copied());
-    table.strong = strong;
-    table.wide().broken()
+    Table::new("", columns, rows.iter().copied())
+        .wide()
+        .broken()
 }
 
 fn notes(results: &Results) -> Vec<String> {
