@@ -6,9 +6,9 @@
 //! It creates and deletes nothing in a store. A volume is only its identifier and the class's parameters, so there is no state. Its
 //! capacity is unknown (0), and any requested capacity gives the same volume.
 
+use crate::arguments::Arguments;
 use crate::refusal::{invalid, refused};
 use crate::secrets::{OF_KUBERNETES, SecretKeys};
-use crate::server::Arguments;
 use crate::spec;
 use crate::spec::{controller_service_capability as controller_capability, plugin_capability};
 use crate::volume::{VolumeRequest, VolumeSpec, checked_capability, checked_id};

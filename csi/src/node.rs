@@ -8,12 +8,12 @@
 //! An inline volume is not staged: `foreread mount` mounts on the pod's folder. Each call reads the mount table. A volume has one
 //! call at a time; another is refused (ABORTED), and the kubelet retries it.
 
+use crate::arguments::Arguments;
 use crate::command::MountCommand;
 use crate::metrics::CallCounts;
 use crate::mounts::{MountAnswer, MountTable, is_ours, make_folder, remove_folder, resolved};
 use crate::refusal::{invalid, one_line, refused};
 use crate::secrets::SecretKeys;
-use crate::server::Arguments;
 use crate::spec;
 use crate::spec::node_service_capability::{Rpc, Type, rpc};
 use crate::spec::{

@@ -14,7 +14,7 @@
 //! Values never appear in messages, logs, arguments or `Debug` output.
 
 use crate::refusal::invalid;
-use crate::volume;
+use crate::stores::store_of;
 use std::collections::HashMap;
 use tonic::Status;
 
@@ -239,7 +239,7 @@ impl SecretKeys {
             KEY_FILE => self.key_file.is_some(),
             variable => self.value(variable).is_some(),
         };
-        let sets = volume::store_of(scheme).map_or(&[][..], |store| store.keys);
+        let sets = store_of(scheme).map_or(&[][..], |store| store.keys);
         sets.iter().any(|variables| variables.iter().all(has))
     }
 }

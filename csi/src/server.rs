@@ -1,17 +1,15 @@
-//! Starts and stops the plugin: the socket, the services, the metrics page.
+//! Starts and stops the plugin: the socket, the services, the metrics page over HTTP.
 
+use crate::arguments::Arguments;
 use crate::command::MountCommand;
-use crate::controller::{ControllerService, IdentityService};
-use crate::metrics;
-use crate::metrics::CallCounts;
+use crate::controller::{ControllerService, IdentityService, obstacle};
+use crate::metrics::{CallCounts, END, merged};
 use crate::mounts::MountTable;
 use crate::node::{NodeParts, NodeService};
 use crate::spec::controller_server::ControllerServer;
 use crate::spec::identity_server::IdentityServer;
 use crate::spec::node_server::NodeServer;
 use crate::state::{Claims, StateFolder};
-use clap::Parser;
-use foreread_core::units::parse_size;
 use foreread_os::failure::Failure;
 use std::fs::Permissions;
 use std::io::{Error, ErrorKind};
@@ -21,8 +19,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::time;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
@@ -110,7 +111,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         })?;
         let address = listener.local_addr().unwrap_or(address);
         eprintln!("foreread-csi: metrics at http://{address}/metrics");
-        tokio::spawn(metrics::serve(listener, Arc::clone(&parts)));
+        tokio::spawn(serve_pages(listener, Arc::clone(&parts)));
     }
     let listener = listening(&socket)?;
     let identity = IdentityService {
@@ -197,101 +198,106 @@ fn program(named: Option<&Path>) -> PathBuf {
     beside.unwrap_or_else(|| PathBuf::from("foreread"))
 }
 
-// The options of `foreread-csi`.
+// The HTTP side: `/metrics` for Prometheus and `/healthz` for a probe, and the fetch of a mount's page. HTTP/1.1, one request for each
+// connection, within limits of bytes and of time.
 
-/// The default name of the plugin, which volumes use.
-pub const NAME: &str = "csi.foreread";
+/// Time limit for a client's request.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for fetching a mount's page.
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_REQUEST: usize = 4096;
+/// Maximum bytes of a mount's page. With many open files it has some hundred kilobytes.
+const MAX_PAGE: u64 = 4 << 20;
+const MAX_CLIENTS: usize = 8;
 
-/// Serve volumes of Kubernetes by the Container Storage Interface
-///
-/// Mounts buckets, prefixes and repositories with 'foreread mount', once for each volume and node, and bind-mounts them read-only into pods.
-/// docs/kubernetes.md has the attributes of volumes; contrib/helm/foreread installs it.
-#[derive(Clone, Debug, Parser)]
-#[command(name = "foreread-csi", version)]
-pub struct Arguments {
-    /// The socket to serve at
-    #[arg(long, value_name = "unix:PATH", default_value = "unix:///csi/csi.sock")]
-    pub endpoint: String,
-    /// The name of this node
-    #[arg(long, value_name = "NAME")]
-    pub node_id: String,
-    /// The name of the plugin in volumes and in the CSIDriver object
-    #[arg(long, value_name = "NAME", default_value = NAME)]
-    pub driver_name: String,
-    /// The command foreread [default: the one beside this program, else from PATH]
-    #[arg(long, value_name = "PATH")]
-    pub foreread: Option<PathBuf>,
-    /// A private folder for state that lives as long as a mount; best on a tmpfs
-    #[arg(long, value_name = "DIR", default_value = "/run/foreread-csi")]
-    pub state: PathBuf,
-    /// Serve Prometheus metrics and /healthz here
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub metrics: Option<SocketAddr>,
-    /// Maximum number of volumes on a node
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    pub max_volumes: u32,
-    /// Maximum number of inline volumes: any user that may create a pod can create them
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub max_inline: u32,
-    /// Default cache memory of a volume, and the maximum for an inline one
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
-    pub cache: u64,
-    /// Maximum cache memory of a volume
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    pub max_cache: u64,
-    /// Folder for the disk caches of volumes with diskCache
-    #[arg(long, value_name = "DIR")]
-    pub disk_cache: Option<PathBuf>,
-    /// Default disk cache size of a volume with diskCache
-    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = size)]
-    pub disk_cache_size: u64,
-    /// Maximum disk cache size of a volume
-    #[arg(long, value_name = "SIZE", default_value = "100G", value_parser = size)]
-    pub max_disk_cache: u64,
-    /// Time limit for 'foreread mount', in seconds
-    ///
-    /// The kubelet waits for two minutes.
-    #[arg(long, value_name = "S", default_value = "90", value_parser = seconds)]
-    pub mount_timeout: Duration,
-    /// Allow inline volumes, in which pods name their source
-    ///
-    /// They get only the credentials of their Secret.
-    #[arg(long)]
-    pub inline: bool,
-    /// Allow inline volumes with sources without TLS
-    ///
-    /// Then any user that may create a pod can make the plugin send requests to every HTTP server that it can reach.
-    #[arg(long, requires = "inline")]
-    pub inline_http: bool,
-    /// Accept volumes with a writing access mode, and mount them read-only
-    #[arg(long)]
-    pub any_access_mode: bool,
-    /// Also provision volumes for claims (controller service)
-    #[arg(long)]
-    pub controller: bool,
-    /// Node folders in which a volume's source may be
-    #[arg(long, value_name = "DIR")]
-    pub local: Vec<PathBuf>,
+/// Serves the pages until the process ends.
+async fn serve_pages(listener: TcpListener, parts: Arc<NodeParts>) {
+    let free = Arc::new(Semaphore::new(MAX_CLIENTS));
+    loop {
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
+            return;
+        };
+        let Ok((mut client, _)) = listener.accept().await else {
+            // File descriptors have run out for a moment.
+            time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let parts = Arc::clone(&parts);
+        tokio::spawn(async move {
+            let answered = async {
+                let text = answer(&request(&mut client).await, &parts).await;
+                let _ = client.write_all(text.as_bytes()).await;
+                let _ = client.shutdown().await;
+            };
+            let _ = time::timeout(CLIENT_TIMEOUT, answered).await;
+            drop(permit);
+        });
+    }
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    quantity(text).ok_or_else(|| "it is not a size such as 512M or 50Gi".to_string())
+async fn request(client: &mut (impl AsyncRead + Unpin)) -> String {
+    let (mut bytes, mut some) = (Vec::new(), [0; 512]);
+    while bytes.len() < MAX_REQUEST && !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        match client.read(&mut some).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) => bytes.extend(&some[..read]),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A size in foreread's notation (`50G`) or in that of Kubernetes (`50Gi`): both are powers of two.
-pub fn quantity(text: &str) -> Option<u64> {
-    let text = text.strip_suffix('i').unwrap_or(text);
-    parse_size(text).ok().filter(|bytes| *bytes > 0)
+async fn answer(request: &str, parts: &NodeParts) -> String {
+    let mut words = request.split(' ');
+    let (method, path) = (words.next(), words.next());
+    let (mut kind, is_page) = ("text/plain; charset=utf-8", path == Some("/metrics"));
+    let (status, body) = match (method, path) {
+        (Some("GET"), _) if is_page => {
+            kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ("200 OK", pages(parts).await)
+        }
+        (Some("GET"), Some("/healthz")) => match obstacle(&parts.command.program) {
+            None => ("200 OK", "ok\n".to_string()),
+            Some(why) => ("503 Service Unavailable", format!("{why}\n")),
+        },
+        (Some("GET"), _) => ("404 Not Found", "/metrics or /healthz\n".to_string()),
+        _ => ("405 Method Not Allowed", "GET\n".to_string()),
+    };
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| (1..=3600).contains(number));
-    number
-        .map(Duration::from_secs)
-        .ok_or_else(|| "it is not a number of seconds from 1 to 3600".to_string())
+/// The plugin's page and the pages of all mounts. A mount that does not answer is omitted, but counted in `foreread_csi_mounts`.
+async fn pages(parts: &NodeParts) -> String {
+    let state = &parts.command.state;
+    let mut asked = Vec::new();
+    for name in state.names() {
+        if let Some(address) = state.note(&name).metrics {
+            asked.push((
+                name,
+                tokio::spawn(time::timeout(MOUNT_TIMEOUT, fetched(address))),
+            ));
+        }
+    }
+    let mut pages = Vec::new();
+    for (name, page) in asked {
+        if let Ok(Ok(Some(page))) = page.await {
+            pages.push((name, page));
+        }
+    }
+    let own = parts.counts.page(parts.mounts.servers());
+    format!("{own}{}{END}\n", merged(&pages))
+}
+
+async fn fetched(address: SocketAddr) -> Option<String> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut text = String::new();
+    stream.take(MAX_PAGE).read_to_string(&mut text).await.ok()?;
+    let (head, page) = text.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.1 200 ").then(|| page.to_string())
 }
 
 #[cfg(test)]
@@ -309,16 +315,6 @@ mod tests {
         }
         for endpoint in ["", "unix:", "tcp://127.0.0.1:1", "csi.sock"] {
             assert!(socket(endpoint).is_err(), "{endpoint}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_those_of_foreread_and_of_kubernetes() {
-        for (text, bytes) in [("50Gi", 50 << 30), ("50G", 50 << 30), ("512", 512)] {
-            assert_eq!(quantity(text), Some(bytes), "{text}");
-        }
-        for text in ["", "i", "0", "1e3", "-1", "9999999T"] {
-            assert_eq!(quantity(text), None, "{text}");
         }
     }
 }
