@@ -205,7 +205,7 @@ fn a_maximum_by_capacity() {
         "{}",
         refused("none:a=1")
     );
-    assert!(refused("linux-6.18:max=1M+").contains("max=1M+ is no size"));
+    assert!(refused("linux-6.18:max=1M+").contains("max=1M+ is not a size"));
     assert!(
         refused("linux-6.18:io=capacity").contains("io=capacity is not a size"),
         "max alone goes by it"

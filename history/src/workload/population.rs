@@ -10,12 +10,12 @@
 //! ```
 //!
 //! - Files (executables, libraries, fonts, caches) are whole pages, lognormal with a median of 512 KiB; one in a
-//! hundred is larger than 8 MiB. Two in three contain code.
+//!   hundred is larger than 8 MiB. Two in three contain code.
 //! - A file is touched in stretches with gaps between them, both of exponential length. Some gaps are long: parts of a
-//! file that this program never needs. Their length determines how fast accuracy falls with the size of the
-//! read-around; stretches and short gaps determine the initial accuracy.
+//!   file that this program never needs. Their length determines how fast accuracy falls with the size of the
+//!   read-around; stretches and short gaps determine the initial accuracy.
 //! - The files are divided equally among the processes, by count. A process goes through all stretches of all its files
-//! in random order; within a stretch it touches each page once, from first to last.
+//!   in random order; within a stretch it touches each page once, from first to last.
 //!
 //! No page is touched twice, no file belongs to two processes, and there are no read calls and no pauses.
 

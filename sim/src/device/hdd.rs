@@ -13,13 +13,13 @@
 //! ```
 //!
 //! - **Order.** Among the first `queue_depth` commands, the disk takes the one whose first byte is under the head
-//! soonest, including the seek, as a drive's native queue does. Depth 1 is first come, first served. A command that has
-//! waited for `patience_ns` goes first at any cost.
+//!   soonest, including the seek, as a drive's native queue does. Depth 1 is first come, first served. A command that has
+//!   waited for `patience_ns` goes first at any cost.
 //! - **Random numbers.** The platter turns with the clock: a command's wait follows from its position and the time at
-//! which it is served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on
-//! the order of calls. But two policies that submit at different times have different waits, as on a real disk.
+//!   which it is served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on
+//!   the order of calls. But two policies that submit at different times have different waits, as on a real disk.
 //! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous, at a
-//! position keyed by seed and file; positions are uniform, as on a disk that has been used for a long time.
+//!   position keyed by seed and file; positions are uniform, as on a disk that has been used for a long time.
 //! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command is complete.
 //!
 //! Writes, defects, spare areas and power saving are not modelled.
