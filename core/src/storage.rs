@@ -47,8 +47,6 @@ impl KindLimits {
 pub enum RunKind {
     /// At the start of the file.
     Start,
-    /// Right after cached bytes.
-    Next,
     /// Anywhere else.
     Elsewhere,
 }
