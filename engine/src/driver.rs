@@ -321,6 +321,13 @@ impl Driver {
             .unwrap_or_default())
     }
 
+    /// Whether the first page of a file was read ahead, or is being read ahead, and no read has demanded it yet.
+    #[cfg(feature = "fuse")]
+    pub fn is_start_unused(&self, file: FileId) -> bool {
+        let state = self.enter().lock();
+        state.is_ok_and(|state| state.machine().cache().group(file, 0).untouched() & 1 != 0)
+    }
+
     pub fn meter(&self) -> &Arc<MemoryMeter> {
         self.shared.pool.meter()
     }

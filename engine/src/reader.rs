@@ -453,10 +453,12 @@ impl Reader {
         &self.engine
     }
 
-    /// See [`Source::whole_file`]. Returns `None` if the source no longer has this reader's version.
+    /// See [`Source::whole_file`]. Returns `None` if the source no longer has this reader's version, or if the file was read ahead:
+    /// the policy must see that its readahead is used.
     #[cfg(feature = "fuse")]
     pub(crate) fn whole_file(&self) -> Option<source::WholeFile> {
-        self.source.whole_file()
+        let is_ahead = self.engine.driver().is_start_unused(self.at.file);
+        (!is_ahead).then(|| self.source.whole_file()).flatten()
     }
 
     /// A description for messages.

@@ -979,6 +979,34 @@ mod of_a_bucket {
         }
     }
 
+    /// A file that was read ahead is read through foreread, also if the disk cache has it as a whole: otherwise `auto` would count it as unused, and
+    /// stop.
+    #[cfg(feature = "disk-cache")]
+    #[test]
+    fn files_that_were_read_ahead_are_not_passed_to_the_kernel() {
+        use foreread::source::disk_cache::{DiskCache, DiskCacheSettings};
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        (0..60).for_each(|n| server.put(&format!("f{n:02}"), testing::pattern(0, 100_000, n)));
+        server.link(Link::new(Duration::from_millis(10), 0));
+        let dir = tempfile::tempdir().expect("a folder");
+        let cache = DiskCache::open(DiskCacheSettings::new(dir.path().join("c"))).expect("opened");
+        let options = small().policy("auto").disk_cache(&cache);
+        let here = mount_by(&server, Some(Duration::from_secs(60)), options);
+        assert_eq!(fs::read_dir(here.dir.path()).expect("listed").count(), 60);
+        for n in 0..60 {
+            let bytes = fs::read(here.path(&format!("f{n:02}"))).expect("read");
+            assert_eq!(testing::check(&bytes, 0, n), Ok(()), "{n}");
+            assert!(cache.flush(Duration::from_secs(60)));
+        }
+        let stats = here.engine.stats();
+        let ahead = stats.hits + stats.late_hits;
+        assert!(stats.demand_reads >= 60 && ahead >= 50, "{stats:?}");
+        here.end();
+    }
+
     /// A program that has a list of its files looks up each one without listing a folder: a page of names answers most look-ups.
     #[test]
     fn files_that_are_opened_by_name_in_any_order_cost_a_request_each() {

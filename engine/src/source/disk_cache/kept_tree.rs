@@ -9,8 +9,8 @@
 //! shown from the disk once; a second listing has the store's answer as soon as the check is done. A check that the store refuses ends
 //! that for its folder.
 //!
-//! Never: opens a file by a cached listing that is older than the user's limit ([`KeptNames::Believed`]); reports
-//! a name as absent because a cached listing lacks it; waits for a check whose answer is not needed any more.
+//! It never opens a file on the strength of a cached listing older than the user's limit ([`KeptNames::Believed`]), never
+//! reports a name as absent because a cached listing lacks it, and never waits for a check whose answer is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;

@@ -6,7 +6,7 @@
 //!                       └─ no file, a wrong one, no bytes ──► GET                      304: that version │ 206: another, and its first bytes
 //! ```
 //! A file is a line `HASH VERSION`. HASH is that of the source with this version (hash.rs), which detects torn and foreign files.
-//! Listed objects do not need it. Never: is written by the opening thread.
+//! An object that is opened from a listing needs no such file. Never: is written by the opening thread.
 
 use super::folder::{CacheFolder, inside, is_abandoned};
 use super::hash::VersionHash;

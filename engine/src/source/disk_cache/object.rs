@@ -19,7 +19,6 @@
 use super::folder::{CacheFolder, disk_bytes, inside, read_full, used_ns};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
 use super::sinks::FillPlace;
-use super::whole::PIN_AT;
 use crate::source::descriptor::{lock, write_all};
 use nix::libc;
 use rustix::fd::OwnedFd;
@@ -39,6 +38,9 @@ const MAGIC: [u8; 8] = *b"foreobje";
 const FORMAT: u32 = 2;
 /// A source of so many bytes has one file.
 pub const SMALL_BYTES: u64 = 32 << 10;
+/// The byte of the file of checksums that is locked while the bytes must not be removed: shared by processes that pass the file through,
+/// exclusively by the eviction of a part.
+pub const PIN_AT: i64 = 1 << 60;
 /// Number of blocks verified together.
 pub const MAX_BLOCKS: u64 = 4096;
 /// A file that another process has removed is found out that late.

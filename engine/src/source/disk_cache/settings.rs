@@ -154,7 +154,7 @@ impl DiskCacheSettings {
         }
     }
 
-    /// Reads a text in [`NOTATION`]. The folder is all up to the first comma behind which a key of the notation comes.
+    /// Reads a text in [`NOTATION`]. The folder is everything before the first comma that is followed by a key of the notation.
     ///
     /// # Errors
     /// A line with the problem.

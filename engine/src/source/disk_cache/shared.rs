@@ -44,7 +44,7 @@ impl CachedVersion {
 }
 
 impl CachedVersion {
-    /// Are other processes waited for?
+    /// Whether a read of this version waits for another process that is fetching it.
     pub fn waits(&self) -> bool {
         let after = self
             .waits_after

@@ -15,7 +15,7 @@
 
 use super::folder::{CacheFolder, inside};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
-use super::object::{Fault, ObjectFiles, data_name};
+use super::object::{Fault, ObjectFiles, PIN_AT, data_name};
 use crate::source::descriptor::lock;
 use foreread_os::threads::spawn;
 use nix::libc;
@@ -26,9 +26,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The byte of the file of checksums that is locked while the bytes must not be taken away: shared by those that pass a file through, alone
-/// by an eviction of a part.
-pub const PIN_AT: i64 = 1 << 60;
 /// Bytes verified at a time: they stay in the processor's cache.
 const STEP_BYTES: usize = 64 << 10;
 /// Number of blocks whose checksums are read together.
