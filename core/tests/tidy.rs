@@ -197,7 +197,12 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "check/src",
         &words,
         "only what measures live reads the clock",
-        &["conform", "bench/sim.rs", "check/src/store.rs"],
+        &[
+            "conform",
+            "bench/sim.rs",
+            "bench/hit.rs",
+            "check/src/store.rs",
+        ],
     );
     forbid("report/src", &words, "a result has its own time", &[]);
     forbid("sim/src", &words, "a simulation has its own clock", &[]);

@@ -12,11 +12,11 @@ use foreread_sim::simulator::{self, Setup};
 use foreread_sim::workload::{Job, Request, Workload};
 use std::time::Instant;
 
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 /// What is resident while hits are counted.
 const RESIDENT: u64 = 1 << 30;
 /// Rounds of which the median is taken.
-const ROUNDS: usize = 7;
+pub const ROUNDS: usize = 7;
 
 /// A name and a number.
 pub type Figure = (String, Option<f64>);
@@ -155,12 +155,12 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
 }
 
-fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {
+pub fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {
     let mut rng = Rng::new(1);
     (0..count).map(|_| rng.below(bytes / PAGE) * PAGE).collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

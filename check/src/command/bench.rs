@@ -1,6 +1,7 @@
 //! `foreread check bench`: benchmarks of foreread itself.
 
 use super::bench_policies::{self, BenchPoliciesArgs};
+use crate::bench::hit;
 use crate::bench::sim::{self, Figure};
 use clap::Subcommand;
 use foreread_cli::fail::Fail;
@@ -25,6 +26,8 @@ pub struct BenchArgs {
 pub enum BenchWhat {
     /// Simulated reads per second
     Sim(BenchJson),
+    /// Cached reads per second, compared with pread from the page cache
+    Hit(BenchJson),
     // Its help is the doc comment of its arguments: a comment here would replace the long text.
     Policies(Box<BenchPoliciesArgs>),
 }
@@ -43,11 +46,14 @@ pub struct BenchJson {
 /// Measures and prints: `name: number` lines, or JSON.
 pub fn run(args: &BenchArgs) -> Result<(), Fail> {
     let json = match &args.what {
-        BenchWhat::Sim(args) => &args.json,
+        BenchWhat::Sim(args) | BenchWhat::Hit(args) => &args.json,
         BenchWhat::Policies(args) => return bench_policies::run(args),
     };
     let outputs = Outputs::new(&[("json", json.as_deref())])?;
-    let figures = sim::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?;
+    let figures = match &args.what {
+        BenchWhat::Hit(_) => hit::hit()?,
+        _ => sim::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?,
+    };
     outputs.emit(|| in_words(&figures), || to_json(&figures), &[])
 }
 
