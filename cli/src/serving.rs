@@ -42,7 +42,7 @@ pub struct ServerArgs {
     pub policy: Option<String>,
     /// Maximum ratio of bytes fetched to bytes demanded, such as 1.1
     ///
-    /// Limits auto, like --policy auto:max-overfetch=R. The limit may be exceeded by 1 MB or two round trips. Default
+    /// Limits auto, like --policy auto:max-overfetch=R. The limit may be exceeded by 1 MB, or by what the source delivers in two round trips. Default
     /// 2; 1 means no readahead.
     #[arg(long, value_name = "R", hide_short_help = true)]
     pub max_overfetch: Option<String>,

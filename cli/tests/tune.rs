@@ -124,7 +124,7 @@ fn a_command_is_recorded_and_gets_advice() {
         assert!(got.out.contains(part), "{part} is missing:\n{}", got.out);
     }
     assert!(
-        got.out.starts_with("Run the program by 'foreread run': ")
+        got.out.starts_with("Run the program with 'foreread run': ")
             && got.out.contains("Or set")
             && got.out.contains("Expected: x0."),
         "{}",
@@ -289,7 +289,7 @@ fn after_ctrl_c_the_advice_follows() {
             String::from_utf8_lossy(&output.stderr),
         );
         assert!(
-            out.starts_with("Run the program by ") && out.contains("\nthe kernel:\n"),
+            out.starts_with("Run the program with ") && out.contains("\nthe kernel:\n"),
             "{out}{err}"
         );
         output.status.code()

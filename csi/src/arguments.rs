@@ -16,7 +16,7 @@ pub const NAME: &str = "csi.foreread";
 #[derive(Clone, Debug, Parser)]
 #[command(name = "foreread-csi", version)]
 pub struct Arguments {
-    /// The socket to serve at
+    /// The socket to listen on
     #[arg(long, value_name = "unix:PATH", default_value = "unix:///csi/csi.sock")]
     pub endpoint: String,
     /// The name of this node

@@ -79,7 +79,7 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
     );
     assert!(lines[1].starts_with("foreread doctor --fix DEVICE --to "));
     assert!(
-        tuned.verdict.why.starts_with("Run the program by ")
+        tuned.verdict.why.starts_with("Run the program with ")
             && tuned
                 .verdict
                 .why

@@ -101,7 +101,7 @@ pub fn root() -> Result<Root, Failure> {
     let mount = detached().map_err(|error| none(std::io::Error::from(error).to_string()))?;
     let path = foreread_os::open::descriptor_path(&mount);
     if !is_writable(&path) {
-        return Err(none("an instance cannot be made".to_string()));
+        return Err(none("a tracefs instance cannot be created".to_string()));
     }
     Ok(Root {
         path,

@@ -29,7 +29,7 @@ pub struct ListingProgress {
 }
 
 impl ListingProgress {
-    /// The thread whose process is queried for its bytes, if files can be guessed.
+    /// The thread whose process must be asked how many bytes it has read, if unobserved files can be guessed from that number.
     pub fn thread(&self) -> Option<u32> {
         self.thread.filter(|_| self.times > 0)
     }

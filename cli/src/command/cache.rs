@@ -44,18 +44,13 @@ pub struct CacheArgs {
     pub command: CacheCommand,
 }
 
-/// Commands for a disk cache.
+/// Commands for a disk cache. The help of each is the comment of its arguments.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// List the cached versions, by source
     List(ListedArgs),
-    /// Print how much is cached, and how much space is left
     Stat(StatArgs),
-    /// Read every byte and remove invalid blocks
     Verify(VerifyArgs),
-    /// Remove versions until the cache is no larger than a size
     Trim(TrimArgs),
-    /// Remove everything, or all versions of a source
     Remove(RemoveArgs),
 }
 

@@ -44,7 +44,7 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...], or a trace to replay [default: four]
+    /// NAME[:key=value,...] or a trace file [default: 4 workloads]
     ///
     /// 'foreread list workloads' lists the names, 'foreread trace formats' the formats of traces. Anything else
     /// is treated as a trace file; trace:FILE always is.
@@ -58,15 +58,15 @@ pub struct CompareArgs {
     /// az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// 'all', or a,b:key=value [default: the usual]
+    /// 'all', or a,b:key=value [default: the usual ones]
     ///
-    /// 'foreread list policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added
+    /// 'foreread list policies' lists them. 'none' is added
     /// if it is missing, because the others are compared with it. On a model, 'oracle' is included by default and can
     /// be in the list: it is the best schedule found with perfect foresight. Because it is found by a search, a policy
     /// may beat it in a run; a note then says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Runs of each policy; a single run allows no test
+    /// Runs of each policy; with only one, nothing is tested
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Time limit for all tables of --on [default: 90s]
@@ -96,7 +96,7 @@ pub struct CompareArgs {
     /// Also the size of the scratch file. Default: the size of the file, or the workload's usual size.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Write each run's event log to this directory (runs on files)
+    /// Write each run's event log to this directory (only runs on files)
     ///
     /// The directory is created if needed. Each run writes one log, WORKLOAD-POLICY-RUN.log; 'foreread check
     /// replay-log' replays it and checks that the policy makes the same decisions. Writing the logs makes the runs
@@ -123,8 +123,9 @@ pub struct CompareArgs {
     pub details: bool,
     /// Write a page with charts to this file
     ///
-    /// A single HTML file that loads nothing and runs no script. It shows times with 95 % confidence intervals, bytes,
-    /// latencies, every value and, with --vary, the plateaus, and embeds the JSON.
+    /// A single, self-contained HTML file without scripts. It shows times with 95 % confidence intervals, bytes,
+    /// latencies and every value, and embeds the JSON. With --vary it also marks the first value whose throughput is at
+    /// least 98 % of the best.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// Find out what is wrong with this machine's readahead
 ///
 /// For every disk and mount, shows read_ahead_kb and where it comes from (the kernel's rule, or the udev rule, profile
-/// or unit that sets it), and rates it: what a page fault in a mapping costs, how fast sequential readers are, and how
-/// much memory sixteen of them need. Since Linux 6.17, virtual disks that claim to be rotational, or that report a
+/// or unit that sets it), and rates it by the cost of a page fault in a mapping, the speed of sequential readers, and the
+/// memory that sixteen of them need. Since Linux 6.17, virtual disks that claim to be rotational, or that report a
 /// wrong optimal I/O size, get a readahead of up to 64 MiB. Inspecting needs no root.
 ///
 /// Exit codes: 0 done; 1 with --exit-code, if a device is suspicious; 2 bad input; 3 not possible on this machine.
@@ -39,8 +39,8 @@ pub struct DoctorArgs {
     /// Set the recommended value, now and by a udev rule
     ///
     /// Sets it for the named devices, or with --all for all suspicious disks. Writes
-    /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file sets the value of a device, it
-    /// is changed only with --force. Needs root.
+    /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file
+    /// also sets the value of a device, that device is changed only with --force. Needs root.
     #[arg(long, conflicts_with = "undo")]
     pub fix: bool,
     /// With --fix: set it for all suspicious disks

@@ -69,7 +69,7 @@ pub struct ExplainArgs {
     pub seed: u64,
     /// Write a page with charts to this file
     ///
-    /// A single HTML file that loads nothing and runs no script. It shows hits, late reads and misses of each file, how
+    /// A single, self-contained HTML file without scripts. It shows hits, late reads and misses of each file, how
     /// long the reads waited, the rules and every value, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,

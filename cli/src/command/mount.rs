@@ -37,9 +37,9 @@ use std::time::Duration;
 
 /// Mount a source as files, with readahead and a cache
 ///
-/// The mount is read-only. A folder is shown as it is, any other source as a folder with one file in it. Each open file has its own
-/// readahead state; all share one cache. A changed file becomes a new file: a process that has it open reads the version that it
-/// opened, or gets an error, and the next open gets the new version (after --attr-ttl at the latest).
+/// The mount is read-only. A folder or a prefix is shown as it is, a single file, object or image as a folder with one
+/// file in it. Each open file has its own readahead state; all share one cache. If a file changes, a process that has it open keeps reading the version that it
+/// opened, or gets an error. A later open gets the new version, at the latest after --attr-ttl.
 ///
 /// The files belong to the mounting user; --allow-other lets other users read them, as permissions allow. A line is
 /// printed when the mount is ready. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only detached,
@@ -69,7 +69,8 @@ pub struct MountArgs {
     pub once: bool,
     /// Options of mount(8), such as allow_other,cache=1G
     ///
-    /// Takes every option of this command, with _ or -, and env=FILE: a file of lines NAME=VALUE for credentials.
+    /// Accepts every option of this command (written with _ or -), and env=FILE: a file with credentials, one NAME=VALUE on
+    /// each line.
     /// Generic options of mount(8) (noauto, _netdev, x-systemd...) are ignored; unknown options are an error. In the
     /// values of policy and disk_cache, write + for a comma.
     #[arg(short = 'o', value_name = "OPTIONS")]
@@ -92,8 +93,8 @@ pub struct MountArgs {
     pub attr_ttl: Option<Duration>,
     /// Accept the names of the next files on this unix socket, each ending with a 0 byte
     ///
-    /// Only this user can connect to the socket. SOURCE must be a prefix of a store, because only listings have
-    /// versions.
+    /// Only this user can connect to the socket. SOURCE must be a prefix of a store, because only its listings
+    /// state the version of each file.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub control: Option<PathBuf>,
     /// Read ahead the ranges of this plan, in its order

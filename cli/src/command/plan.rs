@@ -40,10 +40,10 @@ pub struct PlanArgs {
     /// Where to write the plan
     #[arg(short, long, value_name = "PLAN")]
     pub out: PathBuf,
-    /// Take ranges that this share of the runs read, such as 1/2
+    /// Keep ranges read in this share of the runs or more, such as 1/2
     #[arg(long, value_name = "N/M", default_value = "2/3", value_parser = share, conflicts_with = "format")]
     pub at_least: (u32, u32),
-    /// Maximum bytes of the plan; keeps the ranges with the longest waits
+    /// Maximum size of all ranges; keeps those with the longest waits
     ///
     /// Ranges are ranked by wait time per byte, then by time.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]

@@ -40,8 +40,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// block. For reads served from the page cache it counts the bytes and guesses the offsets; the trace and the summary
 /// say how many.
 ///
-/// The command has the terminal. The exit code is that of the command, or 128 plus the signal that ended it. Before it
-/// runs: 2 bad input, 3 not possible on this machine. After it: 1 with --strict if events were lost or another program
+/// The command runs in the foreground of the terminal. The exit code is that of the command, or 128 plus the signal that
+/// ended it. Before it runs: 2 bad input, 3 not possible on this machine. After it: 1 with --strict if events were lost or another program
 /// stopped the recording, 2 if the trace cannot be written.
 ///
 /// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import

@@ -38,8 +38,8 @@ use std::time::Duration;
 /// ranges are skipped. CMD starts at once and has the terminal. When it ends, reading stops, and its exit code is
 /// returned (126 or 127 if it cannot be started). Without CMD, foreread returns when the ranges of the plan are cached.
 ///
-/// It fills at most seven eighths of the memory of the control group and the machine; with CMD, it continues when CMD
-/// has used cached data. Files that have changed since the plan was made are skipped and reported.
+/// Filling stops when seven eighths of the memory of the control group or the machine are used; with CMD, it continues
+/// once CMD has read what was cached. Files that have changed since the plan was made are skipped and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

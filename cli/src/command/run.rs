@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// command's threads are waiting for, and sees the reads that block. If there is nothing to gain, it stops watching,
 /// and says so at the end.
 ///
-/// The command has the terminal. foreread exits with the command's exit code, or with 128 plus the signal that ended
-/// it; with 127 if the command is not found, 126 if it cannot be run. Before the command runs: 2 bad input, 3 not
+/// The command runs in the foreground of the terminal. foreread exits with the command's exit code, or with 128 plus the signal that ended
+/// it; with 127 if the command is not found, 126 if it cannot be run. If the command was not started: 2 bad input, 3 not
 /// possible on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -56,7 +56,7 @@ pub struct RunArgs {
     pub quiet: bool,
     /// Write a page with charts to this file
     ///
-    /// A single HTML file that loads nothing and runs no script. It shows how long the command waited, how much of the
+    /// A single, self-contained HTML file without scripts. It shows how long the command waited, how much of the
     /// readahead was used and every value, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,

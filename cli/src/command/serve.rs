@@ -76,7 +76,7 @@ pub struct ServeArgs {
     /// Do not lock a writable source against other programs
     #[arg(long, requires = "writable", hide_short_help = true)]
     pub no_lock: bool,
-    /// Name of the export, in addition to ''
+    /// Name of the export; the empty name '' works as well
     #[arg(long, value_name = "NAME", default_value = "", hide_short_help = true)]
     pub export: String,
     #[command(flatten)]
@@ -219,7 +219,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower
         return Err(Fail::input(
             "the plan does not fit the source",
             what,
-            "plan a recording of this source",
+            "make a plan from a recording of this source",
         ));
     };
     let another = reader.try_clone()?;

@@ -33,14 +33,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Record a program, measure its storage, advise settings
+/// Record a program, measure its storage, recommend settings
 ///
 /// Does all steps in one command. It records the reads of a command ('foreread record'), or takes a trace. It measures
 /// the disk that the reads waited for ('foreread probe'), or takes a model. On the model it compares several settings
 /// of the kernel's readahead, hints, and foreread's policies, in paired runs ('foreread compare'). It prints what to
 /// set and what gain to expect, with a 95 % confidence interval, and says so if no change would save 10 % of the time.
 ///
-/// The recorded trace is kept. Ctrl-C ends the command, or the recording of --pid; the advice is still printed. The
+/// The recorded trace is kept. Ctrl-C ends the command (or, with --pid, only the recording); the advice is still printed. The
 /// exit code is that of the command.
 ///
 /// The baseline of every comparison is the present state: the kernel's readahead with the disk's current read_ahead_kb.
@@ -94,8 +94,8 @@ pub struct TuneArgs {
     pub details: bool,
     /// Write a page with charts to this file
     ///
-    /// A single HTML file that loads nothing and runs no script. It shows the verdict, times with 95 % confidence
-    /// intervals, what to set and every value, and embeds the JSON.
+    /// A single, self-contained HTML file without scripts. It shows the verdict, the settings to change, times with 95 %
+    /// confidence intervals and every value, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     #[command(flatten)]

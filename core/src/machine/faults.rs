@@ -1,4 +1,4 @@
-//! Page faults and touches of mapped pages. A fault is a read of one page for which the policy has separate questions.
+//! Page faults and touches of mapped pages. A fault is a read of one page. The machine asks the policy other questions about it than about a read call.
 //!
 //! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy
 //! models a kernel that does so ([`crate::policy::Wants::around`]). Marked pages are left out, so that a later fault

@@ -45,7 +45,7 @@ pub fn init(req: u64, max: u64) -> u64 {
     }
 }
 
-/// The window after one of `cur` pages (0.1).
+/// The size of the window that follows a window of `cur` pages (section 0.1).
 pub fn next(cur: u64, max: u64) -> u64 {
     if cur < max / 16 {
         4 * cur

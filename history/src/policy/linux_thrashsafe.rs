@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of [Wu 2010a].
-//! Random reads are remembered as windows, so there is no other test for sequential misses. The series was measured on
+//! A random read is recorded as a window, so the next sequential read matches the end of that window, and no separate test
+//! for sequential misses is needed. The series was measured on
 //! 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that could have contained it; therefore the hint RANDOM is a
 //! flag.
 

@@ -226,7 +226,7 @@ fn by_run(gain: Gain, asked: &TuneOptions) -> Step {
         false => "",
     };
     let line = format!("foreread run -- {}", command(asked));
-    let what = "Run the program by 'foreread run'".to_string();
+    let what = "Run the program with 'foreread run'".to_string();
     step(Means::Run, what, line, why.to_string(), gain)
 }
 

@@ -83,13 +83,17 @@ fn for_storage(name: &str, policy: Option<&str>) -> Option<Step> {
             program(format!("foreread tune --on {model} -- CMD"))
         }
         _ if is_export || kind == "rbd" => {
-            served("serve it so to virtual machines and other clients of NBD:")
+            served("to use it from virtual machines and other NBD clients, serve it like this:")
         }
         _ if cfg!(feature = "fuse") => {
             let line = format!("foreread mount {source} DIR{flag}");
-            Step::new(Means::Policy, "mount it so for programs:", line)
+            Step::new(
+                Means::Policy,
+                "to use it from programs, mount it like this:",
+                line,
+            )
         }
-        _ => served("serve it so to clients of NBD:"),
+        _ => served("to use it from NBD clients, serve it like this:"),
     })
 }
 

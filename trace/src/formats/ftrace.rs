@@ -6,7 +6,7 @@
 //!   ... filemap:mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=0-98303
 //! ```
 //! A process name may contain anything, so a line is parsed from its `[cpu]` on. Files are named by device and inode,
-//! because the text has no paths. The kernel adds pages to the page cache, so their records get the readahead flag.
+//! because the text has no paths. Pages are added to the page cache by the kernel, not by the program, so records of added pages get the readahead flag.
 //! Units are fixed: `ofs` is in bytes, inodes are hexadecimal, and so are arguments that start with 0x.
 
 use super::super::error::{Fault, TraceError};

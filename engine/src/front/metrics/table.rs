@@ -230,7 +230,7 @@ fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
         failed_fetches = stats.failed_fetches, "Fetches that failed";
         doomed_fetches = stats.doomed_fetches, "Fetches invalidated in flight";
         windows = stats.ra_planned_ops, "Readahead windows planned by policies";
-        planned [Bytes] = stats.ra_planned_bytes, "Bytes planned beyond the reads";
+        planned [Bytes] = stats.ra_planned_bytes, "Bytes that readahead windows cover beyond the read that caused them";
         readahead_fetches = stats.ra_ops, "Fetches that contain readahead";
         readahead [Bytes] = stats.ra_bytes, "Bytes read ahead";
         used [Bytes] = stats.used_bytes, "Bytes read ahead and then read";

@@ -1,4 +1,4 @@
-//! Settings for objects: time limits, retries, request sizes, and the variables with an account.
+//! Settings for objects: time limits, retries, request sizes, and the environment variables from which stores take credentials.
 //!
 //! It never reads the environment after a source was opened, and never prints the value of a variable.
 //!

@@ -140,7 +140,7 @@ impl Lines for Table {
     }
 }
 
-/// Splits rows with quotes. It is reused, because creating its parser's tables takes as long as parsing a thousand fields.
+/// Splits rows in which fields may be quoted. It is reused, because creating its parser's tables takes as long as parsing a thousand fields.
 pub struct QuotedRows {
     parser: csv_core::Reader,
     bytes: Vec<u8>,
