@@ -10,7 +10,7 @@
 //!   price = least + (4/5 - least) x 9/8 x wasted / allowed       4/5: use earns a quarter, so such bets pay for themselves
 //! ```
 //! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
-//! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 768 KiB of another once one of that
+//! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 1.8 MB of another once one of that
 //! kind has grown. After eight runs of ten that
 //! ended in this octave it and all above are passed with 1/4: two octaves, 768 KiB. When all that may be wasted is wasted, the
 //! chance must be 4/5: nothing.
@@ -25,10 +25,10 @@ use crate::units::mul_div;
 const OCTAVES: usize = 64;
 /// Counts are halved when they reach this, so that old runs, regions and readers are forgotten.
 pub const HALVED_AT: u32 = 256;
-/// Octaves that one decision may look ahead: 31 times a run from the start of its file, 3 times another one. Programs that read
+/// Octaves that one decision may look ahead: 31 times a run from the start of its file, 7 times another one. Programs that read
 /// pieces all over a file waste 31 times each piece before their ends are counted.
 const MAX_AHEAD: usize = 5;
-const MAX_AHEAD_ELSEWHERE: usize = 2;
+const MAX_AHEAD_ELSEWHERE: usize = 3;
 /// More where runs have shown them to be passed with this chance.
 const PASSED: u64 = ONE * 7 / 8;
 /// And as much again as it has run while no run of its kind has grown.
@@ -216,7 +216,7 @@ mod tests {
         let wanted = threshold(4096, 1 << 30, 0, 1);
         assert_eq!(table.ahead(RunKind::Elsewhere, 4096, wanted), 4096);
         table.grew(RunKind::Elsewhere, Some(0), 0);
-        assert_eq!(table.ahead(RunKind::Elsewhere, 4096, wanted), 4096 * 3);
+        assert_eq!(table.ahead(RunKind::Elsewhere, 4096, wanted), 4096 * 7);
         assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096 * 31);
     }
 
