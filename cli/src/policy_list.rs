@@ -166,7 +166,10 @@ mod tests {
             ("none,none", "named twice"),
             ("none,kernel", "is added automatically"),
             ("none,all", "a group must be given alone: 'all'"),
-            ("linux-6.18:max=capacty", "nor capacity or capacity-2010b"),
+            (
+                "linux-6.18:max=capacty",
+                "is not a size such as 128K, capacity, capacity-2010b",
+            ),
         ] {
             assert!(error(list).contains(part), "{list}: {}", error(list));
         }

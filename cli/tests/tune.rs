@@ -123,9 +123,10 @@ fn a_command_is_recorded_and_gets_advice() {
     ] {
         assert!(got.out.contains(part), "{part} is missing:\n{}", got.out);
     }
+    let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         got.out.starts_with("Run the program with 'foreread run': ")
-            && got.out.contains("Or set")
+            && flat.contains("Or set")
             && got.out.contains("Expected: x0."),
         "{}",
         got.out
@@ -135,7 +136,6 @@ fn a_command_is_recorded_and_gets_advice() {
         "{}",
         got.out
     );
-    let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         flat.contains("Only part of the trace was used (--only, --records)."),
         "{}",

@@ -980,7 +980,7 @@ fn a_whole_object_is_read_by_the_kernel() {
     let here = mount(&cache);
     let mut first = open(here.path("f"));
     check(&mut first);
-    assert_eq!(cache.counts().verified, 1);
+    assert_eq!(cache.counts().verified, 0, "synced by its writer");
     if here.engine().stats().demand_reads > 0 {
         println!("skipped: needs FUSE passthrough (Linux 6.9)");
         drop(first);

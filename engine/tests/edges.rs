@@ -89,7 +89,7 @@ fn the_largest_offsets_and_the_smallest_sizes() {
         assert!(
             refused
                 .to_string()
-                .starts_with(&format!("a source of {size} bytes: only")),
+                .starts_with(&format!("the source has {size} bytes: at most")),
             "{refused}"
         );
     }

@@ -322,7 +322,7 @@ mod tests {
         let psk = "TLS with pre-shared keys (PSK) is not supported";
         let unknown = "a tls- parameter has an unknown name or value";
         let secure = [
-            ("nbds://", "no host is named"),
+            ("nbds://", "the host is missing"),
             ("nbds://u@h", psk),
             ("nbds://u@h?tls-psk-file=/p", psk),
             ("nbds://h?tls-psk-file=/p", psk),
@@ -339,8 +339,8 @@ mod tests {
             ("nbds+unix://h?socket=s", "a unix socket has no host"),
         ];
         for (text, why) in [
-            ("nbd://", "no host is named"),
-            ("nbd://:5", "no host is named"),
+            ("nbd://", "the host is missing"),
+            ("nbd://:5", "the host is missing"),
             ("nbd://h:99999", "the port is not a number from 0 to 65535"),
             ("nbd://u@h", "an NBD address has no user"),
             ("nbd+unix://h/x?socket=y", "a unix socket has no host"),

@@ -597,7 +597,7 @@ mod tests {
             (&bad_size, "the size of d/a: seven"),
             ("<Contents></Contents>", "other keys"),
             ("<Contents><Key>d/a</Key></Contents>", "the size of d/a"),
-            (&missing, "has 2 keys, and has 1"),
+            (&missing, "the listing reports 2 keys, but has 1"),
             (
                 &object("other/a"),
                 "the listing of \"d/\" has other keys: \"other/a\"",
