@@ -175,6 +175,7 @@ pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
         let unit = match metric.unit {
             Some(MetricUnit::Bytes) => "By",
             Some(MetricUnit::Seconds) => "s",
+            Some(MetricUnit::Ratios) => "1",
             None => "",
         };
         for end in ends(metric.kind) {

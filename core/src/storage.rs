@@ -47,6 +47,8 @@ impl KindLimits {
 pub enum RunKind {
     /// At the start of the file.
     Start,
+    /// Right after cached bytes.
+    Next,
     /// Anywhere else.
     Elsewhere,
 }

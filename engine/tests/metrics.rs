@@ -214,6 +214,7 @@ fn auto_says_what_it_has_set_itself_to() {
     is("foreread_auto_streams", 1);
     is("foreread_auto_distance_bytes", tuning.distance_bytes);
     is("foreread_auto_credit_bytes", tuning.credit_bytes);
+    is("foreread_auto_cache_share_ratios", 1);
     is(
         &format!("foreread_auto_limit{{limit=\"{}\"}}", tuning.limit.name()),
         1,

@@ -35,6 +35,13 @@ pub fn words(tuning: &Tuning) -> String {
     }
     let (wasted, credit) = (amount(tuning.wasted_bytes), amount(tuning.credit_bytes));
     let _ = write!(line, "; {wasted} wasted, {credit} more allowed");
+    if tuning.cache_share < 64 {
+        let part = crate::number::percent(tuning.cache_share as f64 / 64.0);
+        let _ = write!(
+            line,
+            "; uses {part} % of its room in the cache, because readahead was evicted unread"
+        );
+    }
     line
 }
 
@@ -93,16 +100,17 @@ mod tests {
         );
         (now.limit, now.distance_bytes, now.request_bytes) = (Limit::Source, 22_800_000, 4 << 20);
         (now.rate, now.latency_ns, now.runs, now.runs_went_on) = (190_000_000, 30_000_000, 14, 12);
-        (now.wasted_bytes, now.credit_bytes) = (1_200_000, 8_000_000);
+        (now.wasted_bytes, now.credit_bytes, now.cache_share) = (1_200_000, 8_000_000, 64);
         assert_eq!(
             words(&now),
             "may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00 x 190 \
              MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed"
         );
-        (now.limit, now.runs, now.rate) = (Limit::Idle, 0, 0);
+        (now.limit, now.runs, now.rate, now.cache_share) = (Limit::Idle, 0, 0, 32);
         assert_eq!(
             words(&now),
-            "reads nothing ahead, because no reads follow each other; 1.20 MB wasted, 8.00 MB more allowed"
+            "reads nothing ahead, because no reads follow each other; 1.20 MB wasted, 8.00 MB more allowed; uses 50 \
+             % of its room in the cache, because readahead was evicted unread"
         );
     }
 }

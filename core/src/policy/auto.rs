@@ -23,6 +23,7 @@
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
 //! | `ahead.rs` | the windows of a stream that went on |
+//! | `pace.rs` | how far is enough for a slow reader |
 //! | `view.rs` | its figures, for reports |
 //! | `files.rs` | the files behind the one that is read, in the order of a listing |
 //! | `walks.rs` | which readers go from file to file |
@@ -38,6 +39,7 @@ mod distance;
 mod effort;
 mod files;
 mod joins;
+mod pace;
 mod regions;
 mod streams;
 mod survival;
@@ -57,12 +59,13 @@ use candidates::{Candidates, Detection, DisplacedRun};
 use credit::{Credit, Holding};
 use distance::Readers;
 use effort::Effort;
+use pace::Pace;
 use regions::Regions;
 use streams::{Stream, Streams};
 use survival::Survival;
 use walks::{Walk, WalkFile, Walks};
 
-/// Runs are few among the births: then a run needs one read more.
+/// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
 const RARE: u64 = 16;
 /// Births before that is judged.
 const BIRTHS: u64 = 32;
@@ -294,6 +297,9 @@ impl Auto {
         if self.walks.has(ask.file, start) {
             // What was read ahead before the file was opened has left the cache.
             self.give_up(ask.file, false);
+            let readers = self.active();
+            self.effort
+                .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -344,6 +350,21 @@ impl Auto {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
+        if !careful && ask.probe.is_cached(start - 1) {
+            file.misses += 1;
+            file.candidates.went_on(start);
+            self.begin(
+                ask,
+                Birth {
+                    class: RunKind::Next,
+                    stride: None,
+                    pos: end,
+                    run: end - start,
+                },
+                answer,
+            );
+            return self.begin_in_turn(ask, end - start, answer);
+        }
         file.misses += 1;
         let found = file.candidates.look(start, end, careful);
         self.begin_by_history(found, ask, (start, end), answer);
@@ -379,6 +400,7 @@ impl Auto {
                     },
                     answer,
                 );
+                self.begin_in_turn(ask, end - start, answer);
             }
             Detection::Stride(stride) => {
                 let run = STRIDE_READS * (end - start);
@@ -451,6 +473,8 @@ impl Auto {
                 // It has taken what is lost from the part that needs no credit.
                 file.all[at].used = used;
             }
+            self.effort
+                .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
             return self.go_on(ask, at, Why::Thrashed, answer);
         }
         stream.late = true;

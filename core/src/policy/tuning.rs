@@ -82,6 +82,8 @@ pub struct Tuning {
     pub wasted_bytes: u64,
     /// Readahead that may be wasted from now on.
     pub credit_bytes: u64,
+    /// The used part of the cache's room for readahead, in 64ths. It shrinks after readahead was evicted unread.
+    pub cache_share: u64,
     /// Runs of reads that are over; older runs are gradually forgotten.
     pub runs: u64,
     /// How many of these runs continued after they had been detected.

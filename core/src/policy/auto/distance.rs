@@ -15,11 +15,13 @@
 //!
 //! Streams that share a link which one fetch fills have three requests of a distance: two would come all at once, and each reader waits for both.
 //!
-//! The rate grows with the distance, so the limit moves up until the source delivers no more (`effort.rs`).
+//! The rate grows with the distance, so the limit moves up until the source delivers no more (`effort.rs`: raises, and the share of the
+//! cache that is used).
 //!
 //! With more readers than requests that may be ahead the source is busy whatever is read ahead, and only longer requests help. Then
 //! a stream asks for all of its part of the room in one window, and for the next one when its *lead* is left. The part is at least four
-//! reads: where the room does not suffice for all streams, those that come first have it.
+//! reads: where the room does not suffice for all streams, those that come first have it. The share shrinks only when more than
+//! an eleventh of what was used has left the cache unread, since each reader loses some of it by chance.
 //!
 //! Example: a store of 15 ms that delivers 160 MB/s: 9.6 MB. At 1.1 GB/s it is 66 MB; 16 streams then have 16.5 MB, the product
 //! itself, each, or 8 MiB of a cache of 256 MiB. One fetch gets 100 MB/s, so its requests are 1.4 MiB long.
@@ -30,7 +32,7 @@
 //! grows no more: BBR; the product: Little's law; a lead of rate x service time and all else in the window: AMP (Gill and Bathen,
 //! FAST 2007). Figures: chosen on the baseline of the evaluation, and on its 100 streams.
 
-use super::effort::Effort;
+use super::effort::{ALL, Effort};
 use crate::policy::SourceView;
 use crate::units::mul_div;
 
@@ -137,6 +139,11 @@ pub fn shown(source: &SourceView) -> u64 {
     bytes(source.rate.max(source.single_rate), source.latency_ns)
 }
 
+/// Bytes that all streams together may be ahead: half of the cache, or the share of it that was not evicted unread.
+pub fn room(source: &SourceView, effort: &Effort) -> u64 {
+    source.room / 2 * effort.share() / ALL
+}
+
 /// The least limit for reads of `len` bytes.
 pub fn least(len: u64) -> u64 {
     MIN_MOST.max(len.saturating_mul(MIN_READS))
@@ -158,7 +165,7 @@ pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort
     // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
     let shared = if source.single_rate == 0 { 1 } else { active };
     let link = (product.saturating_mul(PRODUCTS) / shared).max(product);
-    let all = source.room / 2;
+    let all = room(source, effort);
     // Where that is less than some reads for each stream, those that come first have it.
     let room = (all / sharing).max(len.saturating_mul(MIN_READS)).min(all);
     (link.max(least(len)) << effort.raised()).min(room).max(len)
@@ -214,6 +221,7 @@ pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::auto::effort::SHRINKS_AFTER;
 
     fn source(rate: u64, latency_ns: u64, busy: u32) -> SourceView {
         SourceView {
@@ -310,6 +318,29 @@ mod tests {
         );
     }
 
+    /// An eighth less for each loss, and slowly back.
+    #[test]
+    fn what_is_evicted_unread_shrinks_the_share() {
+        let mut effort = Effort::default();
+        let store = source(1_100_000_000, 15_000_000, 16);
+        let most = |effort: &Effort| most(&store, (4096, 0), readers(16), effort);
+        assert_eq!(most(&effort), 8 << 20);
+        let lost = |unused_bytes, used_bytes| SourceView {
+            unused_bytes,
+            used_bytes,
+            ..SourceView::default()
+        };
+        effort.thrashed(1, false, &lost(4096, 0));
+        effort.thrashed(2, false, &lost(8192, 0));
+        assert_eq!(
+            most(&effort),
+            (8 << 20) * 55 / 64,
+            "one loss within eight decisions counts"
+        );
+        (3..3 + 9 * 65 + SHRINKS_AFTER).for_each(|clock| effort.calm(clock));
+        assert_eq!(most(&effort), 8 << 20);
+    }
+
     /// A rate that is young may grow, but not for a short run, nor where fetches land whole.
     #[test]
     fn a_young_rate_may_grow() {
@@ -376,5 +407,16 @@ mod tests {
             128 << 10,
             "four reads"
         );
+        // Many readers lose some by chance; a 32nd of what they used is no reason.
+        let mut effort = Effort::default();
+        let lost = |unused_bytes| SourceView {
+            unused_bytes,
+            used_bytes: 16 << 20,
+            ..disk
+        };
+        effort.thrashed(1, true, &lost(1 << 19));
+        assert_eq!(room(&disk, &effort), 128 << 20);
+        effort.thrashed(1, true, &lost(3 << 20));
+        assert_eq!(room(&disk, &effort), (128 << 20) / 64 * 55);
     }
 }

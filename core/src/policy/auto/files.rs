@@ -86,7 +86,7 @@ impl Auto {
         let most = distance::most(source, (walk.len, 0), active, &self.effort);
         let others = source.unread_bytes.saturating_sub(walk.holding.held);
         let rest = ask.file_size.saturating_sub(ask.request.end());
-        let room = (source.room / 2)
+        let room = distance::room(source, &self.effort)
             .saturating_sub(others)
             .saturating_sub(rest);
         let (limit, each) = (most.saturating_sub(rest).min(room), self.walks.each(walk));

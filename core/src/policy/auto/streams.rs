@@ -17,7 +17,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, ZFS for never-hit first.
 
-use super::{Candidates, DisplacedRun, Holding, Regions, RunKind, survival};
+use super::{Candidates, DisplacedRun, Holding, Pace, Regions, RunKind, survival};
 use alloc::vec::Vec;
 
 /// How near to a run a read must be, as a multiple of its length, and within which bounds.
@@ -113,6 +113,8 @@ pub struct Stream {
     pub late: bool,
     /// Where it asks for more for the last time; in order alone.
     pub last_mark: u64,
+    /// How fast its reader is.
+    pub pace: Pace,
     /// It went on at least once since it was made.
     pub hit: bool,
     /// Misses of the file when it last went on.
@@ -157,6 +159,7 @@ impl Stream {
             octave: survival::octave(run),
             late: false,
             last_mark: 0,
+            pace: Pace::default(),
             hit: false,
             seen: 0,
             clock: 0,

@@ -33,6 +33,8 @@ const MAX_AHEAD_ELSEWHERE: usize = 3;
 const PASSED: u64 = ONE * 7 / 8;
 /// And as much again as it has run while no run of its kind has grown.
 const MAX_AHEAD_NEW: usize = 1;
+/// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
+const MIN_NEXT: u64 = ONE / 4;
 /// Runs in an octave after which its chance is known.
 const KNOWN_AFTER: u32 = 4;
 /// The chance to end that is assumed at least of an octave that no run has reached.
@@ -50,8 +52,8 @@ struct Octave {
 
 pub struct Survival {
     /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
-    grown: [bool; 2],
-    classes: [[Octave; OCTAVES]; 2],
+    grown: [bool; 3],
+    classes: [[Octave; OCTAVES]; 3],
     /// Runs that are over, and those of them that went on after they had been found. Halved like the octaves.
     pub over: (u32, u32),
 }
@@ -75,8 +77,8 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
 impl Survival {
     pub fn new() -> Survival {
         Survival {
-            grown: [false; 2],
-            classes: [[Octave::default(); OCTAVES]; 2],
+            grown: [false; 3],
+            classes: [[Octave::default(); OCTAVES]; 3],
             over: (0, 0),
         }
     }
@@ -129,6 +131,11 @@ impl Survival {
             MAX_AHEAD_ELSEWHERE
         };
         let (mut chance, mut octaves) = (ONE, 0);
+        let threshold = if class == RunKind::Next {
+            threshold.max(MIN_NEXT)
+        } else {
+            threshold
+        };
         let most = if class == RunKind::Start || self.grown[class as usize] {
             most
         } else {
@@ -209,14 +216,23 @@ mod tests {
         assert_eq!(table.waste(RunKind::Start, 1 << 20, 3 << 20), ONE * 3 / 4);
     }
 
-    /// A run that began inside a file reads as much again until one of its kind has grown, and then up to three times as much.
+    /// Random blocks that happen to follow cached ones: after three ends there are no more bets.
     #[test]
-    fn a_kind_that_has_grown_reads_farther() {
+    fn a_single_read_behind_cached_bytes_must_be_likely() {
         let mut table = Survival::new();
         let wanted = threshold(4096, 1 << 30, 0, 1);
-        assert_eq!(table.ahead(RunKind::Elsewhere, 4096, wanted), 4096);
-        table.grew(RunKind::Elsewhere, Some(0), 0);
-        assert_eq!(table.ahead(RunKind::Elsewhere, 4096, wanted), 4096 * 7);
+        assert_eq!(
+            table.ahead(RunKind::Next, 4096, wanted),
+            4096,
+            "no run of the kind has grown"
+        );
+        table.grew(RunKind::Next, Some(0), 0);
+        assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 4096 * 3);
+        (0..3).for_each(|_| {
+            table.grew(RunKind::Next, None, octave(4096));
+            table.ended(RunKind::Next, octave(4096));
+        });
+        assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 0);
         assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096 * 31);
     }
 

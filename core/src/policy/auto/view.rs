@@ -33,6 +33,7 @@ impl Auto {
             streams: active.link,
             wasted_bytes: self.credit.wasted(source),
             credit_bytes,
+            cache_share: self.effort.share(),
             runs: runs.into(),
             runs_went_on: runs_went_on.into(),
             limit: farthest.map_or(Limit::Idle, |stream| {

@@ -54,6 +54,8 @@ pub enum MetricUnit {
     Bytes,
     /// Seconds.
     Seconds,
+    /// A fraction of 1.
+    Ratios,
 }
 
 impl MetricUnit {
@@ -63,6 +65,7 @@ impl MetricUnit {
         match self {
             MetricUnit::Bytes => "bytes",
             MetricUnit::Seconds => "seconds",
+            MetricUnit::Ratios => "ratios",
         }
     }
 }
@@ -316,6 +319,8 @@ fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
         auto_runs = tuning.runs, "Finished runs of reads, older ones decayed";
         auto_runs_went_on = tuning.runs_went_on, "Finished runs that continued after detection";
         auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the idle source";
+        auto_cache_share [Ratios] = tuning.cache_share as f64 / 64.0,
+            "Share of the cache's readahead room in use; below 1 after readahead was evicted unread";
     }
     let help = "1 for the current limit of the distance, 0 for the others";
     let limits = family(table, MetricKind::Gauge, "auto_limit", None, help);

@@ -35,6 +35,7 @@ impl Collector for Snapshot {
             let unit = metric.unit.map(|unit| match unit {
                 MetricUnit::Bytes => Unit::Bytes,
                 MetricUnit::Seconds => Unit::Seconds,
+                MetricUnit::Ratios => Unit::Ratios,
             });
             let kind = match metric.kind {
                 MetricKind::Counter => MetricType::Counter,

@@ -25,6 +25,25 @@ fn a_run_is_read_ahead_whatever_was_wasted() {
     };
     let run = 256 << 10;
     let mut stream = Stream::new(RunKind::Start, None, run, run, 4096);
-    let reach = auto.reach(&mut stream, &source, &others);
+    let reach = auto.reach(&mut stream, (&source, Nanos(1)), &others);
     assert_eq!(reach.ahead, run);
+}
+
+/// A reader of 1 MB/s, alone: it is slow after eight spans. When more than four streams go on, it is not any more.
+#[test]
+fn one_of_many_streams_is_not_slow() {
+    let store = SourceView {
+        latency_ns: 30_000_000,
+        single_rate: 1,
+        ..SourceView::default()
+    };
+    let mut stream = Stream::new(RunKind::Start, None, 0, 0, 4096);
+    stream.distance = 24_000_000;
+    for n in 1..=9 {
+        stream.run = n * 60_000;
+        enough(&mut stream, 1, (&store, Nanos(n * 60_000_000)), false);
+    }
+    assert!(stream.pace.is_slow());
+    let many = enough(&mut stream, FEW + 1, (&store, Nanos(600_000_000)), false);
+    assert_eq!((many, stream.pace.is_slow()), (u64::MAX, false));
 }

@@ -1,0 +1,201 @@
+//! How far ahead is enough for a reader that is slower than its source.
+//!
+//! A distance grows by the waits of a reader and never shrinks by itself. A reader that asks for 20 MB/s of a source of 200 MB/s waits
+//! only at its start, and would stay 24 MB ahead until its end: memory, and bytes that nothing reads where it stops. Its *pace* is looked at in
+//! spans, which begin and end at decisions:
+//!
+//! ```text
+//!   span     two latencies or longer, at least 12 ms
+//!   pace     what was read in a span, per two latencies; or in its first two latencies, if that is more: a burst
+//!   calm     16 latencies and four spans without a wait: the limit is four times the greatest of them, but no less than a quarter of what it was
+//!   a wait   no limit; the next one takes twice as much calm
+//! ```
+//! Example: 30 ms, 20 MB/s. A span is 60 ms or, where marks are 8 MB apart, 420 ms; the pace is 1.2 MB. After 1.7 s without a wait a quarter of
+//! 24 MB is enough, after half a second more 4.8 MB. A loader that reads 8 MB at once every two seconds, by marks 1 MB apart, has a pace of
+//! 8 MB: its distance stays.
+//!
+//! It holds for sources that deliver in parts. A disk that delivers a request at a time loses a seek for each request that is shorter.
+//!
+//! Sources: a hold before a distance shrinks, PostgreSQL 19 read_stream; a distance that covers a burst, data loaders. The factors are chosen:
+//! on a mount with a reader at 20 MB/s, and so that no cell of the evaluation becomes slower.
+
+use crate::policy::SourceView;
+use crate::units::mul_div;
+
+/// Length of a span in latencies, and the least in nanoseconds: below that the scheduler of the machine shows.
+const SPAN: u64 = 2;
+const MIN_SPAN_NS: u64 = 12_000_000;
+/// Calm before a limit is set or lowered, in spans and in the least length of one.
+const CALM: u32 = 4;
+const CALM_SPANS: u64 = 8;
+/// What is enough, in what is read in two latencies, and the least part of what it was before.
+const ENOUGH: u64 = 4;
+const LEAST_PART: u64 = 4;
+/// How often the calm that it takes is doubled at most: 31 s at 30 ms.
+const MAX_DOUBLED: u32 = 6;
+
+/// How far a reader had run, and when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    run: u64,
+    ns: u64,
+}
+
+/// The pace of one stream's reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// Where the calm began, where the span began, and the latest decision.
+    calm_from: Point,
+    from: Point,
+    latest: Point,
+    /// Spans of the calm, and the greatest pace of them in bytes.
+    spans: u32,
+    greatest: u64,
+    /// 0: none.
+    limit: u64,
+    /// Waits that came while there was a limit.
+    regrets: u32,
+}
+
+impl Pace {
+    /// A limit is set.
+    pub fn is_slow(&self) -> bool {
+        self.limit > 0
+    }
+
+    /// The reader has run `run` bytes and `has_waited` since it was asked last. Returns how far ahead is enough, at least `least`.
+    pub fn at(
+        &mut self,
+        (run, ns): (u64, u64),
+        has_waited: bool,
+        (distance, least): (u64, u64),
+        source: &SourceView,
+    ) -> u64 {
+        let now = Point { run, ns };
+        if has_waited || source.single_rate == 0 {
+            let regrets = (self.regrets + u32::from(self.limit > 0)).min(MAX_DOUBLED);
+            *self = Pace {
+                calm_from: now,
+                from: now,
+                latest: now,
+                regrets,
+                ..Pace::default()
+            };
+            return u64::MAX;
+        }
+        let span_ns = (SPAN * source.latency_ns).max(MIN_SPAN_NS);
+        let took_ns = ns.saturating_sub(self.from.ns);
+        if took_ns >= span_ns {
+            let burst = self.latest.run.saturating_sub(self.from.run);
+            self.greatest = self.greatest.max(burst).max(mul_div(
+                run.saturating_sub(self.from.run),
+                span_ns,
+                took_ns,
+            ));
+            self.spans += 1;
+            self.from = now;
+        }
+        self.latest = now;
+        let calm_ns = CALM_SPANS.saturating_mul(span_ns) << self.regrets;
+        if self.spans >= CALM && ns.saturating_sub(self.calm_from.ns) >= calm_ns {
+            let was = if self.limit > 0 { self.limit } else { distance };
+            let enough = (ENOUGH * self.greatest).max(was / LEAST_PART).max(least);
+            self.limit = if enough < distance { enough } else { 0 };
+            (self.calm_from, self.spans, self.greatest) = (now, 0, 0);
+        }
+        if self.limit > 0 { self.limit } else { u64::MAX }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A reader of 20 MB/s whose marks are an eighth of what it is ahead apart, at that number of them. Returns what is enough.
+    fn paced(pace: &mut Pace, (run, now, enough): &mut (u64, u64, u64), marks: u32) -> u64 {
+        let store = SourceView {
+            latency_ns: 30 * MS,
+            rate: 200_000_000,
+            single_rate: 200_000_000,
+            ..SourceView::default()
+        };
+        for _ in 0..marks {
+            let step = (*enough).min(64_000_000) / 8;
+            (*run, *now) = (*run + step, *now + step * 50);
+            *enough = pace.at((*run, *now), false, (24_000_000, 512 << 10), &store);
+        }
+        *enough
+    }
+
+    /// The example of the header.
+    #[test]
+    fn a_slow_reader_needs_less() {
+        let (mut pace, mut at) = (Pace::default(), (0, 0, u64::MAX));
+        assert_eq!(paced(&mut pace, &mut at, 3), u64::MAX);
+        assert_eq!(paced(&mut pace, &mut at, 1), 6_000_000);
+        assert_eq!(paced(&mut pace, &mut at, 16), 4_800_000);
+        assert!(at.1 < 2200 * MS, "{}", at.1);
+        assert_eq!(paced(&mut pace, &mut at, 100), 4_800_000);
+    }
+
+    /// After a wait nothing limits it, and the next limit takes twice as long.
+    #[test]
+    fn a_wait_ends_the_limit() {
+        let store = SourceView {
+            latency_ns: 30 * MS,
+            single_rate: 1,
+            ..SourceView::default()
+        };
+        let mut pace = Pace::default();
+        let mut calm = |from: u64, has_waited: bool| {
+            _ = pace.at((from, from * 60 * MS), has_waited, (24_000_000, 1), &store);
+            (1..).find(|n| {
+                pace.at(
+                    (from + n, (from + n) * 60 * MS),
+                    false,
+                    (24_000_000, 1),
+                    &store,
+                ) < u64::MAX
+            })
+        };
+        assert_eq!(calm(0, true), Some(8));
+        assert_eq!(calm(8, true), Some(16));
+        assert_eq!(calm(24, true), Some(32));
+    }
+
+    /// 8 MB at once every two seconds are read in one span: the distance stays.
+    #[test]
+    fn a_burst_is_one_span() {
+        let store = SourceView {
+            latency_ns: 30 * MS,
+            single_rate: 1,
+            ..SourceView::default()
+        };
+        let mut pace = Pace::default();
+        for n in 0..100 {
+            let now = n / 8 * 2000 * MS + n % 8 * MS;
+            assert_eq!(
+                pace.at(((n + 1) * 1_000_000, now), false, (24_000_000, 1), &store),
+                u64::MAX,
+                "mark {n}"
+            );
+        }
+    }
+
+    /// A disk answers one request at a time: shorter ones cost seeks.
+    #[test]
+    fn a_disk_has_no_limit() {
+        let disk = SourceView {
+            latency_ns: 8 * MS,
+            ..SourceView::default()
+        };
+        let mut pace = Pace::default();
+        assert!(
+            (1..100).all(
+                |n| pace.at((n << 12, n * 100 * MS), false, (24_000_000, 1), &disk) == u64::MAX
+            )
+        );
+    }
+}
