@@ -38,7 +38,7 @@ pub enum Watcher {
     Sample(Box<SampleTap>),
 }
 
-/// A sampler with a level.
+/// A sampler, and the level of detail at which reads are observed.
 pub struct SampleTap {
     sampler: Sampler,
     level: Level,

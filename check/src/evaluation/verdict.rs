@@ -12,8 +12,8 @@
 //! both is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would mostly reflect cells with almost nothing to gain.
 //! All times are those of the first judging seed, which is the oracle's.
 //!
-//! The oracle is a search and not a bound: if a device has random latencies, a policy makes other requests and may draw
-//! better ones. Then the share in a cell is above 1, and [`Row::oracle_ratio`] is below 1.
+//! The oracle is the result of a search and not a bound: if a device has random latencies, a policy that makes other
+//! requests than the oracle may draw shorter latencies. Then the share in a cell is above 1, and [`Row::oracle_ratio`] is below 1.
 //!
 //! In the design `validation`, an opponent may read as much as the judged policy did in the cell, or 1.25 times the
 //! demanded bytes, whichever is more. So a policy that reads more is compared with others that read as much. The ratio

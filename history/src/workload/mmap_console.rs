@@ -1,8 +1,8 @@
 //! Programs on a text console are started and used: page faults in mapped files.
 //!
 //! Like `mmap-desktop`, but for the other machine state of the same posting: fewer files, and stretches so short that
-//! most of a small read-around already reads unused pages. It was **fitted** to the MB of the two published sizes;
-//! everything else is invented (`population.rs`):
+//! most of a small read-around already reads unused pages. It was **fitted** to the MB published for the two
+//! sizes of read-around; everything else is invented (`population.rs`):
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|

@@ -44,7 +44,7 @@ const LONG_RUN: u64 = 2 << 20;
 /// A run in order may be ahead by `part` of what it has run up to this, whatever was wasted: the largest window of kernels that people set.
 const FLOOR: u64 = 512 << 10;
 
-/// What streams hold and what of it is expected to be wasted.
+/// The bytes that streams have read ahead and not yet used, and how many of them are expected to be wasted.
 pub struct Credit {
     /// Bytes that active streams have read ahead and that were not read.
     held: u64,

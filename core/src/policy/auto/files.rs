@@ -13,9 +13,10 @@
 //! the distance (`distance.rs`) and, by the chance that it is wasted, against the credit (`credit.rs`). Every eighth
 //! of what is ahead has a mark, at which the walk goes on. Files of a caller's list are certain: distance and room alone limit them.
 //!
-//! Example: files of 12 KiB on a store of 15 ms. The second file opened is behind the first: the rate is 2/3, and so is
-//! `each`. A chance of 1/33 is enough: 8 files are read ahead. After 20 files `each` is 21/22 and it is 74 files.
-//! Where files are opened at random the rate is next to 0, and nothing is read ahead of them.
+//! Example: files of 12 KiB on a store of 15 ms. The second file opened is behind the first: the rate is 2/3, and so is `each`. Here a file
+//! is worth reading ahead if its chance is at least 1/33. That of the 8th is (2/3)^8 = 1/26, that of the 9th too low, so 8 files are read
+//! ahead. After 20 files `each` is 21/22 and it is 74 files. Where files are opened at random the rate is next to 0, and nothing is read
+//! ahead of them.
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 

@@ -170,7 +170,7 @@ impl Nodes {
         }
     }
 
-    /// The state of a number. A position in a listing becomes a node.
+    /// The state of a number. If only its position in a listing is known so far, its node is made from that entry.
     pub fn known(&mut self, number: u64) -> Option<&Node> {
         let told = self.told.get_mut(&number)?;
         if let Told::Place {

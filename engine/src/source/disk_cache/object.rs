@@ -565,7 +565,7 @@ fn open_any(folder: &CacheFolder, path: &str) -> Result<(OwnedFd, bool), Fault> 
     }
 }
 
-/// A version as a look at its folder shows it.
+/// What the scan of a cache folder finds out about one cached version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundObject {
     pub hash: VersionHash,
