@@ -1,34 +1,35 @@
-//! `auto`: readahead that sets itself from what it measures. One state serves all files of a source.
+//! `auto`: readahead that sets its own parameters from what it measures. One state serves all files of a source.
 //!
 //! ```text
-//!   miss ──► streams: does it go on? ──► survival: how far is it worth it? ──► credit: may it be wasted? ──► window
-//!   mark ──► the stream goes on       ──► distance: was it late? then twice as far ──► top up
+//!   miss ──► streams: does a run continue? ──► survival: how far is it worth it? ──► credit: how much may be wasted? ──► window
+//!   mark ──► the stream continues          ──► distance: was it late? then twice as far ──► top up
 //! ```
-//! A window is several chunks with a mark at the start of each, so that a stream is asked about when an eighth of its distance
-//! has been read. A read of cached bytes asks nothing.
+//! The readahead of a stream is split into several windows, with a mark at the start of each. The policy is thus called whenever the reader
+//! has read an eighth of the distance. A read of cached bytes does not call the policy.
 //!
-//! Example: a file of 128 MiB in a store of 15 ms and 1.25 GB/s, read in order by 128 KiB. The first read is at the start of its
-//! file: nothing is known, so as much again is read ahead. The second reaches the mark; latency is known now, so 31 times
-//! what was read is worth it: 8 MiB. The mark of each window that is still in flight doubles the distance, up to
-//! four times rate x latency: 64 MiB after four round trips.
+//! Example: a file of 128 MiB in a store with 15 ms latency and 1.25 GB/s, read sequentially in reads of 128 KiB. The first read is at the
+//! start of the file. Nothing is known yet, so the policy reads ahead as many bytes as were read. The second read reaches the mark. By now
+//! the latency is known, so it is worth reading ahead 31 times what was read so far: 8 MiB. Whenever the reader reaches the mark of a
+//! window that is still in flight, the distance doubles, up to four times rate x latency: 64 MiB after four round trips.
 //!
-//! | file | holds |
+//! | file | decides |
 //! |---|---|
-//! | `streams.rs` | which read goes on with which run |
-//! | `joins.rs` | which runs are one |
-//! | `candidates.rs` | which reads are the beginning of a run |
-//! | `survival.rs` | what runs of a length have done before |
-//! | `blocks.rs` | which part of what is near a read is read, too |
+//! | `streams.rs` | which run a read continues |
+//! | `joins.rs` | which runs are parts of one run |
+//! | `candidates.rs` | which reads start a run |
+//! | `survival.rs` | how far a run probably goes, from earlier runs |
+//! | `blocks.rs` | which blocks around a read are read, too |
 //! | `regions.rs` | what is read near a first read, in any order |
-//! | `credit.rs` | what may be wasted |
-//! | `distance.rs` | how far ahead at most, in which requests |
-//! | `ahead.rs` | the windows of a stream that went on |
-//! | `pace.rs` | how far is enough for a slow reader |
-//! | `view.rs` | its figures, for reports |
-//! | `files.rs` | the files behind the one that is read, in the order of a listing |
+//! | `credit.rs` | how many bytes may be wasted |
+//! | `distance.rs` | the largest distance, and the request size |
+//! | `effort.rs` | when to raise that distance, and when to use less of the cache |
+//! | `ahead.rs` | the windows of a stream that continues |
+//! | `pace.rs` | how far ahead is enough for a slow reader |
+//! | `view.rs` | which figures reports show |
+//! | `files.rs` | which of the next files in listing order are read ahead |
 //! | `walks.rs` | which readers go from file to file |
 //!
-//! It keeps nothing between processes.
+//! It keeps no state between processes.
 //! Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
@@ -65,28 +66,30 @@ use streams::{Stream, Streams};
 use survival::Survival;
 use walks::{Walk, WalkFile, Walks};
 
-/// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
+/// If less than one in this many new misses becomes a run, runs are rare: then a run must show one more read, and cached bytes before a
+/// read are no evidence.
 const RARE: u64 = 16;
-/// Births before that is judged.
+/// Misses outside all streams before [`RARE`] applies.
 const BIRTHS: u64 = 32;
-/// A stream that went on within this number of decisions is active, and a reader that missed where no stream goes on reads at random.
+/// A stream that continued within this number of decisions is active. A reader that missed outside all streams within this number reads at
+/// random.
 const ACTIVE: u64 = 64;
-/// Streams that went on within this number of decisions share the room: with 100 of them in turn each goes on every hundredth decision. What
-/// others hold leaves the cache before what these read ahead.
+/// Streams that continued within this number of decisions share the room for readahead: if 100 streams take turns, each continues only
+/// every hundredth decision. Readahead of other streams is evicted before theirs.
 const PRESENT: u64 = 256;
-/// The same of those that hold readahead, and streams of a source that are counted.
+/// Like [`PRESENT`], for streams that hold readahead; and the largest number of streams that are counted.
 const HELD_PRESENT: u64 = 2048;
 const MAX_COUNTED: usize = 512;
-/// Reads that it takes to see a stride.
+/// Number of reads that reveal a stride.
 const STRIDE_READS: u64 = 3;
 
-/// What a run is when it is found.
+/// A run that was just detected.
 struct Birth {
     class: RunKind,
     stride: Option<i64>,
-    /// Where its next read is expected; for a stride the start of its latest.
+    /// Where its next read is expected; for a stride, the start of its latest read.
     pos: u64,
-    /// Bytes that it has run.
+    /// Bytes read in this run so far.
     run: u64,
 }
 
@@ -97,15 +100,15 @@ struct Miss {
     at: Nanos,
 }
 
-/// A miss where no stream goes on.
+/// A miss that continues no stream.
 #[derive(Clone, Copy)]
 struct LoneMiss {
     open: OpenId,
-    /// Decisions of the source before it.
+    /// The source's decision counter at the time of the miss.
     clock: u64,
 }
 
-/// All of a source.
+/// The state of `auto` for one source.
 struct Auto {
     files: BTreeMap<u32, Streams>,
     walks: Walks,
@@ -116,9 +119,9 @@ struct Auto {
     clock: u64,
     births: u64,
     runs: u64,
-    /// A read that misses in several places is one miss.
+    /// The latest miss. A read that misses in several places counts once.
     last: Option<Miss>,
-    /// The two open descriptions that missed last where no stream goes on.
+    /// The two open descriptions that most recently missed outside all streams.
     lone: [Option<LoneMiss>; 2],
 }
 
@@ -174,7 +177,7 @@ impl Policy for Auto {
             Advice::Normal | Advice::Sequential => file.off = false,
             Advice::WillNeed => {
                 answer.why = Some(Why::Asked);
-                // More than half of the cache would drive its own first bytes out.
+                // A hint for more than half of the cache would evict its own first bytes.
                 let room = (ask.source.room / 2).saturating_sub(ask.source.unread_bytes);
                 let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
                 let range = ByteRange::between(start.min(end), end.min(start.saturating_add(room)));
@@ -210,7 +213,7 @@ impl Policy for Auto {
 
     fn on_file_closed(&mut self, file: FileId) {
         let streams = self.files.remove(&file.0);
-        // Where there were streams they count how far the file was read.
+        // If the file had streams, they count how far it was read.
         self.give_up(
             file,
             streams.as_ref().is_none_or(|file| file.all.is_empty()),
@@ -242,7 +245,7 @@ impl Auto {
         }
     }
 
-    /// Readahead was demanded: by the reader of its stream, or by others after that has ended.
+    /// Records the use of readahead, by the reader of its stream or, after that stream has ended, by another reader.
     fn used(&mut self, file: FileId, at: u64, bytes: u64) {
         if self.used_by_region(file.0, at, bytes) {
             return;
@@ -266,7 +269,7 @@ impl Auto {
         }
     }
 
-    /// Bytes of a read, or of a mapping, are neither here nor in flight.
+    /// Handles a read or page fault whose bytes are neither cached nor in flight.
     fn missed(&mut self, ask: &Ask<'_>, is_mapped: bool, answer: &mut Answer) {
         self.credit.begin_answer();
         self.miss(ask, is_mapped, answer);
@@ -290,12 +293,12 @@ impl Auto {
             return;
         }
         self.clock += 1;
-        // No more than the cache has room for is looked at.
+        // Check no more bytes than the cache can hold.
         let most = end.min(start.saturating_add(ask.source.room));
         let missing = ask.probe.missing(ByteRange::between(start, most));
         self.credit.missed(missing.saturating_add(end - most));
         if self.walks.has(ask.file, start) {
-            // What was read ahead before the file was opened has left the cache.
+            // The readahead from before the file was opened has been evicted.
             self.give_up(ask.file, false);
             let readers = self.active();
             self.effort
@@ -308,7 +311,7 @@ impl Auto {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
-        // What is near a fault says more than a stream; what is near a read does where no stream goes on.
+        // For a page fault, the pages near it are better evidence than a stream. For a read, they are used only if no stream continues.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
@@ -321,7 +324,7 @@ impl Auto {
         {
             return self.missed_by_stream(ask, at, (start, end), answer);
         }
-        // A read behind a stream changes nothing for that stream, and may be the beginning of another one.
+        // A read that ends before a stream's position does not change that stream, and may start another one.
         self.births += 1;
         if self.begin_stepping(ask, (start, end), answer) {
             return;
@@ -370,7 +373,7 @@ impl Auto {
         self.begin_by_history(found, ask, (start, end), answer);
     }
 
-    /// Begins the stream that earlier lone reads show, if they show one.
+    /// Starts a stream if this read and earlier isolated reads reveal one.
     fn begin_by_history(
         &mut self,
         found: Detection,
@@ -418,7 +421,8 @@ impl Auto {
         }
     }
 
-    /// Begins the stride that reads of what is read ahead show, if they show one. The stream that was read ahead has ended.
+    /// Starts a strided stream if reads within a stream's readahead reveal a stride. That stream ends then. Returns whether a strided
+    /// stream was started.
     fn begin_stepping(
         &mut self,
         ask: &Ask<'_>,
@@ -428,7 +432,7 @@ impl Auto {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return false;
         };
-        // Reads at once may be those of threads that take pieces in turns.
+        // Concurrent reads may come from threads that take pieces of the file in turns.
         let alone = ask.source.reads == 1;
         let Some((at, stride)) = file.stepping(start).filter(|_| alone) else {
             return false;
@@ -440,7 +444,7 @@ impl Auto {
         true
     }
 
-    /// A read that goes on with a stream found nothing: it is at the stream's end, or what was read ahead has gone.
+    /// Handles a miss that continues a stream: the read is at the end of the stream's readahead, or the readahead was evicted.
     fn missed_by_stream(
         &mut self,
         ask: &Ask<'_>,
@@ -459,7 +463,7 @@ impl Auto {
             Some(_) => start >= stream.end,
         };
         if inside && stream.ahead() > 0 {
-            // Evicted before use, or refused because there was no room.
+            // The readahead was evicted before use, or refused because there was no room.
             stream.distance = (stream.distance / 2).max(end - start);
             stream.end = end;
             let lost = core::mem::take(&mut stream.holding);
@@ -470,7 +474,7 @@ impl Auto {
             if readers.are_many(&ask.source)
                 && let Some(file) = self.files.get_mut(&ask.file.0)
             {
-                // It has taken what is lost from the part that needs no credit.
+                // The lost bytes are charged to the part of the readahead that needs no credit.
                 file.all[at].used = used;
             }
             self.effort
@@ -482,12 +486,12 @@ impl Auto {
         self.go_on(ask, at, Why::WindowEnd, answer);
     }
 
-    /// A run begins.
+    /// Starts a stream for a new run.
     fn begin(&mut self, ask: &Ask<'_>, birth: Birth, answer: &mut Answer) {
         self.begin_ahead(ask, birth, (0, Holding::default()), answer);
     }
 
-    /// A run begins of which there is readahead up to a place in the file.
+    /// Like [`Auto::begin`], for a run that already has readahead up to the file offset `to`.
     fn begin_ahead(
         &mut self,
         ask: &Ask<'_>,
@@ -515,7 +519,7 @@ impl Auto {
         let mut stream = Stream::new(class, stride, pos, run, len);
         (stream.end, stream.holding) = (stream.end.max(to), holding);
         if stride.is_none() {
-            // It may have begun inside what another one has read ahead: then it takes that over.
+            // If the run starts inside the readahead of another stream, it takes over the rest of that readahead.
             for other in file
                 .all
                 .iter_mut()
@@ -555,7 +559,7 @@ impl Auto {
         self.go_on(ask, at, why, answer);
     }
 
-    /// Another reader than this one reads at random: its reads wait behind readahead that is in flight.
+    /// Whether another reader reads at random: its reads wait behind readahead that is in flight.
     fn disturbs(&self, open: OpenId) -> bool {
         self.lone
             .iter()
@@ -563,10 +567,11 @@ impl Auto {
             .any(|lone| lone.open != open && lone.clock + ACTIVE > self.clock)
     }
 
-    /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
+    /// Counts the streams that continued recently, or the walks from file to file: those that share the link, and those that share the
+    /// room for readahead.
     fn active(&self) -> Readers {
         let (mut link, mut room, mut lively) = (0, 0, 0);
-        // A stream that is far enough ahead is seldom decided about, and has its part of the room all the same.
+        // A stream that is far enough ahead needs few decisions, but still occupies its part of the room.
         let present = |age: u64, held: u64| age < PRESENT || (held > 0 && age < HELD_PRESENT);
         let all = self
             .files
@@ -589,7 +594,7 @@ impl Auto {
         }
     }
 
-    /// A stream is over. At the end of its file it did not end, the file did.
+    /// Accounts for a stream that is over. If it reached the end of its file, its run does not count as ended.
     fn ends(&mut self, stream: &Stream, file_size: u64) {
         if stream.end < file_size && stream.pos < file_size {
             self.survival.ended(stream.class, stream.octave);
@@ -599,7 +604,7 @@ impl Auto {
     }
 }
 
-/// Default: a byte may be wasted for each that is demanded. See `credit.rs`.
+/// By default, one byte may be wasted for each byte that is demanded: see `credit.rs`.
 const MAX_OVERFETCH: Param = Param {
     key: "max-overfetch",
     unit: Unit::Ratio,
@@ -608,7 +613,7 @@ const MAX_OVERFETCH: Param = Param {
     help: "bytes fetched for a byte demanded, at most, beside a debt",
 };
 
-/// `auto`: readahead that sets itself from what it measures.
+/// `auto`: readahead that sets its own parameters from what it measures.
 pub static INFO: Info = Info {
     name: "auto",
     summary: "sets itself: measures latency, rate, runs and waste, and reads ahead as far as that is worth",

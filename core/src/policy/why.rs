@@ -1,7 +1,7 @@
 //! The rules behind policies' answers, with the same names for all policies.
 //!
-//! A policy names the rule it followed ([`super::Answer::why`]); a report on a run repeats it. Never: takes part in
-//! a decision. Without it a report gives no reason.
+//! A policy names the rule that it followed ([`super::Answer::why`]), and the report on a run shows that rule. The rule has no effect on
+//! decisions. If a policy names no rule, the report gives no reason.
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
@@ -15,66 +15,66 @@
 pub enum Why {
     /// The read begins at the start of its file.
     FileStart,
-    /// It continues where the last read of its open description ended.
+    /// The read begins where the last read of its open description ended.
     Sequential,
-    /// It is larger than the largest window.
+    /// The read is larger than the largest window.
     Large,
-    /// It does not continue a read, but cached pages before it indicate a stream: context readahead.
+    /// The read does not continue an earlier read, but cached pages before it indicate a stream: context readahead.
     Context,
-    /// It reached the mark of its latest window.
+    /// The read reached the mark of its latest window.
     NextWindow,
-    /// It missed the page where its own latest window ends.
+    /// The read missed at the page where its latest window ends.
     WindowEnd,
-    /// It met a mark that is not the one of its latest window: a stream that had been lost goes on.
+    /// The read reached a mark of an earlier window: a stream whose state was lost continues.
     FoundMark,
-    /// It is outside the windows of its open description, so a new and smaller one begins (2003).
+    /// The read is outside the windows of its open description, so a new and smaller window begins (Linux of 2003).
     Elsewhere,
-    /// It missed pages of the window that it had read: they were evicted before use, and the window is halved.
+    /// The read missed pages of its own window: they were evicted before use, and the window is halved.
     Thrashed,
-    /// This many reads in order as the policy wants were seen, and this is its first request.
+    /// Enough sequential or strided reads were seen, and this is the first readahead request.
     Triggered,
-    /// A page fault, read around.
+    /// A page fault: pages around it are read.
     Around,
-    /// A page fault in code, read from the page on.
+    /// A page fault in code: pages from the faulting page on are read.
     Code,
-    /// It is in a file that was opened behind the one before it in the order of a listing.
+    /// The file was opened after its predecessor in the order of a listing.
     NextFile,
-    /// Nearly all of what is near earlier reads of its file was read: it is read with all that is near.
+    /// In such files most bytes near earlier reads were read, too, so the bytes near this read are read ahead.
     Region,
-    /// A hint asked for just these bytes.
+    /// A hint requested exactly these bytes.
     Asked,
-    /// It does not continue a read, and too few cached pages precede it: considered random.
+    /// The read does not continue an earlier read, and too few cached pages precede it: it is considered random.
     NoHistory,
-    /// The reader gave the hint random.
+    /// The reader gave the hint RANDOM.
     HintRandom,
-    /// Misses have shrunk the window to nothing (2003): pages are read one by one.
+    /// Misses have shrunk the window to zero (Linux of 2003): pages are read one by one.
     Shrunk,
     /// The largest window is zero.
     Off,
-    /// It does not begin where the last one ended, so the count of sequential reads restarts.
+    /// The read does not begin where the last one ended, so the count of sequential reads restarts.
     Broken,
-    /// Reads are in order, but fewer than the trigger.
+    /// The reads are sequential, but fewer than the trigger.
     BelowTrigger,
-    /// The latest request still reaches far enough.
+    /// The latest readahead request still reaches far enough.
     NotYet,
-    /// All that the next window would bring is cached.
+    /// All pages of the next window are cached already.
     AllCached,
-    /// All up to the end of the file has been asked for.
+    /// Everything up to the end of the file has been requested.
     EndOfFile,
-    /// Runs like it have ended before where the next bytes are.
+    /// Earlier runs like this one ended before they reached the next bytes.
     RunsEnd,
     /// The waste budget is spent.
     NoCredit,
     /// The cache has no room for more readahead.
     NoRoom,
-    /// The bytes after which the policy turns itself off have been read.
+    /// The reader has read as many bytes as turn the policy off.
     SpentBytes,
-    /// This many faults missed in a row that reading around them is given up.
+    /// So many faults in a row missed that the policy no longer reads around them.
     ManyMisses,
 }
 
 impl Why {
-    /// Every rule, those that read ahead first.
+    /// All rules; those that read ahead come first.
     pub const ALL: [Why; 29] = [
         Why::FileStart,
         Why::Sequential,
@@ -107,13 +107,13 @@ impl Why {
         Why::ManyMisses,
     ];
 
-    /// Whether an answer by this rule reads ahead, as far as the file and the cache let it.
+    /// Whether an answer by this rule reads ahead, as far as the file and the cache allow.
     #[must_use]
     pub fn is_on(self) -> bool {
         self <= Why::Asked
     }
 
-    /// Its name in JSON.
+    /// The rule's name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -149,7 +149,7 @@ impl Why {
         }
     }
 
-    /// The same for people: the words after "by".
+    /// Like [`Self::name`], but for people: the words that follow "by" in a report.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -1,35 +1,36 @@
-//! The blocks around a first read, each with another half, and what is known of these halves.
+//! The blocks around a first read: each is one half of a block twice as long, and this module estimates whether the other half will be
+//! read.
 //!
 //! ```text
-//!   page 5 is read     level 0: half 4      before     level 1: half 6..8     after
-//!                      level 2: half 0..4   before     level 3: half 8..16    after      ... up to 128 pages
-//!   a region           a bit for each page that was read ──► for each level and side the part of that half that was read
-//!   chance             (read + 2 of the kind) / (regions + 2) for a file; of a kind: 16 of the prior before what it has shown
+//!   page 5 is read     level 0: page 4       before     level 1: pages 6..8     after
+//!                      level 2: pages 0..4   before     level 3: pages 8..16    after      ... up to 128 pages
+//!   region             one bit for each page that was read ──► for each level and side, the part of the other half that was read
+//!   chance             of a file: (read + 2 x chance of its kind) / (regions + 2); of a kind: likewise, its prior counts as 16 regions
 //! ```
-//! Kinds are files that are read and files that are mapped, in five sizes.
+//! There are ten kinds of files: files that are read and files that are mapped, each in five sizes.
 //!
-//! Example: 154 recorded programs read 85 % of what is behind the first read of a file of 1 to 16 MiB, whatever the level, and half of what
-//! is before it. Of mapped files it is 80 to 85 % up to 64 KiB, and 58 to 40 % beyond.
+//! Example: 154 recorded programs read 85 % of the bytes after the first read in files of 1 to 16 MiB, at every level, and half of the
+//! bytes before it. In mapped files, they read 80 to 85 % of the bytes after it up to 64 KiB, and 58 to 40 % beyond.
 //!
-//! Source: the priors are means over the development half of the recorded programs, rounded; a read is taken for less than its mean,
-//! since programs read most files from the start. The other figures are chosen on the same recordings.
+//! Source: the priors are rounded means over the development half of the recorded programs. For files that are read, the prior is below the
+//! mean, since programs read most files from the start. The other figures were chosen on the same recordings.
 
 use super::{Holding, survival};
 use core::ops::Range;
 
-/// Bytes of a region, and of the pages of which it is known whether they were read.
+/// Bytes of a region, and of a page. A region records for each page whether it was read.
 pub const REGION: u64 = 1 << 20;
 pub const PAGE: u64 = 4 << 10;
 const WORDS: usize = (REGION / PAGE / 64) as usize;
-/// Blocks around the first read double in length this often, from a page to the whole region.
+/// Number of times that the block around the first read doubles, from a page to the whole region.
 const LEVELS: usize = (REGION / PAGE).ilog2() as usize;
-/// Regions that a chance is taken for before any is over: of a kind, and of a file.
+/// Weight of the prior, as a number of regions: of the prior of a kind, and of the chance of its kind for a file.
 const KIND_PRIOR: u64 = 16;
 const FILE_PRIOR: u64 = 2;
-/// Upper bounds of the sizes of files of a kind.
+/// Upper bounds of the five file sizes.
 const SIZES: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, 16 << 20, u64::MAX];
 
-/// Chances in 1/100 that the other half of a block is read, from a page up: behind what was read, and before it.
+/// Chances in 1/100 that the other half of a block is read, by level from one page up: the half after the read, and the half before it.
 #[derive(Clone, Copy)]
 struct Prior {
     after: [u64; LEVELS],
@@ -53,7 +54,7 @@ const READ_LARGE: Prior = Prior {
     before: [0; LEVELS],
 };
 
-/// Halves that were read, in 1/64 of each, and how many there were, at each level: before and behind.
+/// For each level, before and after the read: 64 times the parts of the halves that were read, and 64 times the number of halves.
 #[derive(Clone, Copy, Default)]
 pub struct Sums([[(u64, u64); LEVELS]; 2]);
 
@@ -69,18 +70,18 @@ impl Sums {
         }
     }
 
-    /// The chance with `weight` halves of the chance `prior` before them.
+    /// The chance that a half is read. The chance `prior` counts as much as `weight` observed halves.
     pub fn chance(&self, level: usize, is_after: bool, prior: u64, weight: u64) -> u64 {
         let (read, all) = self.0[usize::from(is_after)][level];
         (read * survival::ONE + 64 * weight * prior) / (all + 64 * weight)
     }
 }
 
-/// What the files of each kind have shown.
+/// What was read in the files of each kind.
 #[derive(Default)]
 pub struct Kinds([[Sums; SIZES.len()]; 2]);
 
-/// Which kind a file is of.
+/// The kind of a file.
 #[derive(Clone, Copy, Default)]
 pub struct Kind {
     pub is_mapped: bool,
@@ -104,7 +105,7 @@ impl Kind {
 }
 
 impl Kinds {
-    /// The chance of a half of a file of this kind, of which `own` is known.
+    /// The chance that a half is read in a file of this kind; `own` holds what was read in the file itself.
     pub fn chance(&self, kind: Kind, own: &Sums, level: usize, is_after: bool) -> u64 {
         let Prior { after, before } = kind.prior();
         let prior = if is_after { after } else { before }[level] * survival::ONE / 100;
@@ -129,21 +130,21 @@ pub struct Half {
 #[derive(Clone)]
 pub struct Region {
     pub index: u64,
-    /// Its pages, and those of its first read.
+    /// The number of its pages, and the pages of its first read.
     pub len: u64,
     pub first: Range<u64>,
-    /// A bit for each page that was read.
+    /// One bit for each page that was read.
     read: [u64; WORDS],
-    /// What was read ahead of it, and up to where in the file.
+    /// What was read ahead in it, and the file offset where that ends.
     pub holding: Holding,
     pub to: u64,
-    /// When it began and was last read.
+    /// When it began, and when it was last read, as counts of its file.
     pub begun: u64,
     pub seen: u64,
 }
 
 impl Region {
-    /// Begun by a read of `bytes` bytes at `at`, as the `nth` of its file.
+    /// The `nth` region of a file, started by a read of `bytes` bytes at `at`.
     pub fn new(at: u64, bytes: u64, file_size: u64, nth: u64) -> Region {
         let index = at / REGION;
         let len = REGION
@@ -211,23 +212,24 @@ pub fn halves(pages: Range<u64>, len: u64) -> impl Iterator<Item = (usize, Half)
     })
 }
 
-/// What a block may cost.
+/// Limits for a block.
 pub struct Purse {
-    /// The least chance of a half.
+    /// Halves that are less likely to be read are left out.
     pub least: u64,
-    /// Bytes that may be expected to be wasted, and bytes that may be read.
+    /// The largest expected waste in bytes, and the most bytes that may be read.
     pub free: u64,
     pub room: u64,
 }
 
-/// Pages to read, and the bytes of them that are expected to be wasted.
+/// Pages to read, and how many of their bytes are expected to be wasted.
 pub struct Block {
     pub pages: Range<u64>,
     pub bet: u64,
 }
 
 impl Block {
-    /// The block of `pages` in a region of `len` pages, with each half next to it that is worth it: `chance` of its level and side.
+    /// The block around `pages` in a region of `len` pages. It includes each adjacent half that is worth it; `chance` takes the level, and
+    /// whether the half is after.
     pub fn around(
         pages: Range<u64>,
         len: u64,
@@ -299,7 +301,7 @@ mod tests {
         );
     }
 
-    /// Halves behind the read up to the first one that is not worth it; one before it only as long as no other is left out between.
+    /// Halves after the read are added up to the first one that is not worth it; a half before it only if none between them is left out.
     #[test]
     fn a_block_grows_by_what_is_worth_it() {
         let purse = |least, free, room| Purse { least, free, room };

@@ -1,18 +1,18 @@
-//! Streams that are one: the pieces of a file that several threads read in turns.
+//! Streams that belong together: pieces of a file that several threads read in turns.
 //!
-//! A thread that takes the next piece of a file begins where no other one has read, and reads its piece in order. Each piece is a stream at
-//! first. Counted as one reader each they would share the distance of one, and each of them would end after its piece.
+//! A thread that takes the next piece of a file starts where no other thread has read, and reads its piece sequentially. At first each
+//! piece is a stream. If each stream counted as a reader, they would share the distance of one reader, and each would end after its piece.
 //!
 //! ```text
-//!   [=== A ===>[= B =>            A has come to where B began: one stream, at the end of B
-//!   [=== A ==[= B =>======>       B is behind A, and all between them is cached: the same
-//!   [=== A ===>  .  .  .  [S]     A has run over two steps of the stride S, which began there: S was the beginnings of pieces
+//!   [=== A ===>[= B =>            A has reached the start of B: they become one stream, which ends where B does
+//!   [=== A ==[= B =>======>       B is behind A, and everything between them is cached: they become one stream
+//!   [=== A ===>  .  .  .  [S]     A has read two steps of the stride S, which began there: S was the first reads of pieces
 //! ```
-//! The larger run takes in the smaller one. A mark that A has passed, behind which all is cached up to A, is met by a thread that is not
-//! done: it begins no run.
+//! The longer run absorbs the shorter one. If a read reaches a mark that A has passed, and everything from there to A's position is cached,
+//! a thread has not finished its piece yet. Such a read starts no run.
 //!
-//! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M, 2M: a stride of 1M, and the beginning of the file. Behind 2 MiB
-//! these are one stream, which is 24 MB ahead as that of one reader is.
+//! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M and 2M: the start of the file, and a stride of 1M. Past 2 MiB
+//! these are one stream, which reads 24 MB ahead as for a single reader.
 //!
 //! Source: the project's own design.
 
@@ -20,13 +20,13 @@ use super::{Auto, Holding, Stream};
 use crate::policy::Ask;
 use crate::units::ByteRange;
 
-/// Steps of a stride that a run has passed when it takes it in.
+/// A run absorbs a strided stream after it has read this number of its steps.
 const STEPS: u64 = 2;
 
 impl Stream {
-    /// `other` is a part of this one. `is_cached`: all between two places.
+    /// Whether `other` is a part of this stream. `is_cached` says whether everything between two offsets is cached.
     fn takes_in(&self, other: &Stream, is_cached: impl FnOnce(u64, u64) -> bool) -> bool {
-        // Most of what is ahead of this one up to there may have been read: cached reads are not seen.
+        // Reads of cached bytes do not call the policy, so the position is an estimate: up to here, two thirds of the readahead was used.
         let read = self.touched + self.touched / 2;
         let reach = self.pos.max(self.end.min(self.pos.saturating_add(read)));
         let is_near = other.pos.saturating_add(self.distance) >= self.pos;
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// It has passed what is at `at`, which another thread of its reader may not have read yet.
+    /// Whether the stream has passed the offset `at`, which another thread of its reader may not have read yet.
     pub fn is_behind(&self, at: u64) -> bool {
         self.stride.is_none()
             && (self.from..self.pos).contains(&at)
@@ -75,14 +75,14 @@ impl Stream {
         self.hit = true;
     }
 
-    /// A mark at `at` is behind it, and so is all up to it.
+    /// Whether the stream has passed the mark at `at`, and everything from there to its position is cached.
     fn has_passed(&self, at: u64, is_cached: impl FnOnce(u64, u64) -> bool) -> bool {
         self.is_behind(at) && is_cached(at, self.pos)
     }
 }
 
 impl Auto {
-    /// A stream has gone on: those that are one with it are taken in. Returns where the stream is now.
+    /// Absorbs the streams that belong to a stream that has continued. Returns the stream's index afterwards.
     pub(super) fn join(&mut self, ask: &Ask<'_>, mut at: usize) -> usize {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return at;
@@ -111,7 +111,7 @@ impl Auto {
         at
     }
 
-    /// A mark is met that a stream has passed.
+    /// Whether a stream has already passed the mark that this read reached.
     pub(super) fn is_passed(&self, ask: &Ask<'_>, start: u64) -> bool {
         let is_cached = |from, to| ask.probe.missing(ByteRange::between(from, to)) == 0;
         self.files
@@ -127,7 +127,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A run of 128 KiB reads between two places of the file, which reads 8 MiB ahead.
+    /// A run of 128 KiB reads from one offset to another, which reads 8 MiB ahead.
     fn run(from: u64, pos: u64) -> Stream {
         let mut stream = Stream::new(RunKind::Elsewhere, None, pos, pos - from, 128 << 10);
         (stream.end, stream.distance) = (pos + 8 * MIB, 8 * MIB);
@@ -150,7 +150,7 @@ mod tests {
         );
     }
 
-    /// A thread that is not done yet, a second reader behind what has left the cache, and one far behind.
+    /// A thread that is not done yet; a second reader, if bytes between the two were evicted; and a reader far behind.
     #[test]
     fn a_run_that_is_behind_is_taken_in_where_all_is_cached() {
         let first = run(0, 20 * MIB);
@@ -160,7 +160,7 @@ mod tests {
         assert!(first.has_passed(15 * MIB, |_, _| true) && !first.has_passed(MIB, |_, _| true));
     }
 
-    /// Most of what is read ahead up to the other one has been read, without a mark.
+    /// Most of the readahead up to the other stream was read, without reaching a mark.
     #[test]
     fn cached_reads_count_by_their_bytes() {
         let (mut first, second) = (run(0, MIB), run(2 * MIB, 3 * MIB / 2 + MIB));

@@ -1,12 +1,14 @@
-//! What `auto` has come to, for reports: see [`Tuning`].
+//! The present settings of `auto`, for reports: see [`Tuning`].
 //!
 //! ```text
-//!   streams ──► the farthest active one ──► distance ──► its limit:   credit used up   ──► Credit
-//!                                                                     at the most      ──► Source, or Cache where that is less
-//!                                                                     not to it        ──► Evidence, or else Reader
+//!   streams ──► the active stream with the largest distance ──► that distance, and what limits it:
+//!                   too little read ahead, no credit left        ──► Credit
+//!                   the distance is at its maximum               ──► Source, or Cache if the cache allows less
+//!                   too little read ahead for another reason     ──► Evidence
+//!                   none of these                                ──► Reader
 //! ```
-//! Example: a stream that is worth 8 MiB ahead, with a limit of 64 MiB, whose reader was never late: `Reader`. Its
-//! readahead ends 1 MiB ahead because runs of its length end half of the time: `Evidence`.
+//! Example: a stream with a distance of 8 MiB, of at most 64 MiB, whose reader was never late: `Reader`. If its readahead ends after 1 MiB
+//! because half of the runs of its length end there: `Evidence`.
 
 use super::{ACTIVE, Auto, Stream, distance};
 use crate::policy::SourceView;
@@ -44,7 +46,7 @@ impl Auto {
 }
 
 fn limit(stream: &Stream, source: &SourceView, most: u64, credit_bytes: u64) -> Limit {
-    // An eighth of what is missing waits for the next mark.
+    // Less than the distance is normal: the rest is read ahead at the next mark.
     let falls_short = stream.ahead() < stream.distance / 4;
     if credit_bytes == 0 && falls_short {
         Limit::Credit
